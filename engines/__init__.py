@@ -1,0 +1,1 @@
+"""Engines: one small protocol, one error tree, one adapter per engine."""

@@ -1,0 +1,100 @@
+"""What can go wrong in an engine, and what happens next.
+
+EngineError
+  StatementError      wrong statement or wrong data   never fails over
+  UnsupportedFeature  this engine cannot              fails over
+  MemoryExceeded      ran out of memory               fails over, remembered
+  EngineBusy          queue full                      fails over
+  EngineUnavailable   refused, lost, crashed          fails over, trips the breaker
+  DeadlineExceeded    time is spent                   never fails over
+  StatementCancelled  the client left                 never fails over
+  EngineFault         anything not recognised         never fails over
+
+Each adapter turns its driver's exceptions into this tree exactly once. What it does not recognise becomes
+an ``EngineFault``: running an unknown failure again somewhere else could do harm twice.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class EngineError(Exception):
+    """Base of everything that leaves an adapter.
+
+    message: one or two sentences for the person who sent the statement; no paths, no stack traces.
+    peak_bytes: memory that the failed attempt had reached, where the engine can tell.
+    """
+
+    code: ClassVar[str] = "ENGINE_ERROR"
+    sqlstate: ClassVar[str] = "HY000"
+    fails_over: ClassVar[bool] = False
+    remembered: ClassVar[bool] = False
+    trips_breaker: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, peak_bytes: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.peak_bytes = peak_bytes
+
+
+class StatementError(EngineError):
+    """The statement is wrong, or its data does not allow it (a division by zero, a failed cast)."""
+
+    code = "STATEMENT_ERROR"
+    sqlstate = "42000"
+
+
+class UnsupportedFeature(EngineError):
+    """The statement may be right, but this engine cannot run it."""
+
+    code = "UNSUPPORTED_FEATURE"
+    sqlstate = "0A000"
+    fails_over = True
+
+
+class MemoryExceeded(EngineError):
+    """The engine ran out of the memory that it was given."""
+
+    code = "MEMORY_EXCEEDED"
+    sqlstate = "53200"
+    fails_over = True
+    remembered = True
+
+
+class EngineBusy(EngineError):
+    """The engine is alive and refuses more work for now."""
+
+    code = "ENGINE_BUSY"
+    sqlstate = "53300"
+    fails_over = True
+
+
+class EngineUnavailable(EngineError):
+    """The engine refused the connection, was lost or crashed."""
+
+    code = "ENGINE_UNAVAILABLE"
+    sqlstate = "08006"
+    fails_over = True
+    trips_breaker = True
+
+
+class DeadlineExceeded(EngineError):
+    """The statement's time is spent."""
+
+    code = "DEADLINE_EXCEEDED"
+    sqlstate = "57014"
+
+
+class StatementCancelled(EngineError):
+    """Somebody cancelled the statement."""
+
+    code = "CANCELLED"
+    sqlstate = "57014"
+
+
+class EngineFault(EngineError):
+    """The engine failed in a way that the adapter does not know."""
+
+    code = "ENGINE_FAULT"
+    sqlstate = "XX000"

@@ -1,0 +1,1 @@
+"""Spark as the dependable engine, through Spark Connect."""

@@ -1,0 +1,113 @@
+"""The catalog: which tables there are, where they lie and what they hold."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from sqlalchemy import Engine, delete, select, update
+from sqlalchemy.orm import Session
+
+from engines.protocol import Column, TableSource
+from metastore.models import CatalogVersionRow, ColumnRow, PartitionRow, TableRow
+from metastore.records import CatalogTable, Inspection, Partition
+
+VERSION_ROW = 1
+
+
+class Catalog:
+    """Registered tables. Names are unique without regard to case and kept in lower case."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def put(self, found: Inspection, *, at: dt.datetime) -> CatalogTable:
+        """Register a table, or what is new about it. Statistics of the same columns stay in force."""
+        source = found.source
+        name = source.name.lower()
+        with Session(self._engine) as session, session.begin():
+            row = session.scalar(select(TableRow).where(TableRow.name == name))
+            if row is None:
+                row = TableRow(name=name)
+                session.add(row)
+            elif [(c.name, c.data_type) for c in row.columns] != [
+                (c.name, c.data_type) for c in source.columns
+            ]:
+                row.statistics_version = None
+            row.location, row.format, row.options = source.location, source.format, dict(source.options)
+            row.files, row.bytes, row.rows, row.registered_at = found.files, found.bytes, found.rows, at
+            session.flush()
+            session.execute(delete(ColumnRow).where(ColumnRow.table_id == row.id))
+            session.execute(delete(PartitionRow).where(PartitionRow.table_id == row.id))
+            session.expire(row, ["columns", "partitions"])
+            session.add_all(
+                ColumnRow(
+                    table_id=row.id,
+                    ordinal=ordinal,
+                    name=column.name,
+                    data_type=column.data_type,
+                    partition=column.name in source.partition_columns,
+                )
+                for ordinal, column in enumerate(source.columns)
+            )
+            session.add_all(
+                PartitionRow(
+                    table_id=row.id, path=p.path, values=dict(p.values), files=p.files, bytes=p.bytes
+                )
+                for p in found.partitions
+            )
+            session.flush()
+            advance_version(session)
+            return _record(row)
+
+    def get(self, name: str) -> CatalogTable | None:
+        """Return one table, or None."""
+        with Session(self._engine) as session:
+            row = session.scalar(select(TableRow).where(TableRow.name == name.lower()))
+            return _record(row) if row else None
+
+    def list(self) -> tuple[CatalogTable, ...]:
+        """Return all tables by name."""
+        with Session(self._engine) as session:
+            return tuple(_record(row) for row in session.scalars(select(TableRow).order_by(TableRow.name)))
+
+    def remove(self, name: str) -> bool:
+        """Forget a table and its statistics; its files stay. Returns whether it was there."""
+        with Session(self._engine) as session, session.begin():
+            row = session.scalar(select(TableRow).where(TableRow.name == name.lower()))
+            if row is None:
+                return False
+            session.delete(row)
+            advance_version(session)
+            return True
+
+    def version(self) -> int:
+        """Return a number that grows with every change of tables or statistics."""
+        with Session(self._engine) as session:
+            return session.scalar(select(CatalogVersionRow.version)) or 0
+
+
+def advance_version(session: Session) -> None:
+    """Mark that the catalog or its statistics changed, in the caller's transaction."""
+    advanced = session.execute(
+        update(CatalogVersionRow)
+        .where(CatalogVersionRow.id == VERSION_ROW)
+        .values(version=CatalogVersionRow.version + 1)
+        .returning(CatalogVersionRow.version)
+    ).first()
+    if advanced is None:
+        session.add(CatalogVersionRow(id=VERSION_ROW, version=1))
+
+
+def _record(row: TableRow) -> CatalogTable:
+    source = TableSource(
+        name=row.name,
+        location=row.location,
+        format=row.format,
+        columns=tuple(Column(column.name, column.data_type) for column in row.columns),
+        partition_columns=tuple(column.name for column in row.columns if column.partition),
+        options=dict(row.options),
+    )
+    partitions = tuple(Partition(p.path, dict(p.values), p.files, p.bytes) for p in row.partitions)
+    return CatalogTable(
+        source, row.files, row.bytes, row.rows, partitions, row.registered_at, row.statistics_version
+    )

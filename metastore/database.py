@@ -1,0 +1,63 @@
+"""Connections to the metastore's database, and its migrations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Engine, create_engine, event, make_url
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+BUSY_TIMEOUT_MS = 10_000
+
+
+def sqlite_url(path: Path) -> str:
+    """Return the URL of an SQLite database in a file."""
+    return f"sqlite:///{path}"
+
+
+def make_engine(url: str) -> Engine:
+    """Open a database. SQLite runs in WAL mode, so that readers and one writer do not wait for each other."""
+    if make_url(url).get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True)
+    engine = create_engine(url)
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        cursor = connection.cursor()
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=NORMAL",
+            "foreign_keys=ON",
+            f"busy_timeout={BUSY_TIMEOUT_MS}",
+        ):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    return engine
+
+
+def migration_config(url: str = "") -> Config:
+    """Return Alembic's configuration for this package's migrations."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("sqlalchemy.url", url.replace("%", "%%"))
+    return config
+
+
+def migrate(engine: Engine) -> None:
+    """Bring a database to the newest schema."""
+    config = migration_config()
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def check_migrations(engine: Engine) -> None:
+    """Raise if the models and the migrated schema differ."""
+    config = migration_config()
+    with engine.connect() as connection:
+        config.attributes["connection"] = connection
+        command.check(config)

@@ -1,0 +1,234 @@
+"""The tables. Only migrations create them; only this package sees them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    TypeDecorator,
+)
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+
+class UtcDateTime(TypeDecorator[dt.datetime]):
+    """An aware UTC time on every database; SQLite keeps no zone of its own."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: dt.datetime | None, dialect: Dialect) -> dt.datetime | None:
+        """Store in UTC."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a time without a zone cannot be stored")
+        return value.astimezone(dt.UTC)
+
+    def process_result_value(self, value: dt.datetime | None, dialect: Dialect) -> dt.datetime | None:
+        """Read as UTC."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
+
+
+class Base(DeclarativeBase):
+    """Base of all rows; names every constraint so that migrations can find it."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {dt.datetime: UtcDateTime, dict[str, Any]: JSON, list[Any]: JSON}  # noqa: RUF012
+
+
+class TableRow(Base):
+    """A registered table. statistics_version: the build in force, None before the first."""
+
+    __tablename__ = "catalog_tables"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(255), unique=True)
+    location: Mapped[str] = mapped_column(Text)
+    format: Mapped[str] = mapped_column(String(32))
+    options: Mapped[dict[str, Any]]
+    files: Mapped[int] = mapped_column(Integer)
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    rows: Mapped[int | None] = mapped_column(BigInteger)
+    registered_at: Mapped[dt.datetime]
+    statistics_version: Mapped[int | None] = mapped_column(Integer)
+
+    columns: Mapped[list[ColumnRow]] = relationship(
+        cascade="all, delete-orphan", order_by="ColumnRow.ordinal", lazy="selectin"
+    )
+    partitions: Mapped[list[PartitionRow]] = relationship(
+        cascade="all, delete-orphan", order_by="PartitionRow.path", lazy="selectin"
+    )
+
+
+class ColumnRow(Base):
+    """A column of a registered table. partition: it lives in the folder names."""
+
+    __tablename__ = "catalog_columns"
+
+    table_id: Mapped[int] = mapped_column(
+        ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True
+    )
+    ordinal: Mapped[int] = mapped_column(Integer, primary_key=True)
+    name: Mapped[str] = mapped_column(String(255))
+    data_type: Mapped[str] = mapped_column(Text)
+    partition: Mapped[bool] = mapped_column(default=False)
+
+
+class PartitionRow(Base):
+    """A partition's folder. values: column name to text, as in the path."""
+
+    __tablename__ = "catalog_partitions"
+
+    table_id: Mapped[int] = mapped_column(
+        ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True
+    )
+    path: Mapped[str] = mapped_column(String(1024), primary_key=True)
+    values: Mapped[dict[str, Any]]
+    files: Mapped[int] = mapped_column(Integer)
+    bytes: Mapped[int] = mapped_column(BigInteger)
+
+
+class CatalogVersionRow(Base):
+    """One row: grows with every change of the catalog or of statistics, so that caches know when to forget."""
+
+    __tablename__ = "catalog_version"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    version: Mapped[int] = mapped_column(BigInteger)
+
+
+class StatisticsBuildRow(Base):
+    """One build of a table's statistics."""
+
+    __tablename__ = "statistics_builds"
+
+    table_id: Mapped[int] = mapped_column(
+        ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True
+    )
+    version: Mapped[int] = mapped_column(Integer, primary_key=True)
+    rows: Mapped[int] = mapped_column(BigInteger)
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    row_group_rows: Mapped[int | None] = mapped_column(BigInteger)
+    built_at: Mapped[dt.datetime]
+    source: Mapped[str] = mapped_column(String(64))
+
+
+class ColumnStatisticsRow(Base):
+    """One column of one build. Endpoints and shares: lists of numbers; minimum and maximum: a number or text."""
+
+    __tablename__ = "column_statistics"
+
+    table_id: Mapped[int] = mapped_column(
+        ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True
+    )
+    version: Mapped[int] = mapped_column(Integer, primary_key=True)
+    ordinal: Mapped[int] = mapped_column(Integer, primary_key=True)
+    name: Mapped[str] = mapped_column(String(255))
+    data_type: Mapped[str] = mapped_column(Text)
+    nulls: Mapped[int] = mapped_column(BigInteger)
+    ndv: Mapped[float] = mapped_column(Float(53))
+    minimum: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+    maximum: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+    average_length: Mapped[float | None] = mapped_column(Float(53))
+    maximum_length: Mapped[int | None] = mapped_column(BigInteger)
+    histogram: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+
+
+class StatisticsJobRow(Base):
+    """One run of the statistics processor. progress: tables done of all."""
+
+    __tablename__ = "statistics_jobs"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    tables: Mapped[list[Any]]
+    state: Mapped[str] = mapped_column(String(16), index=True)
+    tables_done: Mapped[int] = mapped_column(Integer, default=0)
+    process_id: Mapped[int | None] = mapped_column(Integer)
+    created_at: Mapped[dt.datetime]
+    started_at: Mapped[dt.datetime | None]
+    finished_at: Mapped[dt.datetime | None]
+    error: Mapped[str | None] = mapped_column(Text)
+
+
+class QueryRow(Base):
+    """One statement as it was asked, and how it ended."""
+
+    __tablename__ = "queries"
+    __table_args__ = (Index("ix_queries_submitted_at", "submitted_at"),)
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    sql: Mapped[str] = mapped_column(Text)
+    dialect: Mapped[str] = mapped_column(String(32))
+    user: Mapped[str] = mapped_column(String(255))
+    requested_engine: Mapped[str] = mapped_column(String(64))
+    state: Mapped[str] = mapped_column(String(16), index=True)
+    engine: Mapped[str | None] = mapped_column(String(64))
+    fingerprint: Mapped[str | None] = mapped_column(String(64), index=True)
+    statistics_version: Mapped[str | None] = mapped_column(Text)
+    decision: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+    rows: Mapped[int | None] = mapped_column(BigInteger)
+    result_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    error_code: Mapped[str | None] = mapped_column(String(64))
+    error_message: Mapped[str | None] = mapped_column(Text)
+    error_position: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+    submitted_at: Mapped[dt.datetime]
+    finished_at: Mapped[dt.datetime | None]
+
+    attempts: Mapped[list[AttemptRow]] = relationship(
+        cascade="all, delete-orphan", order_by="AttemptRow.ordinal", lazy="selectin"
+    )
+
+
+class AttemptRow(Base):
+    """One try of one query on one engine. actuals: operators with the rows that came out of them."""
+
+    __tablename__ = "attempts"
+
+    query_id: Mapped[str] = mapped_column(ForeignKey("queries.id", ondelete="CASCADE"), primary_key=True)
+    ordinal: Mapped[int] = mapped_column(Integer, primary_key=True)
+    engine: Mapped[str] = mapped_column(String(64))
+    state: Mapped[str] = mapped_column(String(16))
+    started_at: Mapped[dt.datetime]
+    wall_s: Mapped[float | None] = mapped_column(Float(53))
+    failure: Mapped[str | None] = mapped_column(String(64))
+    message: Mapped[str | None] = mapped_column(Text)
+    rows: Mapped[int | None] = mapped_column(BigInteger)
+    peak_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    actuals: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+
+
+class MisestimateRow(Base):
+    """One lesson: this statement, under these statistics and this limit, does not fit into that engine."""
+
+    __tablename__ = "misestimates"
+
+    fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
+    engine: Mapped[str] = mapped_column(String(64), primary_key=True)
+    statistics_version: Mapped[str] = mapped_column(String(512), primary_key=True)
+    limit_bytes: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    query_id: Mapped[str] = mapped_column(String(64))
+    sql: Mapped[str] = mapped_column(Text)
+    estimated_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    peak_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    recorded_at: Mapped[dt.datetime]

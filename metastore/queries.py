@@ -1,0 +1,208 @@
+"""Queries and their attempts: written before anything runs, closed whatever happens."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import Engine, select, update
+from sqlalchemy.orm import Session
+
+from engines.protocol import Actuals
+from metastore.models import AttemptRow, QueryRow
+from metastore.records import Attempt, Failure, Position, QueryRecord, QueryState
+from selector.decide import Decision
+
+_DECISION = TypeAdapter(Decision)
+_ACTUALS = TypeAdapter(Actuals)
+_OPEN = (QueryState.QUEUED, QueryState.RUNNING)
+
+
+class Queries:
+    """The query log."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def open(self, record: QueryRecord) -> None:
+        """Write a query that was just submitted."""
+        with Session(self._engine) as session, session.begin():
+            session.add(
+                QueryRow(
+                    id=record.id,
+                    sql=record.sql,
+                    dialect=record.dialect,
+                    user=record.user,
+                    requested_engine=record.requested_engine,
+                    state=record.state,
+                    submitted_at=record.submitted_at,
+                )
+            )
+
+    def decided(
+        self, query_id: str, *, fingerprint: str, statistics_version: str, decision: Decision
+    ) -> None:
+        """Keep where a query goes and why."""
+        with Session(self._engine) as session, session.begin():
+            session.execute(
+                update(QueryRow)
+                .where(QueryRow.id == query_id)
+                .values(
+                    fingerprint=fingerprint,
+                    statistics_version=statistics_version,
+                    decision=_DECISION.dump_python(decision, mode="json"),
+                )
+            )
+
+    def attempt_started(self, query_id: str, attempt: Attempt) -> None:
+        """Write an attempt before it runs; the query runs from now on."""
+        with Session(self._engine) as session, session.begin():
+            session.execute(
+                update(QueryRow)
+                .where(QueryRow.id == query_id)
+                .values(state=QueryState.RUNNING, engine=attempt.engine)
+            )
+            session.add(
+                AttemptRow(
+                    query_id=query_id,
+                    ordinal=attempt.ordinal,
+                    engine=attempt.engine,
+                    state=attempt.state,
+                    started_at=attempt.started_at,
+                )
+            )
+
+    def attempt_ended(self, query_id: str, attempt: Attempt) -> None:
+        """Close an attempt with what it took."""
+        with Session(self._engine) as session, session.begin():
+            session.execute(_closing(query_id, attempt))
+
+    def close(
+        self,
+        query_id: str,
+        state: QueryState,
+        *,
+        at: dt.datetime,
+        attempt: Attempt | None = None,
+        rows: int | None = None,
+        result_bytes: int | None = None,
+        error: Failure | None = None,
+    ) -> None:
+        """End a query, with its last attempt in the same transaction. An ended query stays as it ended."""
+        with Session(self._engine) as session, session.begin():
+            if attempt is not None:
+                session.execute(_closing(query_id, attempt))
+            session.execute(
+                update(QueryRow)
+                .where(QueryRow.id == query_id, QueryRow.state.in_(_OPEN))
+                .values(
+                    state=state,
+                    finished_at=at,
+                    rows=rows,
+                    result_bytes=result_bytes,
+                    error_code=error.code if error else None,
+                    error_message=error.message if error else None,
+                    error_position=[error.position.line, error.position.column]
+                    if error and error.position
+                    else None,
+                )
+            )
+
+    def get(self, query_id: str) -> QueryRecord | None:
+        """Return one query, or None."""
+        with Session(self._engine) as session:
+            row = session.get(QueryRow, query_id)
+            return _record(row) if row else None
+
+    def list(self, *, limit: int, before: dt.datetime | None = None) -> tuple[QueryRecord, ...]:
+        """Return queries, newest first; before: only those submitted earlier."""
+        wanted = select(QueryRow).order_by(QueryRow.submitted_at.desc(), QueryRow.id.desc()).limit(limit)
+        if before is not None:
+            wanted = wanted.where(QueryRow.submitted_at < before)
+        with Session(self._engine) as session:
+            return tuple(_record(row) for row in session.scalars(wanted))
+
+    def close_orphans(self, *, at: dt.datetime, error: Failure) -> tuple[str, ...]:
+        """End what a gateway left open when it died; returns the queries' ids."""
+        with Session(self._engine) as session, session.begin():
+            orphans = tuple(session.scalars(select(QueryRow.id).where(QueryRow.state.in_(_OPEN))))
+            session.execute(
+                update(AttemptRow)
+                .where(AttemptRow.query_id.in_(orphans), AttemptRow.state.in_(_OPEN))
+                .values(state=QueryState.FAILED, failure=error.code, message=error.message)
+            )
+            session.execute(
+                update(QueryRow)
+                .where(QueryRow.id.in_(orphans))
+                .values(
+                    state=QueryState.FAILED,
+                    finished_at=at,
+                    error_code=error.code,
+                    error_message=error.message,
+                )
+            )
+            return orphans
+
+    def finished_ids(self) -> frozenset[str]:
+        """Return the ids of queries whose results are worth keeping."""
+        with Session(self._engine) as session:
+            return frozenset(
+                session.scalars(select(QueryRow.id).where(QueryRow.state == QueryState.FINISHED))
+            )
+
+
+def _closing(query_id: str, attempt: Attempt) -> Any:
+    return (
+        update(AttemptRow)
+        .where(AttemptRow.query_id == query_id, AttemptRow.ordinal == attempt.ordinal)
+        .values(
+            state=attempt.state,
+            wall_s=attempt.wall_s,
+            failure=attempt.failure,
+            message=attempt.message,
+            rows=attempt.rows,
+            peak_bytes=attempt.peak_bytes,
+            actuals=_ACTUALS.dump_python(attempt.actuals, mode="json") if attempt.actuals else None,
+        )
+    )
+
+
+def _record(row: QueryRow) -> QueryRecord:
+    error = None
+    if row.error_code is not None:
+        position = Position(*row.error_position) if row.error_position else None
+        error = Failure(row.error_code, row.error_message or "", position)
+    return QueryRecord(
+        id=row.id,
+        sql=row.sql,
+        dialect=row.dialect,
+        user=row.user,
+        requested_engine=row.requested_engine,
+        state=QueryState(row.state),
+        submitted_at=row.submitted_at,
+        engine=row.engine,
+        fingerprint=row.fingerprint,
+        statistics_version=row.statistics_version,
+        decision=_DECISION.validate_python(row.decision) if row.decision else None,
+        attempts=tuple(_attempt(attempt) for attempt in row.attempts),
+        rows=row.rows,
+        result_bytes=row.result_bytes,
+        error=error,
+        finished_at=row.finished_at,
+    )
+
+
+def _attempt(row: AttemptRow) -> Attempt:
+    return Attempt(
+        ordinal=row.ordinal,
+        engine=row.engine,
+        state=QueryState(row.state),
+        started_at=row.started_at,
+        wall_s=row.wall_s,
+        failure=row.failure,
+        message=row.message,
+        rows=row.rows,
+        peak_bytes=row.peak_bytes,
+        actuals=_ACTUALS.validate_python(row.actuals) if row.actuals else None,
+    )

@@ -1,0 +1,38 @@
+"""The metastore as the rest of the house uses it: one object, a repository per subject."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from metastore.catalog import Catalog
+from metastore.database import make_engine, migrate
+from metastore.jobs import StatisticsJobs
+from metastore.misestimates import Misestimates
+from metastore.queries import Queries
+from metastore.statistics import StatisticsStore
+
+
+class Metastore:
+    """Opens a database, brings it to the newest schema and hands out repositories. Thread-safe."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = make_engine(url)
+        migrate(self._engine)
+        self.catalog = Catalog(self._engine)
+        self.statistics = StatisticsStore(self._engine)
+        self.queries = Queries(self._engine)
+        self.misestimates = Misestimates(self._engine)
+        self.jobs = StatisticsJobs(self._engine)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

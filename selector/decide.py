@@ -1,0 +1,167 @@
+"""Candidates, an estimate and history in; a ranking out, with every reason that had a say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from selector.estimate import MemoryEstimate
+
+MIB = 1 << 20
+
+
+class ReasonCode(StrEnum):
+    """Stable names of reasons, for programs and for the documentation."""
+
+    FITS = "FITS"
+    EXCEEDS_LIMIT = "EXCEEDS_LIMIT"
+    NO_ESTIMATE = "NO_ESTIMATE"
+    LOW_CONFIDENCE = "LOW_CONFIDENCE"
+    STATISTICS_MISSING = "STATISTICS_MISSING"
+    MISESTIMATE_ON_RECORD = "MISESTIMATE_ON_RECORD"
+    PINNED = "PINNED"
+    UNSUPPORTED_FEATURE = "UNSUPPORTED_FEATURE"
+    ENGINE_DOWN = "ENGINE_DOWN"
+    NO_FAST_ENGINE = "NO_FAST_ENGINE"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason. text: a sentence for people."""
+
+    code: ReasonCode
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An engine as seen now.
+
+    limit_bytes: memory that one statement may take there; None where the engine spills instead of failing.
+    down: why it takes no work, None if it does. unsupported: why it cannot run this statement.
+    misestimates: query ids of runs of this statement that ran out of memory there, under these statistics and
+        this limit.
+    """
+
+    engine: str
+    dependable: bool
+    limit_bytes: int | None = None
+    down: str | None = None
+    unsupported: str | None = None
+    misestimates: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What to do with guesses. minimum_confidence: below it an estimate does not open the fast engine."""
+
+    minimum_confidence: float = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Where a statement goes. ranking: engines in the order in which they are tried; the first is ``engine``."""
+
+    engine: str
+    ranking: tuple[str, ...]
+    reasons: tuple[Reason, ...]
+    estimate: MemoryEstimate
+    limit_bytes: int | None
+
+
+class NoEngine(Exception):
+    """No candidate can take the statement. reasons: why, one each."""
+
+    def __init__(self, reasons: Sequence[Reason]) -> None:
+        super().__init__("; ".join(reason.text for reason in reasons) or "no engine is configured")
+        self.reasons = tuple(reasons)
+
+
+def decide(
+    candidates: Sequence[Candidate],
+    estimate: MemoryEstimate,
+    *,
+    policy: Policy,
+    pinned: str | None = None,
+) -> Decision:
+    """Rank the candidates: fast ones that the statement fits into first, then the dependable ones.
+
+    A fast engine that is ruled out is not in the ranking at all: failing over INTO a place where the statement
+    does not fit would only cost time. A pinned engine stands alone, and failover obeys that.
+    """
+    if pinned is not None:
+        return _pinned(candidates, estimate, pinned)
+    reasons: list[Reason] = []
+    fast = [candidate for candidate in candidates if not candidate.dependable]
+    dependable = [candidate for candidate in candidates if candidate.dependable]
+    if not fast:
+        reasons.append(Reason(ReasonCode.NO_FAST_ENGINE, "No fast engine is configured."))
+    ranking: list[Candidate] = []
+    for candidate in fast:
+        fits, why = _fits(candidate, estimate, policy)
+        reasons += why
+        if fits:
+            ranking.append(candidate)
+    for candidate in dependable:
+        why = _obstacles(candidate)
+        reasons += why
+        if not why:
+            ranking.append(candidate)
+    if not ranking:
+        raise NoEngine(reasons)
+    reasons += [Reason(ReasonCode.STATISTICS_MISSING, gap) for gap in estimate.gaps]
+    limit = next((candidate.limit_bytes for candidate in fast if candidate.limit_bytes is not None), None)
+    return Decision(ranking[0].engine, tuple(c.engine for c in ranking), tuple(reasons), estimate, limit)
+
+
+def _pinned(candidates: Sequence[Candidate], estimate: MemoryEstimate, name: str) -> Decision:
+    candidate = next(candidate for candidate in candidates if candidate.engine == name)
+    obstacles = _obstacles(candidate)
+    if obstacles:
+        raise NoEngine(obstacles)
+    reason = Reason(ReasonCode.PINNED, f"The statement asked for {name}; it runs nowhere else.")
+    return Decision(name, (name,), (reason,), estimate, candidate.limit_bytes)
+
+
+def _obstacles(candidate: Candidate) -> list[Reason]:
+    obstacles = []
+    if candidate.down is not None:
+        obstacles.append(
+            Reason(ReasonCode.ENGINE_DOWN, f"{candidate.engine} takes no work: {candidate.down}.")
+        )
+    if candidate.unsupported is not None:
+        text = f"{candidate.engine} cannot run it: {candidate.unsupported}"
+        obstacles.append(Reason(ReasonCode.UNSUPPORTED_FEATURE, text))
+    return obstacles
+
+
+def _fits(candidate: Candidate, estimate: MemoryEstimate, policy: Policy) -> tuple[bool, list[Reason]]:
+    reasons = _obstacles(candidate)
+    if candidate.misestimates:
+        text = (
+            f"It ran out of memory on {candidate.engine} before under the same statistics and limit "
+            f"(query {candidate.misestimates[-1]})."
+        )
+        reasons.append(Reason(ReasonCode.MISESTIMATE_ON_RECORD, text))
+    if candidate.limit_bytes is None:
+        return not reasons, reasons
+    if estimate.peak_bytes is None or estimate.upper_bytes is None:
+        if not reasons:
+            reasons.append(Reason(ReasonCode.NO_ESTIMATE, "Its memory could not be estimated."))
+        return False, reasons
+    text = (
+        f"estimated peak {mebibytes(estimate.peak_bytes)}, at most {mebibytes(estimate.upper_bytes)}, of the "
+        f"{mebibytes(candidate.limit_bytes)} that {candidate.engine} gives one statement."
+    )
+    if estimate.upper_bytes > candidate.limit_bytes:
+        return False, [*reasons, Reason(ReasonCode.EXCEEDS_LIMIT, f"Does not fit: {text}")]
+    if estimate.confidence < policy.minimum_confidence:
+        low = f"confidence {estimate.confidence:.2f} is below {policy.minimum_confidence:.2f}; {text}"
+        return False, [*reasons, Reason(ReasonCode.LOW_CONFIDENCE, f"Too uncertain: {low}")]
+    return not reasons, [*reasons, Reason(ReasonCode.FITS, f"Fits: {text}")]
+
+
+def mebibytes(count: int) -> str:
+    """Write bytes for people."""
+    return f"{count / MIB:,.0f} MiB" if count >= 10 * MIB else f"{count / MIB:,.1f} MiB"

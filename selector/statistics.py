@@ -1,0 +1,150 @@
+"""What is known about tables: the values that a statistics job writes and the estimator reads.
+
+Histograms, minima and maxima live on one number line per type, so that every comparison is one of floats:
+numbers as they are, booleans as 0 and 1, dates as days since 1970-01-01, timestamps as microseconds since
+then (UTC). ``as_number`` takes a literal there.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+
+import numpy as np
+from numpy.typing import NDArray
+
+EPOCH_DATE = dt.date(1970, 1, 1)
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+MICROSECOND = dt.timedelta(microseconds=1)
+
+Literal = bool | int | float | str | Decimal | dt.date | dt.datetime
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Histogram:
+    """Equi-height: every bucket holds the same share of the non-null rows.
+
+    endpoints: shape (buckets + 1,), float64, non-decreasing; a popular value repeats, as in the paper's
+        Figure 5: [8, 23, 23, 23, 27, 45].
+    below, up_to: shape (buckets + 1,), the shares of rows strictly below and at most each endpoint. Where a
+        builder does not count them they follow from the endpoints' ranks, as in the paper; counted ones
+        remove the error of a whole bucket that a popular value makes there.
+    """
+
+    endpoints: NDArray[np.float64]
+    below: NDArray[np.float64] | None = None
+    up_to: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        if self.endpoints.ndim != 1 or self.endpoints.size < 2:
+            raise ValueError("a histogram needs at least one bucket, that is two endpoints")
+        if not np.all(np.isfinite(self.endpoints)):
+            raise ValueError("endpoints must be finite")
+        if np.any(np.diff(self.endpoints) < 0):
+            raise ValueError("endpoints must not decrease")
+        if (self.below is None) != (self.up_to is None):
+            raise ValueError("below and up_to come together")
+        if self.below is None or self.up_to is None:
+            ranks = np.arange(self.endpoints.size, dtype=np.float64) / self.buckets
+            first = np.searchsorted(self.endpoints, self.endpoints, side="left")
+            last = np.searchsorted(self.endpoints, self.endpoints, side="right") - 1
+            object.__setattr__(self, "below", ranks[first])
+            object.__setattr__(self, "up_to", ranks[last])
+        elif self.below.shape != self.endpoints.shape or self.up_to.shape != self.endpoints.shape:
+            raise ValueError("below and up_to must have the shape of endpoints")
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets there are."""
+        return int(self.endpoints.size) - 1
+
+    def share_below(self, x: float) -> float:
+        """Share of non-null rows < x; between two endpoints it is interpolated."""
+        return self._share(x, inclusive=False)
+
+    def share_up_to(self, x: float) -> float:
+        """Share of non-null rows <= x."""
+        return self._share(x, inclusive=True)
+
+    def _share(self, x: float, *, inclusive: bool) -> float:
+        assert self.below is not None  # noqa: S101 - set in __post_init__
+        assert self.up_to is not None  # noqa: S101
+        right = int(np.searchsorted(self.endpoints, x, side="left"))
+        if right == self.endpoints.size:
+            return 1.0
+        if self.endpoints[right] == x:
+            return float(self.up_to[right] if inclusive else self.below[right])
+        if right == 0:
+            return 0.0
+        low, high = self.endpoints[right - 1], self.endpoints[right]
+        start, end = self.up_to[right - 1], self.below[right]
+        return float(start + (end - start) * (x - low) / (high - low))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnStatistics:
+    """One column of one build.
+
+    data_type: Spark's short form. nulls: rows. ndv: distinct values without NULL.
+    minimum, maximum: on the type's number line, or text for strings; None where every row is NULL.
+    average_length, maximum_length: bytes of strings and binary values (UTF-8), without NULLs.
+    """
+
+    name: str
+    data_type: str
+    nulls: int
+    ndv: float
+    minimum: float | str | None = None
+    maximum: float | str | None = None
+    average_length: float | None = None
+    maximum_length: int | None = None
+    histogram: Histogram | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableStatistics:
+    """One build of one table's statistics.
+
+    version: grows by one with each published build. bytes: size of the table's files.
+    row_group_rows: rows of the largest Parquet row group, None for other formats.
+    """
+
+    table: str
+    version: int
+    rows: int
+    bytes: int
+    columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
+    row_group_rows: int | None = None
+    built_at: dt.datetime | None = None
+    source: str = "spark"
+
+
+def as_number(value: Literal, data_type: str) -> float | None:
+    """Put a literal on the number line of a column's type; None if it has no place there."""
+    try:
+        if data_type == "date":
+            return float((_as_date(value) - EPOCH_DATE).days)
+        if data_type.startswith("timestamp"):
+            return float((_as_datetime(value) - EPOCH) / MICROSECOND)
+        if isinstance(value, str) or not isinstance(value, dt.date):
+            number = float(Decimal(value) if isinstance(value, str) else value)
+            return number if np.isfinite(number) else None
+    except (ValueError, InvalidOperation, TypeError, OverflowError):
+        return None
+    return None
+
+
+def _as_datetime(value: Literal) -> dt.datetime:
+    if isinstance(value, str):
+        value = dt.datetime.fromisoformat(value.strip())
+    if isinstance(value, dt.datetime):
+        return value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+    if isinstance(value, dt.date):
+        return dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
+    raise TypeError(f"{value!r} is not a time")
+
+
+def _as_date(value: Literal) -> dt.date:
+    return _as_datetime(value).date()

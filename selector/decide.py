@@ -127,9 +127,7 @@ def _pinned(candidates: Sequence[Candidate], estimate: MemoryEstimate, name: str
 def _obstacles(candidate: Candidate) -> list[Reason]:
     obstacles = []
     if candidate.down is not None:
-        obstacles.append(
-            Reason(ReasonCode.ENGINE_DOWN, f"{candidate.engine} takes no work: {candidate.down}.")
-        )
+        obstacles.append(Reason(ReasonCode.ENGINE_DOWN, f"{candidate.engine} takes no work: {candidate.down}."))
     if candidate.unsupported is not None:
         text = f"{candidate.engine} cannot run it: {candidate.unsupported}"
         obstacles.append(Reason(ReasonCode.UNSUPPORTED_FEATURE, text))

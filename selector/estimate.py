@@ -40,11 +40,7 @@ class MemoryEstimate:
             raise ValueError(f"confidence must lie in 0..1, not {self.confidence}")
         if (self.peak_bytes is None) != (self.upper_bytes is None):
             raise ValueError("an expected peak and its upper bound are known together or not at all")
-        if (
-            self.peak_bytes is not None
-            and self.upper_bytes is not None
-            and self.upper_bytes < self.peak_bytes
-        ):
+        if self.peak_bytes is not None and self.upper_bytes is not None and self.upper_bytes < self.peak_bytes:
             raise ValueError("the upper bound is below the expected peak")
 
 

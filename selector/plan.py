@@ -59,7 +59,8 @@ class PlanNode:
     children: probe side first, build side second for a join.
     predicates: filters of a scan or filter node, as SQL text of the engine's dialect.
     join_keys: pairs (probe side, build side). group_keys: of an aggregate, empty for a global one.
-    limit: rows of a limit or top-n.
+    limit: rows of a limit or top-n. reference: name of the common table expression that a MATERIALIZE node
+    defines (children: definition, body) or that a leaf reads.
     """
 
     operator: Operator
@@ -73,6 +74,7 @@ class PlanNode:
     join_keys: tuple[tuple[PlanColumn, PlanColumn], ...] = ()
     group_keys: tuple[PlanColumn, ...] = ()
     limit: int | None = None
+    reference: str | None = None
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, PlanNode]]:
         """Yield (depth, node), parents first."""

@@ -1,0 +1,1 @@
+"""DuckDB as the embedded fast engine: one query per worker process."""

@@ -1,0 +1,1 @@
+"""Memory models: cardinalities -> bytes per operator -> a peak over time. One module per model."""

@@ -1,0 +1,89 @@
+"""DuckDB's errors -> the error tree. The only place that knows them; it runs inside the worker.
+
+They are told apart by the words that every DuckDB message starts with, because an error in the middle of a result
+arrives through Arrow as an OSError with nothing but that text.
+
+DuckDB sees no text from a client: only statements that were parsed, checked against the catalog and written
+anew in its dialect. What it cannot parse or bind is therefore most likely a gap between dialects, so it is an
+UnsupportedFeature, and the dependable engine has the last word on whether the statement is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+import pyarrow as pa
+
+from engines.errors import (
+    EngineError,
+    EngineFault,
+    EngineUnavailable,
+    MemoryExceeded,
+    StatementCancelled,
+    StatementError,
+    UnsupportedFeature,
+)
+
+_BY_PREFIX: dict[str, type[EngineError]] = {
+    "out of memory error": MemoryExceeded,
+    "interrupt error": StatementCancelled,
+    "parser error": UnsupportedFeature,
+    "syntax error": UnsupportedFeature,
+    "binder error": UnsupportedFeature,
+    "catalog error": UnsupportedFeature,
+    "not implemented error": UnsupportedFeature,
+    "invalid type error": UnsupportedFeature,
+    "conversion error": StatementError,
+    "out of range error": StatementError,
+    "mismatch type error": StatementError,
+    "invalid input error": StatementError,
+    "permission error": StatementError,
+    "fatal error": EngineUnavailable,
+    "internal error": EngineUnavailable,
+}
+_PREFIX = re.compile(r"^\s*([A-Za-z ]+ error)\b", re.IGNORECASE)
+_USED = re.compile(r"\(([\d.]+) (bytes|KiB|MiB|GiB|TiB)/([\d.]+ \w+) used\)")
+_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_PATH = re.compile(r"(?<![\w.])(?:file:)?/[^\s\"',;)]+")
+_BAD_ALLOC = re.compile(r"bad_alloc|bad allocation|malloc|Cannot allocate memory", re.IGNORECASE)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Let only EngineError out of a block that calls DuckDB."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
+        raise translate(error) from error
+
+
+def translate(error: BaseException) -> EngineError:
+    """Return what an exception means to the gateway."""
+    text = str(error)
+    prefix = _PREFIX.match(text)
+    kind = _BY_PREFIX.get(prefix.group(1).lower(), EngineFault) if prefix else EngineFault
+    if isinstance(error, MemoryError) or (kind is not MemoryExceeded and _BAD_ALLOC.search(text)):
+        # The process's own cap was reached, in memory that DuckDB does not count.
+        return MemoryExceeded("DuckDB ran out of memory outside its own limit.")
+    if kind is MemoryExceeded:
+        used = _USED.search(text)
+        limit = f" of {used.group(3)}" if used else ""
+        return MemoryExceeded(f"DuckDB ran out of its memory limit{limit}.", peak_bytes=used_bytes(text))
+    return kind(readable(text) or type(error).__name__)
+
+
+def readable(text: str) -> str:
+    """Return the first paragraph, without the server's paths and without the place in our generated SQL."""
+    paragraph = re.split(r"\n\s*\n|\nLINE \d+:", text, maxsplit=1)[0]
+    return _PATH.sub("(file)", " ".join(paragraph.split()))
+
+
+def used_bytes(text: str) -> int | None:
+    """Return the memory in use that an out-of-memory message states."""
+    found = _USED.search(text)
+    return int(float(found.group(1)) * _UNITS[found.group(2)]) if found else None

@@ -1,0 +1,294 @@
+"""The DuckDB engine: a warm pool of worker processes, one statement each, and one more for planning."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from engines.duckdb import tables as duckdb_tables
+from engines.duckdb.process import Statement, WorkerProcess
+from engines.errors import EngineBusy, EngineError, EngineUnavailable, MemoryExceeded, StatementCancelled
+from engines.protocol import Actuals, EngineKind, EngineStatus, Lease, TableSource
+
+log = logging.getLogger(__name__)
+
+WORKER_WAIT_S = 30.0  # admission keeps statements out while all are busy; this covers a worker being replaced
+RESPAWN_BACKOFF_S = 1.0
+
+
+class DuckDBEngine:
+    """DuckDB in worker processes. Calls block; only EngineError escapes; thread-safe.
+
+    workers: statements at once. threads: of each worker. Tables whose form DuckDB cannot read are left out.
+    """
+
+    kind = EngineKind.FAST
+    dialect = "duckdb"
+    formats = duckdb_tables.FORMATS
+
+    def __init__(self, *, name: str = "duckdb", workers: int = 2, threads: int | None = None) -> None:
+        self.name = name
+        self.slots = workers
+        self._threads = threads or os.cpu_count() or 1
+        self._tables: tuple[TableSource, ...] = ()
+        self._generation = 0
+        self._numbers = itertools.count(1)
+        self._changed = threading.Condition()
+        self._idle: list[WorkerProcess] = []
+        self._workers: set[WorkerProcess] = set()
+        self._starting = 0
+        self._running: dict[str, Statement | None] = {}
+        self._cancelled: set[str] = set()
+        self._failure: str | None = None
+        self._closed = False
+        self._planner: WorkerProcess | None = None
+        self._planning = threading.Lock()
+        self._fill()
+
+    def use_tables(self, tables: Sequence[TableSource]) -> None:
+        """Replace the tables. Idle workers are replaced now, busy ones after their statement."""
+        readable = tuple(table for table in tables if table.format in self.formats)
+        with self._changed:
+            if readable == self._tables:
+                return
+            self._tables = readable
+            self._generation += 1
+            outdated, self._idle = self._idle, []
+            self._workers.difference_update(outdated)
+        for worker in outdated:
+            worker.close()
+        self._fill()
+
+    def explain(self, sql: str) -> str:
+        """Return the physical plan as JSON (EXPLAIN (FORMAT JSON))."""
+        with self._planning:
+            planner = self._current_planner()
+            try:
+                plan: str = planner.ask({"op": "explain", "sql": sql})["plan"]
+            except EngineError:
+                if not planner.alive:
+                    self._drop_planner()
+                raise
+            return plan
+
+    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> PooledStatement:
+        """Run a statement in a worker of its own."""
+        with self._changed:
+            self._running[query_id] = None
+        try:
+            worker = self._take(min(deadline_s, WORKER_WAIT_S), query_id)
+            try:
+                statement = Statement(worker, next(self._numbers), sql, lease.memory_bytes, deadline_s)
+                with self._changed:
+                    self._running[query_id] = statement
+                    cancelled = query_id in self._cancelled
+                if cancelled:
+                    statement.cancel()
+                statement.open()
+            except EngineError as error:
+                self._give_back(worker, error)
+                raise
+        except EngineError:
+            self._forget(query_id)
+            raise
+        return PooledStatement(self, worker, statement, query_id)
+
+    def cancel(self, query_id: str) -> None:
+        """Interrupt a statement; its worker is killed if that does not help."""
+        with self._changed:
+            if query_id not in self._running:
+                return
+            statement = self._running[query_id]
+            self._cancelled.add(query_id)
+            self._changed.notify_all()
+        if statement is not None:
+            statement.cancel()
+
+    def status(self) -> EngineStatus:
+        """Report the pool."""
+        with self._changed:
+            alive = sum(worker.alive for worker in self._workers)
+            if self._closed:
+                return EngineStatus(False, "closed")
+            if not alive and self._failure:
+                return EngineStatus(False, self._failure)
+            busy = alive - len(self._idle)
+            return EngineStatus(
+                True, f"{alive} of {self.slots} workers, {busy} busy, {self._starting} starting"
+            )
+
+    def worker_pids(self) -> tuple[int, ...]:
+        """Return the process ids of the workers that run statements."""
+        with self._changed:
+            return tuple(worker.pid for worker in self._workers)
+
+    def close(self) -> None:
+        """End all worker processes."""
+        with self._changed:
+            self._closed = True
+            workers, self._idle = list(self._workers), []
+            self._workers.clear()
+            self._changed.notify_all()
+        for worker in workers:
+            worker.kill()
+        with self._planning:
+            self._drop_planner()
+
+    def _take(self, wait_s: float, query_id: str) -> WorkerProcess:
+        until = time.monotonic() + wait_s
+        with self._changed:
+            while True:
+                if self._closed:
+                    raise EngineUnavailable("DuckDB is shutting down.")
+                if query_id in self._cancelled:
+                    raise StatementCancelled("The statement was cancelled.")
+                while self._idle:
+                    worker = self._idle.pop()
+                    if worker.alive and worker.generation == self._generation:
+                        return worker
+                    self._retire(worker)
+                if self._failure and not self._starting and not self._workers:
+                    raise EngineUnavailable(self._failure)
+                remaining = until - time.monotonic()
+                if remaining <= 0:
+                    raise EngineBusy("All DuckDB workers are busy.")
+                self._changed.wait(remaining)
+
+    def _give_back(self, worker: WorkerProcess, error: EngineError | None) -> None:
+        """Keep a healthy worker. One that ran out of memory starts afresh: allocators keep what they took."""
+        healthy = worker.alive and not isinstance(error, MemoryExceeded | EngineUnavailable)
+        with self._changed:
+            if healthy and worker.generation == self._generation and not self._closed:
+                self._idle.append(worker)
+                self._changed.notify_all()
+                return
+            self._retire(worker)
+
+    def _retire(self, worker: WorkerProcess) -> None:
+        self._workers.discard(worker)
+        threading.Thread(target=worker.close, name="duckdb-retire", daemon=True).start()
+        self._fill()
+
+    def _forget(self, query_id: str) -> None:
+        with self._changed:
+            self._running.pop(query_id, None)
+            self._cancelled.discard(query_id)
+
+    def _fill(self) -> None:
+        """Start as many workers as are missing, each in a thread of its own."""
+        with self._changed:
+            missing = 0 if self._closed else self.slots - len(self._workers) - self._starting
+            self._starting += max(0, missing)
+        for _ in range(missing):
+            threading.Thread(target=self._start_worker, name="duckdb-start", daemon=True).start()
+
+    def _start_worker(self) -> None:
+        worker = None
+        try:
+            worker = self._spawn()
+        except (EngineError, OSError) as error:
+            log.warning("a DuckDB worker did not start: %s", error)
+            time.sleep(RESPAWN_BACKOFF_S)
+            with self._changed:
+                self._failure = f"DuckDB workers do not start: {error}"
+        with self._changed:
+            self._starting -= 1
+            if worker is not None and not self._closed:
+                self._failure = None
+                self._workers.add(worker)
+                if worker.generation == self._generation:
+                    self._idle.append(worker)
+                else:
+                    self._retire(worker)
+                worker = None
+            self._changed.notify_all()
+        if worker is not None:
+            worker.close()
+        self._fill()
+
+    def _spawn(self) -> WorkerProcess:
+        with self._changed:
+            tables, generation = self._tables, self._generation
+        return WorkerProcess(threads=self._threads, tables=tables, generation=generation)
+
+    def _current_planner(self) -> WorkerProcess:
+        if self._closed:
+            raise EngineUnavailable("DuckDB is shutting down.")
+        planner = self._planner
+        if planner is not None and planner.alive and planner.generation == self._generation:
+            return planner
+        self._drop_planner()
+        try:
+            self._planner = self._spawn()
+        except OSError as error:
+            raise EngineUnavailable(f"DuckDB's planner process does not start: {error}") from error
+        return self._planner
+
+    def _drop_planner(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
+            self._planner = None
+
+
+class PooledStatement:
+    """A statement's ResultStream that gives its worker back when it ends."""
+
+    def __init__(
+        self, pool: DuckDBEngine, worker: WorkerProcess, statement: Statement, query_id: str
+    ) -> None:
+        self._pool = pool
+        self._worker: WorkerProcess | None = worker
+        self._statement = statement
+        self._query_id = query_id
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the result."""
+        return self._statement.schema
+
+    @property
+    def actuals(self) -> Actuals:
+        """Peak and rows per operator; complete after the last batch."""
+        return self._statement.actuals
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            return next(self._statement)
+        except StopIteration:
+            self._release(None)
+            raise
+        except EngineError as error:
+            self._release(error)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the statement and give the worker back."""
+        with contextlib.suppress(EngineError):
+            self._statement.close()
+        self._release(None)
+
+    def _release(self, error: EngineError | None) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            self._pool._forget(self._query_id)
+            self._pool._give_back(worker, error)

@@ -1,0 +1,251 @@
+"""A worker process seen from the gateway: start it, talk to it, end it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from engines.duckdb import wire
+from engines.errors import (
+    DeadlineExceeded,
+    EngineError,
+    EngineFault,
+    EngineUnavailable,
+    StatementCancelled,
+)
+from engines.protocol import Actuals, OperatorActual, TableSource
+
+START_TIMEOUT_S = 60.0
+INTERRUPT_GRACE_S = 2.0  # most statements stop within 10 ms of an interrupt; the rest are killed after this
+
+_ERRORS = {kind.code: kind for kind in EngineError.__subclasses__()}
+
+
+class WorkerProcess:
+    """One worker. Not thread-safe, except ``interrupt`` and ``kill``."""
+
+    def __init__(self, *, threads: int, tables: Sequence[TableSource], generation: int) -> None:
+        self.generation = generation
+        self._sending = threading.Lock()
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-P", "-m", "engines.duckdb.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        self._socket.settimeout(START_TIMEOUT_S)
+        try:
+            described = [{**asdict(table), "options": dict(table.options)} for table in tables]
+            self.ask({"op": "tables", "threads": threads, "tables": described})
+        except EngineError:
+            self.kill()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The operating system's id of the process."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """False once the process has ended."""
+        return self._process.poll() is None
+
+    def ask(self, command: dict[str, Any], *, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
+        """Send a command and return its reply."""
+        self._send(command)
+        self._socket.settimeout(timeout_s)
+        try:
+            kind, payload = self.receive()
+        except TimeoutError as error:
+            self.kill()
+            raise EngineUnavailable("A DuckDB worker process did not answer in time.") from error
+        if kind is not wire.Frame.REPLY:
+            raise EngineFault(f"A DuckDB worker process answered with {kind.name}.")
+        reply: dict[str, Any] = json.loads(bytes(payload))
+        return reply
+
+    def start_statement(self, number: int, sql: str, memory_bytes: int) -> None:
+        """Send a statement; its frames are to be received until END or an error."""
+        self._send({"op": "execute", "number": number, "sql": sql, "memory_bytes": memory_bytes})
+
+    def receive(self) -> tuple[wire.Frame, memoryview]:
+        """Receive one frame; an ERROR frame is raised as what it means."""
+        try:
+            kind, payload = wire.receive(self._socket)
+        except wire.PeerGone as error:
+            raise EngineUnavailable("The DuckDB worker process that ran the statement was lost.") from error
+        if kind is wire.Frame.ERROR:
+            told = json.loads(bytes(payload))
+            raise _ERRORS.get(told["code"], EngineFault)(told["message"], peak_bytes=told["peak_bytes"])
+        return kind, payload
+
+    def wait_at_most(self, seconds: float | None) -> None:
+        """Set how long ``receive`` waits before it raises TimeoutError."""
+        self._socket.settimeout(seconds)
+
+    def interrupt(self, number: int) -> None:
+        """Ask the worker to stop a statement, if it still runs that one."""
+        with contextlib.suppress(EngineUnavailable):
+            self._send({"op": "interrupt", "number": number})
+
+    def kill(self) -> None:
+        """End the process at once."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that is receiving
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """End the process and give its socket back."""
+        self.kill()
+        self._socket.close()
+
+    def _send(self, command: dict[str, Any]) -> None:
+        try:
+            with self._sending:
+                wire.send_json(self._socket, wire.Frame.COMMAND, command)
+        except wire.PeerGone as error:
+            raise EngineUnavailable("A DuckDB worker process was lost.") from error
+
+
+class Statement:
+    """A running statement: a ResultStream over a worker's frames.
+
+    The thread that reads drives it. ``cancel`` may come from any thread: it interrupts, and kills the worker
+    if that does not help within a grace period.
+    """
+
+    def __init__(
+        self, worker: WorkerProcess, number: int, sql: str, memory_bytes: int, deadline_s: float
+    ) -> None:
+        self._worker = worker
+        self._number = number
+        self._deadline = time.monotonic() + deadline_s
+        self._ended = False
+        self._cancelled = False
+        self._late = False
+        self._grace: threading.Timer | None = None
+        self._state = threading.Lock()
+        self._actuals = Actuals()
+        self._schema: pa.Schema | None = None
+        worker.start_statement(number, sql, memory_bytes)
+
+    def open(self) -> None:
+        """Wait until the worker tells the schema; only then are there rows to read."""
+        _, payload = self._next_frame()
+        self._schema = pa.ipc.read_schema(pa.py_buffer(payload))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the result."""
+        return self._schema
+
+    @property
+    def actuals(self) -> Actuals:
+        """Peak and rows per operator; complete after the last batch."""
+        return self._actuals
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        if self._ended:
+            raise StopIteration
+        kind, payload = self._next_frame()
+        if kind is wire.Frame.BATCH:
+            return wire.decode_batch(payload)
+        self._actuals = _actuals(json.loads(bytes(payload)))
+        self._end()
+        raise StopIteration
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def cancel(self) -> None:
+        """Stop the statement from another thread."""
+        with self._state:
+            if self._ended or self._cancelled:
+                return
+            self._cancelled = True
+            self._stop()
+
+    def close(self) -> None:
+        """Stop the statement if it still runs, and read what is left of its frames."""
+        if self._ended:
+            return
+        self.cancel()
+        with contextlib.suppress(EngineError):
+            while not self._ended:
+                self._next_frame_until_end()
+
+    def _next_frame_until_end(self) -> None:
+        kind, _ = self._next_frame()
+        if kind is wire.Frame.END:
+            self._end()
+
+    def _stop(self) -> None:
+        """Interrupt now, kill after the grace period."""
+        self._worker.interrupt(self._number)
+        self._grace = threading.Timer(INTERRUPT_GRACE_S, self._worker.kill)
+        self._grace.daemon = True
+        self._grace.start()
+
+    def _next_frame(self) -> tuple[wire.Frame, memoryview]:
+        try:
+            while True:
+                self._worker.wait_at_most(self._remaining_s())
+                try:
+                    return self._worker.receive()
+                except TimeoutError:
+                    self._expire()
+        except EngineError as error:
+            self._end()
+            if self._late:
+                raise DeadlineExceeded(
+                    "The statement's time is spent.", peak_bytes=error.peak_bytes
+                ) from error
+            if self._cancelled:
+                raise StatementCancelled(
+                    "The statement was cancelled.", peak_bytes=error.peak_bytes
+                ) from error
+            raise
+
+    def _remaining_s(self) -> float | None:
+        if self._late or self._cancelled:
+            return None  # the grace timer ends the wait
+        return max(0.001, self._deadline - time.monotonic())
+
+    def _expire(self) -> None:
+        with self._state:
+            if not (self._late or self._cancelled):
+                self._late = True
+                self._stop()
+
+    def _end(self) -> None:
+        with self._state:
+            self._ended = True
+            if self._grace is not None:
+                self._grace.cancel()
+
+
+def _actuals(message: dict[str, Any]) -> Actuals:
+    operators = tuple(OperatorActual(**operator) for operator in message["operators"])
+    return Actuals(message["peak_bytes"], operators)

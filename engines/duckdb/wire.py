@@ -1,0 +1,85 @@
+"""Frames between the pool and a worker process, over a socket pair: kind (1 byte), length (8), payload.
+
+The pool sends COMMAND frames. The worker answers a command with one REPLY or ERROR, and a statement with
+SCHEMA, any number of BATCH, then END or ERROR. A BATCH is an Arrow IPC stream of its own, so that
+dictionaries travel with the rows that need them.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+import pyarrow as pa
+
+_HEADER = struct.Struct(">BQ")
+
+
+class Frame(IntEnum):
+    """What a frame carries."""
+
+    COMMAND = 1
+    REPLY = 2
+    SCHEMA = 3
+    BATCH = 4
+    END = 5
+    ERROR = 6
+
+
+class PeerGone(ConnectionError):
+    """The other side closed the socket or died."""
+
+
+def send(connection: socket.socket, kind: Frame, payload: bytes | memoryview | pa.Buffer) -> None:
+    """Send one frame; blocks while the other side does not read, which is the back-pressure."""
+    view = memoryview(payload)
+    try:
+        connection.sendall(_HEADER.pack(kind, view.nbytes))
+        connection.sendall(view)
+    except OSError as error:
+        raise PeerGone(str(error)) from error
+
+
+def send_json(connection: socket.socket, kind: Frame, message: Mapping[str, Any]) -> None:
+    """Send one frame of JSON."""
+    send(connection, kind, json.dumps(message).encode())
+
+
+def receive(connection: socket.socket) -> tuple[Frame, memoryview]:
+    """Receive one frame. Raises PeerGone, or TimeoutError where the socket has a timeout."""
+    kind, length = _HEADER.unpack(_exactly(connection, _HEADER.size))
+    return Frame(kind), _exactly(connection, length)
+
+
+def _exactly(connection: socket.socket, size: int) -> memoryview:
+    payload = memoryview(bytearray(size))
+    filled = 0
+    while filled < size:
+        try:
+            count = connection.recv_into(payload[filled:])
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise PeerGone(str(error)) from error
+        if count == 0:
+            raise PeerGone("end of stream")
+        filled += count
+    return payload
+
+
+def encode_batch(batch: pa.RecordBatch) -> pa.Buffer:
+    """Write one batch as an IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def decode_batch(payload: memoryview) -> pa.RecordBatch:
+    """Read what encode_batch wrote."""
+    with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
+        return reader.read_next_batch()

@@ -1,0 +1,210 @@
+"""One worker process: one DuckDB instance, one statement at a time.
+
+The instance is locked down before the first statement: no files but the tables', no extensions, no spilling,
+no change of settings but the memory limit, which is the statement's lease. A cap on the process's address
+space stands above it, because some of DuckDB's memory (long strings, IN lists, results) is outside its limit.
+
+Run as ``python -m engines.duckdb.worker FD``; FD is the worker's end of a socket pair. The process ends when
+the other end closes, so a killed gateway leaves no worker behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import resource
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from engines.duckdb import tables, wire
+from engines.duckdb.errors import translated
+from engines.errors import EngineError, StatementCancelled
+from engines.protocol import Column, TableSource
+
+BATCH_ROWS = 65_536
+HEADROOM_BYTES = 1 << 30  # above the lease: results, strings and code that DuckDB does not count
+
+_LOCK_DOWN = (
+    "SET temp_directory=''",
+    "SET autoinstall_known_extensions=false",
+    "SET autoload_known_extensions=false",
+    "SET allow_community_extensions=false",
+    "SET allow_persistent_secrets=false",
+    "SET python_enable_replacements=false",
+    "SET enable_external_file_cache=false",  # it would count another statement's bytes into this one's peak
+    "SET parquet_metadata_cache=true",
+    "SET TimeZone='UTC'",
+    "SET default_null_order='nulls_last'",
+    "CALL enable_profiling(format='no_output')",
+    "SET allowed_configs=['memory_limit']",
+    "SET enable_external_access=false",
+    "SET lock_configuration=true",
+)
+
+
+class Worker:
+    """Serves one socket: a thread reads commands, the main thread runs them."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._commands: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._instance = duckdb.connect()
+        self._lock = threading.Lock()
+        self._running: int | None = None
+        self._cancelled: int | None = None
+        self._idle_bytes = _address_space_bytes()
+
+    def serve(self) -> None:
+        """Run commands until the other side goes away."""
+        threading.Thread(target=self._read, name="commands", daemon=True).start()
+        while True:
+            command = self._commands.get()
+            try:
+                self._run(command)
+            except EngineError as error:
+                answer = {"code": error.code, "message": error.message, "peak_bytes": error.peak_bytes}
+                wire.send_json(self._socket, wire.Frame.ERROR, answer)
+
+    def _read(self) -> None:
+        try:
+            while True:
+                _, payload = wire.receive(self._socket)
+                command = json.loads(bytes(payload))
+                if command["op"] == "interrupt":
+                    self._interrupt(command["number"])
+                else:
+                    self._commands.put(command)
+        except wire.PeerGone:
+            os._exit(0)
+
+    def _interrupt(self, number: int) -> None:
+        with self._lock:
+            self._cancelled = number
+            if self._running == number:
+                self._instance.interrupt()
+
+    def _run(self, command: dict[str, Any]) -> None:
+        with translated():
+            match command["op"]:
+                case "tables":
+                    self._open_instance(command["threads"], [_table(table) for table in command["tables"]])
+                    wire.send_json(self._socket, wire.Frame.REPLY, {})
+                case "explain":
+                    found = self._instance.execute(f"EXPLAIN (FORMAT JSON) {command['sql']}").fetchone()
+                    wire.send_json(self._socket, wire.Frame.REPLY, {"plan": found[1] if found else ""})
+                case "execute":
+                    self._execute(command["number"], command["sql"], command["memory_bytes"])
+                case unknown:
+                    raise ValueError(f"unknown command {unknown}")
+
+    def _open_instance(self, threads: int, sources: list[TableSource]) -> None:
+        self._instance.close()
+        self._instance = duckdb.connect()
+        self._instance.execute(f"SET threads={int(threads)}")
+        for source in sources:
+            self._instance.execute(tables.view(source))
+        locations = ", ".join(tables.quoted_text(source.location) for source in sources)
+        folders = [source.location for source in sources if Path(source.location).is_dir()]
+        self._instance.execute(f"SET allowed_paths=[{locations}]")
+        self._instance.execute(f"SET allowed_directories=[{', '.join(map(tables.quoted_text, folders))}]")
+        for statement in _LOCK_DOWN:
+            self._instance.execute(statement)
+
+    def _execute(self, number: int, sql: str, memory_bytes: int) -> None:
+        with self._lock:
+            self._running = number
+        try:
+            self._instance.execute(f"SET memory_limit='{int(memory_bytes)}B'")
+            with _address_space_cap(self._idle_bytes + memory_bytes + HEADROOM_BYTES):
+                self._refuse_if_cancelled(number)
+                reader = self._instance.sql(sql).to_arrow_reader(BATCH_ROWS)
+                wire.send(self._socket, wire.Frame.SCHEMA, reader.schema.serialize())
+                for batch in _batches(reader):
+                    self._refuse_if_cancelled(number)
+                    wire.send(self._socket, wire.Frame.BATCH, wire.encode_batch(batch))
+                reader.close()
+            wire.send_json(self._socket, wire.Frame.END, _actuals(self._instance.get_profiling_information()))
+        finally:
+            with self._lock:
+                self._running = None
+
+    def _refuse_if_cancelled(self, number: int) -> None:
+        if self._cancelled == number:
+            raise StatementCancelled("The statement was cancelled.")
+
+
+def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    for batch in reader:
+        if batch.num_rows:
+            yield batch
+
+
+def _table(message: dict[str, Any]) -> TableSource:
+    columns = tuple(Column(**column) for column in message["columns"])
+    return TableSource(
+        **{**message, "columns": columns, "partition_columns": tuple(message["partition_columns"])}
+    )
+
+
+def _actuals(profile: str) -> dict[str, Any]:
+    """Read the peak and every operator's rows from a profile: exact, as the instance runs one statement."""
+    if not profile:
+        return {"peak_bytes": None, "operators": []}
+    measured = json.loads(profile)
+    operators: list[dict[str, Any]] = []
+
+    def visit(node: dict[str, Any], depth: int) -> None:
+        operators.append({"name": node["type"], "rows": int(node["intermediate_rows"]), "depth": depth})
+        for child in node.get("children", ()):
+            visit(child, depth + 1)
+
+    for root in measured.get("operator", ()):
+        for child in root.get("children", ()):
+            visit(child, 0)
+    return {"peak_bytes": measured.get("system", {}).get("peak_buffer_memory"), "operators": operators}
+
+
+def _address_space_bytes() -> int:
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    except OSError:
+        return 0
+    return pages * resource.getpagesize()
+
+
+@contextmanager
+def _address_space_cap(limit_bytes: int) -> Iterator[None]:
+    """Hold the process's address space below a limit; only where it can be measured (Linux)."""
+    if sys.platform != "linux":
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def main() -> None:
+    """Serve the socket whose file descriptor is the only argument."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the gateway; it ends us
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    try:
+        Worker(connection).serve()
+    except wire.PeerGone:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

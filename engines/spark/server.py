@@ -1,0 +1,343 @@
+"""The embedded Spark Connect server: a child process that nobody has to install, start or clean up.
+
+``spark-submit`` from the pyspark wheel runs the server on 127.0.0.1 behind ``engines/lifeline.py``, so that
+it ends with the gateway however the gateway ends. Only callers that hold the token of this start get in.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from urllib.parse import quote
+
+import pyspark
+
+import engines.lifeline
+from engines.errors import EngineUnavailable
+from engines.spark.java import JavaNotFound, spark_environment
+
+MIB = 1024 * 1024
+DEFAULT_DRIVER_MEMORY_BYTES = 1024 * MIB
+
+RESTART_DELAYS_S = (0.0, 0.0, 1.0, 5.0, 15.0, 60.0)
+"""Wait before the next start after 0, 1, 2, ... failures in a row; the last value repeats."""
+
+STABLE_AFTER_S = 60.0
+"""A server that lived this long ends a row of failures."""
+
+JVM_OUT_OF_MEMORY_STATUSES = frozenset({3, 52})
+"""Exit statuses of a JVM that ran out of heap: of ``-XX:+ExitOnOutOfMemoryError``, and Spark's own."""
+
+_HOST = "127.0.0.1"
+_SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_READY_CHECK_S = 0.1
+_CONNECT_TIMEOUT_S = 1.0
+_STOP_GRACE_S = 5.0
+_LOG_TAIL_BYTES = 16 * 1024
+_LOG_TAIL_LINES = 3
+_LOG_NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|$)|^WARNING: |^Using Spark's|^Setting default log level")
+_LOG_PREFIX = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?=[A-Z])")
+_PATH = re.compile(r"(?<![\w.])/[^\s'\":,;)]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """How to run the embedded server.
+
+    work_folder: belongs to this server alone; warehouse, scratch files and the log live there.
+    driver_memory_bytes: the JVM's heap. cores: tasks that run at once.
+    configuration: Spark settings that win over ours.
+    """
+
+    work_folder: Path
+    driver_memory_bytes: int = DEFAULT_DRIVER_MEMORY_BYTES
+    cores: int = 2
+    start_timeout_s: float = 120.0
+    configuration: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.driver_memory_bytes < 512 * MIB:
+            raise ValueError("Spark needs a driver memory of at least 512 MiB")
+        if self.cores < 1:
+            raise ValueError("Spark needs at least one core")
+
+
+class ServerState(StrEnum):
+    """Where the server is in its life."""
+
+    NOT_STARTED = "not started"
+    STARTING = "starting"
+    RUNNING = "running"
+    LOST = "lost"  # it ran and died; it may start again
+    FAILED = "failed"  # it could not start; it may start again after a while
+    STOPPED = "stopped"
+
+
+class SparkConnectServer:
+    """Starts the server when it is asked for, and again when it died. Thread-safe."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._state = ServerState.NOT_STARTED
+        self._attempt: Future[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reason = ""
+        self._failures = 0
+        self._running_since_s = 0.0
+        self._next_start_s = 0.0
+        self._exit_status: int | None = None
+
+    @property
+    def log_file(self) -> Path:
+        """What the server printed since its last start."""
+        return self.settings.work_folder / "server.log"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the JVM while it runs."""
+        with self._lock:
+            self._notice_death()
+            if self._state is not ServerState.RUNNING:
+                return None
+        return int(self._pid_file.read_text(encoding="ascii"))
+
+    @property
+    def exit_status(self) -> int | None:
+        """Exit status of the server that died last."""
+        with self._lock:
+            self._notice_death()
+            return self._exit_status
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.settings.work_folder / "server.pid"
+
+    def status(self) -> tuple[ServerState, str]:
+        """Return the state and one line about it, at once."""
+        with self._lock:
+            self._notice_death()
+            wait_s = self._next_start_s - time.monotonic()
+            next_start = f"next start in {wait_s:.0f} s" if wait_s > 0 else "starts with the next statement"
+            match self._state:
+                case ServerState.LOST | ServerState.FAILED:
+                    return self._state, f"{self._state}: {self._reason}; {next_start}"
+                case ServerState.NOT_STARTED:
+                    return self._state, f"{self._state} yet, {next_start}"
+                case _:
+                    return self._state, str(self._state)
+
+    def may_start(self) -> bool:
+        """Tell whether a start would be tried now, or the server runs already."""
+        with self._lock:
+            self._notice_death()
+            if self._state is ServerState.STOPPED:
+                return False
+            return self._state is ServerState.RUNNING or time.monotonic() >= self._next_start_s
+
+    def start(self) -> str:
+        """Return the address of the running server, starting it if need be. Raises EngineUnavailable."""
+        return self.begin().result()
+
+    def begin(self) -> Future[str]:
+        """Start in the background unless it runs or starts already; the future holds the address."""
+        with self._lock:
+            self._notice_death()
+            if self._state is ServerState.STOPPED:
+                raise EngineUnavailable("Spark was stopped")
+            if self._attempt is not None and self._state in (ServerState.STARTING, ServerState.RUNNING):
+                return self._attempt
+            wait_s = self._next_start_s - time.monotonic()
+            if wait_s > 0:
+                raise EngineUnavailable(f"Spark: {self._reason}; next start in {wait_s:.0f} s")
+            self._state = ServerState.STARTING
+            self._attempt = attempt = Future()
+            threading.Thread(target=self._bring_up, args=(attempt,), name="spark-start", daemon=True).start()
+            return attempt
+
+    def stop(self) -> None:
+        """End the server for good; may be called twice."""
+        with self._lock:
+            self._state = ServerState.STOPPED
+            process, self._process = self._process, None
+        if process is not None:
+            _end(process)
+
+    def _bring_up(self, attempt: Future[str]) -> None:
+        try:
+            address = self._launch_and_wait()
+        except EngineUnavailable as error:
+            with self._lock:
+                process, self._process = self._process, None
+                if self._state is ServerState.STARTING:
+                    self._state = ServerState.FAILED
+                    self._count_failure(error.message)
+            if process is not None:
+                _end(process)
+            attempt.set_exception(error)
+        else:
+            attempt.set_result(address)
+
+    def _launch_and_wait(self) -> str:
+        port, token = _free_port(), secrets.token_urlsafe(32)
+        process = self._launch(port, token)
+        with self._lock:
+            stopped = self._state is ServerState.STOPPED
+            if not stopped:
+                self._process = process
+        if stopped:
+            _end(process)
+            raise EngineUnavailable("Spark was stopped")
+        give_up_s = time.monotonic() + self.settings.start_timeout_s
+        while not _answers(port):
+            if process.poll() is not None:
+                raise EngineUnavailable(f"Spark did not start: {self._last_words()}")
+            if time.monotonic() > give_up_s:
+                raise EngineUnavailable(f"Spark did not start within {self.settings.start_timeout_s:.0f} s")
+            time.sleep(_READY_CHECK_S)
+        with self._lock:
+            if self._state is not ServerState.STARTING:
+                raise EngineUnavailable("Spark was stopped")
+            self._state = ServerState.RUNNING
+            self._running_since_s = time.monotonic()
+        return f"sc://{_HOST}:{port}/;authorization={quote('Bearer ' + token)}"
+
+    def _launch(self, port: int, token: str) -> subprocess.Popen[bytes]:
+        folder = self.settings.work_folder
+        try:
+            environment = spark_environment()
+        except JavaNotFound as error:
+            raise EngineUnavailable(str(error)) from None
+        for scratch in ("local", "tmp"):  # what a killed server left behind
+            shutil.rmtree(folder / scratch, ignore_errors=True)
+        for part in ("local", "tmp", "warehouse", "derby"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        self._pid_file.unlink(missing_ok=True)
+        if self.log_file.exists():
+            self.log_file.replace(folder / "server.previous.log")
+        spark_home = Path(pyspark.__file__).parent
+        supervisor = [
+            *(sys.executable, "-I", engines.lifeline.__file__),
+            *("--grace", str(_STOP_GRACE_S), "--pid-file", str(self._pid_file), "--"),
+        ]
+        command = [
+            *(str(spark_home / "bin" / "spark-submit"), "--class", _SERVER_CLASS),
+            *("--master", f"local[{self.settings.cores}]", "--name", "fusion-sql-gateway"),
+            *("--driver-memory", f"{self.settings.driver_memory_bytes // MIB}m"),
+        ]
+        for name, value in {**self._configuration(port), **self.settings.configuration}.items():
+            command += ["--conf", f"{name}={value}"]
+        try:
+            with self.log_file.open("wb") as log:
+                return subprocess.Popen(  # noqa: S603
+                    [*supervisor, *command, "spark-internal"],
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=folder,
+                    env={
+                        **environment,
+                        "SPARK_HOME": str(spark_home),
+                        "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
+                    },
+                    start_new_session=True,  # a Ctrl-C at the gateway's terminal is not Spark's business
+                )
+        except OSError as error:
+            raise EngineUnavailable(f"Spark did not start: {error.strerror}") from None
+
+    def _configuration(self, port: int) -> dict[str, str]:
+        folder = self.settings.work_folder.absolute()
+        return {
+            "spark.connect.grpc.binding.address": _HOST,
+            "spark.connect.grpc.binding.port": str(port),
+            "spark.driver.host": _HOST,
+            "spark.driver.bindAddress": _HOST,
+            "spark.driver.extraJavaOptions": " ".join(
+                (
+                    "-XX:+ExitOnOutOfMemoryError",
+                    "-Duser.timezone=UTC",
+                    f'-Djava.io.tmpdir="{folder / "tmp"}"',
+                    f'-Dderby.system.home="{folder / "derby"}"',
+                )
+            ),
+            "spark.local.dir": str(folder / "local"),
+            "spark.log.level": "WARN",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.adaptive.enabled": "true",
+            "spark.sql.catalogImplementation": "in-memory",
+            "spark.sql.runSQLOnFiles": "false",
+            "spark.sql.session.timeZone": "UTC",
+            # AQE merges small partitions; more of them let a big one spill in smaller pieces.
+            "spark.sql.shuffle.partitions": str(4 * self.settings.cores),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        }
+
+    def _notice_death(self) -> None:
+        """Turn RUNNING into LOST if the process ended; the caller holds the lock."""
+        if self._state is not ServerState.RUNNING or self._process is None:
+            return
+        status = self._process.poll()
+        if status is None:
+            return
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process = None
+        self._exit_status = status
+        self._state = ServerState.LOST
+        if time.monotonic() - self._running_since_s > STABLE_AFTER_S:
+            self._failures = 0
+        out_of_memory = status in JVM_OUT_OF_MEMORY_STATUSES
+        self._count_failure("ran out of memory" if out_of_memory else f"ended with status {status}")
+
+    def _count_failure(self, reason: str) -> None:
+        self._reason = reason
+        self._failures += 1
+        delay_s = RESTART_DELAYS_S[min(self._failures, len(RESTART_DELAYS_S) - 1)]
+        self._next_start_s = time.monotonic() + delay_s
+
+    def _last_words(self) -> str:
+        """The last lines of the log that say something, without stack traces and paths."""
+        with self.log_file.open("rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_TAIL_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()
+        telling = [_LOG_PREFIX.sub("", line).strip() for line in lines if not _LOG_NOISE.search(line)]
+        return _PATH.sub("...", " | ".join(telling[-_LOG_TAIL_LINES:])) or "it printed nothing"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _answers(port: int) -> bool:
+    try:
+        with socket.create_connection((_HOST, port), timeout=_CONNECT_TIMEOUT_S):
+            return True
+    except OSError:
+        return False
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Close the lifeline's pipe and wait for it to have ended the server."""
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(_STOP_GRACE_S + 5.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,268 @@
+"""DuckDB's EXPLAIN (FORMAT JSON) -> Plan.
+
+The text names no tables and no types. Both come from the catalog: a scan is matched to the table that has all
+its columns, and where several do, to the one whose row count DuckDB's own estimate gives away (all rows without
+a filter, a fifth with one). Columns are then followed upwards by name and by ``#position``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from selector.plan import JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
+
+DIALECT = "duckdb"
+FILTERED_SHARE = 0.2  # what DuckDB's optimizer keeps of a scan that has any filter
+
+_OPERATORS = {
+    "FILTER": Operator.FILTER,
+    "PROJECTION": Operator.PROJECT,
+    "HASH_JOIN": Operator.HASH_JOIN,
+    "LEFT_DELIM_JOIN": Operator.HASH_JOIN,
+    "RIGHT_DELIM_JOIN": Operator.HASH_JOIN,
+    "NESTED_LOOP_JOIN": Operator.NESTED_LOOP_JOIN,
+    "BLOCKWISE_NL_JOIN": Operator.NESTED_LOOP_JOIN,
+    "PIECEWISE_MERGE_JOIN": Operator.NESTED_LOOP_JOIN,
+    "IE_JOIN": Operator.NESTED_LOOP_JOIN,
+    "ASOF_JOIN": Operator.NESTED_LOOP_JOIN,
+    "POSITIONAL_JOIN": Operator.NESTED_LOOP_JOIN,
+    "CROSS_PRODUCT": Operator.NESTED_LOOP_JOIN,
+    "HASH_GROUP_BY": Operator.AGGREGATE,
+    "PERFECT_HASH_GROUP_BY": Operator.AGGREGATE,
+    "PARTITIONED_AGGREGATE": Operator.AGGREGATE,
+    "UNGROUPED_AGGREGATE": Operator.AGGREGATE,
+    "SIMPLE_AGGREGATE": Operator.AGGREGATE,
+    "ORDER_BY": Operator.SORT,
+    "TOP_N": Operator.TOP_N,
+    "LIMIT": Operator.LIMIT,
+    "STREAMING_LIMIT": Operator.LIMIT,
+    "WINDOW": Operator.WINDOW,
+    "UNION": Operator.UNION,
+    "CTE": Operator.MATERIALIZE,
+    "EMPTY_RESULT": Operator.EMPTY,
+}
+_SCANS = re.compile(r"^(READ_|SEQ_SCAN|TABLE_SCAN|PARQUET_SCAN|CSV_SCAN)")
+_JOIN_TYPES = {kind.name: kind for kind in JoinType}
+_EQUI_CONDITION = re.compile(r"^(.*?) (?:=|IS NOT DISTINCT FROM) (.*)$")
+_POSITION = re.compile(r"^#(\d+)$")
+_CAST_POSITION = re.compile(r"^CAST\(#(\d+) AS ([^)]*(?:\([^)]*\))?)\)$")
+_AGGREGATE_CALL = re.compile(r"^(\w+)\((?:DISTINCT )?(.*)\)$")
+_AGGREGATE_TYPES = {"count": "bigint", "count_star": "bigint", "avg": "double", "sum": "decimal(38,0)"}
+_SPARK_TYPES = {
+    "TINYINT": "tinyint",
+    "SMALLINT": "smallint",
+    "INTEGER": "int",
+    "BIGINT": "bigint",
+    "HUGEINT": "decimal(38,0)",
+    "FLOAT": "float",
+    "DOUBLE": "double",
+    "VARCHAR": "string",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp_ntz",
+    "BOOLEAN": "boolean",
+}
+
+
+class UnreadablePlan(ValueError):
+    """The text is not a DuckDB plan."""
+
+
+def read(text: str, tables: Sequence[TableShape]) -> Plan:
+    """Read a plan over these tables: those that the statement names. Raises UnreadablePlan."""
+    try:
+        roots = json.loads(text)
+        reader = _Reader(tables)
+        return Plan(reader.node(roots[0]), DIALECT, tuple(reader.notes))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UnreadablePlan(f"not a DuckDB plan: {error}") from error
+
+
+class _Reader:
+    """Turns nodes around, bottom up; keeps what CTE definitions put out for the scans of them."""
+
+    def __init__(self, tables: Sequence[TableShape]) -> None:
+        self._tables = tables
+        self._definitions: dict[str, PlanNode] = {}
+        self.notes: list[str] = []
+
+    def node(self, raw: dict[str, Any]) -> PlanNode:
+        name, info = raw["name"], raw.get("extra_info") or {}
+        if name == "CTE":
+            return self._cte(raw, info)
+        children = tuple(self.node(child) for child in raw.get("children", ()))
+        node = PlanNode(
+            operator=Operator.SCAN if _SCANS.match(name) else _OPERATORS.get(name, Operator.OTHER),
+            label=name,
+            children=children,
+            cardinality=_number(info.get("Estimated Cardinality")),
+            columns=children[0].columns if children else (),
+        )
+        match node.operator:
+            case Operator.SCAN:
+                return self._scan(node, info)
+            case Operator.FILTER:
+                return replace(node, predicates=_texts(info.get("Expression")))
+            case Operator.PROJECT:
+                return replace(node, columns=_projected(_texts(info.get("Projections")), node.columns))
+            case Operator.HASH_JOIN | Operator.NESTED_LOOP_JOIN:
+                return _join(node, info)
+            case Operator.AGGREGATE:
+                return _aggregate(node, info)
+            case Operator.WINDOW:
+                added = tuple(PlanColumn(text, "bigint") for text in _texts(info.get("Projections")))
+                return replace(node, columns=(*node.columns, *added))
+            case Operator.TOP_N | Operator.LIMIT:
+                return replace(node, limit=_rows(info.get("Top") or info.get("Limit")))
+            case _ if name in ("CTE_SCAN", "RECURSIVE_CTE_SCAN"):
+                index = str(info.get("CTE Index", ""))
+                definition = self._definitions.get(index)
+                return replace(node, columns=definition.columns, reference=index) if definition else node
+            case _:
+                return node
+
+    def _cte(self, raw: dict[str, Any], info: dict[str, Any]) -> PlanNode:
+        definition = self.node(raw["children"][0])
+        self._definitions[info.get("Table Index", "")] = definition
+        body = self.node(raw["children"][1])
+        return PlanNode(
+            Operator.MATERIALIZE,
+            "CTE",
+            (definition, body),
+            _number(info.get("Estimated Cardinality")),
+            body.columns,
+        )
+
+    def _scan(self, node: PlanNode, info: dict[str, Any]) -> PlanNode:
+        names = _texts(info.get("Projections"))
+        filters = tuple(text for text in _texts(info.get("Filters")) if not text.startswith("optional:"))
+        table = self._table(set(names) | _columns_of(filters), node.cardinality, filtered=bool(filters))
+        columns = tuple(
+            PlanColumn(name, table.columns.get(name) if table else None, table.name if table else None)
+            for name in names
+        )
+        return replace(node, columns=columns, table=table.name if table else None, predicates=filters)
+
+    def _table(self, names: set[str], cardinality: float | None, *, filtered: bool) -> TableShape | None:
+        possible = [table for table in self._tables if names <= set(table.columns)]
+        if len(possible) > 1 and cardinality is not None:
+            share = FILTERED_SHARE if filtered else 1.0
+            alike = [t for t in possible if t.rows is not None and abs(t.rows * share - cardinality) <= 1]
+            possible = alike or possible
+        if len(possible) > 1:
+            among = " or ".join(sorted(table.name for table in possible))
+            self.notes.append(f"a scan of {', '.join(sorted(names)) or 'no columns'} may be of {among}")
+        return max(possible, key=lambda table: table.rows or 0, default=None)
+
+
+def _join(node: PlanNode, info: dict[str, Any]) -> PlanNode:
+    probe, build = node.children[0], node.children[1]
+    kind = _JOIN_TYPES.get(str(info.get("Join Type", "INNER")), JoinType.INNER)
+    if node.label == "CROSS_PRODUCT":
+        kind = JoinType.CROSS
+    keys, others = [], []
+    for condition in _texts(info.get("Conditions")):
+        equal = _EQUI_CONDITION.match(condition)
+        if equal:
+            keys.append((_resolve(equal.group(1), probe.columns), _resolve(equal.group(2), build.columns)))
+        else:
+            others.append(condition)
+    match kind:
+        case JoinType.SEMI | JoinType.ANTI:
+            columns = probe.columns
+        case JoinType.RIGHT_SEMI | JoinType.RIGHT_ANTI:
+            columns = build.columns
+        case JoinType.MARK:
+            columns = (*probe.columns, PlanColumn("SUBQUERY", "boolean"))
+        case _:
+            columns = (*probe.columns, *build.columns)
+    return replace(node, join_type=kind, join_keys=tuple(keys), predicates=tuple(others), columns=columns)
+
+
+def _aggregate(node: PlanNode, info: dict[str, Any]) -> PlanNode:
+    keys = tuple(_resolve(text, node.columns) for text in _texts(info.get("Groups")))
+    calls = tuple(_aggregated(text, node.columns) for text in _texts(info.get("Aggregates")))
+    return replace(node, group_keys=keys, columns=(*keys, *calls))
+
+
+def _aggregated(text: str, inputs: tuple[PlanColumn, ...]) -> PlanColumn:
+    call = _AGGREGATE_CALL.match(text)
+    if call is None:
+        return PlanColumn(text)
+    function, argument = call.groups()
+    return PlanColumn(text, _AGGREGATE_TYPES.get(function) or _resolve(argument, inputs).data_type)
+
+
+def _projected(texts: Sequence[str], inputs: tuple[PlanColumn, ...]) -> tuple[PlanColumn, ...]:
+    """Follow columns through a projection; one that only renames keeps the order of its input."""
+    columns = [_resolve(text, inputs) for text in texts]
+    if len(columns) == len(inputs):
+        columns = [
+            source if column.data_type is None else column for column, source in zip(columns, inputs, strict=True)
+        ]
+    return tuple(columns)
+
+
+def _resolve(text: str, inputs: tuple[PlanColumn, ...]) -> PlanColumn:
+    text = text.strip()
+    position = _POSITION.match(text)
+    if position and int(position.group(1)) < len(inputs):
+        return inputs[int(position.group(1))]
+    cast = _CAST_POSITION.match(text)
+    if cast and int(cast.group(1)) < len(inputs):
+        return replace(inputs[int(cast.group(1))], data_type=_spark_type(cast.group(2)))
+    named = next((column for column in inputs if column.name == text), None)
+    if named is not None:
+        return named
+    return PlanColumn(text, _computed_type(text))
+
+
+def _computed_type(text: str) -> str | None:
+    try:
+        expression = sqlglot.parse_one(text, read=DIALECT)
+    except SqlglotError:
+        return None
+    cast = expression.find(exp.Cast)
+    if cast is not None and not isinstance(expression, exp.Func):
+        return _spark_type(cast.to.sql(DIALECT))
+    if isinstance(expression, exp.Literal):
+        return "string" if expression.is_string else "double"
+    if isinstance(expression, exp.Predicate | exp.Not | exp.Boolean):
+        return "boolean"
+    return None
+
+
+def _spark_type(duckdb_type: str) -> str:
+    return _SPARK_TYPES.get(duckdb_type.upper(), duckdb_type.lower())
+
+
+def _columns_of(filters: Sequence[str]) -> set[str]:
+    names: set[str] = set()
+    for text in filters:
+        try:
+            names |= {column.name for column in sqlglot.parse_one(text, read=DIALECT).find_all(exp.Column)}
+        except SqlglotError:
+            continue
+    return names
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    """Return extra_info's way of writing none, one or several texts as a tuple."""
+    if value is None or value == "":
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if value is not None else None
+
+
+def _rows(value: Any) -> int | None:
+    return int(value) if isinstance(value, str) and value.isdigit() else None

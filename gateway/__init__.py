@@ -1,0 +1,1 @@
+"""The gateway: what faces people and programs."""

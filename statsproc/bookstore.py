@@ -218,9 +218,7 @@ def make_table(spark: SparkSession, bookstore: Bookstore, table: str) -> DataFra
     """Return a table in id order, in the parts that become its files."""
     rows = bookstore.rows[table]
     ids = spark.range(1, rows + 1, 1, math.ceil(rows / FILE_ROWS))
-    return ids.selectExpr(
-        *(f"{expression} AS {name}" for name, expression in bookstore.columns(table).items())
-    )
+    return ids.selectExpr(*(f"{expression} AS {name}" for name, expression in bookstore.columns(table).items()))
 
 
 def write_table(

@@ -188,4 +188,4 @@ class _Estimator:
 
 def _backed_off(shares: Sequence[float]) -> float:
     """Multiply shares, most selective first, each further one with half the weight."""
-    return math.prod(share ** (0.5**position) for position, share in enumerate(sorted(shares)))
+    return math.prod(math.pow(share, 0.5**position) for position, share in enumerate(sorted(shares)))

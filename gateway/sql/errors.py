@@ -1,0 +1,94 @@
+"""What can be wrong with a statement before any engine sees it.
+
+SqlError
+  EmptyStatement      nothing to run
+  MultipleStatements  one at a time
+  StatementTooLong    more bytes than the gateway reads
+  StatementTooDeep    nested deeper than engines' parsers survive
+  UnknownDialect      no such dialect
+  SyntaxInvalid       cannot be parsed
+  UnknownTable        not in the catalog
+  UnknownColumn       not in the tables that the statement names
+  NotAllowed          understood, and refused
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+from metastore.records import Position
+
+SUGGESTIONS = 3
+
+
+class SqlError(Exception):
+    """Base. message: for the person who sent the statement. position: where, if it is one place."""
+
+    code: ClassVar[str] = "SQL_ERROR"
+
+    def __init__(self, message: str, position: Position | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.position = position
+
+
+class EmptyStatement(SqlError):
+    """Nothing but white space, comments or semicolons."""
+
+    code = "EMPTY_STATEMENT"
+
+
+class MultipleStatements(SqlError):
+    """More than one statement in one request."""
+
+    code = "MULTIPLE_STATEMENTS"
+
+
+class StatementTooLong(SqlError):
+    """The text is longer than the gateway accepts."""
+
+    code = "STATEMENT_TOO_LONG"
+
+
+class StatementTooDeep(SqlError):
+    """Brackets or sub-queries are nested too deep."""
+
+    code = "STATEMENT_TOO_DEEP"
+
+
+class UnknownDialect(SqlError):
+    """The request named a dialect that the gateway does not read."""
+
+    code = "UNKNOWN_DIALECT"
+
+
+class SyntaxInvalid(SqlError):
+    """The text is not SQL of its dialect."""
+
+    code = "SYNTAX_ERROR"
+
+
+class UnknownTable(SqlError):
+    """A table is not registered."""
+
+    code = "UNKNOWN_TABLE"
+
+
+class UnknownColumn(SqlError):
+    """A column is in none of the tables it could come from."""
+
+    code = "UNKNOWN_COLUMN"
+
+
+class NotAllowed(SqlError):
+    """The statement does something that this endpoint does not do."""
+
+    code = "NOT_ALLOWED"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the nearest known names as the end of a message."""
+    near = difflib.get_close_matches(name.lower(), sorted(known), n=SUGGESTIONS, cutoff=0.5)
+    return f"; did you mean {' or '.join(near)}?" if near else "."

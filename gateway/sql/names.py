@@ -1,0 +1,124 @@
+"""Tables and columns that a statement names, held against the catalog.
+
+Only what is certainly wrong is reported: where a source's columns are not known (a star over something unresolved,
+a lateral view), its columns are left to the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+from sqlglot.errors import OptimizeError
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+from engines.protocol import TableSource
+from gateway.sql.errors import NotAllowed, SyntaxInvalid, UnknownColumn, UnknownTable, did_you_mean
+from gateway.sql.position import position_of
+
+DEFAULT_DATABASE = "default"
+_FILE_SOURCES = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "delta", "iceberg", "binaryfile"})
+
+
+def resolve(tree: exp.Expr, catalog: Mapping[str, TableSource]) -> tuple[TableSource, ...]:
+    """Return the tables that a query reads, and write their catalog names into its tree.
+
+    Raises UnknownTable or UnknownColumn with the nearest names and the position.
+    """
+    try:
+        scopes = traverse_scope(tree)
+    except OptimizeError as error:
+        raise SyntaxInvalid(f"The statement cannot be resolved: {error}") from error
+    found: dict[str, TableSource] = {}
+    for scope in scopes:
+        for source in scope.sources.values():
+            if isinstance(source, exp.Table):
+                table = _table(source, catalog)
+                found[table.name] = table
+    for scope in scopes:
+        _check_columns(scope, catalog)
+    for node in tree.find_all(exp.Table):
+        _write_catalog_name(node, found)
+    return tuple(found.values())
+
+
+def _table(node: exp.Table, catalog: Mapping[str, TableSource]) -> TableSource:
+    database = node.db.lower()
+    if database in _FILE_SOURCES:
+        raise NotAllowed("Files cannot be read directly; register them as a table.", position_of(node))
+    table = catalog.get(node.name.lower())
+    if table is None or database not in ("", DEFAULT_DATABASE) or node.catalog:
+        name = ".".join(part.name for part in node.parts)
+        raise UnknownTable(f"There is no table {name}{did_you_mean(node.name, catalog)}", position_of(node))
+    return table
+
+
+def _write_catalog_name(node: exp.Table, found: Mapping[str, TableSource]) -> None:
+    if node.name.lower() in found and node.db.lower() in ("", DEFAULT_DATABASE):
+        if not node.alias:
+            node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name)))
+        node.set("this", exp.to_identifier(node.name.lower(), quoted=True))
+        node.set("db", None)
+
+
+def _check_columns(scope: Scope, catalog: Mapping[str, TableSource]) -> None:
+    for column in scope.columns:
+        if not isinstance(column.this, exp.Identifier):
+            continue
+        name = column.name.lower()
+        known = _qualified(scope, column.table, catalog) if column.table else _visible(scope, catalog)
+        if known is None or name in known or (not column.table and name in _aliases(scope)):
+            continue
+        text = f"{column.table}.{column.name}" if column.table else column.name
+        raise UnknownColumn(f"There is no column {text}{did_you_mean(name, known)}", position_of(column.this))
+
+
+def _qualified(scope: Scope | None, qualifier: str, catalog: Mapping[str, TableSource]) -> frozenset[str] | None:
+    """Return the columns of the source that a qualifier names, from the inside out; None where unknown."""
+    while scope is not None:
+        for name, source in scope.sources.items():
+            if name.lower() == qualifier.lower():
+                return _columns(source, catalog)
+        scope = scope.parent
+    return None  # may be a column with fields
+
+
+def _visible(scope: Scope, catalog: Mapping[str, TableSource]) -> frozenset[str] | None:
+    """Return all columns that an unqualified name may mean; None where one source is unknown."""
+    names: set[str] = set()
+    current: Scope | None = scope
+    while current is not None:
+        if current.expression.args.get("laterals"):
+            return None
+        for name in current.selected_sources:
+            columns = _columns(current.sources.get(name), catalog)
+            if columns is None:
+                return None
+            names |= columns
+        current = current.parent
+    return frozenset(names)
+
+
+def _columns(source: object, catalog: Mapping[str, TableSource]) -> frozenset[str] | None:
+    if isinstance(source, exp.Table):
+        table = catalog.get(source.name.lower())
+        return frozenset(column.name.lower() for column in table.columns) if table else None
+    if not isinstance(source, Scope):
+        return None
+    query = source.expression
+    if not isinstance(query, exp.Query):
+        return None
+    alias = query.parent.args.get("alias") if isinstance(query.parent, exp.CTE | exp.Subquery) else None
+    renamed = [column.name.lower() for column in alias.args.get("columns") or ()] if alias else []
+    if renamed:
+        return frozenset(renamed)
+    if any(isinstance(select, exp.Star) or select.is_star for select in query.selects):
+        return None
+    return frozenset(name.lower() for name in query.named_selects)
+
+
+def _aliases(scope: Scope) -> frozenset[str]:
+    """Return the names given with AS, which ORDER BY, GROUP BY, HAVING and later expressions may use."""
+    query = scope.expression
+    selects = query.selects if isinstance(query, exp.Query) else []
+    return frozenset(select.alias.lower() for select in selects if isinstance(select, exp.Alias))

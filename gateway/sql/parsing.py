@@ -1,0 +1,151 @@
+"""Text -> one syntax tree, within limits that keep a hostile text from hurting anybody."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import dataclass
+
+
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ParseError, SqlglotError, TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from gateway.sql import allowlist
+from gateway.sql.errors import (
+    EmptyStatement,
+    MultipleStatements,
+    NotAllowed,
+    StatementTooDeep,
+    StatementTooLong,
+    SyntaxInvalid,
+    UnknownDialect,
+)
+from gateway.sql.position import position_at
+from metastore.records import Position
+
+DIALECTS = {  # as clients name them -> as the parser does
+    "spark": "spark",
+    "hive": "hive",
+    "impala": "hive",
+    "duckdb": "duckdb",
+    "trino": "trino",
+    "ansi": "",
+}
+RECURSION_LIMIT = 12_000  # Python frames; the parser takes about a dozen per level of nesting
+
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
+_NOT_QUERIES = frozenset(
+    """
+    ALTER ANALYZE ATTACH CALL CHECKPOINT COPY CREATE DELETE DETACH DROP EXECUTE EXPORT GRANT IMPORT INSERT INSTALL
+    LOAD MERGE PRAGMA REFRESH RESET REVOKE SET TRUNCATE UPDATE USE VACUUM
+    """.split()
+)
+
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about statements that are refused anyway
+
+
+@dataclass(frozen=True, slots=True)
+class ParserLimits:
+    """statement_bytes: longest text; nesting: deepest level of brackets and CASE; depth: of the syntax tree."""
+
+    statement_bytes: int = 1 << 20
+    nesting: int = 200
+    depth: int = 2_000
+
+
+def parse(sql: str, dialect: str, limits: ParserLimits) -> exp.Expr:
+    """Return the tree of the one query in a text. Raises SqlError with what is wrong and where."""
+    if dialect not in DIALECTS:
+        raise UnknownDialect(f"Unknown dialect {dialect}; known are {', '.join(DIALECTS)}.")
+    if len(sql.encode("utf-8", "surrogatepass")) > limits.statement_bytes:
+        raise StatementTooLong(f"The statement is longer than {limits.statement_bytes:,} bytes.")
+    read = Dialect.get_or_raise(DIALECTS[dialect])
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
+    try:
+        tokens = read.tokenize(sql)
+    except TokenError as error:
+        raise SyntaxInvalid(_first_line(error)) from error
+    if not any(token.token_type is not TokenType.SEMICOLON for token in tokens):
+        raise EmptyStatement("The statement is empty.")
+    _check_nesting(sql, tokens, limits.nesting)
+    try:
+        trees = [tree for tree in read.parser().parse(tokens, sql) if not isinstance(tree, exp.Semicolon | None)]
+    except RecursionError as error:
+        raise StatementTooDeep("The statement is nested too deep.") from error
+    except ParseError as error:
+        _refuse_other_statements(sql, tokens)
+        raise _syntax_invalid(error) from error
+    except SqlglotError as error:
+        raise SyntaxInvalid(_first_line(error)) from error
+    _refuse_other_statements(sql, tokens)
+    if len(trees) != 1:
+        raise MultipleStatements(f"One statement at a time; this text holds {len(trees)}.")
+    _check_depth(trees[0], limits.depth)
+    for hint in list(trees[0].find_all(exp.Hint)):
+        hint.pop()
+    allowlist.check(trees[0])
+    return trees[0]
+
+
+def _check_nesting(sql: str, tokens: list[Token], limit: int) -> None:
+    depth = 0
+    for token in tokens:
+        if token.token_type in _OPENING:
+            depth += 1
+        elif token.token_type in _CLOSING:
+            depth -= 1
+        if depth > limit:
+            where = position_at(sql, token.start)
+            raise StatementTooDeep(f"The statement is nested more than {limit} levels deep.", where)
+
+
+def _check_depth(tree: exp.Expr, limit: int) -> None:
+    """Refuse a tree that is deep without brackets, such as thousands of operators in a row."""
+    level = [tree]
+    for _ in range(limit):
+        level = [child for node in level for child in node.iter_expressions()]
+        if not level:
+            return
+    raise StatementTooDeep(f"The statement's expressions are more than {limit:,} levels deep.")
+
+
+def _refuse_other_statements(sql: str, tokens: list[Token]) -> None:
+    """Refuse a text that starts with, or has inside brackets, a verb that is no query's.
+
+    The tree alone does not tell: to this dialect's parser ``INSTALL httpfs`` is a column with an alias, and
+    ``WITH x AS (COPY ...)`` a syntax error; both deserve to be called what they are.
+    """
+    previous: Token | None = None
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        starts = previous is None or previous.token_type in (TokenType.L_PAREN, TokenType.SEMICOLON)
+        verb = token.text.upper()
+        if starts and verb in _NOT_QUERIES and following is not None and _continues(following):
+            raise NotAllowed(f"{verb} is not allowed; only queries are.", position_at(sql, token.start))
+        previous = token
+
+
+def _continues(token: Token) -> bool:
+    """Tell whether a word goes on as a statement's verb would, not as a column's or function's name."""
+    return token.token_type not in (
+        TokenType.L_PAREN,
+        TokenType.R_PAREN,
+        TokenType.COMMA,
+        TokenType.DOT,
+        TokenType.EQ,
+    )
+
+
+def _syntax_invalid(error: ParseError) -> SyntaxInvalid:
+    first = error.errors[0] if error.errors else {}
+    line, column, highlight = first.get("line"), first.get("col"), first.get("highlight") or ""
+    position = Position(line, max(1, column - max(0, len(highlight) - 1))) if line and column else None
+    near = f" near '{highlight}'" if highlight else ""
+    description = str(first.get("description") or "cannot be parsed").partition(" <class")[0].rstrip(" :.")
+    return SyntaxInvalid(f"Syntax error{near}: {description}.", position)
+
+
+def _first_line(error: Exception) -> str:
+    return f"Syntax error: {str(error).splitlines()[0]}"

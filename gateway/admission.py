@@ -1,4 +1,7 @@
-"""Admission: each engine's ledger of memory and slots. What a statement holds, it holds until its result is closed."""
+"""Admission: each engine's ledger of memory and slots.
+
+What a statement holds, it holds until its result is closed.
+"""
 
 from __future__ import annotations
 

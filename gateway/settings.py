@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, SecretStr
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 DEFAULT_HOME = ".fusion"
 FILE_NAME = "fusion.toml"
@@ -35,6 +40,8 @@ class ServerSettings(_Section):
     """Address to listen on. Anything but loopback shows the endpoint to the network."""
     port: int = Field(8650, ge=0, le=65535)
     """TCP port; 0 takes a free one."""
+    cancel_wait_s: float = Field(10.0, ge=0.0)
+    """How long a DELETE waits for the query's end."""
 
 
 class MetastoreSettings(_Section):
@@ -64,8 +71,8 @@ class SparkSettings(_Section):
     """Whether statements may run on Spark."""
     remote: str | None = Field(None, pattern=r"^sc://.+")
     """Spark Connect address (sc://host:port); without it, an embedded server is started when first needed."""
-    driver_memory: str = Field("2g", pattern=r"^\d+[kmgKMG]$")
-    """Heap of the embedded server, as Spark writes it."""
+    driver_memory: Size = Field(ByteSize(2 << 30), ge=512 << 20)
+    """Heap of the embedded server, and of statistics jobs."""
     slots: int = Field(4, ge=1)
     """Statements at once."""
     warm_up: bool = True

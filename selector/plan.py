@@ -57,6 +57,7 @@ class PlanNode:
 
     cardinality: rows out, as the ENGINE estimates them; None where it does not say.
     children: probe side first, build side second for a join.
+    scanned: columns that a scan decodes: those it hands on and those that only its filters need.
     predicates: filters of a scan or filter node, as SQL text of the engine's dialect.
     join_keys: pairs (probe side, build side). group_keys: of an aggregate, empty for a global one.
     limit: rows of a limit or top-n. reference: name of the common table expression that a MATERIALIZE node
@@ -69,6 +70,7 @@ class PlanNode:
     cardinality: float | None = None
     columns: tuple[PlanColumn, ...] = ()
     table: str | None = None
+    scanned: tuple[PlanColumn, ...] = ()
     predicates: tuple[str, ...] = ()
     join_type: JoinType | None = None
     join_keys: tuple[tuple[PlanColumn, PlanColumn], ...] = ()

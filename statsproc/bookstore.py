@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from statsproc import names
-from statsproc.publish import published
+from statsproc.output import ROW_GROUP_ROWS, published, write_parquet
+from statsproc.session import spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROW_GROUP_ROWS = 122_880
 FILE_ROWS = 8 * ROW_GROUP_ROWS
 
 # Table 1 of the paper.
@@ -226,14 +226,12 @@ def write_table(
 ) -> Path:
     """Write a table into a folder of its name, whole or not at all; one that is there is replaced."""
     target = folder / table
-    with published(target) as draft:
-        writer = make_table(spark, bookstore, table).write.mode("overwrite")
+    with published(target) as draft, spark_errors():
+        rows = make_table(spark, bookstore, table)
         if form is Format.TEXT:
-            writer.csv(str(draft), sep="|", header=False, dateFormat="yyyy-MM-dd", quoteAll=False)
+            rows.write.csv(str(draft), sep="|", header=False, escape='"')
         else:
-            writer.option("parquet.block.row.count.limit", ROW_GROUP_ROWS).parquet(
-                str(draft), compression="snappy"
-            )
+            write_parquet(rows, draft)
     return target
 
 

@@ -8,10 +8,11 @@ make in the current directory made under ``work_dir`` instead, and all that its 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engines.spark.java import spark_environment
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+REMOTE_PARALLELISM = 16
 
 _LOG4J = """\
 rootLogger.level = warn
@@ -35,6 +37,10 @@ class SparkUnavailable(RuntimeError):
     """Spark could not be started or reached."""
 
 
+class SparkFailed(RuntimeError):
+    """Spark could not do a piece of work; the message is one line."""
+
+
 @contextmanager
 def open_session(
     work_dir: Path,
@@ -49,11 +55,47 @@ def open_session(
     master: where an own Spark runs. remote: a Spark Connect address such as ``sc://host:15002``, which wins.
     driver_memory: heap of the JVM, in its own notation; with a local master that is all of Spark.
     """
-    spark = _connect(remote) if remote else _start(work_dir, master, driver_memory, name)
+    with without_pandas_warning():
+        spark = _connect(remote) if remote else _start(work_dir, master, driver_memory, name)
     try:
         yield spark
     finally:
-        spark.stop()
+        with suppress(SparkFailed), spark_errors():  # it may be gone already
+            spark.stop()
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Turn whatever Spark raises into SparkFailed."""
+    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except Py4JJavaError as failure:
+        raise SparkFailed(_first_line(_root_cause(failure.java_exception))) from failure
+    except (PySparkException, Py4JError, ConnectionError) as failure:
+        raise SparkFailed(_first_line(str(failure))) from failure
+
+
+def _root_cause(thrown: Any) -> str:
+    while thrown.getCause() is not None:
+        thrown = thrown.getCause()
+    return str(thrown.getMessage() or thrown.toString())
+
+
+def _first_line(text: str) -> str:
+    return (text.strip().splitlines() or ["Spark gave no reason"])[0]
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Return how many tasks run at once; over Spark Connect, which does not tell, a guess."""
+    from pyspark.errors import PySparkAttributeError, PySparkNotImplementedError
+
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except (PySparkAttributeError, PySparkNotImplementedError):
+        return REMOTE_PARALLELISM
 
 
 def log_file(work_dir: Path) -> Path:
@@ -87,6 +129,9 @@ def _start(work_dir: Path, master: str, driver_memory: str, name: str) -> SparkS
         "spark.local.dir": str(work_dir / "local"),
         "spark.sql.warehouse.dir": (work_dir / "warehouse").as_uri(),
         "spark.sql.session.timeZone": "UTC",
+        # dates before 1582 as they stand in the file, as engines read them
+        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -111,3 +156,13 @@ def _connect(remote: str) -> SparkSession:
     except PySparkException as failure:
         raise SparkUnavailable(f"no Spark Connect server answers at {remote}") from failure
     return spark
+
+
+@contextmanager
+def without_pandas_warning() -> Iterator[None]:
+    """Leave out pyspark's warning about the version of pandas, which no job here uses."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message="PySpark does not yet fully support pandas", category=FutureWarning
+        )
+        yield

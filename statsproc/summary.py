@@ -7,7 +7,7 @@ tasks and partitions can be put together in any order.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -23,7 +23,10 @@ from statsproc.histogram import EMPTY, POINTS, Distribution, add, distribution_o
 _NUMBERS = frozenset({"boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "date"})
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})
 _TEXTS = frozenset({"string", "binary"})
-_NO_HASHES: Hashes = np.empty(0, dtype=np.uint64)
+
+
+def _no_hashes() -> Hashes:
+    return np.empty(0, dtype=np.uint64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +45,7 @@ class ColumnSummary:
     below_all: int = 0
     above_all: int = 0
     distribution: Distribution = EMPTY
-    hashes: Hashes = _NO_HASHES
+    hashes: Hashes = field(default_factory=_no_hashes)
     text_bytes: int = 0
     longest_bytes: int = 0
     minimum: bytes | None = None
@@ -99,7 +102,7 @@ def merge_all(parts: Iterable[ColumnSummary]) -> ColumnSummary:
 
 def compact(summary: ColumnSummary) -> ColumnSummary:
     """Make a summary small enough to travel."""
-    return _with_distribution(summary, thin(summary.distribution, POINTS))
+    return replace(summary, distribution=thin(summary.distribution, POINTS))
 
 
 def describe(summary: ColumnSummary, name: str, data_type: str) -> ColumnStatistics:
@@ -125,7 +128,7 @@ def describe(summary: ColumnSummary, name: str, data_type: str) -> ColumnStatist
         name=name,
         data_type=data_type,
         nulls=summary.nulls,
-        ndv=min(distinct_values(summary.hashes), float(present)),
+        ndv=min(distinct_values(summary.hashes), float(present), _places(known, data_type)),
         minimum=lowest,
         maximum=highest,
         average_length=average,
@@ -134,10 +137,16 @@ def describe(summary: ColumnSummary, name: str, data_type: str) -> ColumnStatist
     )
 
 
-def _with_distribution(summary: ColumnSummary, distribution: Distribution) -> ColumnSummary:
-    from dataclasses import replace
+def _places(known: Distribution, data_type: str) -> float:
+    """Return how many values there can be at all between the smallest and the largest."""
+    if not known.values.size or data_type in _TEXTS | {"float", "double"}:
+        return np.inf
+    step = 10.0 ** -_scale(data_type) if data_type.startswith("decimal(") else 1.0
+    return float(round((known.values[-1] - known.values[0]) / step)) + 1.0
 
-    return replace(summary, distribution=distribution)
+
+def _scale(decimal: str) -> int:
+    return int(decimal.rstrip(")").split(",")[1])
 
 
 def _summarise_texts(present: pa.Array, rows: int, nulls: int, *, ordered: bool) -> ColumnSummary:
@@ -169,7 +178,7 @@ def _text_buffers(present: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int6
 def _on_number_line(present: pa.Array, data_type: str) -> tuple[NDArray[np.float64], Hashes]:
     """Return values on their type's number line, and 64 bits that tell different values apart."""
     if data_type.startswith("decimal("):
-        return _decimals(present, scale=int(data_type.rstrip(")").split(",")[1]))
+        return _decimals(present, scale=_scale(data_type))
     if data_type in _TIMES:
         zone = present.type.tz
         integers: NDArray[Any] = present.cast(pa.timestamp("us", tz=zone), safe=False).cast(pa.int64()).to_numpy()

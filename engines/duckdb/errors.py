@@ -67,7 +67,7 @@ def translate(error: BaseException) -> EngineError:
     text = str(error)
     prefix = _PREFIX.match(text)
     kind = _BY_PREFIX.get(prefix.group(1).lower(), EngineFault) if prefix else EngineFault
-    if isinstance(error, MemoryError) or (kind is not MemoryExceeded and _BAD_ALLOC.search(text)):
+    if isinstance(error, MemoryError) or _BAD_ALLOC.search(text):
         # The process's own cap was reached, in memory that DuckDB does not count.
         return MemoryExceeded("DuckDB ran out of memory outside its own limit.")
     if kind is MemoryExceeded:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -29,6 +30,9 @@ from engines.protocol import Actuals, OperatorActual, TableSource
 START_TIMEOUT_S = 60.0
 INTERRUPT_GRACE_S = 2.0  # most statements stop within 10 ms of an interrupt; the rest are killed after this
 
+# Both reserve address space in steps of 64 MiB to 1 GiB otherwise, which would eat up the worker's cap.
+_FRUGAL_ALLOCATORS = {"MALLOC_ARENA_MAX": "2", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+
 _ERRORS = {kind.code: kind for kind in EngineError.__subclasses__()}
 
 
@@ -44,6 +48,7 @@ class WorkerProcess:
                 [sys.executable, "-P", "-m", "engines.duckdb.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                env={**os.environ, **_FRUGAL_ALLOCATORS},
             )
         self._socket.settimeout(START_TIMEOUT_S)
         try:

@@ -34,6 +34,9 @@ DEFAULT_DRIVER_MEMORY_BYTES = 1024 * MIB
 RESTART_DELAYS_S = (0.0, 0.0, 1.0, 5.0, 15.0, 60.0)
 """Wait before the next start after 0, 1, 2, ... failures in a row; the last value repeats."""
 
+PATIENCE_S = 2.0
+"""A statement waits out a delay of this length; it is refused when the delay is longer."""
+
 STABLE_AFTER_S = 60.0
 """A server that lived this long ends a row of failures."""
 
@@ -98,7 +101,7 @@ class SparkConnectServer:
         self._failures = 0
         self._running_since_s = 0.0
         self._next_start_s = 0.0
-        self._exit_status: int | None = None
+        self._last_death: tuple[str, bool] | None = None  # its address, whether memory was the cause
 
     @property
     def log_file(self) -> Path:
@@ -114,12 +117,11 @@ class SparkConnectServer:
                 return None
         return int(self._pid_file.read_text(encoding="ascii"))
 
-    @property
-    def exit_status(self) -> int | None:
-        """Exit status of the server that died last."""
+    def ran_out_of_memory(self, address: str) -> bool:
+        """Tell whether the server that had this address died because its heap was full."""
         with self._lock:
             self._notice_death()
-            return self._exit_status
+            return self._last_death == (address, True)
 
     @property
     def _pid_file(self) -> Path:
@@ -145,7 +147,7 @@ class SparkConnectServer:
             self._notice_death()
             if self._state is ServerState.STOPPED:
                 return False
-            return self._state is ServerState.RUNNING or time.monotonic() >= self._next_start_s
+            return self._state is ServerState.RUNNING or self._next_start_s - time.monotonic() <= PATIENCE_S
 
     def start(self) -> str:
         """Return the address of the running server, starting it if need be. Raises EngineUnavailable."""
@@ -159,12 +161,15 @@ class SparkConnectServer:
                 raise EngineUnavailable("Spark was stopped")
             if self._attempt is not None and self._state in (ServerState.STARTING, ServerState.RUNNING):
                 return self._attempt
-            wait_s = self._next_start_s - time.monotonic()
-            if wait_s > 0:
-                raise EngineUnavailable(f"Spark: {self._reason}; next start in {wait_s:.0f} s")
+            wait_s = max(0.0, self._next_start_s - time.monotonic())
+            if wait_s > PATIENCE_S:
+                raise EngineUnavailable(f"{self._reason}; next start in {wait_s:.0f} s")
             self._state = ServerState.STARTING
-            self._attempt = attempt = Future()
-            threading.Thread(target=self._bring_up, args=(attempt,), name="spark-start", daemon=True).start()
+            attempt: Future[str] = Future()
+            self._attempt = attempt
+            threading.Thread(
+                target=self._bring_up, args=(attempt, wait_s), name="spark-start", daemon=True
+            ).start()
             return attempt
 
     def stop(self) -> None:
@@ -175,7 +180,8 @@ class SparkConnectServer:
         if process is not None:
             _end(process)
 
-    def _bring_up(self, attempt: Future[str]) -> None:
+    def _bring_up(self, attempt: Future[str], wait_s: float) -> None:
+        time.sleep(wait_s)
         try:
             address = self._launch_and_wait()
         except EngineUnavailable as error:
@@ -295,12 +301,13 @@ class SparkConnectServer:
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process = None
-        self._exit_status = status
         self._state = ServerState.LOST
+        out_of_memory = status in JVM_OUT_OF_MEMORY_STATUSES
+        if self._attempt is not None:
+            self._last_death = (self._attempt.result(), out_of_memory)
         if time.monotonic() - self._running_since_s > STABLE_AFTER_S:
             self._failures = 0
-        out_of_memory = status in JVM_OUT_OF_MEMORY_STATUSES
-        self._count_failure("ran out of memory" if out_of_memory else f"ended with status {status}")
+        self._count_failure("Spark ran out of memory" if out_of_memory else f"Spark ended with status {status}")
 
     def _count_failure(self, reason: str) -> None:
         self._reason = reason
@@ -309,7 +316,7 @@ class SparkConnectServer:
         self._next_start_s = time.monotonic() + delay_s
 
     def _last_words(self) -> str:
-        """The last lines of the log that say something, without stack traces and paths."""
+        """Return the last lines of the log that say something, without stack traces and paths."""
         with self.log_file.open("rb") as log:
             log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_TAIL_BYTES))
             lines = log.read().decode(errors="replace").splitlines()

@@ -60,8 +60,7 @@ def parse(sql: str, dialect: str, limits: ParserLimits) -> exp.Expr:
     """Return the tree of the one query in a text. Raises SqlError with what is wrong and where."""
     if dialect not in DIALECTS:
         raise UnknownDialect(f"Unknown dialect {dialect}; known are {', '.join(DIALECTS)}.")
-    if len(sql.encode("utf-8", "surrogatepass")) > limits.statement_bytes:
-        raise StatementTooLong(f"The statement is longer than {limits.statement_bytes:,} bytes.")
+    require_length(sql, limits)
     read = Dialect.get_or_raise(DIALECTS[dialect])
     sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
     try:
@@ -73,8 +72,6 @@ def parse(sql: str, dialect: str, limits: ParserLimits) -> exp.Expr:
     _check_nesting(sql, tokens, limits.nesting)
     try:
         trees = [tree for tree in read.parser().parse(tokens, sql) if not isinstance(tree, exp.Semicolon | None)]
-    except RecursionError as error:
-        raise StatementTooDeep("The statement is nested too deep.") from error
     except ParseError as error:
         _refuse_other_statements(sql, tokens)
         raise _syntax_invalid(error) from error
@@ -88,6 +85,12 @@ def parse(sql: str, dialect: str, limits: ParserLimits) -> exp.Expr:
         hint.pop()
     allowlist.check(trees[0])
     return trees[0]
+
+
+def require_length(sql: str, limits: ParserLimits) -> None:
+    """Raise StatementTooLong for a text that is not even to be kept."""
+    if len(sql.encode("utf-8", "surrogatepass")) > limits.statement_bytes:
+        raise StatementTooLong(f"The statement is longer than {limits.statement_bytes:,} bytes.")
 
 
 def _check_nesting(sql: str, tokens: list[Token], limit: int) -> None:

@@ -12,6 +12,7 @@ from sqlglot.errors import ErrorLevel, UnsupportedError
 from engines.errors import UnsupportedFeature
 from engines.protocol import TableSource
 from gateway.sql import names, parsing
+from gateway.sql.errors import StatementTooDeep
 from gateway.sql.parsing import ParserLimits
 
 FINGERPRINT_HEX = 32
@@ -33,13 +34,18 @@ class CheckedStatement:
             )
         except UnsupportedError as error:
             raise UnsupportedFeature(str(error).splitlines()[0]) from error
+        except RecursionError as error:
+            raise UnsupportedFeature("the statement is nested too deep to be written in its dialect.") from error
 
 
 def check(sql: str, dialect: str, *, catalog: Mapping[str, TableSource], limits: ParserLimits) -> CheckedStatement:
     """Parse a text, refuse what is not allowed and resolve its tables. Raises SqlError."""
-    tree = parsing.parse(sql, dialect, limits)
-    tables = names.resolve(tree, catalog)
-    return CheckedStatement(tree, tables, _fingerprint(tree))
+    try:
+        tree = parsing.parse(sql, dialect, limits)
+        tables = names.resolve(tree, catalog)
+        return CheckedStatement(tree, tables, _fingerprint(tree))
+    except RecursionError as error:
+        raise StatementTooDeep("The statement is nested too deep.") from error
 
 
 def _fingerprint(tree: exp.Expr) -> str:

@@ -143,12 +143,19 @@ class _Reader:
     def _scan(self, node: PlanNode, info: dict[str, Any]) -> PlanNode:
         names = _texts(info.get("Projections"))
         filters = tuple(text for text in _texts(info.get("Filters")) if not text.startswith("optional:"))
-        table = self._table(set(names) | _columns_of(filters), node.cardinality, filtered=bool(filters))
+        read = (*names, *sorted(_columns_of(filters) - set(names)))
+        table = self._table(set(read), node.cardinality, filtered=bool(filters))
         columns = tuple(
             PlanColumn(name, table.columns.get(name) if table else None, table.name if table else None)
-            for name in names
+            for name in read
         )
-        return replace(node, columns=columns, table=table.name if table else None, predicates=filters)
+        return replace(
+            node,
+            columns=columns[: len(names)],
+            scanned=columns,
+            table=table.name if table else None,
+            predicates=filters,
+        )
 
     def _table(self, names: set[str], cardinality: float | None, *, filtered: bool) -> TableShape | None:
         possible = [table for table in self._tables if names <= set(table.columns)]

@@ -114,7 +114,7 @@ class _Model:
         table = self._statistics.get(part.node.table or "")
         group_rows = (table.row_group_rows if table else None) or DEFAULT_ROW_GROUP_ROWS
         rows = min(group_rows, table.rows) if table else group_rows
-        return self._threads * SCAN_BUFFERS_PER_THREAD * rows * self._row_bytes(part)
+        return self._threads * SCAN_BUFFERS_PER_THREAD * rows * row_bytes(part.node.scanned, self._statistics)
 
     def _row_bytes(self, part: EstimatedNode) -> float:
         return row_bytes(part.node.columns, self._statistics)

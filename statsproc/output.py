@@ -1,4 +1,4 @@
-"""Folders that appear whole or not at all."""
+"""Tables that jobs write: Parquet in row groups of one size, in folders that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,18 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROW_GROUP_ROWS = 122_880  # as DuckDB's own: its scan buffers grow with the row group
+
+
+def write_parquet(rows: DataFrame, folder: Path) -> None:
+    """Write Parquet files, one per part."""
+    writer = rows.write.option("parquet.block.row.count.limit", ROW_GROUP_ROWS)
+    writer.parquet(str(folder), compression="snappy")
 
 
 @contextmanager

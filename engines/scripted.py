@@ -1,0 +1,261 @@
+"""An engine that plays back what a test wrote down, and remembers what it was asked.
+
+    engine = ScriptedEngine("fast", kind=EngineKind.FAST)
+    engine.script("orders", Script(steps=(batch, MemoryExceeded("full"))), Script(steps=(batch,)))
+
+The first statement whose text contains ``orders`` gets one batch and then the error, every later one the rows.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from types import TracebackType
+from typing import Self, TypeAlias
+
+import pyarrow as pa
+
+from engines.errors import DeadlineExceeded, EngineError, EngineUnavailable, StatementCancelled, StatementError
+from engines.protocol import Actuals, EngineKind, EngineStatus, Lease, TableSource
+
+_WAIT_STEP_S = 0.005
+
+
+class Pause(Enum):
+    """A step that waits."""
+
+    UNTIL_ENDED = "until the statement is cancelled, closed or late"
+
+
+Step: TypeAlias = pa.RecordBatch | EngineError | threading.Event | Pause
+"""A batch to deliver, an error to raise, an event to wait for, or an endless wait."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Script:
+    """What one statement does.
+
+    steps: played in order while the result is read. before: played inside ``execute``, for a statement that
+    fails or hangs before it has a schema. schema: that of the first batch unless given. plan: EXPLAIN's text.
+    """
+
+    steps: tuple[Step, ...] = ()
+    before: tuple[EngineError | threading.Event | Pause, ...] = ()
+    schema: pa.Schema | None = None
+    actuals: Actuals = field(default_factory=Actuals)
+    plan: str = "SCRIPTED SCAN"
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        """Names and types of the result."""
+        batches = (step for step in self.steps if isinstance(step, pa.RecordBatch))
+        return self.schema or next((batch.schema for batch in batches), pa.schema([]))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call of ``execute``."""
+
+    sql: str
+    query_id: str
+    lease: Lease
+    deadline_s: float
+
+
+class ScriptedEngine:
+    """Implements ``Engine``. A statement without a script is a StatementError.
+
+    asked, explained, cancelled: the calls so far, in order. tables: what statements may name now.
+    open_results: statements that were started and not yet closed or read to their end.
+    reported_status: what ``status`` answers; a test may replace it.
+    """
+
+    def __init__(
+        self,
+        name: str = "scripted",
+        *,
+        kind: EngineKind = EngineKind.FAST,
+        dialect: str = "duckdb",
+        formats: frozenset[str] = frozenset({"parquet", "csv", "json"}),
+        slots: int = 2,
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.dialect = dialect
+        self.formats = formats
+        self.slots = slots
+        self.asked: list[Asked] = []
+        self.explained: list[str] = []
+        self.cancelled: list[str] = []
+        self.tables: tuple[TableSource, ...] = ()
+        self.open_results = 0
+        self.closed = False
+        self.reported_status = EngineStatus(alive=True, detail="scripted")
+        self._lock = threading.Lock()
+        self._scripts: list[tuple[str, list[Script]]] = []
+        self._running: dict[str, ScriptedResult] = {}
+
+    def script(self, text: str, *scripts: Script) -> None:
+        """Play the scripts, one after the other, for statements that contain the text; the last one repeats.
+
+        Of several texts that match, the one given last counts.
+        """
+        if not scripts:
+            raise ValueError("a text needs at least one script")
+        with self._lock:
+            self._scripts.insert(0, (text.casefold(), list(scripts)))
+
+    def use_tables(self, tables: Sequence[TableSource]) -> None:
+        """Remember the tables."""
+        self.tables = tuple(tables)
+
+    def explain(self, sql: str) -> str:
+        """Return the plan of the script that the statement would get next."""
+        with self._lock:
+            self._raise_if_closed()
+            self.explained.append(sql)
+            return self._scripts_for(sql)[0].plan
+
+    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> ScriptedResult:
+        """Play the statement's next script."""
+        with self._lock:
+            self._raise_if_closed()
+            self.asked.append(Asked(sql, query_id, lease, deadline_s))
+            scripts = self._scripts_for(sql)
+            script = scripts.pop(0) if len(scripts) > 1 else scripts[0]
+            result = ScriptedResult(script, deadline_s, on_end=lambda: self._forget(query_id))
+            self._running[query_id] = result
+            self.open_results += 1
+        result.start()
+        return result
+
+    def cancel(self, query_id: str) -> None:
+        """End a running statement."""
+        with self._lock:
+            self.cancelled.append(query_id)
+            result = self._running.get(query_id)
+        if result is not None:
+            result.cancel()
+
+    def status(self) -> EngineStatus:
+        """Return what the test set."""
+        return EngineStatus(alive=False, detail="closed") if self.closed else self.reported_status
+
+    def close(self) -> None:
+        """End every statement."""
+        with self._lock:
+            self.closed = True
+            running = list(self._running.values())
+        for result in running:
+            result.cancel()
+
+    def _raise_if_closed(self) -> None:
+        if self.closed:
+            raise EngineUnavailable(f"{self.name} was closed")
+
+    def _scripts_for(self, sql: str) -> list[Script]:
+        text = sql.casefold()
+        for part, scripts in self._scripts:
+            if part in text:
+                return scripts
+        raise StatementError(f"{self.name} has no script for this statement")
+
+    def _forget(self, query_id: str) -> None:
+        with self._lock:
+            self._running.pop(query_id, None)
+            self.open_results -= 1
+
+
+class ScriptedResult:
+    """The playback of one script."""
+
+    def __init__(self, script: Script, deadline_s: float, on_end: Callable[[], None]) -> None:
+        self._script = script
+        self._deadline_s = deadline_s
+        self._late_at_s = time.monotonic() + deadline_s
+        self._on_end = on_end
+        self._cancelled = threading.Event()
+        self._closed = threading.Event()
+        self._ended = False
+        self._lock = threading.Lock()
+        self._batches = self._play()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the result."""
+        return self._script.result_schema
+
+    @property
+    def actuals(self) -> Actuals:
+        """What the script says that the run took."""
+        return self._script.actuals
+
+    def start(self) -> None:
+        """Play what comes before the schema."""
+        try:
+            for step in self._script.before:
+                self._take(step)
+        except EngineError:
+            self._end()
+            raise
+
+    def cancel(self) -> None:
+        """Let the next step, or the wait that is going on, raise StatementCancelled."""
+        self._cancelled.set()
+
+    def close(self) -> None:
+        """End the statement; may be called twice."""
+        self._closed.set()
+        self._end()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        if self._closed.is_set():
+            raise StopIteration
+        try:
+            return next(self._batches)
+        except (EngineError, StopIteration):
+            self._end()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _play(self) -> Iterator[pa.RecordBatch]:
+        for step in self._script.steps:
+            if isinstance(step, pa.RecordBatch):
+                self._raise_if_over()
+                yield step
+            else:
+                self._take(step)
+        self._raise_if_over()
+
+    def _take(self, step: EngineError | threading.Event | Pause) -> None:
+        self._raise_if_over()
+        if isinstance(step, EngineError):
+            raise step
+        while step is Pause.UNTIL_ENDED or (isinstance(step, threading.Event) and not step.is_set()):
+            self._raise_if_over()
+            self._cancelled.wait(_WAIT_STEP_S)
+
+    def _raise_if_over(self) -> None:
+        if self._cancelled.is_set() or self._closed.is_set():
+            raise StatementCancelled("The statement was cancelled")
+        if time.monotonic() >= self._late_at_s:
+            raise DeadlineExceeded(f"The statement did not end within {self._deadline_s:.3g} s")
+
+    def _end(self) -> None:
+        with self._lock:
+            first, self._ended = not self._ended, True
+        if first:
+            self._on_end()

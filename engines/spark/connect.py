@@ -1,0 +1,195 @@
+"""Spark Connect as far as the adapter needs it: sessions and plans, in the terms of its wire format.
+
+A statement carries its tables: each plan names the files of the tables that it reads, Spark lists them when
+it runs the plan, and nothing has to be registered again after a restart or when files change.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import re
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+
+from engines.protocol import TableSource
+
+with warnings.catch_warnings():
+    # pyspark 4.3 says at import that it was not tested with pandas 3; no pandas is used here.
+    warnings.simplefilter("ignore", FutureWarning)
+    import pyspark.sql.connect.proto as pb2
+    from pyspark.sql.connect.client import SparkConnectClient
+    from pyspark.sql.connect.client.core import RpcDeadlines
+    from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicyState
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+USER = "fusion-sql-gateway"
+
+SESSION_CONFIGURATION: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.runSQLOnFiles": "false",
+    # A cached plan would not see files that were added since.
+    "spark.connect.session.planCache.enabled": "false",
+    "spark.sql.connect.serverStacktrace.enabled": "false",
+    "spark.sql.pyspark.jvmStacktrace.enabled": "false",
+    # Dates before 1582 as they stand in the file, as every other engine reads them.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+}
+
+_CALL_TIMEOUT_S = 60.0
+_INTERRUPT_TIMEOUT_S = 5.0
+_REPLAY_LIMIT_S = 10.0
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# These print the statement, literals included, for each error that the client meets.
+for _logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+    logging.getLogger(_logger).disabled = True
+
+
+class _FewRetriesState(RetryPolicyState):  # type: ignore[misc]
+    """Stops asking for retries once they are spent, where pyspark's own would warn and then stop."""
+
+    def __init__(self, policy: FewRetries) -> None:
+        super().__init__(policy)
+        self._left: int = policy.max_retries
+
+    def can_retry(self, exception: BaseException) -> bool:
+        return self._left > 0 and super().can_retry(exception)
+
+    def next_attempt(self, exception: BaseException | None = None) -> int | None:
+        self._left -= 1
+        wait_ms: int | None = super().next_attempt(exception)
+        return wait_ms
+
+
+class FewRetries(DefaultPolicy):  # type: ignore[misc]
+    """Bridges a hiccup of about two seconds. pyspark's default hides a dead server for ten minutes."""
+
+    def __init__(self) -> None:
+        super().__init__(max_retries=3, initial_backoff=200, max_backoff=1000)
+
+    def to_state(self) -> _FewRetriesState:
+        """Return the countdown for one call."""
+        return _FewRetriesState(self)
+
+
+class ConnectSession:
+    """One session on the server, for one statement at a time. Driver exceptions pass through."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.idle_since_s = time.monotonic()
+        self._client = SparkConnectClient(
+            address,
+            user_id=USER,
+            rpc_deadlines=RpcDeadlines(
+                analyze_plan=_CALL_TIMEOUT_S, config=_CALL_TIMEOUT_S, interrupt=_INTERRUPT_TIMEOUT_S
+            ),
+            max_retry_exception_elapsed_time=_REPLAY_LIMIT_S,
+        )
+        atexit.unregister(self._client._on_exit)  # it would keep every client ever made
+        self._client.set_retry_policies([FewRetries()])
+        pairs = [pb2.KeyValue(key=key, value=value) for key, value in SESSION_CONFIGURATION.items()]
+        try:
+            self._client.config(pb2.ConfigRequest.Operation(set=pb2.ConfigRequest.Set(pairs=pairs)))
+        except PySparkException:
+            self._client.close()
+            raise
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection was closed, by us or because the server is another one now."""
+        return bool(self._client.is_closed)
+
+    def run(self, plan: pb2.Plan, tag: str) -> tuple[pa.Schema, Iterator[pa.Table]]:
+        """Send a plan; return its schema and its batches, as one-batch tables, while they arrive.
+
+        Closing the iterator ends the statement on the server. tag: the name to interrupt it by.
+        """
+        answers = self._client.to_table_as_iterator(plan, {})
+        self._client.add_tag(tag)  # of this thread, read when the first answer is asked for
+        try:
+            struct = next(answers)
+        finally:
+            self._client.remove_tag(tag)
+        try:
+            return _nullable(to_arrow_schema(struct, timezone="UTC")), answers
+        except PySparkException:
+            answers.close()
+            raise
+
+    def interrupt(self, tag: str) -> bool:
+        """Stop the statement with this tag; False if the server does not know it."""
+        return bool(self._client.interrupt_tag(tag))
+
+    def close(self) -> None:
+        """Give the session back. A server that is gone does not matter."""
+        if not self._client.is_closed:
+            try:
+                self._client.release_session()
+            except PySparkException:
+                pass  # it forgets idle sessions by itself
+            self._client.close()
+
+    def break_off(self) -> None:
+        """Close the connection under whatever call is waiting on it."""
+        self._client.close()
+
+
+def statement_plan(sql: str, tables: Iterable[TableSource]) -> pb2.Plan:
+    """Return the plan of a statement together with those of the tables that its text can mean."""
+    plan = pb2.Plan()
+    text = sql.casefold()
+    references = [_table(table) for table in tables if _inside_backticks(table.name).casefold() in text]
+    if references:
+        plan.root.with_relations.root.sql.query = sql
+        plan.root.with_relations.references.extend(references)
+    else:
+        plan.root.sql.query = sql
+    return plan
+
+
+def _table(table: TableSource) -> pb2.Relation:
+    relation = pb2.Relation()
+    plain = _PLAIN_NAME.fullmatch(table.name)
+    relation.subquery_alias.alias = table.name if plain else _quoted(table.name)
+    projection = relation.subquery_alias.input.project
+    for column in table.columns:  # Spark would put the partition columns last
+        projection.expressions.add().unresolved_attribute.unparsed_identifier = _quoted(column.name)
+    source = projection.input.read.data_source
+    source.format = table.format
+    source.schema = ", ".join(f"{_quoted(column.name)} {column.data_type}" for column in table.columns)
+    source.paths.append(table.location)
+    for key, value in table.options.items():
+        source.options[key] = value
+    return relation
+
+
+def _quoted(name: str) -> str:
+    return f"`{_inside_backticks(name)}`"
+
+
+def _inside_backticks(name: str) -> str:
+    return name.replace("`", "``")
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(column.name, column.type) for column in schema])
+
+
+def as_batches(table: pa.Table, schema: pa.Schema) -> Sequence[pa.RecordBatch]:
+    """Return the table's batches in exactly the schema that was promised."""
+    if table.schema != schema:
+        table = pa.Table.from_arrays(
+            [
+                column if column.type == wanted.type else column.cast(wanted.type)
+                for column, wanted in zip(table.columns, schema, strict=True)
+            ],
+            schema=schema,
+        )
+    return [batch for batch in table.to_batches() if batch.num_rows]

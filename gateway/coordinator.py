@@ -1,0 +1,334 @@
+"""START HERE: one statement's whole life, top to bottom.
+
+``submit`` checks and records it; ``_live`` decides, tries the ranked engines in turn and closes the record. Every
+step is written to the metastore before the next begins, so a killed gateway leaves a readable past.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+import time
+from dataclasses import replace
+
+from engines.errors import DeadlineExceeded, EngineError, StatementCancelled
+from gateway.fleet import Fleet, Member
+from gateway.results import ResultTooLarge, Spool, SpooledResult, SpoolFull
+from gateway.routing import CatalogSnapshot, CatalogView, Router
+from gateway.sql import statement as checking
+from gateway.sql.errors import SqlError
+from gateway.sql.parsing import ParserLimits, require_length
+from gateway.sql.statement import CheckedStatement
+from gateway.statements import Run, Statement
+from metastore.records import Attempt, Failure, Misestimate, QueryRecord, QueryState
+from metastore.store import Metastore
+from selector.decide import Decision, NoEngine
+
+log = logging.getLogger(__name__)
+
+CANCEL_REPEAT_S = 0.25
+NO_ENGINE = "NO_ENGINE_AVAILABLE"
+TOO_MANY = "TOO_MANY_QUERIES"
+GATEWAY_STOPPED = Failure("GATEWAY_STOPPED", "The gateway stopped before the query ended; send it again.")
+INTERNAL = Failure("INTERNAL", "The gateway failed; its log holds the query's id.")
+
+
+class TooManyQueries(Exception):
+    """As many queries are alive as the settings allow."""
+
+
+class UnknownEngine(Exception):
+    """A statement asked for an engine that is not configured."""
+
+
+class Coordinator:
+    """Takes statements and sees them through. Thread-safe; each statement lives in a thread of its own."""
+
+    def __init__(
+        self,
+        *,
+        fleet: Fleet,
+        catalog: CatalogView,
+        router: Router,
+        metastore: Metastore,
+        spool: Spool,
+        parser_limits: ParserLimits,
+        queries: int,
+        queue_s: float,
+    ) -> None:
+        self._fleet = fleet
+        self._catalog = catalog
+        self._router = router
+        self._metastore = metastore
+        self._spool = spool
+        self._parser_limits = parser_limits
+        self._queue_s = queue_s
+        self._places = threading.BoundedSemaphore(queries)
+        self._runs: dict[str, Run] = {}
+        self._lock = threading.Lock()
+
+    # ------------------------------------------------------------------ what clients ask for
+
+    def submit(self, statement: Statement) -> Run:
+        """Record and check a statement, then start it. Raises SqlError, UnknownEngine, TooManyQueries."""
+        self._require_engine(statement)
+        require_length(statement.sql, self._parser_limits)
+        if not self._places.acquire(blocking=False):
+            raise TooManyQueries("Too many queries are running; try again soon.")
+        run = Run(statement)
+        accepted = False
+        try:
+            self._metastore.queries.open(_opened(statement))
+            snapshot, checked = self._check(statement)
+            with self._lock:
+                self._runs[run.id] = run
+            threading.Thread(
+                target=self._live, args=(run, checked, snapshot), name=f"query {run.id}", daemon=True
+            ).start()
+            accepted = True
+        except SqlError as error:
+            failure = Failure(error.code, error.message, error.position)
+            self._metastore.queries.close(run.id, QueryState.FAILED, at=_now(), error=failure)
+            raise
+        finally:
+            if not accepted:
+                self._places.release()
+        return run
+
+    def explain(self, statement: Statement) -> tuple[CheckedStatement, Decision]:
+        """Return where a statement would go and why; nothing runs. Raises SqlError, UnknownEngine, NoEngine."""
+        self._require_engine(statement)
+        snapshot, checked = self._check(statement)
+        return checked, self._router.decide(checked, snapshot, pinned=statement.pinned)
+
+    def find(self, query_id: str) -> Run | None:
+        """Return a query that is still alive."""
+        with self._lock:
+            return self._runs.get(query_id)
+
+    def cancel(self, query_id: str) -> bool:
+        """Cancel a query; returns whether it was still alive."""
+        run = self.find(query_id)
+        if run is None:
+            return False
+        run.cancel()
+        threading.Thread(target=self._insist_on_end, args=(run,), name=f"cancel {run.id}", daemon=True).start()
+        return True
+
+    def recover(self) -> None:
+        """Close what an earlier process left open, and delete results that nobody can ask for."""
+        orphans = self._metastore.queries.close_orphans(at=_now(), error=GATEWAY_STOPPED)
+        files = self._spool.keep_only(self._metastore.queries.finished_ids())
+        if orphans or files:
+            log.warning("closed %d queries and deleted %d result files of an earlier run", len(orphans), files)
+
+    def stop(self, *, grace_s: float) -> None:
+        """Cancel what is alive and wait for its end."""
+        with self._lock:
+            runs = list(self._runs.values())
+        for run in runs:
+            self.cancel(run.id)
+        until = time.monotonic() + grace_s
+        while time.monotonic() < until and any(not run.done.done() for run in runs):
+            time.sleep(CANCEL_REPEAT_S)
+
+    # ------------------------------------------------------------------ one statement's life
+
+    def _check(self, statement: Statement) -> tuple[CatalogSnapshot, CheckedStatement]:
+        snapshot = self._catalog.current()
+        checked = checking.check(
+            statement.sql, statement.dialect, catalog=snapshot.tables, limits=self._parser_limits
+        )
+        return snapshot, checked
+
+    def _live(self, run: Run, checked: CheckedStatement, snapshot: CatalogSnapshot) -> None:
+        """Decide, try the ranked engines in turn, close the record; nothing escapes but bugs."""
+        try:
+            try:
+                decision = self._router.decide(checked, snapshot, pinned=run.statement.pinned)
+            except NoEngine as error:
+                self._close(run, QueryState.FAILED, error=Failure(NO_ENGINE, f"No engine can take it: {error}"))
+                return
+            version = snapshot.statistics_version(checked.tables)
+            self._metastore.queries.decided(
+                run.id, fingerprint=checked.fingerprint, statistics_version=version, decision=decision
+            )
+            log.info("query %s: %s because %s", run.id, decision.engine, _codes(decision))
+            for ordinal, name in enumerate(decision.ranking, start=1):
+                last = ordinal == len(decision.ranking)
+                if self._try(run, checked, decision, version, self._fleet[name], ordinal, last=last):
+                    return
+        finally:
+            self._end(run)
+
+    def _try(
+        self,
+        run: Run,
+        checked: CheckedStatement,
+        decision: Decision,
+        version: str,
+        member: Member,
+        ordinal: int,
+        *,
+        last: bool,
+    ) -> bool:
+        """Try one engine; returns whether the query has ended. A client sees only whole results."""
+        attempt = Attempt(ordinal, member.name, QueryState.RUNNING, started_at=_now())
+        self._metastore.queries.attempt_started(run.id, attempt)
+        begun = time.monotonic()
+        try:
+            attempt, result = self._execute(run, checked, member, attempt)
+        except EngineError as error:
+            attempt = _failed(attempt, error, begun)
+            self._learn(run, checked, decision, version, member, error)
+            if error.fails_over and not last:
+                log.info("query %s: %s failed with %s, trying the next engine", run.id, member.name, error.code)
+                self._metastore.queries.attempt_ended(run.id, attempt)
+                return False
+            state = QueryState.CANCELLED if isinstance(error, StatementCancelled) else QueryState.FAILED
+            self._close(run, state, attempt=attempt, error=Failure(error.code, error.message))
+        except (ResultTooLarge, SpoolFull) as error:
+            code = "RESULT_TOO_LARGE" if isinstance(error, ResultTooLarge) else "RESULT_STORE_FULL"
+            attempt = replace(
+                attempt, state=QueryState.FAILED, wall_s=time.monotonic() - begun, failure=code, message=str(error)
+            )
+            self._close(run, QueryState.FAILED, attempt=attempt, error=Failure(code, str(error)))
+        else:
+            attempt = replace(attempt, wall_s=time.monotonic() - begun)
+            self._close(run, QueryState.FINISHED, attempt=attempt, result=result)
+        return True
+
+    def _execute(
+        self, run: Run, checked: CheckedStatement, member: Member, attempt: Attempt
+    ) -> tuple[Attempt, SpooledResult]:
+        """Hold a lease, run the engine's own SQL and spool every row."""
+        sql = checked.sql(member.engine.dialect)
+        wait_s = min(self._queue_s, max(0.0, run.remaining_s))
+        with member.ledger.lease(member.limit_bytes or 0, wait_s=wait_s, cancelled=lambda: run.cancelled) as lease:
+            if run.cancelled:
+                raise StatementCancelled("The statement was cancelled.")
+            if run.remaining_s <= 0:
+                raise DeadlineExceeded("The statement's time is spent.")
+            run.engine = member.name
+            stream = member.engine.execute(sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s)
+            with stream:
+                result = self._spool.write(run.id, stream)
+        member.breaker.succeeded()
+        actuals = stream.actuals
+        done = replace(
+            attempt,
+            state=QueryState.FINISHED,
+            rows=result.rows,
+            peak_bytes=actuals.peak_bytes,
+            actuals=actuals,
+        )
+        return done, result
+
+    def _learn(
+        self,
+        run: Run,
+        checked: CheckedStatement,
+        decision: Decision,
+        version: str,
+        member: Member,
+        error: EngineError,
+    ) -> None:
+        """Keep what a failure teaches: the breaker about the engine, the metastore about the statement."""
+        if error.trips_breaker:
+            member.breaker.failed(error.message)
+        if error.remembered and member.limit_bytes is not None:
+            self._metastore.misestimates.remember(
+                Misestimate(
+                    fingerprint=checked.fingerprint,
+                    engine=member.name,
+                    statistics_version=version,
+                    limit_bytes=member.limit_bytes,
+                    query_id=run.id,
+                    sql=run.statement.sql,
+                    estimated_bytes=decision.estimate.peak_bytes,
+                    peak_bytes=error.peak_bytes,
+                    recorded_at=_now(),
+                )
+            )
+
+    def _close(
+        self,
+        run: Run,
+        state: QueryState,
+        *,
+        attempt: Attempt | None = None,
+        result: SpooledResult | None = None,
+        error: Failure | None = None,
+    ) -> None:
+        self._metastore.queries.close(
+            run.id,
+            state,
+            at=_now(),
+            attempt=attempt,
+            rows=result.rows if result else None,
+            result_bytes=result.bytes if result else None,
+            error=error,
+        )
+        run.closed = True
+
+    def _end(self, run: Run) -> None:
+        """Let go of a query; one that was left open by a bug is closed as failed."""
+        with self._lock:
+            self._runs.pop(run.id, None)
+        self._places.release()
+        try:
+            if not run.closed:
+                self._close(run, QueryState.FAILED, error=INTERNAL)
+            record = self._metastore.queries.get(run.id)
+            if record is None:
+                raise LookupError(f"query {run.id} is not in the metastore")
+            run.done.set_result(record)
+        finally:
+            if not run.done.done():
+                run.done.cancel()
+
+    # ------------------------------------------------------------------ help
+
+    def _require_engine(self, statement: Statement) -> None:
+        if statement.pinned is not None and statement.pinned not in self._fleet:
+            raise UnknownEngine(f"There is no engine {statement.pinned}; there are {', '.join(self._fleet)}.")
+
+    def _insist_on_end(self, run: Run) -> None:
+        """Repeat a cancel until it is heard: it may come while an engine is just about to start the statement."""
+        while not run.done.done():
+            if run.engine is not None:
+                self._fleet[run.engine].engine.cancel(run.id)
+            time.sleep(CANCEL_REPEAT_S)
+
+
+def _opened(statement: Statement) -> QueryRecord:
+    return QueryRecord(
+        id=statement.id,
+        sql=statement.sql,
+        dialect=statement.dialect,
+        user=statement.user,
+        requested_engine=statement.engine,
+        state=QueryState.QUEUED,
+        submitted_at=statement.submitted_at,
+    )
+
+
+def _failed(attempt: Attempt, error: EngineError, begun: float) -> Attempt:
+    cancelled = isinstance(error, StatementCancelled)
+    return replace(
+        attempt,
+        state=QueryState.CANCELLED if cancelled else QueryState.FAILED,
+        wall_s=time.monotonic() - begun,
+        failure=error.code,
+        message=error.message,
+        peak_bytes=error.peak_bytes,
+    )
+
+
+def _codes(decision: Decision) -> str:
+    return ", ".join(dict.fromkeys(reason.code.value for reason in decision.reasons))
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

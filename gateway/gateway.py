@@ -1,0 +1,55 @@
+"""A gateway: everything that one process holds, from the metastore to the engines."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, field
+
+from gateway.coordinator import Coordinator
+from gateway.fleet import Fleet
+from gateway.jobs import JobRunner
+from gateway.results import Spool
+from gateway.routing import CatalogView
+from gateway.settings import Settings
+from metastore.store import Metastore
+
+log = logging.getLogger(__name__)
+
+EXPIRY_INTERVAL_S = 60.0
+STOP_GRACE_S = 10.0
+
+
+@dataclass(slots=True)
+class Gateway:
+    """Built by ``wiring``; ``start`` and ``close`` are called once each."""
+
+    settings: Settings
+    metastore: Metastore
+    fleet: Fleet
+    catalog: CatalogView
+    coordinator: Coordinator
+    spool: Spool
+    jobs: JobRunner
+    _stopped: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        """Clean up after an earlier process, tell the engines their tables and begin to expire results."""
+        self.coordinator.recover()
+        self.jobs.recover()
+        self.catalog.current()
+        threading.Thread(target=self._expire_results, name="result expiry", daemon=True).start()
+
+    def close(self) -> None:
+        """Cancel what runs, stop the engines and close the metastore."""
+        self._stopped.set()
+        self.coordinator.stop(grace_s=STOP_GRACE_S)
+        self.jobs.stop()
+        self.fleet.close()
+        self.metastore.close()
+
+    def _expire_results(self) -> None:
+        while not self._stopped.wait(EXPIRY_INTERVAL_S):
+            expired = self.spool.expire(self.settings.results.keep_s)
+            if expired:
+                log.info("deleted %d results that had expired", expired)

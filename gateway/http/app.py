@@ -1,0 +1,55 @@
+"""The web application over one gateway."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
+
+from gateway.dashboard import pages
+from gateway.gateway import Gateway
+from gateway.http import catalog, errors, queries
+from gateway.http.body_limit import BodyLimit
+from gateway.http.queries import Served
+
+
+def create_app(gateway: Gateway) -> FastAPI:
+    """Return the application; it starts the gateway with itself and stops it at its end."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        gateway.start()
+        yield
+        gateway.close()
+
+    app = FastAPI(
+        title="Fusion SQL Gateway",
+        summary="One SQL endpoint over a fast in-memory engine and a fault-tolerant one.",
+        version=version("fusion-sql-gateway"),
+        lifespan=lifespan,
+    )
+    app.state.gateway = gateway
+    errors.install(app)
+    app.add_middleware(BodyLimit, statement_bytes=int(gateway.settings.limits.statement))
+    app.include_router(queries.router)
+    app.include_router(catalog.router)
+    app.include_router(pages.router)
+
+    @app.get("/livez", tags=["health"])
+    async def livez() -> dict[str, str]:
+        """Answer while the process lives."""
+        return {"status": "alive"}
+
+    @app.get("/readyz", tags=["health"])
+    def readyz(gateway: Served) -> JSONResponse:
+        """Answer 200 when statements can run: the metastore answers and at least one engine takes work."""
+        gateway.metastore.catalog.version()
+        engines = {member.name: member.why_down() for member in gateway.fleet.values()}
+        ready = any(why is None for why in engines.values())
+        body = {"status": "ready" if ready else "not ready", "engines": {n: w or "ok" for n, w in engines.items()}}
+        return JSONResponse(body, status_code=200 if ready else 503)
+
+    return app

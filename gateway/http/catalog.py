@@ -1,0 +1,103 @@
+"""Routes about tables, statistics jobs, misestimates and engines."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from fastapi import APIRouter
+
+from gateway.http.errors import ApiError
+from gateway.http.models import (
+    EngineList,
+    EngineModel,
+    MisestimateList,
+    MisestimateModel,
+    StatisticsJobReply,
+    StatisticsJobRequest,
+    TableList,
+    TableReply,
+    TableRequest,
+)
+from gateway.http.queries import Served
+from gateway.sql.errors import UnknownTable, did_you_mean
+from metastore.inspection import inspect
+
+router = APIRouter(prefix="/v1")
+
+
+@router.get("/tables", tags=["catalog"])
+def list_tables(gateway: Served) -> TableList:
+    """List registered tables."""
+    return TableList(tables=[TableReply.of(table) for table in gateway.metastore.catalog.list()])
+
+
+@router.get("/tables/{name}", tags=["catalog"])
+def get_table(name: str, gateway: Served) -> TableReply:
+    """Return one table with the statistics in force."""
+    table = gateway.metastore.catalog.get(name)
+    if table is None:
+        raise ApiError("NOT_FOUND", f"There is no table {name}.")
+    return TableReply.of(table, gateway.metastore.statistics.current(name))
+
+
+@router.post("/tables", status_code=201, tags=["catalog"])
+def add_table(body: TableRequest, gateway: Served) -> TableReply:
+    """Register a table, or look again at one that is registered."""
+    found = inspect(body.name, body.location, format=body.format, options=body.options or None)
+    table = gateway.metastore.catalog.put(found, at=dt.datetime.now(dt.UTC))
+    gateway.catalog.current()
+    return TableReply.of(table)
+
+
+@router.post("/stats/jobs", status_code=202, tags=["statistics"])
+def start_job(body: StatisticsJobRequest, gateway: Served) -> StatisticsJobReply:
+    """Start computing statistics."""
+    known = gateway.catalog.current().tables
+    for name in body.tables:
+        if name.lower() not in known:
+            raise UnknownTable(f"There is no table {name}{did_you_mean(name, known)}")
+    return StatisticsJobReply.of(gateway.jobs.start(tuple(name.lower() for name in body.tables)))
+
+
+@router.get("/stats/jobs/{job_id}", tags=["statistics"])
+def get_job(job_id: str, gateway: Served) -> StatisticsJobReply:
+    """Return how far a statistics job is."""
+    job = gateway.metastore.jobs.get(job_id)
+    if job is None:
+        raise ApiError("NOT_FOUND", "There is no such job.")
+    return StatisticsJobReply.of(job)
+
+
+@router.get("/misestimates", tags=["routing"])
+def list_misestimates(gateway: Served) -> MisestimateList:
+    """List what was learned from estimates that were wrong."""
+    lessons = gateway.metastore.misestimates.list()
+    return MisestimateList(misestimates=[MisestimateModel.of(lesson) for lesson in lessons])
+
+
+@router.delete("/misestimates/{fingerprint}", tags=["routing"])
+def forget_misestimate(fingerprint: str, gateway: Served) -> dict[str, int]:
+    """Forget all lessons about one statement; the next run tries the fast engine again."""
+    forgotten = gateway.metastore.misestimates.forget(fingerprint)
+    if not forgotten:
+        raise ApiError("NOT_FOUND", "Nothing is on record under this fingerprint.")
+    return {"forgotten": forgotten}
+
+
+@router.get("/engines", tags=["engines"])
+def list_engines(gateway: Served) -> EngineList:
+    """List engines as they are now."""
+    engines = []
+    for member in gateway.fleet.values():
+        status = member.engine.status()
+        engines.append(
+            EngineModel(
+                name=member.name,
+                kind=member.engine.kind.value,
+                alive=status.alive and member.breaker.why_open() is None,
+                detail=member.breaker.why_open() or status.detail,
+                limit_bytes=member.limit_bytes,
+                ledger=member.ledger.describe(),
+            )
+        )
+    return EngineList(engines=engines)

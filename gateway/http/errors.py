@@ -1,0 +1,127 @@
+"""The one place that knows which status an error has, and the one shape of all of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+
+from gateway.coordinator import NO_ENGINE, TOO_MANY, TooManyQueries, UnknownEngine
+from gateway.http.models import ErrorModel, ErrorReply
+from gateway.jobs import JobsBusy
+from gateway.results import ResultGone
+from gateway.sql.errors import SqlError
+from metastore.inspection import InspectionFailed
+from metastore.records import Failure
+from selector.decide import NoEngine
+
+log = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 5
+DEFAULT_STATUS = 400
+STATUS: Mapping[str, int] = {
+    "NOT_ALLOWED": 403,
+    "NOT_FOUND": 404,
+    "METHOD_NOT_ALLOWED": 405,
+    "NOT_FINISHED": 409,
+    "JOB_RUNNING": 409,
+    "RESULT_GONE": 410,
+    "STATEMENT_TOO_LONG": 413,
+    "INVALID_BODY": 422,
+    "INTERNAL": 500,
+    NO_ENGINE: 503,
+    TOO_MANY: 503,
+    "ENGINE_BUSY": 503,
+    "METASTORE_UNAVAILABLE": 503,
+}
+# A query that was accepted and failed is a 200 that says so, unless the statement or the moment was to blame.
+STATUS_OF_FAILED_QUERY: Mapping[str, int] = {"STATEMENT_ERROR": 400, "ENGINE_BUSY": 503, NO_ENGINE: 503}
+
+
+class ApiError(Exception):
+    """An error that a route raises by itself."""
+
+    def __init__(self, code: str, message: str, query_id: str | None = None) -> None:
+        super().__init__(message)
+        self.failure = Failure(code, message)
+        self.query_id = query_id
+
+
+def reply(failure: Failure, query_id: str | None = None) -> JSONResponse:
+    """Return an error in its shape and with its status."""
+    status = STATUS.get(failure.code, DEFAULT_STATUS)
+    return JSONResponse(
+        ErrorReply(error=ErrorModel.of(failure, query_id)).model_dump(mode="json", exclude_none=True),
+        status_code=status,
+        headers=retry_headers(status),
+    )
+
+
+def retry_headers(status: int) -> dict[str, str] | None:
+    """Tell when to come back, where coming back helps."""
+    return {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else None
+
+
+def install(app: FastAPI) -> None:
+    """Map every error of the house. No stack trace and no path of the server leaves it."""
+
+    @app.exception_handler(ApiError)
+    async def _api(_: Request, error: ApiError) -> JSONResponse:
+        return reply(error.failure, error.query_id)
+
+    @app.exception_handler(SqlError)
+    async def _sql(request: Request, error: SqlError) -> JSONResponse:
+        query_id = getattr(request.state, "query_id", None)
+        return reply(Failure(error.code, error.message, error.position), query_id)
+
+    @app.exception_handler(UnknownEngine)
+    async def _unknown_engine(_: Request, error: UnknownEngine) -> JSONResponse:
+        return reply(Failure("UNKNOWN_ENGINE", str(error)))
+
+    @app.exception_handler(TooManyQueries)
+    async def _too_many(_: Request, error: TooManyQueries) -> JSONResponse:
+        return reply(Failure(TOO_MANY, str(error)))
+
+    @app.exception_handler(NoEngine)
+    async def _no_engine(_: Request, error: NoEngine) -> JSONResponse:
+        return reply(Failure(NO_ENGINE, f"No engine can take it: {error}"))
+
+    @app.exception_handler(ResultGone)
+    async def _gone(_: Request, error: ResultGone) -> JSONResponse:
+        return reply(Failure("RESULT_GONE", "The result is no longer kept."), str(error.args[0]))
+
+    @app.exception_handler(JobsBusy)
+    async def _busy(_: Request, error: JobsBusy) -> JSONResponse:
+        return reply(Failure("JOB_RUNNING", str(error)))
+
+    @app.exception_handler(InspectionFailed)
+    async def _inspection(_: Request, error: InspectionFailed) -> JSONResponse:
+        return reply(Failure("TABLE_UNREADABLE", str(error)))
+
+    @app.exception_handler(RequestValidationError)
+    async def _validation(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
+        return reply(Failure("INVALID_BODY", f"{place}: {first['msg']}"))
+
+    @app.exception_handler(HTTPException)
+    async def _http(_: Request, error: HTTPException) -> JSONResponse:
+        codes = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
+        response = reply(Failure(codes.get(error.status_code, "BAD_REQUEST"), str(error.detail)))
+        response.status_code = error.status_code
+        return response
+
+    @app.exception_handler(SQLAlchemyError)
+    async def _metastore(_: Request, error: SQLAlchemyError) -> JSONResponse:
+        log.error("the metastore failed", exc_info=error)
+        return reply(Failure("METASTORE_UNAVAILABLE", "The metastore does not answer; try again soon."))
+
+    @app.exception_handler(Exception)
+    async def _any(_: Request, error: Exception) -> JSONResponse:
+        log.error("a request failed", exc_info=error)
+        return reply(Failure("INTERNAL", "The gateway failed; its log says why."))

@@ -1,0 +1,151 @@
+"""Routes that run, find, fetch and cancel queries."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+from collections.abc import Callable, Iterator
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from engines.errors import UnsupportedFeature
+from gateway.gateway import Gateway
+from gateway.http import render
+from gateway.http.errors import STATUS_OF_FAILED_QUERY, ApiError, retry_headers
+from gateway.http.models import (
+    DecisionModel,
+    ExplainReply,
+    ExplainRequest,
+    QueryList,
+    QueryReply,
+    QueryRequest,
+)
+from gateway.results import ResultGone, Spool
+from gateway.statements import Run, Statement
+from metastore.records import QueryRecord, QueryState
+
+router = APIRouter(prefix="/v1", tags=["queries"])
+
+Format = Literal["json", "csv", "arrow"]
+_STREAMS: dict[Format, tuple[str, Callable[[Spool, str], Iterator[bytes]]]] = {
+    "json": ("application/json", render.json_stream),
+    "csv": ("text/csv; charset=utf-8", render.csv_stream),
+    "arrow": ("application/vnd.apache.arrow.stream", render.arrow_stream),
+}
+
+
+def gateway_of(request: Request) -> Gateway:
+    """Return the gateway that this application serves."""
+    gateway = request.app.state.gateway
+    assert isinstance(gateway, Gateway)  # noqa: S101
+    return gateway
+
+
+Served = Annotated[Gateway, Depends(gateway_of)]
+
+
+@router.post("/queries", response_model=QueryReply, responses={202: {"model": QueryReply}})
+async def run_query(body: QueryRequest, request: Request, gateway: Served) -> Response:
+    """Run a query. 200 once it has ended, 202 while it still runs after wait_s."""
+    limits = gateway.settings.limits
+    statement = Statement(
+        sql=body.sql,
+        dialect=body.dialect,
+        engine=body.engine,
+        deadline_s=min(body.timeout_s or limits.deadline_s, limits.deadline_s),
+    )
+    request.state.query_id = statement.id
+    run = await run_in_threadpool(gateway.coordinator.submit, statement)
+    await _wait(run, body.wait_s)
+    max_rows = limits.rows if body.max_rows is None else body.max_rows
+    return await run_in_threadpool(_reply, gateway, statement.id, max_rows)
+
+
+@router.get("/queries")
+def list_queries(
+    gateway: Served,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    before: dt.datetime | None = None,
+) -> QueryList:
+    """List queries, newest first, without their rows."""
+    if before is not None and before.tzinfo is None:
+        before = before.replace(tzinfo=dt.UTC)
+    records = gateway.metastore.queries.list(limit=limit, before=before)
+    return QueryList(queries=[QueryReply.of(record) for record in records])
+
+
+@router.get("/queries/{query_id}", response_model=QueryReply)
+def get_query(
+    query_id: str, gateway: Served, max_rows: Annotated[int | None, Query(ge=0, le=1_000_000)] = None
+) -> Response:
+    """Return one query, with its first rows once it has finished."""
+    reply = _reply(gateway, query_id, gateway.settings.limits.rows if max_rows is None else max_rows)
+    reply.status_code = 200
+    return reply
+
+
+@router.get("/queries/{query_id}/result")
+def get_result(query_id: str, gateway: Served, format: Format = "json") -> StreamingResponse:
+    """Return the whole result of a finished query as JSON, CSV or an Arrow IPC stream."""
+    record = _record(gateway, query_id)
+    if record.state is not QueryState.FINISHED:
+        raise ApiError("NOT_FINISHED", f"The query is {record.state}; it has no result.", query_id)
+    if not gateway.spool.path(query_id).exists():
+        raise ResultGone(query_id)
+    media_type, stream = _STREAMS[format]
+    return StreamingResponse(stream(gateway.spool, query_id), media_type=media_type)
+
+
+@router.delete("/queries/{query_id}")
+async def cancel_query(query_id: str, gateway: Served) -> QueryReply:
+    """Cancel a query and return how it ended; one that has ended already stays as it is."""
+    run = gateway.coordinator.find(query_id)
+    if run is not None:
+        gateway.coordinator.cancel(query_id)
+        await _wait(run, gateway.settings.server.cancel_wait_s)
+    return QueryReply.of(await run_in_threadpool(_record, gateway, query_id))
+
+
+@router.post("/explain")
+def explain(body: ExplainRequest, gateway: Served) -> ExplainReply:
+    """Decide about a query without running it."""
+    statement = Statement(sql=body.sql, dialect=body.dialect, engine=body.engine)
+    checked, decision = gateway.coordinator.explain(statement)
+    sql: dict[str, str] = {}
+    for member in gateway.fleet.values():
+        with contextlib.suppress(UnsupportedFeature):
+            sql[member.name] = checked.sql(member.engine.dialect)
+    return ExplainReply(fingerprint=checked.fingerprint, decision=DecisionModel.of(decision), sql=sql)
+
+
+async def _wait(run: Run, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+        await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(run.done)), seconds)
+
+
+def _record(gateway: Gateway, query_id: str) -> QueryRecord:
+    record = gateway.metastore.queries.get(query_id)
+    if record is None:
+        raise ApiError("NOT_FOUND", "There is no such query.")
+    return record
+
+
+def _reply(gateway: Gateway, query_id: str, max_rows: int) -> JSONResponse:
+    record = _record(gateway, query_id)
+    reply = QueryReply.of(record)
+    if record.state is QueryState.FINISHED:
+        with contextlib.suppress(ResultGone):
+            page = gateway.spool.page(query_id, max_rows=max_rows)
+            reply.columns, reply.rows, reply.truncated = (
+                render.columns(page.schema),
+                render.rows(page),
+                page.truncated,
+            )
+    status = 200 if record.state.ended else 202
+    if record.error is not None:
+        status = STATUS_OF_FAILED_QUERY.get(record.error.code, 200)
+    return JSONResponse(reply.model_dump(mode="json"), status_code=status, headers=retry_headers(status))

@@ -1,0 +1,162 @@
+"""From a checked statement to a decision: the fast engine's plan, our estimate, history, and the ranking."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from engines.errors import EngineError, UnsupportedFeature
+from engines.protocol import TableSource
+from gateway.fleet import Fleet, Member
+from gateway.sql.statement import CheckedStatement
+from metastore.records import Misestimate
+from metastore.store import Metastore
+from selector.cardinality.tree import estimate_rows
+from selector.decide import Candidate, Decision, Policy, decide
+from selector.estimate import UNKNOWN, MemoryEstimate
+from selector.explain import duckdb as duckdb_explain
+from selector.memory import paper
+from selector.plan import Plan, TableShape
+from selector.statistics import TableStatistics
+
+CACHED_ESTIMATES = 2_048
+
+PlanReader = Callable[[str, Sequence[TableShape]], Plan]
+PLAN_READERS: Mapping[str, PlanReader] = {"duckdb": duckdb_explain.read}  # by the engine's dialect
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogSnapshot:
+    """Tables and statistics of one version of the catalog."""
+
+    version: int
+    tables: Mapping[str, TableSource] = field(default_factory=dict)
+    shapes: Mapping[str, TableShape] = field(default_factory=dict)
+    statistics: Mapping[str, TableStatistics] = field(default_factory=dict)
+
+    def statistics_version(self, tables: Sequence[TableSource]) -> str:
+        """Return the builds that a statement over these tables is decided on; 0 where there is none."""
+        builds = {table.name: self.statistics.get(table.name) for table in tables}
+        return ",".join(f"{name}@{build.version if build else 0}" for name, build in sorted(builds.items()))
+
+
+class CatalogView:
+    """The catalog as the gateway sees it: read again when its version has changed, and told to all engines."""
+
+    def __init__(self, metastore: Metastore, fleet: Fleet) -> None:
+        self._metastore = metastore
+        self._fleet = fleet
+        self._lock = threading.Lock()
+        self._snapshot = CatalogSnapshot(version=-1)
+
+    def current(self) -> CatalogSnapshot:
+        """Return the newest snapshot."""
+        version = self._metastore.catalog.version()
+        with self._lock:
+            if version > self._snapshot.version:
+                self._snapshot = self._read(version)
+                self._fleet.use_tables(tuple(self._snapshot.tables.values()))
+            return self._snapshot
+
+    def _read(self, version: int) -> CatalogSnapshot:
+        tables = self._metastore.catalog.list()
+        return CatalogSnapshot(
+            version=version,
+            tables={table.name: table.source for table in tables},
+            shapes={
+                table.name: TableShape(
+                    table.name, {column.name: column.data_type for column in table.source.columns}, table.rows
+                )
+                for table in tables
+            },
+            statistics=self._metastore.statistics.current_of(table.name for table in tables),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Prospect:
+    """What one fast engine is expected to need. unsupported: why it cannot run the statement at all."""
+
+    estimate: MemoryEstimate = UNKNOWN
+    unsupported: str | None = None
+
+
+class Router:
+    """Decides where statements go. Estimates are kept per fingerprint until the catalog changes."""
+
+    def __init__(self, fleet: Fleet, metastore: Metastore, policy: Policy) -> None:
+        self._fleet = fleet
+        self._metastore = metastore
+        self._policy = policy
+        self._lock = threading.Lock()
+        self._prospects: OrderedDict[tuple[int, str, str], _Prospect] = OrderedDict()
+
+    def decide(self, statement: CheckedStatement, snapshot: CatalogSnapshot, *, pinned: str | None) -> Decision:
+        """Return the ranking and its reasons. Raises NoEngine where nothing can take the statement."""
+        version = snapshot.statistics_version(statement.tables)
+        lessons = self._metastore.misestimates.on_record(statement.fingerprint, statistics_version=version)
+        candidates: list[Candidate] = []
+        estimate = UNKNOWN
+        for member in self._fleet.values():
+            prospect = self._prospect(member, statement, snapshot)
+            if not member.dependable and estimate is UNKNOWN:
+                estimate = prospect.estimate
+            candidates.append(
+                Candidate(
+                    engine=member.name,
+                    dependable=member.dependable,
+                    limit_bytes=member.limit_bytes,
+                    down=member.why_down(),
+                    unsupported=prospect.unsupported,
+                    misestimates=tuple(lesson.query_id for lesson in lessons if _applies(lesson, member)),
+                )
+            )
+        return decide(candidates, estimate, policy=self._policy, pinned=pinned)
+
+    def _prospect(self, member: Member, statement: CheckedStatement, snapshot: CatalogSnapshot) -> _Prospect:
+        unreadable = [table.name for table in statement.tables if table.format not in member.engine.formats]
+        if unreadable:
+            return _Prospect(unsupported=f"it cannot read the form of {', '.join(unreadable)}.")
+        if member.dependable:
+            return _Prospect()
+        key = (snapshot.version, member.name, statement.fingerprint)
+        with self._lock:
+            known = self._prospects.get(key)
+        if known is not None:
+            return known
+        try:
+            prospect = _Prospect(self._estimate(member, statement, snapshot))
+        except UnsupportedFeature as error:
+            prospect = _Prospect(unsupported=error.message)
+        except EngineError:
+            return _Prospect()  # no plan now; not to be remembered
+        with self._lock:
+            self._prospects[key] = prospect
+            if len(self._prospects) > CACHED_ESTIMATES:
+                self._prospects.popitem(last=False)
+        return prospect
+
+    def _estimate(self, member: Member, statement: CheckedStatement, snapshot: CatalogSnapshot) -> MemoryEstimate:
+        engine = member.engine
+        sql = statement.sql(engine.dialect)
+        reader = PLAN_READERS.get(engine.dialect)
+        if reader is None:
+            return UNKNOWN
+        shapes = [snapshot.shapes[table.name] for table in statement.tables]
+        try:
+            plan = reader(engine.explain(sql), shapes)
+        except duckdb_explain.UnreadablePlan:
+            return UNKNOWN
+        tree = estimate_rows(plan, snapshot.statistics, shapes)
+        return paper.estimate(tree, snapshot.statistics, threads=member.threads, notes=plan.notes)
+
+
+def _applies(lesson: Misestimate, member: Member) -> bool:
+    """Tell whether a lesson holds for an engine: until its limit is raised above the one that was not enough."""
+    return (
+        lesson.engine == member.name
+        and member.limit_bytes is not None
+        and member.limit_bytes <= lesson.limit_bytes
+    )

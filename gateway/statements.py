@@ -1,0 +1,74 @@
+"""What was asked, and how far it is: the values that the coordinator passes around."""
+
+from __future__ import annotations
+
+import datetime as dt
+import secrets
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from metastore.records import QueryRecord
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What was asked.
+
+    engine: ``auto``, or the name of the one engine that may run it. deadline_s: seconds from submission.
+    """
+
+    sql: str
+    dialect: str = "spark"
+    engine: str = AUTO
+    user: str = "anonymous"
+    deadline_s: float = 3_600.0
+    id: str = field(default_factory=lambda: new_query_id())
+    submitted_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
+
+    @property
+    def pinned(self) -> str | None:
+        """The engine that was asked for by name."""
+        return None if self.engine == AUTO else self.engine
+
+
+class Run:
+    """A statement that was accepted.
+
+    done: the closed query record, whichever way it ended. engine: where it is tried now. closed: its record is.
+    """
+
+    def __init__(self, statement: Statement) -> None:
+        self.statement = statement
+        self.done: Future[QueryRecord] = Future()
+        self.engine: str | None = None
+        self.closed = False
+        self._cancelled = threading.Event()
+        self._expires = time.monotonic() + statement.deadline_s
+
+    @property
+    def id(self) -> str:
+        """The query's id."""
+        return self.statement.id
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody asked for its end."""
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """Ask for its end."""
+        self._cancelled.set()
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until its deadline; zero or less once it has passed."""
+        return self._expires - time.monotonic()
+
+
+def new_query_id() -> str:
+    """Return an id that sorts by time and reads well: 20260131_235959_1a2b3c4d5e."""
+    return f"{dt.datetime.now(dt.UTC):%Y%m%d_%H%M%S}_{secrets.token_hex(5)}"

@@ -1,0 +1,192 @@
+"""``python -m statsproc``: make data, take it in, describe it.
+
+Exit codes: 0 all done; 1 something failed (the message says what); 2 wrong arguments; 143 ended by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from sqlalchemy.exc import SQLAlchemyError
+
+from engines.spark.java import JavaNotFound
+from metastore.inspection import InspectionFailed
+from metastore.store import Metastore
+from statsproc import build
+from statsproc.bookstore import Bookstore, Distribution, Format, write_table
+from statsproc.ingest import IngestFailed, parse_columns
+from statsproc.ingest import ingest as ingest_text
+from statsproc.progress import Reporter, reporter, watched
+from statsproc.session import LOCAL, SparkFailed, SparkUnavailable, open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FAILED = 1
+TERMINATED = 128 + signal.SIGTERM
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Make data, take it in, describe it.",
+)
+
+Master = Annotated[str, typer.Option(help="Where an own Spark runs.")]
+Remote = Annotated[str | None, typer.Option(help="A Spark Connect address, such as sc://host:15002.")]
+WorkDir = Annotated[
+    Path | None, typer.Option(help="Spark's own files and its log; a temporary folder by default.")
+]
+Memory = Annotated[str, typer.Option(help="Heap of Spark's driver; with a local master that is all of Spark.")]
+JsonProgress = Annotated[bool, typer.Option("--json-progress", help="One JSON object a line on standard output.")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Spark:
+    """How to get a session."""
+
+    master: str
+    remote: str | None
+    work_dir: Path | None
+    driver_memory: str
+
+    @contextmanager
+    def open(self) -> Iterator[SparkSession]:
+        with tempfile.TemporaryDirectory(prefix="statsproc-", ignore_cleanup_errors=True) as temporary:
+            with open_session(
+                self.work_dir or Path(temporary),
+                master=self.master,
+                remote=self.remote,
+                driver_memory=self.driver_memory,
+            ) as spark:
+                yield spark
+
+
+@app.command()
+def generate(
+    out: Annotated[Path, typer.Option(help="Folder in which each table gets its own.")],
+    scale: Annotated[float, typer.Option(help="Share of the paper's rows; 1 is 126M books.", min=1e-9, max=100.0)],
+    seed: Annotated[int, typer.Option(help="Another seed gives other values.")] = 42,
+    distribution: Annotated[Distribution, typer.Option(help="Of prices and quantities.")] = Distribution.SKEWED,
+    format: Annotated[Format, typer.Option(help="text: |-delimited lines.")] = Format.PARQUET,
+    master: Master = LOCAL,
+    remote: Remote = None,
+    work_dir: WorkDir = None,
+    driver_memory: Memory = "2g",
+    json_progress: JsonProgress = False,
+) -> None:
+    """Make the paper's bookstore: books, customers, transactions."""
+    bookstore = Bookstore(scale, seed, distribution)
+    how = _Spark(master, remote, work_dir, driver_memory)
+    with closing(reporter(as_json=json_progress)) as told, _spark(how, told) as spark:
+        for table, rows in bookstore.rows.items():
+            began = time.monotonic()
+            with watched(spark, partial(told.progress, table)):
+                path = write_table(spark, bookstore, table, out, format)
+            seconds = time.monotonic() - began
+            told.finished(table, f"{rows:,} rows in {path}, {seconds:.1f} s", rows=rows, location=str(path))
+        told.done()
+
+
+@app.command()
+def ingest(
+    source: Annotated[Path, typer.Option("--in", help="Folder or file of text.")],
+    out: Annotated[Path, typer.Option(help="Folder of the Parquet table; replaced if it is there.")],
+    columns: Annotated[str, typer.Option(help='Such as "id bigint, price decimal(10,2)".')],
+    delimiter: Annotated[str, typer.Option(help="One character.")] = "|",
+    header: Annotated[bool, typer.Option("--header", help="Each file's first line names the columns.")] = False,
+    master: Master = LOCAL,
+    remote: Remote = None,
+    work_dir: WorkDir = None,
+    driver_memory: Memory = "2g",
+    json_progress: JsonProgress = False,
+) -> None:
+    """Turn delimited text into Parquet; lines that do not fit are put aside and counted."""
+    parsed = parse_columns(columns)
+    how = _Spark(master, remote, work_dir, driver_memory)
+    with closing(reporter(as_json=json_progress)) as told, _spark(how, told) as spark:
+        with watched(spark, partial(told.progress, out.name)):
+            result = ingest_text(spark, source, out, parsed, delimiter=delimiter, header=header)
+        put_aside = f"{result.rows_quarantined:,} quarantined"
+        if result.quarantine:
+            put_aside += f" in {result.quarantine}"
+        told.finished(
+            out.name,
+            f"{result.rows_in:,} lines in, {result.rows_out:,} rows out, {put_aside}",
+            rows_in=result.rows_in,
+            rows_out=result.rows_out,
+            rows_quarantined=result.rows_quarantined,
+            quarantine=str(result.quarantine) if result.quarantine else None,
+        )
+        told.done()
+
+
+@app.command()
+def stats(
+    tables: Annotated[list[str], typer.Argument(help="Names of registered tables.")],
+    metastore: Annotated[str, typer.Option(help="URL of the metastore's database.", envvar="STATSPROC_METASTORE")],
+    job_id: Annotated[str | None, typer.Option(help="The job's row; made if it is not there.")] = None,
+    master: Master = LOCAL,
+    remote: Remote = None,
+    work_dir: WorkDir = None,
+    driver_memory: Memory = "2g",
+    json_progress: JsonProgress = False,
+) -> None:
+    """Build the tables' statistics and put them in force."""
+    spark = _Spark(master, remote, work_dir, driver_memory)
+    with closing(reporter(as_json=json_progress)) as told, Metastore(metastore) as store:
+        errors = build.run_job(store, job_id or uuid.uuid4().hex, tables, spark.open, told)
+        told.done(failed=errors)
+    if errors:
+        raise typer.Exit(FAILED)
+
+
+@contextmanager
+def _spark(how: _Spark, told: Reporter) -> Iterator[SparkSession]:
+    began = time.monotonic()
+    told.progress(build.STARTING, 0, 0)
+    with how.open() as spark:
+        told.finished(build.STARTING, f"{time.monotonic() - began:.1f} s")
+        yield spark
+
+
+def _stop(signum: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: the rest is clearing up
+    raise build.Stopped
+
+
+def main() -> None:
+    """Run the command line: errors in one line, without stack traces."""
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        app()
+    except build.Stopped:
+        print("stopped", file=sys.stderr)
+        sys.exit(TERMINATED)
+    except (
+        IngestFailed,
+        InspectionFailed,
+        JavaNotFound,
+        OSError,
+        SparkFailed,
+        SparkUnavailable,
+        SQLAlchemyError,
+    ) as failure:
+        print(f"error: {str(failure).splitlines()[0]}", file=sys.stderr)
+        sys.exit(FAILED)
+
+
+if __name__ == "__main__":
+    main()

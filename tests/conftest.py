@@ -1,0 +1,36 @@
+"""Fixtures that several rooms' tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.engines.conformance import warehouse
+
+if TYPE_CHECKING:
+    from engines.spark.engine import SparkConnectEngine
+    from engines.spark.server import SparkConnectServer
+
+__all__ = ["warehouse"]
+
+
+@pytest.fixture(scope="session")
+def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConnectServer]:
+    """Give the one embedded server of this run; it starts with the first statement."""
+    from engines.spark.server import ServerSettings, SparkConnectServer
+
+    server = SparkConnectServer(ServerSettings(work_folder=tmp_path_factory.mktemp("spark")))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_engine(spark_server: SparkConnectServer) -> Iterator[SparkConnectEngine]:
+    """Give the one real Spark of this run. A test that kills the server must leave the engine working."""
+    from engines.spark.engine import SparkConnectEngine
+
+    engine = SparkConnectEngine(spark_server)
+    yield engine
+    engine.close()

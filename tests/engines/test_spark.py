@@ -1,0 +1,166 @@
+"""The Spark engine against a real server, and what it does when that server dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from engines.errors import EngineUnavailable, MemoryExceeded
+from engines.protocol import Engine, EngineKind
+from engines.spark.engine import SparkConnectEngine
+from engines.spark.server import PATIENCE_S, SparkConnectServer
+from tests.engines.conformance import SLOW_SQL, SOON_S, Conformance, Warehouse, ask, run
+from tests.engines.processes import ends_within, is_running
+
+pytestmark = pytest.mark.spark
+
+LOST_WITHIN_S = 15.0
+GONE_WITHIN_S = 10.0
+
+ONE_ROW_TOO_BIG_SQL = (
+    "SELECT LENGTH(CONCAT_WS('', COLLECT_LIST(REPEAT('x', 10000)))) AS n FROM numbers a CROSS JOIN numbers b"
+)
+
+
+class TestSpark(Conformance):
+    @pytest.fixture
+    def engine(self, spark_engine: SparkConnectEngine) -> Engine:
+        return spark_engine
+
+    @pytest.fixture
+    def spare_engine(self, spark_server: SparkConnectServer) -> Iterator[Engine]:
+        remote = SparkConnectEngine(spark_server.start(), name="remote")
+        yield remote
+        remote.close()
+
+    def test_is_the_dependable_one(self, engine: Engine) -> None:
+        assert (engine.name, engine.kind, engine.dialect) == ("spark", EngineKind.DEPENDABLE, "spark")
+
+    def test_moments_carry_utc(self, engine: Engine) -> None:
+        answer = ask(engine, "SELECT CURRENT_TIMEZONE() AS zone, TIMESTAMP'2024-01-01 00:00:00' AS moment")
+        assert answer["zone"].to_pylist() == ["UTC"]
+        assert str(answer.schema.field("moment").type) == "timestamp[us, tz=UTC]"
+
+    def test_files_cannot_be_named_in_a_statement(self, engine: Engine, warehouse: Warehouse) -> None:
+        from engines.errors import StatementError
+
+        with pytest.raises(StatementError):
+            ask(engine, f"SELECT * FROM parquet.`{warehouse.table('kinds').location}`")
+
+    def test_write_runs_once(self, engine: Engine) -> None:
+        ask(engine, "CREATE TABLE written (id INT) USING parquet")
+        ask(engine, "INSERT INTO written VALUES (1)")
+        assert "Execute" in engine.explain("INSERT INTO written VALUES (2)")
+        assert ask(engine, "SELECT id FROM written").to_pylist() == [{"id": 1}]
+        ask(engine, "DROP TABLE written")
+
+    def test_many_statements_leave_nothing_behind(self, engine: Engine) -> None:
+        ask(engine, "SELECT 1 AS one")
+        before = threading.active_count()
+        for _ in range(40):
+            ask(engine, "SELECT 1 AS one")
+        assert threading.active_count() <= before + 8  # pyspark's release threads go with the next collection
+
+
+class TestSparkLost:
+    @pytest.fixture(autouse=True)
+    def _tables(self, spark_engine: SparkConnectEngine, warehouse: Warehouse) -> None:
+        time.sleep(PATIENCE_S)
+        spark_engine.use_tables(warehouse.tables)
+        spark_engine.warm_up()
+
+    def test_server_killed_under_statements(
+        self, spark_engine: SparkConnectEngine, spark_server: SparkConnectServer
+    ) -> None:
+        pid = spark_server.pid
+        assert pid is not None
+        with ThreadPoolExecutor(2) as pool:
+            asked = [pool.submit(ask, spark_engine, SLOW_SQL) for _ in range(2)]
+            time.sleep(2)
+            os.kill(pid, signal.SIGKILL)
+            killed_s = time.monotonic()
+            for statement in asked:
+                with pytest.raises(EngineUnavailable):
+                    statement.result(timeout=LOST_WITHIN_S)
+            assert time.monotonic() - killed_s < LOST_WITHIN_S
+        assert ask(spark_engine, "SELECT COUNT(*) AS n FROM kinds")["n"].to_pylist() == [5]
+        assert spark_server.pid not in (None, pid)
+
+    def test_server_killed_between_batches(
+        self, spark_engine: SparkConnectEngine, spark_server: SparkConnectServer
+    ) -> None:
+        pid = spark_server.pid
+        assert pid is not None
+        with run(spark_engine, "SELECT a.id FROM numbers a CROSS JOIN kinds b CROSS JOIN kinds c") as result:
+            next(result)
+            os.kill(pid, signal.SIGKILL)
+            with pytest.raises(EngineUnavailable):
+                list(result)
+            with pytest.raises(EngineUnavailable):
+                next(result)
+        assert spark_engine.status().alive
+        assert ask(spark_engine, "SELECT COUNT(*) AS n FROM kinds")["n"].to_pylist() == [5]
+
+    def test_out_of_memory_is_told_from_other_deaths(self, spark_engine: SparkConnectEngine) -> None:
+        with pytest.raises(MemoryExceeded):
+            ask(spark_engine, ONE_ROW_TOO_BIG_SQL)
+        time.sleep(PATIENCE_S)
+        assert ask(spark_engine, "SELECT COUNT(*) AS n FROM kinds")["n"].to_pylist() == [5]
+
+    def test_frozen_server_can_be_cancelled(
+        self, spark_engine: SparkConnectEngine, spark_server: SparkConnectServer
+    ) -> None:
+        pid = spark_server.pid
+        assert pid is not None
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(ask, spark_engine, SLOW_SQL, deadline_s=2.0)
+            time.sleep(1)
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                error = asked.exception(timeout=2 * LOST_WITHIN_S)
+            finally:
+                os.kill(pid, signal.SIGCONT)
+        assert type(error).__name__ == "DeadlineExceeded"
+        assert ask(spark_engine, "SELECT COUNT(*) AS n FROM kinds")["n"].to_pylist() == [5]
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from engines.spark.server import ServerSettings, SparkConnectServer
+
+server = SparkConnectServer(ServerSettings(work_folder=Path(sys.argv[1])))
+server.start()
+print(server.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_killed_parent_leaves_no_jvm(spark_engine: SparkConnectEngine, tmp_path: Path) -> None:
+    del spark_engine  # only so that this test runs with the others that need Spark
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        jvm = int(parent.stdout.readline())
+        assert is_running(jvm)
+        parent.kill()
+    assert ends_within(jvm, GONE_WITHIN_S)
+
+
+def test_cancel_is_quick(spark_engine: SparkConnectEngine, warehouse: Warehouse) -> None:
+    spark_engine.use_tables(warehouse.tables)
+    spark_engine.warm_up()
+    with run(spark_engine, SLOW_SQL, query_id="quick") as result:
+        threading.Timer(1.0, spark_engine.cancel, ["quick"]).start()
+        started_s = time.monotonic()
+        with pytest.raises(Exception, match="cancelled"):
+            next(result)
+        assert time.monotonic() - started_s < SOON_S

@@ -1,0 +1,1 @@
+"""Tests of the metastore, on SQLite and on PostgreSQL."""

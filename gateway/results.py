@@ -111,9 +111,7 @@ class Spool:
 
     def keep_only(self, query_ids: Collection[str]) -> int:
         """Delete every file that is not the whole result of one of these queries; returns how many."""
-        orphans = [
-            file for file in self._folder.iterdir() if file.suffix == _UNFINISHED or file.stem not in query_ids
-        ]
+        orphans = [file for file in self._folder.iterdir() if file.suffix == _UNFINISHED or file.stem not in query_ids]
         for file in orphans:
             file.unlink(missing_ok=True)
         return len(orphans)

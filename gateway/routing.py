@@ -155,8 +155,4 @@ class Router:
 
 def _applies(lesson: Misestimate, member: Member) -> bool:
     """Tell whether a lesson holds for an engine: until its limit is raised above the one that was not enough."""
-    return (
-        lesson.engine == member.name
-        and member.limit_bytes is not None
-        and member.limit_bytes <= lesson.limit_bytes
-    )
+    return lesson.engine == member.name and member.limit_bytes is not None and member.limit_bytes <= lesson.limit_bytes

@@ -44,9 +44,7 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
         router=Router(fleet, metastore, policy),
         metastore=metastore,
         spool=spool,
-        parser_limits=ParserLimits(
-            statement_bytes=int(settings.limits.statement), nesting=settings.limits.nesting
-        ),
+        parser_limits=ParserLimits(statement_bytes=int(settings.limits.statement), nesting=settings.limits.nesting),
         queries=settings.limits.queries,
         queue_s=settings.limits.queue_s,
     )

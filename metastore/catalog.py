@@ -25,13 +25,12 @@ class Catalog:
         source = found.source
         name = source.name.lower()
         with Session(self._engine) as session, session.begin():
+            advance_version(session)  # first: takes the write lock
             row = session.scalar(select(TableRow).where(TableRow.name == name))
             if row is None:
                 row = TableRow(name=name)
                 session.add(row)
-            elif [(c.name, c.data_type) for c in row.columns] != [
-                (c.name, c.data_type) for c in source.columns
-            ]:
+            elif [(c.name, c.data_type) for c in row.columns] != [(c.name, c.data_type) for c in source.columns]:
                 row.statistics_version = None
             row.location, row.format, row.options = source.location, source.format, dict(source.options)
             row.files, row.bytes, row.rows, row.registered_at = found.files, found.bytes, found.rows, at
@@ -50,13 +49,10 @@ class Catalog:
                 for ordinal, column in enumerate(source.columns)
             )
             session.add_all(
-                PartitionRow(
-                    table_id=row.id, path=p.path, values=dict(p.values), files=p.files, bytes=p.bytes
-                )
+                PartitionRow(table_id=row.id, path=p.path, values=dict(p.values), files=p.files, bytes=p.bytes)
                 for p in found.partitions
             )
             session.flush()
-            advance_version(session)
             return _record(row)
 
     def get(self, name: str) -> CatalogTable | None:
@@ -108,6 +104,4 @@ def _record(row: TableRow) -> CatalogTable:
         options=dict(row.options),
     )
     partitions = tuple(Partition(p.path, dict(p.values), p.files, p.bytes) for p in row.partitions)
-    return CatalogTable(
-        source, row.files, row.bytes, row.rows, partitions, row.registered_at, row.statistics_version
-    )
+    return CatalogTable(source, row.files, row.bytes, row.rows, partitions, row.registered_at, row.statistics_version)

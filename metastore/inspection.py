@@ -372,9 +372,7 @@ def _csv(file: DataFile, options: dict[str, str], columns: tuple[Column, ...]) -
     try:
         text = sample.decode("utf-8-sig")
     except UnicodeDecodeError as failure:
-        raise InspectionFailed(
-            f"{file.path.name} is not UTF-8 text: convert it, or give another format"
-        ) from failure
+        raise InspectionFailed(f"{file.path.name} is not UTF-8 text: convert it, or give another format") from failure
     delimiter = options.get("delimiter") or options.get("sep") or _delimiter(text)
     lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
     lines = [line for line in lines if line]
@@ -419,9 +417,7 @@ def _has_header(lines: Sequence[Sequence[str]], columns: Sequence[Column]) -> bo
     rest = lines[1:1000]
     if not rest:
         return True
-    by_column = list(
-        zip(first, zip(*(line for line in rest if len(line) == len(first)), strict=True), strict=False)
-    )
+    by_column = list(zip(first, zip(*(line for line in rest if len(line) == len(first)), strict=True), strict=False))
     if any(all(_is_measure(cell) for cell in cells if cell) and any(cells) for _, cells in by_column):
         return True
     return all(name not in cells for name, cells in by_column)
@@ -441,9 +437,7 @@ def _csv_types(
         table = pa_csv.read_csv(
             io.BytesIO(sample),
             read_options=pa_csv.ReadOptions(column_names=list(names), skip_rows=1 if header else 0),
-            parse_options=pa_csv.ParseOptions(
-                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip
-            ),
+            parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip),
             convert_options=pa_csv.ConvertOptions(null_values=[""], strings_can_be_null=True),
         )
     except pa.ArrowException as failure:

@@ -44,9 +44,7 @@ class StatisticsJobs:
 
     def ended(self, job_id: str, *, at: dt.datetime, error: str | None = None) -> None:
         """End a job, well or with an error; a job that has ended stays as it ended."""
-        self._change(
-            job_id, state=JobState.FAILED if error else JobState.FINISHED, finished_at=at, error=error
-        )
+        self._change(job_id, state=JobState.FAILED if error else JobState.FINISHED, finished_at=at, error=error)
 
     def get(self, job_id: str) -> StatisticsJob | None:
         """Return one job, or None."""
@@ -56,11 +54,7 @@ class StatisticsJobs:
 
     def open_jobs(self) -> tuple[StatisticsJob, ...]:
         """Return the jobs that have not ended, oldest first."""
-        wanted = (
-            select(StatisticsJobRow)
-            .where(StatisticsJobRow.state.in_(_OPEN))
-            .order_by(StatisticsJobRow.created_at)
-        )
+        wanted = select(StatisticsJobRow).where(StatisticsJobRow.state.in_(_OPEN)).order_by(StatisticsJobRow.created_at)
         with Session(self._engine) as session:
             return tuple(_record(row) for row in session.scalars(wanted))
 

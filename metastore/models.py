@@ -86,9 +86,7 @@ class ColumnRow(Base):
 
     __tablename__ = "catalog_columns"
 
-    table_id: Mapped[int] = mapped_column(
-        ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True
-    )
+    table_id: Mapped[int] = mapped_column(ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True)
     ordinal: Mapped[int] = mapped_column(Integer, primary_key=True)
     name: Mapped[str] = mapped_column(String(255))
     data_type: Mapped[str] = mapped_column(Text)
@@ -100,9 +98,7 @@ class PartitionRow(Base):
 
     __tablename__ = "catalog_partitions"
 
-    table_id: Mapped[int] = mapped_column(
-        ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True
-    )
+    table_id: Mapped[int] = mapped_column(ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True)
     path: Mapped[str] = mapped_column(String(1024), primary_key=True)
     values: Mapped[dict[str, Any]]
     files: Mapped[int] = mapped_column(Integer)
@@ -123,9 +119,7 @@ class StatisticsBuildRow(Base):
 
     __tablename__ = "statistics_builds"
 
-    table_id: Mapped[int] = mapped_column(
-        ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True
-    )
+    table_id: Mapped[int] = mapped_column(ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True)
     version: Mapped[int] = mapped_column(Integer, primary_key=True)
     rows: Mapped[int] = mapped_column(BigInteger)
     bytes: Mapped[int] = mapped_column(BigInteger)
@@ -139,9 +133,7 @@ class ColumnStatisticsRow(Base):
 
     __tablename__ = "column_statistics"
 
-    table_id: Mapped[int] = mapped_column(
-        ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True
-    )
+    table_id: Mapped[int] = mapped_column(ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True)
     version: Mapped[int] = mapped_column(Integer, primary_key=True)
     ordinal: Mapped[int] = mapped_column(Integer, primary_key=True)
     name: Mapped[str] = mapped_column(String(255))

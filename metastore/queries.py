@@ -40,9 +40,7 @@ class Queries:
                 )
             )
 
-    def decided(
-        self, query_id: str, *, fingerprint: str, statistics_version: str, decision: Decision
-    ) -> None:
+    def decided(self, query_id: str, *, fingerprint: str, statistics_version: str, decision: Decision) -> None:
         """Keep where a query goes and why."""
         with Session(self._engine) as session, session.begin():
             session.execute(
@@ -59,9 +57,7 @@ class Queries:
         """Write an attempt before it runs; the query runs from now on."""
         with Session(self._engine) as session, session.begin():
             session.execute(
-                update(QueryRow)
-                .where(QueryRow.id == query_id)
-                .values(state=QueryState.RUNNING, engine=attempt.engine)
+                update(QueryRow).where(QueryRow.id == query_id).values(state=QueryState.RUNNING, engine=attempt.engine)
             )
             session.add(
                 AttemptRow(
@@ -103,9 +99,7 @@ class Queries:
                     result_bytes=result_bytes,
                     error_code=error.code if error else None,
                     error_message=error.message if error else None,
-                    error_position=[error.position.line, error.position.column]
-                    if error and error.position
-                    else None,
+                    error_position=[error.position.line, error.position.column] if error and error.position else None,
                 )
             )
 
@@ -147,9 +141,7 @@ class Queries:
     def finished_ids(self) -> frozenset[str]:
         """Return the ids of queries whose results are worth keeping."""
         with Session(self._engine) as session:
-            return frozenset(
-                session.scalars(select(QueryRow.id).where(QueryRow.state == QueryState.FINISHED))
-            )
+            return frozenset(session.scalars(select(QueryRow.id).where(QueryRow.state == QueryState.FINISHED)))
 
 
 def _closing(query_id: str, attempt: Attempt) -> Any:

@@ -29,6 +29,7 @@ class StatisticsStore:
     def publish(self, build: TableStatistics, *, at: dt.datetime) -> TableStatistics:
         """Put a build in force, in one transaction; returns it with the version it was given."""
         with Session(self._engine) as session, session.begin():
+            advance_version(session)  # first: the write lock makes builds that end at once wait for each other
             table = _table(session, build.table)
             newest = session.scalar(
                 select(func.max(StatisticsBuildRow.version)).where(StatisticsBuildRow.table_id == table.id)
@@ -50,7 +51,6 @@ class StatisticsStore:
                 for ordinal, column in enumerate(published.columns.values())
             )
             table.statistics_version = published.version
-            advance_version(session)
             return published
 
     def current(self, table: str) -> TableStatistics | None:

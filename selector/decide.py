@@ -157,7 +157,8 @@ def _fits(candidate: Candidate, estimate: MemoryEstimate, policy: Policy) -> tup
     if estimate.confidence < policy.minimum_confidence:
         low = f"confidence {estimate.confidence:.2f} is below {policy.minimum_confidence:.2f}; {text}"
         return False, [*reasons, Reason(ReasonCode.LOW_CONFIDENCE, f"Too uncertain: {low}")]
-    return not reasons, [*reasons, Reason(ReasonCode.FITS, f"Fits: {text}")]
+    verdict = "It would fit" if reasons else "Fits"
+    return not reasons, [*reasons, Reason(ReasonCode.FITS, f"{verdict}: {text}")]
 
 
 def mebibytes(count: int) -> str:

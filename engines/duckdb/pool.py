@@ -122,9 +122,7 @@ class DuckDBEngine:
             if not alive and self._failure:
                 return EngineStatus(False, self._failure)
             busy = alive - len(self._idle)
-            return EngineStatus(
-                True, f"{alive} of {self.slots} workers, {busy} busy, {self._starting} starting"
-            )
+            return EngineStatus(True, f"{alive} of {self.slots} workers, {busy} busy, {self._starting} starting")
 
     def worker_pids(self) -> tuple[int, ...]:
         """Return the process ids of the workers that run statements."""
@@ -242,9 +240,7 @@ class DuckDBEngine:
 class PooledStatement:
     """A statement's ResultStream that gives its worker back when it ends."""
 
-    def __init__(
-        self, pool: DuckDBEngine, worker: WorkerProcess, statement: Statement, query_id: str
-    ) -> None:
+    def __init__(self, pool: DuckDBEngine, worker: WorkerProcess, statement: Statement, query_id: str) -> None:
         self._pool = pool
         self._worker: WorkerProcess | None = worker
         self._statement = statement

@@ -133,9 +133,7 @@ class Statement:
     if that does not help within a grace period.
     """
 
-    def __init__(
-        self, worker: WorkerProcess, number: int, sql: str, memory_bytes: int, deadline_s: float
-    ) -> None:
+    def __init__(self, worker: WorkerProcess, number: int, sql: str, memory_bytes: int, deadline_s: float) -> None:
         self._worker = worker
         self._number = number
         self._deadline = time.monotonic() + deadline_s
@@ -224,13 +222,9 @@ class Statement:
         except EngineError as error:
             self._end()
             if self._late:
-                raise DeadlineExceeded(
-                    "The statement's time is spent.", peak_bytes=error.peak_bytes
-                ) from error
+                raise DeadlineExceeded("The statement's time is spent.", peak_bytes=error.peak_bytes) from error
             if self._cancelled:
-                raise StatementCancelled(
-                    "The statement was cancelled.", peak_bytes=error.peak_bytes
-                ) from error
+                raise StatementCancelled("The statement was cancelled.", peak_bytes=error.peak_bytes) from error
             raise
 
     def _remaining_s(self) -> float | None:

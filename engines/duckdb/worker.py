@@ -151,9 +151,7 @@ def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 def _table(message: dict[str, Any]) -> TableSource:
     columns = tuple(Column(**column) for column in message["columns"])
-    return TableSource(
-        **{**message, "columns": columns, "partition_columns": tuple(message["partition_columns"])}
-    )
+    return TableSource(**{**message, "columns": columns, "partition_columns": tuple(message["partition_columns"])})
 
 
 def _actuals(profile: str) -> dict[str, Any]:

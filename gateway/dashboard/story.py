@@ -160,9 +160,7 @@ def _next_time(record: QueryRecord, missed: Attempt, lessons: Sequence[Misestima
         return Step("Next time", text, Tone.NOTE)
     later = [attempt.engine for attempt in record.attempts if attempt.ordinal > missed.ordinal]
     where = f"straight to {later[0]}" if later else f"past {missed.engine}"
-    text = (
-        f"The miss is on record. While statistics and limit stay as they are, the same statement goes {where}."
-    )
+    text = f"The miss is on record. While statistics and limit stay as they are, the same statement goes {where}."
     return Step("Next time", text, Tone.NOTE, ReasonCode.MISESTIMATE_ON_RECORD.value)
 
 

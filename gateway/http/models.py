@@ -25,9 +25,7 @@ class QueryRequest(_Request):
     dialect: str = Field("spark", description="Dialect of the text: spark, hive, impala, duckdb, trino or ansi.")
     engine: str = Field(AUTO, description="auto, or the one engine that may run it.")
     wait_s: float = Field(30.0, ge=0.0, le=600.0, description="How long to wait for the end; 0 returns at once.")
-    max_rows: int | None = Field(
-        None, ge=0, le=1_000_000, description="Rows in the reply; the rest stays fetchable."
-    )
+    max_rows: int | None = Field(None, ge=0, le=1_000_000, description="Rows in the reply; the rest stays fetchable.")
     timeout_s: float | None = Field(None, gt=0.0, description="Ends the query after this time.")
 
 
@@ -45,9 +43,7 @@ class TableRequest(_Request):
     name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")
     location: str = Field(description="Absolute path of a folder or file that every engine can read.")
     format: str | None = Field(None, description="parquet, csv, json or orc; found out without it.")
-    options: dict[str, str] = Field(
-        default_factory=dict, description='For text: {"delimiter": "|", "header": "true"}.'
-    )
+    options: dict[str, str] = Field(default_factory=dict, description='For text: {"delimiter": "|", "header": "true"}.')
 
 
 class StatisticsJobRequest(_Request):

@@ -103,9 +103,7 @@ def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
     arrays, names = [], []
     for field, column in zip(batch.schema, batch.columns, strict=True):
         nested = (
-            pa.types.is_nested(field.type)
-            or pa.types.is_binary(field.type)
-            or pa.types.is_large_binary(field.type)
+            pa.types.is_nested(field.type) or pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type)
         )
         if nested:
             texts = [None if v is None else _text(json_value(v)) for v in column.to_pylist()]

@@ -6,7 +6,6 @@ import logging
 import sys
 from dataclasses import dataclass
 
-
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError, TokenError

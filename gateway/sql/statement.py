@@ -29,9 +29,7 @@ class CheckedStatement:
     def sql(self, dialect: str) -> str:
         """Write the statement for an engine. Raises UnsupportedFeature where the dialect has no words for it."""
         try:
-            return self.tree.sql(
-                dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE
-            )
+            return self.tree.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
         except UnsupportedError as error:
             raise UnsupportedFeature(str(error).splitlines()[0]) from error
         except RecursionError as error:

@@ -39,9 +39,7 @@ class EstimatedNode:
         return tuple(dict.fromkeys(found))
 
 
-def estimate_rows(
-    plan: Plan, statistics: Mapping[str, TableStatistics], shapes: Sequence[TableShape]
-) -> EstimatedNode:
+def estimate_rows(plan: Plan, statistics: Mapping[str, TableStatistics], shapes: Sequence[TableShape]) -> EstimatedNode:
     """Return the plan's tree with our cardinalities. statistics, shapes: of the tables in the plan."""
     return _Estimator(plan.dialect, statistics, {shape.name: shape for shape in shapes}).visit(plan.root)
 

@@ -146,8 +146,7 @@ class _Reader:
         read = (*names, *sorted(_columns_of(filters) - set(names)))
         table = self._table(set(read), node.cardinality, filtered=bool(filters))
         columns = tuple(
-            PlanColumn(name, table.columns.get(name) if table else None, table.name if table else None)
-            for name in read
+            PlanColumn(name, table.columns.get(name) if table else None, table.name if table else None) for name in read
         )
         return replace(
             node,

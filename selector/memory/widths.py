@@ -45,7 +45,5 @@ def column_bytes(column: PlanColumn, statistics: Mapping[str, TableStatistics]) 
         return 8 if digits <= 18 else 16
     table = statistics.get(column.table or "")
     known = table.columns.get(column.name) if table is not None else None
-    length = (
-        known.average_length if known is not None and known.average_length is not None else UNKNOWN_LENGTH_BYTES
-    )
+    length = known.average_length if known is not None and known.average_length is not None else UNKNOWN_LENGTH_BYTES
     return STRING_BYTES + (length if length > INLINE_BYTES else 0.0)

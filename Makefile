@@ -1,0 +1,52 @@
+# Everything runs in .venv, which `make install` fills from requirements.lock. Needs Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help install demo serve test test-fast check fmt bench lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(INSTALLED) ## Make .venv with everything in it
+
+$(INSTALLED): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $(INSTALLED)
+
+demo: $(INSTALLED) ## Make data, route the paper's nine queries, watch one fail over
+	$(BIN)/fusion demo
+
+serve: $(INSTALLED) ## Serve a gateway under .fusion on 127.0.0.1:8650
+	$(BIN)/fusion serve
+
+test: $(INSTALLED) ## Run all tests
+	$(BIN)/python -m pytest
+
+test-fast: $(INSTALLED) ## Run the tests that need no Spark and no browser
+	$(BIN)/python -m pytest -m "not spark and not e2e and not browser"
+
+check: $(INSTALLED) ## Lint, types, import contracts, migrations
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m metastore.migrations.check
+
+fmt: $(INSTALLED) ## Format the code and mend what can be mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(INSTALLED) ## Run all claims, or one: make bench CLAIM=routing
+	$(BIN)/python -m benchmarks $(CLAIM)
+
+lock: $(INSTALLED) ## Choose versions anew; the file carries no addresses
+	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		--all-extras --group dev pyproject.toml -o requirements.lock
+
+clean: ## Delete what was installed and made here
+	rm -rf $(VENV) .fusion .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

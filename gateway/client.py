@@ -1,0 +1,78 @@
+"""The command line's side of the REST interface."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+POLL_S = 0.3
+TIMEOUT_S = 620.0
+WAIT_S = 600.0
+
+
+class RequestFailed(Exception):
+    """The gateway answered with an error. code: stable; place: line and column of the statement."""
+
+    def __init__(self, code: str, message: str, place: tuple[int, int] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.place = place
+
+
+class Client:
+    """One gateway over HTTP."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._http = httpx.Client(base_url=url, timeout=TIMEOUT_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """Return the JSON under a path. Raises RequestFailed."""
+        return self._checked(self._http.get(path, params=parameters))
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """Send JSON and return the reply. Raises RequestFailed."""
+        return self._checked(self._http.post(path, json=body))
+
+    def delete(self, path: str) -> Any:
+        """Delete and return the reply. Raises RequestFailed."""
+        return self._checked(self._http.delete(path))
+
+    def text(self, path: str, **parameters: Any) -> str:
+        """Return the text under a path. Raises RequestFailed."""
+        response = self._http.get(path, params=parameters)
+        if response.is_error:
+            self._checked(response)
+        return response.text
+
+    def query(self, sql: str, **options: Any) -> Any:
+        """Run a query to its end and return its record. Raises RequestFailed only where it was refused."""
+        reply = self.post("/v1/queries", {"sql": sql, "wait_s": WAIT_S, **options})
+        while reply["state"] in ("QUEUED", "RUNNING"):
+            time.sleep(POLL_S)
+            reply = self.get(f"/v1/queries/{reply['id']}")
+        return reply
+
+    @staticmethod
+    def _checked(response: httpx.Response) -> Any:
+        try:
+            body = response.json()
+        except ValueError as error:
+            raise RequestFailed("UNREADABLE", f"the gateway answered {response.status_code} without JSON") from error
+        if response.is_error and "attempts" not in body:
+            told = body["error"]
+            place = told.get("position")
+            raise RequestFailed(told["code"], told["message"], (place["line"], place["column"]) if place else None)
+        return body

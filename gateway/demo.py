@@ -126,26 +126,27 @@ def _surprise(client: Client, console: Console) -> None:
     with suppress(RequestFailed):
         fingerprint = client.post("/v1/explain", {"sql": SURPRISE_QUERY})["fingerprint"]
         client.delete(f"/v1/misestimates/{fingerprint}")  # of an earlier demo
-    attempts = Table("sent", "query id", "attempt", "engine", "outcome", "estimated", "measured", "seconds", "rows")
+    attempts = Table("sent", "attempt", "engine", "outcome", "measured", "seconds")
+    ids = []
     for sent in ("first", "again"):
-        with progress_bar(f"sent for the {sent} time" if sent == "first" else "sent again"):
+        with progress_bar(f"the query is sent ({sent})"):
             reply = _run(client, SURPRISE_QUERY)
-        estimated = _bytes(reply["decision"]["estimate"]["peak_bytes"])
+        ids.append(f"{sent}: estimated {_bytes(reply['decision']['estimate']['peak_bytes'])}, id {reply['id']}")
         for attempt in reply["attempts"]:
+            outcome = attempt["failure"] or f"{attempt['rows']} rows"
+            if len(reply["attempts"]) == 1:
+                outcome += f", {reply['decision']['reasons'][0]['code']}"
             attempts.add_row(
                 sent,
-                reply["id"],
                 str(attempt["ordinal"]),
                 attempt["engine"],
-                attempt["failure"] or reply["decision"]["reasons"][0]["code"]
-                if len(reply["attempts"]) == 1 or attempt["failure"]
-                else "answered",
-                estimated,
+                outcome,
                 _bytes(attempt["peak_bytes"]),
                 f"{attempt['wall_s']:.2f}",
-                str(attempt["rows"] if attempt["rows"] is not None else "-"),
             )
     console.print(attempts)
+    for line in ids:
+        console.print(f"  {line}", highlight=False)
 
 
 def _run(client: Client, sql: str) -> Any:

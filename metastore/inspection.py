@@ -80,10 +80,11 @@ def inspect(
         )
     found = _format(files, format)
     partition_columns = _partition_columns(files, root)
-    content = _look(found, files, dict(options or {}), tuple(columns or ()))
-    inside = {column.name.lower() for column in partition_columns}
-    own = tuple(column for column in content.columns if column.name.lower() not in inside)
     told = {column.name.lower(): column for column in columns or ()}
+    inside = {column.name.lower() for column in partition_columns}
+    in_files = tuple(column for name, column in told.items() if name not in inside)
+    content = _look(found, files, dict(options or {}), in_files)
+    own = tuple(column for column in content.columns if column.name.lower() not in inside)
     return Inspection(
         source=TableSource(
             name=name,

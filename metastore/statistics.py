@@ -119,12 +119,16 @@ def _column(row: ColumnStatisticsRow) -> ColumnStatistics:
         data_type=row.data_type,
         nulls=row.nulls,
         ndv=row.ndv,
-        minimum=row.minimum,
-        maximum=row.maximum,
+        minimum=_bound(row.minimum),
+        maximum=_bound(row.maximum),
         average_length=row.average_length,
         maximum_length=row.maximum_length,
         histogram=_histogram(row.histogram),
     )
+
+
+def _bound(stored: float | str | None) -> float | str | None:
+    return float(stored) if isinstance(stored, int) else stored  # SQLite makes 1 of 1.0
 
 
 def _histogram_json(histogram: Histogram | None) -> dict[str, list[float]] | None:

@@ -136,6 +136,7 @@ def _obstacles(candidate: Candidate) -> list[Reason]:
 
 def _fits(candidate: Candidate, estimate: MemoryEstimate, policy: Policy) -> tuple[bool, list[Reason]]:
     reasons = _obstacles(candidate)
+    usable = not reasons
     if candidate.misestimates:
         text = (
             f"It ran out of memory on {candidate.engine} before under the same statistics and limit "
@@ -157,7 +158,9 @@ def _fits(candidate: Candidate, estimate: MemoryEstimate, policy: Policy) -> tup
     if estimate.confidence < policy.minimum_confidence:
         low = f"confidence {estimate.confidence:.2f} is below {policy.minimum_confidence:.2f}; {text}"
         return False, [*reasons, Reason(ReasonCode.LOW_CONFIDENCE, f"Too uncertain: {low}")]
-    verdict = "It would fit" if reasons else "Fits"
+    if not usable:
+        return False, reasons
+    verdict = "By the estimate it would fit" if reasons else "Fits"
     return not reasons, [*reasons, Reason(ReasonCode.FITS, f"{verdict}: {text}")]
 
 

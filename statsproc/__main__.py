@@ -45,10 +45,10 @@ app = typer.Typer(
 )
 
 Master = Annotated[str, typer.Option(help="Where an own Spark runs.")]
-Remote = Annotated[str | None, typer.Option(help="A Spark Connect address, such as sc://host:15002.")]
-WorkDir = Annotated[
-    Path | None, typer.Option(help="Spark's own files and its log; a temporary folder by default.")
+Remote = Annotated[
+    str | None, typer.Option(help="A Spark Connect address, such as sc://host:15002.", envvar="STATSPROC_REMOTE")
 ]
+WorkDir = Annotated[Path | None, typer.Option(help="Spark's own files and its log; a temporary folder by default.")]
 Memory = Annotated[str, typer.Option(help="Heap of Spark's driver; with a local master that is all of Spark.")]
 JsonProgress = Annotated[bool, typer.Option("--json-progress", help="One JSON object a line on standard output.")]
 

@@ -179,8 +179,7 @@ class Bookstore:
         check = f"pmod(10 - pmod(38 + {weighted}, 10), 10)"  # 38 = 9 + 3 * 7 + 8
         text = f"lpad({body}, 9, '0')"
         return (
-            f"concat('978-', substr({text}, 1, 1), '-', substr({text}, 2, 4), '-', "
-            f"substr({text}, 6, 4), '-', {check})"
+            f"concat('978-', substr({text}, 1, 1), '-', substr({text}, 2, 4), '-', substr({text}, 6, 4), '-', {check})"
         )
 
     def _price(self) -> str:

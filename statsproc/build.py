@@ -68,9 +68,7 @@ def run_job(
     unless the process is killed, and every table published by then stays published.
     """
     if metastore.jobs.get(job_id) is None:
-        metastore.jobs.create(
-            StatisticsJob(id=job_id, tables=tuple(tables), state=JobState.QUEUED, created_at=_now())
-        )
+        metastore.jobs.create(StatisticsJob(id=job_id, tables=tuple(tables), state=JobState.QUEUED, created_at=_now()))
     metastore.jobs.started(job_id, at=_now(), process_id=os.getpid())
     error: str | None = "the job ended before its time"
     try:

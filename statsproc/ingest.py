@@ -121,9 +121,7 @@ def _judge(lines: DataFrame, columns: Sequence[Column], delimiter: str) -> DataF
         f"CASE WHEN instr(line, '\"') = 0 THEN split(line, {_sql(d)}, -1) "
         f"ELSE regexp_extract_all(concat({_sql(delimiter)}, line), {_sql(_field(d))}, 1) END"
     )
-    well_formed = (
-        f"(instr(line, '\"') = 0 OR concat({_sql(delimiter)}, line) RLIKE {_sql(f'^(?:{_field(d)})*+$')})"
-    )
+    well_formed = f"(instr(line, '\"') = 0 OR concat({_sql(delimiter)}, line) RLIKE {_sql(f'^(?:{_field(d)})*+$')})"
     split = lines.selectExpr("line", "file", f"{well_formed} AS well_formed", f"{fields_of} AS fields")
     texts = split.selectExpr(
         "line",

@@ -34,9 +34,7 @@ _HOUSE_STEMS = tuple(
     """Harrow & Vale|Northgate|Bluebell Lane|Crown & Anchor|Stonebridge|Larkspur|Old Mill|Meridian|Copperfield|
 Silver Birch|Kingfisher|Ashdown|Wren & Thistle|Lighthouse|Marlowe|Foxglove|Highbury|Redwood|Saltmarsh|Quayside|
 Elm Street|Hawthorn|Greyfriars|Bramble|Union Square|Pembroke|Juniper|Riverside|Fairweather|Cobalt|Thornfield|
-Rosemont|Beacon Hill|Windermere|Oak & Ivy|Falcon|Sunstone|Whitby|Clearwater|Ravenscourt""".replace("\n", "").split(
-        "|"
-    )
+Rosemont|Beacon Hill|Windermere|Oak & Ivy|Falcon|Sunstone|Whitby|Clearwater|Ravenscourt""".replace("\n", "").split("|")
 )
 _HOUSE_FORMS = (
     "Publishing House",

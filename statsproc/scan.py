@@ -151,8 +151,7 @@ def decode(states: pa.Table | pa.RecordBatch) -> Iterator[tuple[int, ColumnSumma
     for row in range(states.num_rows):
         cells = {name: states.column(name)[row] for name in STATE.names}
         arrays = {
-            name: cells[name].values.to_numpy(zero_copy_only=False)
-            for name in ("values", "below", "up_to", "hashes")
+            name: cells[name].values.to_numpy(zero_copy_only=False) for name in ("values", "below", "up_to", "hashes")
         }
         yield (
             cells["ordinal"].as_py(),

@@ -162,7 +162,5 @@ def _connect(remote: str) -> SparkSession:
 def without_pandas_warning() -> Iterator[None]:
     """Leave out pyspark's warning about the version of pandas, which no job here uses."""
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="PySpark does not yet fully support pandas", category=FutureWarning
-        )
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
         yield

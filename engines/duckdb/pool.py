@@ -85,9 +85,8 @@ class DuckDBEngine:
         with self._changed:
             self._running[query_id] = None
         try:
-            worker = self._take(min(deadline_s, WORKER_WAIT_S), query_id)
+            worker, statement = self._send(sql, query_id, lease, deadline_s)
             try:
-                statement = Statement(worker, next(self._numbers), sql, lease.memory_bytes, deadline_s)
                 with self._changed:
                     self._running[query_id] = statement
                     cancelled = query_id in self._cancelled
@@ -137,9 +136,20 @@ class DuckDBEngine:
             self._workers.clear()
             self._changed.notify_all()
         for worker in workers:
-            worker.kill()
+            worker.close()
         with self._planning:
             self._drop_planner()
+
+    def _send(self, sql: str, query_id: str, lease: Lease, deadline_s: float) -> tuple[WorkerProcess, Statement]:
+        """Send a statement to a worker; one that died while it was idle has run nothing, so the next is taken."""
+        until = time.monotonic() + deadline_s
+        while True:
+            remaining_s = until - time.monotonic()
+            worker = self._take(min(remaining_s, WORKER_WAIT_S), query_id)
+            try:
+                return worker, Statement(worker, next(self._numbers), sql, lease.memory_bytes, remaining_s)
+            except EngineUnavailable as error:
+                self._give_back(worker, error)
 
     def _take(self, wait_s: float, query_id: str) -> WorkerProcess:
         until = time.monotonic() + wait_s

@@ -11,6 +11,7 @@ the other end closes, so a killed gateway leaves no worker behind.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import queue
 import resource
@@ -27,9 +28,11 @@ import duckdb
 import pyarrow as pa
 
 from engines.duckdb import tables, wire
-from engines.duckdb.errors import translated
+from engines.duckdb.errors import readable, translated
 from engines.errors import EngineError, StatementCancelled
 from engines.protocol import Column, TableSource
+
+log = logging.getLogger(__name__)
 
 BATCH_ROWS = 65_536
 HEADROOM_BYTES = 1 << 30  # above the lease: results, strings and code that DuckDB does not count
@@ -59,6 +62,7 @@ class Worker:
         self._socket = connection
         self._commands: queue.Queue[dict[str, Any]] = queue.Queue()
         self._instance = duckdb.connect()
+        self._missing: list[TableSource] = []
         self._lock = threading.Lock()
         self._running: int | None = None
         self._cancelled: int | None = None
@@ -100,9 +104,11 @@ class Worker:
                     self._open_instance(command["threads"], [_table(table) for table in command["tables"]])
                     wire.send_json(self._socket, wire.Frame.REPLY, {})
                 case "explain":
+                    self._make_views()
                     found = self._instance.execute(f"EXPLAIN (FORMAT JSON) {command['sql']}").fetchone()
                     wire.send_json(self._socket, wire.Frame.REPLY, {"plan": found[1] if found else ""})
                 case "execute":
+                    self._make_views()
                     self._execute(command["number"], command["sql"], command["memory_bytes"])
                 case unknown:
                     raise ValueError(f"unknown command {unknown}")
@@ -111,14 +117,25 @@ class Worker:
         self._instance.close()
         self._instance = duckdb.connect()
         self._instance.execute(f"SET threads={int(threads)}")
-        for source in sources:
-            self._instance.execute(tables.view(source))
+        self._missing = sources
+        self._make_views()
         locations = ", ".join(tables.quoted_text(source.location) for source in sources)
         folders = [source.location for source in sources if Path(source.location).is_dir()]
         self._instance.execute(f"SET allowed_paths=[{locations}]")
         self._instance.execute(f"SET allowed_directories=[{', '.join(map(tables.quoted_text, folders))}]")
         for statement in _LOCK_DOWN:
             self._instance.execute(statement)
+
+    def _make_views(self) -> None:
+        """Make the views whose files are there; a table without files harms no other, and may get some later."""
+        missing = []
+        for source in self._missing:
+            try:
+                self._instance.execute(tables.view(source))
+            except duckdb.Error as error:
+                log.warning("table %s has no view: %s", source.name, readable(str(error)))
+                missing.append(source)
+        self._missing = missing
 
     def _execute(self, number: int, sql: str, memory_bytes: int) -> None:
         with self._lock:

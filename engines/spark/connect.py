@@ -10,11 +10,14 @@ import atexit
 import logging
 import re
 import time
+import uuid
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import grpc  # type: ignore[import-untyped]
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from engines.protocol import TableSource
 
@@ -23,7 +26,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)
     import pyspark.sql.connect.proto as pb2
     from pyspark.sql.connect.client import SparkConnectClient
-    from pyspark.sql.connect.client.core import RpcDeadlines
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder, RpcDeadlines
     from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicyState
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -84,16 +87,8 @@ class ConnectSession:
     def __init__(self, address: str) -> None:
         self.address = address
         self.idle_since_s = time.monotonic()
-        self._client = SparkConnectClient(
-            address,
-            user_id=USER,
-            rpc_deadlines=RpcDeadlines(
-                analyze_plan=_CALL_TIMEOUT_S, config=_CALL_TIMEOUT_S, interrupt=_INTERRUPT_TIMEOUT_S
-            ),
-            max_retry_exception_elapsed_time=_REPLAY_LIMIT_S,
-        )
-        atexit.unregister(self._client._on_exit)  # it would keep every client ever made
-        self._client.set_retry_policies([FewRetries()])
+        self._session_id = str(uuid.uuid4())
+        self._client = _connect(address, self._session_id)
         pairs = [pb2.KeyValue(key=key, value=value) for key, value in SESSION_CONFIGURATION.items()]
         try:
             self._client.config(pb2.ConfigRequest.Operation(set=pb2.ConfigRequest.Set(pairs=pairs)))
@@ -139,6 +134,41 @@ class ConnectSession:
     def break_off(self) -> None:
         """Close the connection under whatever call is waiting on it."""
         self._client.close()
+
+    def end_from_outside(self, give_up_after_s: float) -> None:
+        """End the session, and with it its statement, over a new connection once the server answers again."""
+        client = _connect(self.address, self._session_id)
+        give_up_s = time.monotonic() + give_up_after_s
+        try:
+            while time.monotonic() < give_up_s:
+                try:
+                    client.release_session()
+                except SparkConnectGrpcException as error:
+                    if error.getGrpcStatusCode() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                        return  # the server is gone, or has forgotten the session
+                else:
+                    return
+        finally:
+            client.close()
+
+
+def _connect(address: str, session_id: str) -> SparkConnectClient:
+    channel = DefaultChannelBuilder(address)
+    channel.set(DefaultChannelBuilder.PARAM_SESSION_ID, session_id)
+    client = SparkConnectClient(
+        channel,
+        user_id=USER,
+        rpc_deadlines=RpcDeadlines(
+            analyze_plan=_CALL_TIMEOUT_S,
+            config=_CALL_TIMEOUT_S,
+            interrupt=_INTERRUPT_TIMEOUT_S,
+            release_session=_INTERRUPT_TIMEOUT_S,
+        ),
+        max_retry_exception_elapsed_time=_REPLAY_LIMIT_S,
+    )
+    atexit.unregister(client._on_exit)  # it would keep every client ever made
+    client.set_retry_policies([FewRetries()])
+    return client
 
 
 def statement_plan(sql: str, tables: Iterable[TableSource]) -> pb2.Plan:

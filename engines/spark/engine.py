@@ -36,6 +36,7 @@ _SESSION_IDLE_S = 600.0  # the server forgets a session after an hour
 _WAIT_STEP_S = 0.05
 _INTERRUPT_FOR_S = 5.0
 _BREAK_OFF_AFTER_S = 10.0
+_END_FOR_S = 300.0
 _STATUS_TIMEOUT_S = 0.5
 _PLANNING_FAILED = "Error occurred during query planning:"
 
@@ -43,9 +44,7 @@ _PLANNING_FAILED = "Error occurred during query planning:"
 class _Attempt:
     """One statement on its way: how it can be ended from another thread, and what ended it."""
 
-    def __init__(
-        self, query_id: str, deadline_s: float, tables: tuple[TableSource, ...], tables_version: int
-    ) -> None:
+    def __init__(self, query_id: str, deadline_s: float, tables: tuple[TableSource, ...], tables_version: int) -> None:
         self.query_id = query_id
         self.tables = tables
         self.tables_version = tables_version
@@ -107,8 +106,10 @@ class _Attempt:
             return  # whoever reads the result meets the same trouble, and reports it
 
     def _break_off(self, session: ConnectSession) -> None:
+        """Free a reader that waits for a server which does not answer, then the server of the statement."""
         if not self.finished.is_set():
             session.break_off()
+            session.end_from_outside(_END_FOR_S)
 
 
 class SparkResult:
@@ -379,9 +380,7 @@ class SparkConnectEngine:
         parts = urlsplit(address)
         place = f"{parts.hostname}:{parts.port or _DEFAULT_PORT}"
         try:
-            socket.create_connection(
-                (parts.hostname, parts.port or _DEFAULT_PORT), timeout=_STATUS_TIMEOUT_S
-            ).close()
+            socket.create_connection((parts.hostname, parts.port or _DEFAULT_PORT), timeout=_STATUS_TIMEOUT_S).close()
         except OSError as error:
             return EngineStatus(alive=False, detail=f"{place} does not answer: {error.strerror or error}")
         return EngineStatus(alive=True, detail=f"{place} answers")

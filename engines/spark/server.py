@@ -167,9 +167,7 @@ class SparkConnectServer:
             self._state = ServerState.STARTING
             attempt: Future[str] = Future()
             self._attempt = attempt
-            threading.Thread(
-                target=self._bring_up, args=(attempt, wait_s), name="spark-start", daemon=True
-            ).start()
+            threading.Thread(target=self._bring_up, args=(attempt, wait_s), name="spark-start", daemon=True).start()
             return attempt
 
     def stop(self) -> None:

@@ -125,8 +125,6 @@ def steps(record: QueryRecord, lessons: Sequence[Misestimate]) -> tuple[Step, ..
         told.append(Step(f"Sent to {decision.engine}", decision_sentence(decision), Tone.PLAIN, code))
     for attempt in record.attempts:
         told.append(_attempt(record, attempt))
-    if record.error is not None and not record.attempts:
-        told.append(Step("Refused", record.error.message, Tone.BAD, record.error.code))
     missed = next((a for a in record.attempts if a.failure == MemoryExceeded.code), None)
     if missed is not None:
         told.append(_next_time(record, missed, lessons))

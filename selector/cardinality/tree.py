@@ -1,15 +1,20 @@
 """Our own cardinalities for every node of a plan, from statistics instead of the engine's guesses.
 
 Joins follow Selinger's containment assumption, |L| * |R| / max(NDV), over the key columns' whole tables: with a
-unique key on one side that is the paper's Eq. (1), cardinality * selectivity. Several keys, like several grouping
+unique key on one side that is the paper's Eq. (1), cardinality * selectivity. Only a filter on the key itself makes
+its NDV smaller; engines push one down from the other side of a join, and it must not count twice. Several keys, like several grouping
 columns, are rarely independent; the second and later ones count by exponential back-off.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from selector.cardinality.predicates import selectivity
 from selector.plan import JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
@@ -76,7 +81,7 @@ class _Estimator:
                 kept = selectivity(node.predicates, self._visible(node.columns), dialect=self._dialect)
                 return rows * kept.share, kept.confidence, kept.basis
             case Operator.HASH_JOIN | Operator.NESTED_LOOP_JOIN:
-                return self._join(node, rows, children[1].rows or 0.0)
+                return self._join(children, node)
             case Operator.AGGREGATE:
                 return self._groups(node, rows)
             case Operator.TOP_N | Operator.LIMIT if node.limit is not None:
@@ -112,24 +117,26 @@ class _Estimator:
             return EstimatedNode(node, float(shape.rows), NO_STATISTICS_CONFIDENCE, basis, gaps=(gap,))
         return EstimatedNode(node, node.cardinality, ENGINE_CONFIDENCE, "the engine's guess", gaps=(gap,))
 
-    def _join(self, node: PlanNode, left: float, right: float) -> tuple[float, float, str]:
+    def _join(self, children: tuple[EstimatedNode, ...], node: PlanNode) -> tuple[float, float, str]:
+        left, right = children[0].rows or 0.0, children[1].rows or 0.0
         if node.join_type is JoinType.CROSS:
             return left * right, 1.0, "product"
         confidence, basis = JOIN_CONFIDENCE, "containment of keys"
         shares: list[float] = []
-        semi_shares: list[float] = []
+        left_matched: list[float] = []
+        right_matched: list[float] = []
         for probe, build in node.join_keys:
-            probe_ndv, build_ndv = self._ndv(probe), self._ndv(build)
+            probe_ndv, build_ndv = self._key_ndv(probe, children[0]), self._key_ndv(build, children[1])
             if probe_ndv is None or build_ndv is None:
                 confidence *= UNKNOWN_KEY_CONFIDENCE
                 basis = "keys taken as unique on the smaller side"
             larger = max(probe_ndv or 0.0, build_ndv or 0.0) or max(1.0, min(left, right))
             shares.append(1.0 / larger)
-            semi_shares.append(min(1.0, (build_ndv or right) / (probe_ndv or max(left, 1.0))))
+            left_matched.append(min(1.0, (build_ndv or right) / (probe_ndv or max(left, 1.0))))
+            right_matched.append(min(1.0, (probe_ndv or left) / (build_ndv or max(right, 1.0))))
         inner = left * right * (_backed_off(shares) if shares else INEQUALITY_SHARE)
         if node.predicates:
             confidence *= UNKNOWN_KEY_CONFIDENCE
-        matched = min(1.0, _backed_off(semi_shares)) if semi_shares else 1.0
         match node.join_type:
             case JoinType.LEFT:
                 rows = max(inner, left)
@@ -138,11 +145,13 @@ class _Estimator:
             case JoinType.FULL:
                 rows = max(inner, left + right)
             case JoinType.SEMI:
-                rows = left * matched
+                rows = left * _backed_off(left_matched)
             case JoinType.ANTI:
-                rows = left * (1.0 - matched)
-            case JoinType.RIGHT_SEMI | JoinType.RIGHT_ANTI:
-                rows = right
+                rows = left * (1.0 - _backed_off(left_matched))
+            case JoinType.RIGHT_SEMI:
+                rows = right * _backed_off(right_matched)
+            case JoinType.RIGHT_ANTI:
+                rows = right * (1.0 - _backed_off(right_matched))
             case JoinType.MARK | JoinType.SINGLE:
                 rows = left
             case _:
@@ -160,6 +169,15 @@ class _Estimator:
             return 0.0, 1.0, "NDV of the grouping keys"
         # Expected distinct values among `rows` draws from `distinct` equally likely ones.
         return distinct * -math.expm1(-rows / distinct), 1.0, "NDV of the grouping keys"
+
+    def _key_ndv(self, key: PlanColumn, below: EstimatedNode) -> float | None:
+        """Return the distinct values of a join key that the filters on the key itself leave."""
+        found = self._column(key)
+        if found is None:
+            return None
+        own = [text for text in _predicates_below(below.node) if _names(text, self._dialect) == {key.name}]
+        kept = selectivity(own, self._statistics.get(key.table or ""), dialect=self._dialect)
+        return max(1.0, found.ndv * kept.share)
 
     def _ndv(self, column: PlanColumn) -> float | None:
         found = self._column(column)
@@ -182,6 +200,20 @@ class _Estimator:
             if found is not None and table is not None and column.name not in merged:
                 merged[column.name] = replace(found, nulls=round(found.nulls * rows / max(1, table.rows)))
         return TableStatistics(table="", version=0, rows=rows, bytes=0, columns=merged)
+
+
+def _predicates_below(node: PlanNode) -> Iterator[str]:
+    """Yield the filters of a node and of what feeds it, down to its scans."""
+    for _, part in node.walk():
+        if part.operator in (Operator.SCAN, Operator.FILTER):
+            yield from part.predicates
+
+
+def _names(predicate: str, dialect: str) -> set[str]:
+    try:
+        return {column.name for column in sqlglot.parse_one(predicate, read=dialect).find_all(exp.Column)}
+    except SqlglotError:
+        return set()
 
 
 def _backed_off(shares: Sequence[float]) -> float:

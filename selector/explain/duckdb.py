@@ -1,8 +1,8 @@
 """DuckDB's EXPLAIN (FORMAT JSON) -> Plan.
 
 The text names no tables and no types. Both come from the catalog: a scan is matched to the table that has all
-its columns, and where several do, to the one whose row count DuckDB's own estimate gives away (all rows without
-a filter, a fifth with one). Columns are then followed upwards by name and by ``#position``.
+its columns, and where several do, to the one whose row count DuckDB's own estimate gives away (a fifth of the rows
+with a filter from the statement, all of them without one or with a filter that a join pushed down). Columns are then followed upwards by name and by ``#position``.
 """
 
 from __future__ import annotations
@@ -129,15 +129,17 @@ class _Reader:
                 return node
 
     def _cte(self, raw: dict[str, Any], info: dict[str, Any]) -> PlanNode:
+        index = str(info.get("Table Index", ""))
         definition = self.node(raw["children"][0])
-        self._definitions[info.get("Table Index", "")] = definition
+        self._definitions[index] = definition
         body = self.node(raw["children"][1])
         return PlanNode(
-            Operator.MATERIALIZE,
-            "CTE",
-            (definition, body),
-            _number(info.get("Estimated Cardinality")),
-            body.columns,
+            operator=Operator.MATERIALIZE,
+            label="CTE",
+            children=(definition, body),
+            cardinality=_number(info.get("Estimated Cardinality")),
+            columns=body.columns,
+            reference=index,
         )
 
     def _scan(self, node: PlanNode, info: dict[str, Any]) -> PlanNode:
@@ -159,13 +161,17 @@ class _Reader:
     def _table(self, names: set[str], cardinality: float | None, *, filtered: bool) -> TableShape | None:
         possible = [table for table in self._tables if names <= set(table.columns)]
         if len(possible) > 1 and cardinality is not None:
-            share = FILTERED_SHARE if filtered else 1.0
-            alike = [t for t in possible if t.rows is not None and abs(t.rows * share - cardinality) <= 1]
+            shares = (1.0, FILTERED_SHARE) if filtered else (1.0,)
+            alike = [t for t in possible if t.rows is not None and _is_share(cardinality, t.rows, shares)]
             possible = alike or possible
         if len(possible) > 1:
             among = " or ".join(sorted(table.name for table in possible))
             self.notes.append(f"a scan of {', '.join(sorted(names)) or 'no columns'} may be of {among}")
         return max(possible, key=lambda table: table.rows or 0, default=None)
+
+
+def _is_share(cardinality: float, rows: int, shares: Sequence[float]) -> bool:
+    return any(abs(rows * share - cardinality) <= 1 for share in shares)
 
 
 def _join(node: PlanNode, info: dict[str, Any]) -> PlanNode:

@@ -338,7 +338,8 @@ class Conformance:
         assert answers == [(per_group, per_group * group + step) for group in range(GROUPS)]
 
     def test_explain_shows_the_scan(self, engine: Engine) -> None:
-        assert "scan" in engine.explain("SELECT grp, COUNT(*) AS n FROM numbers GROUP BY grp").lower()
+        plan = engine.explain("SELECT grp, COUNT(*) AS n FROM numbers GROUP BY grp").lower()
+        assert "scan" in plan or "read_parquet" in plan
 
     def test_explain_of_a_wrong_statement(self, engine: Engine) -> None:
         with pytest.raises((StatementError, UnsupportedFeature)) as caught:
@@ -363,7 +364,7 @@ class Conformance:
         assert ask(engine, "SELECT * FROM kinds").to_pylist() == [{"id": 7}]
         assert _count(engine, "odd_name") == 3
         for gone in ("numbers", _quoted(engine, "odd-name")):
-            with pytest.raises(StatementError):
+            with pytest.raises((StatementError, UnsupportedFeature)):
                 _count(engine, gone)
 
     def test_files_that_come_later_are_seen(self, engine: Engine, tmp_path: Path) -> None:
@@ -374,9 +375,7 @@ class Conformance:
         _write(folder, pa.table({"id": pa.array([2, 3], pa.int64())}), "2.parquet")
         assert _count(engine, "grows") == 3
 
-    def test_table_without_files_harms_no_other(
-        self, engine: Engine, warehouse: Warehouse, tmp_path: Path
-    ) -> None:
+    def test_table_without_files_harms_no_other(self, engine: Engine, warehouse: Warehouse, tmp_path: Path) -> None:
         gone = TableSource("gone", str(tmp_path / "gone"), "parquet", (Column("id", "bigint"),))
         engine.use_tables([gone, warehouse.table("kinds")])
         assert _count(engine, "kinds") == 5

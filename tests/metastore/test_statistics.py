@@ -37,7 +37,7 @@ def _same(a: TableStatistics, b: TableStatistics) -> None:
     assert list(a.columns) == list(b.columns)
     for name, column in a.columns.items():
         other = b.columns[name]
-        assert replace(column, histogram=None).__repr__() == replace(other, histogram=None).__repr__()
+        assert repr(replace(column, histogram=None)) == repr(replace(other, histogram=None))
         assert (column.histogram is None) == (other.histogram is None)
         if column.histogram is not None and other.histogram is not None:
             for part in ("endpoints", "below", "up_to"):

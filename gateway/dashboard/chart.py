@@ -1,0 +1,75 @@
+"""Estimate, upper bound and measured peaks as bars against the limit, in percent of the drawing's width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.dashboard.figures import memory
+from metastore.records import Attempt
+from selector.decide import Decision
+
+HEADROOM = 1.06  # of the longest bar, so that none touches the edge
+SHORTEST_SHARE = 0.004  # a bar that is there is seen
+LABEL_TURNS_AT = 60.0  # further right than this the limit's label stands to the left of its line
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar. style: how it is filled, told apart without colour. note: what the length means, in words."""
+
+    label: str
+    text: str
+    width: str
+    style: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryChart:
+    """Bars on one scale. limit_at: percent from the left; None where the engine has no limit."""
+
+    bars: tuple[Bar, ...]
+    limit: str
+    limit_at: str | None
+    limit_label_left: bool
+    unknown: bool
+
+    @classmethod
+    def of(cls, decision: Decision, attempts: Sequence[Attempt], *, spilling: frozenset[str]) -> MemoryChart:
+        """Draw what was expected beside what was measured. spilling: engines for which the limit is none."""
+        estimate, limit = decision.estimate, decision.limit_bytes
+        lengths: list[tuple[str, int, str, str]] = []
+        if estimate.peak_bytes is not None and estimate.upper_bytes is not None:
+            lengths.append(("Estimated peak", estimate.peak_bytes, "expected", ""))
+            lengths.append(("Upper bound", estimate.upper_bytes, "upper", _against(estimate.upper_bytes, limit)))
+        for attempt in attempts:
+            if attempt.peak_bytes is not None:
+                note = "spills; the limit is not its own" if attempt.engine in spilling else _ended(attempt)
+                lengths.append((f"Measured on {attempt.engine}", attempt.peak_bytes, "measured", note))
+        whole = max([limit or 0, *(length for _, length, _, _ in lengths), 1]) * HEADROOM
+        at = None if limit is None else 100 * limit / whole
+        return cls(
+            bars=tuple(
+                Bar(label, memory(length), _percent(max(length / whole, SHORTEST_SHARE)), style, note)
+                for label, length, style, note in lengths
+            ),
+            limit=memory(limit, absent="none"),
+            limit_at=None if at is None else f"{at:.2f}%",
+            limit_label_left=at is not None and at > LABEL_TURNS_AT,
+            unknown=estimate.peak_bytes is None,
+        )
+
+
+def _against(length: int, limit: int | None) -> str:
+    if limit is None:
+        return ""
+    return "over the limit" if length > limit else "within the limit"
+
+
+def _ended(attempt: Attempt) -> str:
+    return "where it ran out" if attempt.failure is not None else ""
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f}%"

@@ -1,0 +1,152 @@
+"""Pages for people. Each is also there as JSON, and links to it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import mimetypes
+import shlex
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from gateway.dashboard import listing
+from gateway.dashboard.figures import DASH
+from gateway.dashboard.views import EngineCard, QueryPage, QueryRow
+from gateway.gateway import Gateway
+from gateway.http.catalog import list_engines
+from gateway.http.queries import Served
+from metastore.records import QueryState
+
+HERE = Path(__file__).parent
+REFRESH_S = 2
+STATIC_MAX_AGE_S = 86_400
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+router = APIRouter(include_in_schema=False)
+
+_FILES = {file.name: file for file in (HERE / "static").iterdir() if file.is_file()}
+_templates = Environment(
+    loader=FileSystemLoader(HERE / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_templates.globals["version"] = version("fusion-sql-gateway")
+_templates.globals["refresh_s"] = REFRESH_S
+_templates.globals["absent"] = DASH
+# A file's address changes with its content, so that browsers may keep it.
+_templates.globals["fresh"] = {
+    name: f"{name}?{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}" for name, file in _FILES.items()
+}
+
+
+@router.get("/")
+@router.get("/dashboard/")
+def root(request: Request) -> RedirectResponse:
+    """Send people to the dashboard."""
+    return RedirectResponse(f"{_prefix(request)}/dashboard", status_code=307)
+
+
+@router.get("/dashboard")
+def query_list(
+    request: Request, gateway: Served, state: str = "", engine: str = "", failed_over: str = "", before: str = ""
+) -> HTMLResponse:
+    """Show the engines and the query log, newest first."""
+    wanted = listing.Filter(
+        state, engine, failed_over=failed_over not in ("", "0"), before=listing.moment(before) if before else None
+    )
+    page = listing.read(gateway.metastore.queries, wanted)
+    now = _now()
+    return _page(
+        request,
+        "query_list.html",
+        filter=wanted,
+        first=wanted.query_string(),
+        older=wanted.query_string(before=page.older) if page.older else None,
+        read=page.read,
+        states=[state.value for state in QueryState],
+        names=list(gateway.fleet),
+        engines=[EngineCard.of(engine) for engine in list_engines(gateway).engines],
+        queries=[QueryRow.of(record, now) for record in page.records],
+        live=wanted.before is None and any(not record.state.ended for record in page.records),
+        first_query=None if page.read else _first_query(request, gateway),
+    )
+
+
+@router.get("/dashboard/queries/{query_id}")
+def query_page(request: Request, gateway: Served, query_id: str) -> HTMLResponse:
+    """Show one query: what became of it, and why."""
+    record = gateway.metastore.queries.get(query_id)
+    if record is None:
+        return _not_found(request, "There is no such query.", query_id)
+    lessons = gateway.metastore.misestimates.on_record(
+        record.fingerprint or "", statistics_version=record.statistics_version or ""
+    )
+    page = QueryPage.of(
+        record,
+        lessons=lessons,
+        result_kept=gateway.spool.path(record.id).exists(),
+        fleet=gateway.fleet,
+        now=_now(),
+    )
+    return _page(request, "query.html", query=page, live=page.live)
+
+
+@router.get("/dashboard/static/{name}")
+def static(request: Request, name: str) -> Response:
+    """Return a style sheet, script or image."""
+    file = _FILES.get(name)
+    if file is None:
+        return _not_found(request, "There is no such file.", name)
+    headers = {**SECURITY_HEADERS, "Cache-Control": f"max-age={STATIC_MAX_AGE_S}"}
+    return FileResponse(file, media_type=mimetypes.guess_type(name)[0], headers=headers)
+
+
+@router.get("/dashboard/{rest:path}")
+def elsewhere(request: Request, rest: str) -> HTMLResponse:
+    """Answer for addresses that are no page."""
+    return _not_found(request, "There is no such page.", rest)
+
+
+def _page(request: Request, template: str, *, status: int = 200, **shown: Any) -> HTMLResponse:
+    text = _templates.get_template(template).render(prefix=_prefix(request), **shown)
+    return HTMLResponse(text, status_code=status, headers={**SECURITY_HEADERS, "Cache-Control": "no-store"})
+
+
+def _not_found(request: Request, message: str, name: str) -> HTMLResponse:
+    return _page(request, "not_found.html", status=404, message=message, name=name, live=False)
+
+
+def _prefix(request: Request) -> str:
+    """Return the path under which a proxy serves the gateway; empty without one."""
+    return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+def _first_query(request: Request, gateway: Gateway) -> str:
+    """Return a command line that sends the first query to this very gateway."""
+    table = next((table.name for table in gateway.metastore.catalog.list()), None)
+    sql = f"SELECT count(*) FROM {table}" if table else "SELECT 1 AS one"  # noqa: S608 - shown, not run
+    address = str(request.base_url).rstrip("/") + "/v1/queries"
+    words = (
+        f"curl {shlex.quote(address)}",
+        "-H 'Content-Type: application/json'",
+        f"-d {shlex.quote(json.dumps({'sql': sql}))}",
+    )
+    return " \\\n  ".join(words)
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

@@ -1,0 +1,191 @@
+"""DuckDB: the conformance suite, and what only worker processes can do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engines.errors import EngineUnavailable, MemoryExceeded, StatementCancelled, StatementError, UnsupportedFeature
+from engines.protocol import Column, Engine, Lease, TableSource
+from tests.engines.conformance import Conformance
+from tests.engines.processes import is_running
+
+pytest.importorskip("duckdb")
+
+from engines.duckdb.errors import translate
+from engines.duckdb.pool import DuckDBEngine
+
+MIB = 1 << 20
+LEASE = Lease(memory_bytes=256 * MIB)
+SLOW = "SELECT count(*) FROM numbers a, numbers b, numbers c WHERE a.n + b.n + c.n > 5"
+LARGE_SORT = "SELECT * FROM (SELECT a.n AS x, b.n AS y FROM numbers a, numbers b) ORDER BY y, x"
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[DuckDBEngine]:
+    engine = DuckDBEngine(workers=2, threads=1)
+    yield engine
+    engine.close()
+
+
+class TestDuckDB(Conformance):
+    @pytest.fixture
+    def engine(self, pool: DuckDBEngine) -> Engine:
+        return pool
+
+    @pytest.fixture
+    def spare_engine(self) -> Iterator[Engine]:
+        engine = DuckDBEngine(workers=1, threads=1)
+        yield engine
+        engine.close()
+
+
+@pytest.fixture
+def numbers(pool: DuckDBEngine, tmp_path: Path) -> TableSource:
+    file = tmp_path / "numbers.csv"
+    file.write_text("".join(f"{n}\n" for n in range(3_000)), encoding="ascii")
+    table = TableSource("numbers", str(file), "csv", (Column("n", "bigint"),))
+    pool.use_tables([table])
+    return table
+
+
+def wait_until(happened: Callable[[], bool], what: str, within_s: float = 20.0) -> None:
+    give_up_s = time.monotonic() + within_s
+    while not happened():
+        assert time.monotonic() < give_up_s, f"not within {within_s} s: {what}"
+        time.sleep(0.05)
+
+
+def run(pool: DuckDBEngine, sql: str, *, lease: Lease = LEASE, query_id: str = "q") -> int:
+    with pool.execute(sql, query_id=query_id, lease=lease, deadline_s=60) as result:
+        return sum(batch.num_rows for batch in result)
+
+
+def test_memory_beyond_the_lease_is_an_error_with_its_peak(pool: DuckDBEngine, numbers: TableSource) -> None:
+    with pytest.raises(MemoryExceeded, match="memory limit of 64") as caught:
+        run(pool, LARGE_SORT, lease=Lease(64 * MIB))
+    assert caught.value.peak_bytes is not None
+    assert 32 * MIB < caught.value.peak_bytes < 80 * MIB
+    assert run(pool, "SELECT n FROM numbers") == 3_000
+
+
+def test_memory_outside_duckdbs_limit_is_capped_too(pool: DuckDBEngine, numbers: TableSource) -> None:
+    with pytest.raises(MemoryExceeded):
+        run(pool, "SELECT length(repeat('x' || n, 1500000000)) FROM numbers LIMIT 1", lease=Lease(64 * MIB))
+    assert run(pool, "SELECT n FROM numbers") == 3_000
+
+
+def test_the_peak_is_of_this_statement_alone(pool: DuckDBEngine, numbers: TableSource) -> None:
+    def peak(sql: str) -> int:
+        with pool.execute(sql, query_id="peak", lease=LEASE, deadline_s=60) as result:
+            assert sum(batch.num_rows for batch in result) > 0
+        assert result.actuals.peak_bytes is not None
+        assert result.actuals.operators
+        return result.actuals.peak_bytes
+
+    large = (
+        "SELECT n, count(*) FROM (SELECT a.n * 3000 + b.n AS n FROM numbers a, numbers b WHERE a.n < 300) GROUP BY n"
+    )
+    small = "SELECT n FROM numbers WHERE n > 5"
+    assert peak(large) > 10 * MIB
+    assert peak(small) < peak(large) / 3
+
+
+def test_a_killed_worker_is_a_lost_engine_and_the_pool_is_whole_again(pool: DuckDBEngine, numbers: TableSource) -> None:
+    wait_until(lambda: len(pool.worker_pids()) == 2, "the pool is whole")
+    before = set(pool.worker_pids())
+
+    def kill_all() -> None:
+        for pid in before:
+            os.kill(pid, signal.SIGKILL)
+
+    threading.Timer(0.5, kill_all).start()
+    with pytest.raises(EngineUnavailable, match="lost"):
+        run(pool, SLOW)
+    assert run(pool, "SELECT n FROM numbers") == 3_000
+    wait_until(lambda: len(set(pool.worker_pids()) - before) == 2, "both workers were replaced")
+
+
+def test_what_does_not_listen_to_an_interrupt_is_killed(pool: DuckDBEngine, numbers: TableSource) -> None:
+    begun = time.monotonic()
+    threading.Timer(0.5, pool.cancel, ["deaf"]).start()
+    with pytest.raises(StatementCancelled):
+        run(pool, "SELECT len(range(100000000 + n)) FROM numbers", lease=Lease(4096 * MIB), query_id="deaf")
+    assert time.monotonic() - begun < 10
+    assert run(pool, "SELECT n FROM numbers") == 3_000
+
+
+def test_workers_die_with_a_killed_gateway() -> None:
+    script = """
+        import sys, time
+        from engines.duckdb.pool import DuckDBEngine
+        engine = DuckDBEngine(workers=2, threads=1)
+        while len(engine.worker_pids()) < 2:
+            time.sleep(0.05)
+        print(*engine.worker_pids(), flush=True)
+        time.sleep(60)
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True
+    ) as gateway:
+        assert gateway.stdout is not None
+        pids = [int(pid) for pid in gateway.stdout.readline().split()]
+        assert all(is_running(pid) for pid in pids)
+        gateway.kill()
+    wait_until(lambda: not any(is_running(pid) for pid in pids), "the workers are gone")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM read_text('/etc/hostname')",
+        "SELECT * FROM glob('/etc/*')",
+        "COPY numbers TO '/tmp/fusion-test-copy.csv'",
+        "ATTACH '/tmp/fusion-test-attach.db' AS x",
+        "INSTALL httpfs",
+        "SET memory_limit='8GB'; SET threads=8",
+        "SET enable_external_access=true",
+        "PRAGMA enable_external_access",
+    ],
+)
+def test_workers_are_locked_down_even_behind_the_allow_list(pool: DuckDBEngine, numbers: TableSource, sql: str) -> None:
+    with pytest.raises((StatementError, UnsupportedFeature)):
+        run(pool, sql)
+
+
+def test_tables_in_a_form_that_it_cannot_read_are_left_out(pool: DuckDBEngine, tmp_path: Path) -> None:
+    pool.use_tables([TableSource("events", str(tmp_path), "orc", (Column("n", "bigint"),))])
+    with pytest.raises(UnsupportedFeature, match="events"):
+        run(pool, "SELECT * FROM events")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Conversion Error: Could not convert string 'x' to INT32\nLINE 1: SELECT", StatementError),
+        ("Out of Range Error: Overflow in multiplication", StatementError),
+        ("Catalog Error: Scalar Function with name nope does not exist!", UnsupportedFeature),
+        ("INTERNAL Error: Attempted to dereference", EngineUnavailable),
+        ("INTERRUPT Error: Interrupted!", StatementCancelled),
+        ("Out of Memory Error: Failed to allocate block of 67108864 bytes (bad allocation)", MemoryExceeded),
+        ("std::bad_alloc", MemoryExceeded),
+    ],
+)
+def test_errors_are_told_apart_by_their_first_words(text: str, kind: type[Exception]) -> None:
+    assert type(translate(OSError(text))) is kind
+
+
+def test_messages_carry_no_path_of_the_server() -> None:
+    told = translate(OSError('IO Error: No files found that match the pattern "/data/secret/x.parquet"')).message
+    assert "/data" not in told
+    assert "(file)" in told

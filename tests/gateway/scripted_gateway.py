@@ -1,0 +1,55 @@
+"""A whole gateway over two scripted engines: real metastore, router, coordinator and spool, no driver."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from engines.errors import MemoryExceeded
+from engines.protocol import Actuals, EngineKind, EngineStatus, OperatorActual
+from engines.scripted import Script, ScriptedEngine
+from gateway import wiring
+from gateway.admission import Ledger
+from gateway.fleet import Fleet, Member
+from gateway.gateway import Gateway
+from gateway.settings import load
+
+MIB = 1 << 20
+LIMIT_BYTES = 384 * MIB
+RAN_OUT_AT_BYTES = 380 * MIB
+ROWS = pa.RecordBatch.from_pydict({"answer": [42, 43]})
+ACTUALS = Actuals(operators=(OperatorActual("Project", 2, 0), OperatorActual("Range", 2, 1)))
+PLAN = json.dumps([{"name": "DUMMY_SCAN", "children": [], "extra_info": {}}])
+
+TOO_BIG = "SELECT 'too big' AS answer"
+SMALL = "SELECT 'small' AS answer"
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedGateway:
+    """TOO_BIG runs out of memory on ``fast`` and answers on ``dependable``; everything else answers at once."""
+
+    gateway: Gateway
+    fast: ScriptedEngine
+    dependable: ScriptedEngine
+
+
+def scripted_gateway(home: Path) -> ScriptedGateway:
+    """Build a gateway that is ready to be started."""
+    fast = ScriptedEngine("duckdb", dialect="duckdb")
+    dependable = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark", slots=4)
+    fast.reported_status = EngineStatus(alive=True, detail="2 workers are idle")
+    for engine in (fast, dependable):
+        engine.script("select", Script(steps=(ROWS,), actuals=ACTUALS, plan=PLAN))
+    ran_out = MemoryExceeded("Out of memory: 380 of 384 MiB are taken", peak_bytes=RAN_OUT_AT_BYTES)
+    fast.script("too big", Script(steps=(ROWS, ran_out), plan=PLAN))
+    fleet = Fleet(
+        [
+            Member(fast, Ledger("duckdb", slots=2, capacity_bytes=2 * LIMIT_BYTES), limit_bytes=LIMIT_BYTES),
+            Member(dependable, Ledger("spark", slots=4, capacity_bytes=None)),
+        ]
+    )
+    return ScriptedGateway(wiring.assemble(load(home), fleet), fast, dependable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from selector.plan import Plan, TableShape
 from selector.statistics import TableStatistics
 
 CACHED_ESTIMATES = 2_048
+LONGEST_VERSION = 512
 
 PlanReader = Callable[[str, Sequence[TableShape]], Plan]
 PLAN_READERS: Mapping[str, PlanReader] = {"duckdb": duckdb_explain.read}  # by the engine's dialect
@@ -37,9 +39,13 @@ class CatalogSnapshot:
     statistics: Mapping[str, TableStatistics] = field(default_factory=dict)
 
     def statistics_version(self, tables: Sequence[TableSource]) -> str:
-        """Return the builds that a statement over these tables is decided on; 0 where there is none."""
+        """Return the builds that a statement over these tables is decided on; 0 where there is none.
+
+        A text too long for the metastore's key is replaced by its hash.
+        """
         builds = {table.name: self.statistics.get(table.name) for table in tables}
-        return ",".join(f"{name}@{build.version if build else 0}" for name, build in sorted(builds.items()))
+        text = ",".join(f"{name}@{build.version if build else 0}" for name, build in sorted(builds.items()))
+        return text if len(text) <= LONGEST_VERSION else hashlib.sha256(text.encode()).hexdigest()
 
 
 class CatalogView:

@@ -28,12 +28,12 @@ class MissingExtra(Exception):
 
 def build(settings: Settings) -> Gateway:
     """Build a gateway that is ready to be started. Raises MissingExtra."""
-    settings.home.mkdir(parents=True, exist_ok=True)
     return assemble(settings, Fleet(_members(settings)))
 
 
 def assemble(settings: Settings, fleet: Fleet) -> Gateway:
     """Put a gateway together over engines that exist already."""
+    settings.home.mkdir(parents=True, exist_ok=True)
     metastore = Metastore(settings.metastore_url)
     catalog = CatalogView(metastore, fleet)
     spool = Spool(settings.home / "results", limit_bytes=int(settings.results.bytes))

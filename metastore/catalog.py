@@ -84,14 +84,11 @@ class Catalog:
 
 def advance_version(session: Session) -> None:
     """Mark that the catalog or its statistics changed, in the caller's transaction."""
-    advanced = session.execute(
+    session.execute(
         update(CatalogVersionRow)
         .where(CatalogVersionRow.id == VERSION_ROW)
         .values(version=CatalogVersionRow.version + 1)
-        .returning(CatalogVersionRow.version)
-    ).first()
-    if advanced is None:
-        session.add(CatalogVersionRow(id=VERSION_ROW, version=1))
+    )
 
 
 def _record(row: TableRow) -> CatalogTable:

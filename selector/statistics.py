@@ -30,7 +30,8 @@ class Histogram:
         Figure 5: [8, 23, 23, 23, 27, 45].
     below, up_to: shape (buckets + 1,), the shares of rows strictly below and at most each endpoint. Where a
         builder does not count them they follow from the endpoints' ranks, as in the paper; counted ones
-        remove the error of a whole bucket that a popular value makes there.
+        remove the error of a whole bucket that a popular value makes there, and let a builder make every value of
+        a column with few of them an endpoint. NaN and infinities count as rows above all endpoints.
     """
 
     endpoints: NDArray[np.float64]
@@ -73,14 +74,14 @@ class Histogram:
         assert self.up_to is not None  # noqa: S101
         right = int(np.searchsorted(self.endpoints, x, side="left"))
         if right == self.endpoints.size:
-            return 1.0
+            return float(self.up_to[-1])
         if self.endpoints[right] == x:
             return float(self.up_to[right] if inclusive else self.below[right])
         if right == 0:
             return 0.0
         low, high = self.endpoints[right - 1], self.endpoints[right]
         start, end = self.up_to[right - 1], self.below[right]
-        return float(start + (end - start) * (x - low) / (high - low))
+        return float(start + (end - start) * (x / 2 - low / 2) / (high / 2 - low / 2))  # halves: no overflow
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from engines.duckdb import tables, wire
 from engines.duckdb.errors import readable, translated
-from engines.errors import EngineError, StatementCancelled
+from engines.errors import EngineError, StatementCancelled, StatementError
 from engines.protocol import Column, TableSource
 
 log = logging.getLogger(__name__)
@@ -144,11 +144,13 @@ class Worker:
             self._instance.execute(f"SET memory_limit='{int(memory_bytes)}B'")
             with _address_space_cap(self._idle_bytes + memory_bytes + HEADROOM_BYTES):
                 self._refuse_if_cancelled(number)
-                reader = self._instance.sql(sql).to_arrow_reader(BATCH_ROWS)
-                wire.send(self._socket, wire.Frame.SCHEMA, reader.schema.serialize())
+                relation = self._instance.sql(sql)
+                reader = relation.to_arrow_reader(BATCH_ROWS)
+                schema = _with_bigint_sums(reader.schema, relation.types)
+                wire.send(self._socket, wire.Frame.SCHEMA, schema.serialize())
                 for batch in _batches(reader):
                     self._refuse_if_cancelled(number)
-                    wire.send(self._socket, wire.Frame.BATCH, wire.encode_batch(batch))
+                    wire.send(self._socket, wire.Frame.BATCH, wire.encode_batch(_cast(batch, schema)))
                 reader.close()
             wire.send_json(self._socket, wire.Frame.END, _actuals(self._instance.get_profiling_information()))
         finally:
@@ -164,6 +166,25 @@ def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     for batch in reader:
         if batch.num_rows:
             yield batch
+
+
+def _with_bigint_sums(schema: pa.Schema, types: Sequence[object]) -> pa.Schema:
+    """Return the schema with bigint in place of HUGEINT, which only sums of integers have and no other engine knows."""
+    fields = [
+        field.with_type(pa.int64()) if str(kind) == "HUGEINT" else field
+        for field, kind in zip(schema, types, strict=True)
+    ]
+    return pa.schema(fields)
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema):
+        return batch
+    try:
+        columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    except pa.ArrowInvalid as error:
+        raise StatementError("A sum of integers is larger than a bigint.") from error
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _table(message: dict[str, Any]) -> TableSource:

@@ -28,7 +28,9 @@ with warnings.catch_warnings():
     from pyspark.sql.connect.client import SparkConnectClient
     from pyspark.sql.connect.client.core import DefaultChannelBuilder, RpcDeadlines
     from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicyState
+    from pyspark.sql.connect.proto import Plan as Plan
     from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
 
 USER = "fusion-sql-gateway"
 
@@ -42,6 +44,8 @@ SESSION_CONFIGURATION: Mapping[str, str] = {
     # Dates before 1582 as they stand in the file, as every other engine reads them.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 _CALL_TIMEOUT_S = 60.0
@@ -101,7 +105,7 @@ class ConnectSession:
         """Whether the connection was closed, by us or because the server is another one now."""
         return bool(self._client.is_closed)
 
-    def run(self, plan: pb2.Plan, tag: str) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    def run(self, plan: Plan, tag: str) -> tuple[pa.Schema, Iterator[pa.Table]]:
         """Send a plan; return its schema and its batches, as one-batch tables, while they arrive.
 
         Closing the iterator ends the statement on the server. tag: the name to interrupt it by.
@@ -113,10 +117,31 @@ class ConnectSession:
         finally:
             self._client.remove_tag(tag)
         try:
-            return _nullable(to_arrow_schema(struct, timezone="UTC")), answers
+            return _arrow_schema(struct), answers
         except PySparkException:
             answers.close()
             raise
+
+    def schema(self, plan: Plan) -> pa.Schema:
+        """Return the schema of a plan without running it. Not for commands: Spark would run those."""
+        return _arrow_schema(self._client.schema(plan))
+
+    def write(self, plan: Plan, names: Sequence[str], folder: str, options: Mapping[str, str], tag: str) -> None:
+        """Write a plan's rows as Parquet under these column names, into a folder that does not exist yet."""
+        command = pb2.Command()
+        write = command.write_operation
+        write.input.to_df.input.CopyFrom(plan.root)
+        write.input.to_df.column_names.extend(names)
+        write.source = "parquet"
+        write.path = folder
+        write.mode = pb2.WriteOperation.SAVE_MODE_ERROR_IF_EXISTS
+        for key, value in options.items():
+            write.options[key] = value
+        self._client.add_tag(tag)
+        try:
+            self._client.execute_command(command)
+        finally:
+            self._client.remove_tag(tag)
 
     def interrupt(self, tag: str) -> bool:
         """Stop the statement with this tag; False if the server does not know it."""
@@ -171,9 +196,9 @@ def _connect(address: str, session_id: str) -> SparkConnectClient:
     return client
 
 
-def statement_plan(sql: str, tables: Iterable[TableSource]) -> pb2.Plan:
+def statement_plan(sql: str, tables: Iterable[TableSource]) -> Plan:
     """Return the plan of a statement together with those of the tables that its text can mean."""
-    plan = pb2.Plan()
+    plan = Plan()
     text = sql.casefold()
     references = [_table(table) for table in tables if _inside_backticks(table.name).casefold() in text]
     if references:
@@ -208,8 +233,9 @@ def _inside_backticks(name: str) -> str:
     return name.replace("`", "``")
 
 
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(column.name, column.type) for column in schema])
+def _arrow_schema(struct: StructType) -> pa.Schema:
+    schema = to_arrow_schema(struct, timezone="UTC")
+    return pa.schema([pa.field(column.name, column.type) for column in schema])  # every column may be null
 
 
 def as_batches(table: pa.Table, schema: pa.Schema) -> Sequence[pa.RecordBatch]:

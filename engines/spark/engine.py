@@ -26,6 +26,7 @@ from engines.protocol import Actuals, EngineKind, EngineStatus, Lease, TableSour
 from engines.spark.connect import ConnectSession, as_batches, statement_plan
 from engines.spark.errors import spark_errors
 from engines.spark.server import ServerState, SparkConnectServer
+from engines.spark.staging import can_be_staged, may_be_large, staged_rows
 
 FORMATS = frozenset({"parquet", "csv", "json", "orc"})
 
@@ -328,12 +329,21 @@ class SparkConnectEngine:
                 session = self._take_session(address, attempt.tables_version)
                 attempt.use(session)
                 attempt.raise_if_ended()
-                schema, tables = session.run(statement_plan(sql, attempt.tables), attempt.tag)
+                schema, tables = self._start(session, sql, attempt)
         except EngineError as error:
             reason = self.reason_for(attempt, error)
             self.release(attempt, error)
             raise reason from None
         return SparkResult(self, attempt, schema, tables)
+
+    def _start(self, session: ConnectSession, sql: str, attempt: _Attempt) -> tuple[pa.Schema, Iterator[pa.Table]]:
+        plan = statement_plan(sql, attempt.tables)
+        if isinstance(self._server, SparkConnectServer) and may_be_large(sql):
+            schema = session.schema(plan)
+            if can_be_staged(schema):
+                folder = self._server.results_folder / attempt.tag
+                return schema, staged_rows(session, plan, schema, folder=folder, tag=attempt.tag)
+        return session.run(plan, attempt.tag)
 
     def _admit(self, query_id: str, deadline_s: float) -> _Attempt:
         with self._lock:

@@ -88,6 +88,7 @@ BY_CLASS: tuple[tuple[type[Exception], type[EngineError]], ...] = (
     (PySparkAssertionError, EngineUnavailable),  # the answer of another server than the one we asked
     (UnicodeError, StatementError),  # text that has no UTF-8 form
     (pa.ArrowException, EngineFault),
+    (OSError, EngineFault),  # a staged file that cannot be read
     (ValueError, EngineUnavailable),  # grpc's word for a closed channel
 )
 
@@ -109,7 +110,7 @@ _MESSAGES: dict[type[EngineError], str] = {
 _MESSAGE_LIMIT = 500
 _EXCEPTION_NAME = re.compile(r"^\([\w.$]+\) ")
 _SQLSTATE_TAIL = re.compile(r"\.?\s*SQLSTATE: (?P<state>\w{5})(?P<position>;? \(?line \d+,? pos \d+\)?)?")
-_PATH = re.compile(r"(?:\b[a-z][a-z0-9]*:/+|(?<![\w./])/)(?:[^\s'\"`,;)\]/]+/)+[^\s'\"`,;)\]]*")
+_PATH = re.compile(r"(?:\b[a-z][a-z0-9]*:/+|(?<![\w./])/)(?:[^\s'\"`,;)\]/]+/)+[^\s'\"`,;:)\]]*")
 
 
 @contextmanager
@@ -117,7 +118,7 @@ def spark_errors() -> Iterator[None]:
     """Let only EngineError leave the block. Wrap every call of the driver, fetching too."""
     try:
         yield
-    except (PySparkException, grpc.RpcError, pa.ArrowException, ValueError) as error:
+    except (PySparkException, grpc.RpcError, pa.ArrowException, OSError, ValueError) as error:
         raise _translate(error) from None
 
 

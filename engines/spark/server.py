@@ -31,6 +31,9 @@ from engines.spark.java import JavaNotFound, spark_environment
 MIB = 1024 * 1024
 DEFAULT_DRIVER_MEMORY_BYTES = 1024 * MIB
 
+MAX_PARTITION_BYTES = 32 * MIB
+"""Input of one task. A task hands in its rows as one piece, which has to fit the heap several times."""
+
 RESTART_DELAYS_S = (0.0, 0.0, 1.0, 5.0, 15.0, 60.0)
 """Wait before the next start after 0, 1, 2, ... failures in a row; the last value repeats."""
 
@@ -98,6 +101,7 @@ class SparkConnectServer:
         self._attempt: Future[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._reason = ""
+        self._launched = False
         self._failures = 0
         self._running_since_s = 0.0
         self._next_start_s = 0.0
@@ -122,6 +126,11 @@ class SparkConnectServer:
         with self._lock:
             self._notice_death()
             return self._last_death == (address, True)
+
+    @property
+    def results_folder(self) -> Path:
+        """Where results are staged; server and gateway both reach it."""
+        return self.settings.work_folder.absolute() / "results"
 
     @property
     def _pid_file(self) -> Path:
@@ -224,9 +233,12 @@ class SparkConnectServer:
             environment = spark_environment()
         except JavaNotFound as error:
             raise EngineUnavailable(str(error)) from None
-        for scratch in ("local", "tmp"):  # what a killed server left behind
+        # What a killed server left behind. Results outlive a server: somebody may be reading one.
+        left_over = ("local", "tmp") if self._launched else ("local", "tmp", "results")
+        self._launched = True
+        for scratch in left_over:
             shutil.rmtree(folder / scratch, ignore_errors=True)
-        for part in ("local", "tmp", "warehouse", "derby"):
+        for part in ("local", "tmp", "warehouse", "derby", "results"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         self._pid_file.unlink(missing_ok=True)
         if self.log_file.exists():
@@ -276,6 +288,9 @@ class SparkConnectServer:
                     f'-Dderby.system.home="{folder / "derby"}"',
                 )
             ),
+            # Spark Connect holds a whole result in this heap while it is read: refuse it before the heap is full.
+            "spark.driver.maxResultSize": str(self.settings.driver_memory_bytes // 3),
+            "spark.sql.files.maxPartitionBytes": str(MAX_PARTITION_BYTES),
             "spark.local.dir": str(folder / "local"),
             "spark.log.level": "WARN",
             "spark.ui.enabled": "false",

@@ -51,7 +51,7 @@ class MemoryChart:
         at = None if limit is None else 100 * limit / whole
         return cls(
             bars=tuple(
-                Bar(label, memory(length), _percent(max(length / whole, SHORTEST_SHARE)), style, note)
+                Bar(label, memory(length), _percent(length / whole), style, note)
                 for label, length, style, note in lengths
             ),
             limit=memory(limit, absent="none"),
@@ -72,4 +72,4 @@ def _ended(attempt: Attempt) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.2f}%"
+    return f"{100 * max(share, SHORTEST_SHARE if share else 0.0):.2f}%"

@@ -18,7 +18,7 @@ def memory(count: int | None, *, absent: str = UNKNOWN) -> str:
     if count is None:
         return absent
     if count == 0:
-        return "0"
+        return "0 MiB"
     return mebibytes(count) if count >= SMALLEST_SHOWN_BYTES else "< 0.1 MiB"
 
 

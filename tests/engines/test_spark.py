@@ -23,8 +23,16 @@ from engines.errors import (
 )
 from engines.protocol import Engine, EngineKind
 from engines.spark.engine import SparkConnectEngine
-from engines.spark.server import PATIENCE_S, SparkConnectServer
-from tests.engines.conformance import SLOW_SQL, SOON_S, Conformance, Warehouse, ask, run
+from engines.spark.server import DEFAULT_DRIVER_MEMORY_BYTES, PATIENCE_S, SparkConnectServer
+from tests.engines.conformance import (
+    NUMBERS_ROWS,
+    SLOW_SQL,
+    SOON_S,
+    Conformance,
+    Warehouse,
+    ask,
+    run,
+)
 from tests.engines.processes import ends_within, is_running
 
 pytestmark = pytest.mark.spark
@@ -66,6 +74,31 @@ class TestSpark(Conformance):
         assert "Execute" in engine.explain("INSERT INTO written VALUES (2)")
         assert ask(engine, "SELECT id FROM written").to_pylist() == [{"id": 1}]
         ask(engine, "DROP TABLE written")
+
+    def test_result_larger_than_the_heap_can_hold(self, engine: Engine, spark_server: SparkConnectServer) -> None:
+        pid = spark_server.pid
+        text_bytes, pairs = 800, NUMBERS_ROWS * 5
+        sql = f"SELECT a.id, CONCAT(b.id, REPEAT('x', {text_bytes})) AS text FROM numbers a CROSS JOIN kinds b"
+        assert text_bytes * pairs > DEFAULT_DRIVER_MEMORY_BYTES
+        rows = size_bytes = 0
+        with run(engine, sql) as result:
+            for batch in result:
+                rows += batch.num_rows
+                size_bytes += batch.nbytes
+        assert rows == pairs
+        assert size_bytes > text_bytes * pairs
+        assert spark_server.pid == pid
+        assert not list(spark_server.results_folder.iterdir())
+
+    def test_half_read_staged_result_leaves_no_file(self, engine: Engine, spark_server: SparkConnectServer) -> None:
+        with run(engine, "SELECT id FROM numbers") as result:
+            next(result)
+            assert list(spark_server.results_folder.iterdir())
+        assert not list(spark_server.results_folder.iterdir())
+
+    def test_nested_values(self, engine: Engine) -> None:
+        answer = ask(engine, "SELECT ARRAY(id, 7) AS a, NAMED_STRUCT('x', id) AS s, NULL AS n FROM kinds WHERE id = 1")
+        assert answer.to_pylist() == [{"a": [1, 7], "s": {"x": 1}, "n": None}]
 
     def test_many_statements_leave_nothing_behind(self, engine: Engine) -> None:
         ask(engine, "SELECT 1 AS one")

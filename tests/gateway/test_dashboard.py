@@ -50,9 +50,7 @@ PLAN_PARTS = (
     OperatorEstimate("scan of books", 1, 2.5, 126_227_290.0, 0, "histogram of price"),
 )
 ESTIMATE = MemoryEstimate(PEAK_BYTES, UPPER_BYTES, 0.95, PLAN_PARTS)
-FITS = Decision(
-    "duckdb", ("duckdb", "spark"), (Reason(ReasonCode.FITS, "Fits: somehow."),), ESTIMATE, LIMIT_BYTES
-)
+FITS = Decision("duckdb", ("duckdb", "spark"), (Reason(ReasonCode.FITS, "Fits: somehow."),), ESTIMATE, LIMIT_BYTES)
 RAN_OUT = Attempt(
     1,
     "duckdb",
@@ -80,9 +78,7 @@ FAILED_OVER = QueryRecord(
     rows=10,
     finished_at=NOON + 38 * SECOND,
 )
-LESSON = Misestimate(
-    "f", "duckdb", "books@1", LIMIT_BYTES, FAILED_OVER.id, "SELECT 1", PEAK_BYTES, LIMIT_BYTES, NOON
-)
+LESSON = Misestimate("f", "duckdb", "books@1", LIMIT_BYTES, FAILED_OVER.id, "SELECT 1", PEAK_BYTES, LIMIT_BYTES, NOON)
 
 
 # ---------------------------------------------------------------------- pages
@@ -99,9 +95,10 @@ def client(scripted: ScriptedGateway) -> Iterator[TestClient]:
         yield client
 
 
-def run(client: TestClient, sql: str, **options: str) -> str:
-    reply = client.post("/v1/queries", json={"sql": sql, **options}).json()
-    return str(reply["id"])
+def run(client: TestClient, sql: str) -> str:
+    """Send a statement and return its query's id, accepted or not."""
+    reply = client.post("/v1/queries", json={"sql": sql}).json()
+    return str(reply["id"] if "id" in reply else reply["error"]["query_id"])
 
 
 def read(client: TestClient, path: str) -> str:
@@ -132,9 +129,7 @@ def log_query(scripted: ScriptedGateway, record: QueryRecord) -> None:
         if attempt.state.ended:
             queries.attempt_ended(record.id, attempt)
     if record.state.ended:
-        queries.close(
-            record.id, record.state, at=record.finished_at or NOON, rows=record.rows, error=record.error
-        )
+        queries.close(record.id, record.state, at=record.finished_at or NOON, rows=record.rows, error=record.error)
 
 
 @pytest.mark.parametrize("path", ["/", "/dashboard/"])
@@ -188,7 +183,6 @@ def test_the_strip_shows_engines_as_they_are_now(client: TestClient, scripted: S
 )
 def test_filters_are_query_parameters(client: TestClient, narrowed: str, kept: set[str]) -> None:
     ids = {"over": run(client, TOO_BIG), "good": run(client, SMALL), "bad": run(client, "SELECT * FROM nowhere")}
-    ids["bad"] = client.get("/v1/queries").json()["queries"][0]["id"]
 
     page = client.get(f"/dashboard?{narrowed}").text
 
@@ -290,7 +284,7 @@ def test_the_plan_stands_beside_the_engines_own(client: TestClient, scripted: Sc
 
     assert "hash join 31,500,200 25,245,458 91 MiB containment of keys" in text
     assert "├─ scan of transactions 339,799,026 unknown 12 MiB rows of transactions" in text
-    assert "└─ scan of books 2.5 126,227,290 0 histogram of price" in text
+    assert "└─ scan of books 2.5 126,227,290 0 MiB histogram of price" in text
     assert "Estimated peak 200 MiB Upper bound 300 MiB within the limit Measured on duckdb 384 MiB" in text
 
 
@@ -336,9 +330,7 @@ def test_what_is_not_there_is_a_page_too(client: TestClient, path: str) -> None:
 
 
 def test_nothing_that_strangers_wrote_becomes_markup(client: TestClient, scripted: ScriptedGateway) -> None:
-    scripted.fast.script(
-        "script", Script(steps=(EngineUnavailable("<script>alert(3)</script>"),), plan=PLAN)
-    )
+    scripted.fast.script("script", Script(steps=(EngineUnavailable("<script>alert(3)</script>"),), plan=PLAN))
     query_id = run(client, HOSTILE)
     log_query(
         scripted,
@@ -378,7 +370,9 @@ def test_pages_allow_no_foreign_and_no_inline_code(client: TestClient) -> None:
 
 
 def test_static_files_have_their_types(client: TestClient) -> None:
-    types = {name: client.get(f"/dashboard/static/{name}").headers["content-type"] for name in ("style.css", "mark.svg")}
+    types = {
+        name: client.get(f"/dashboard/static/{name}").headers["content-type"] for name in ("style.css", "mark.svg")
+    }
 
     assert types["style.css"].startswith("text/css")
     assert types["mark.svg"].startswith("image/svg+xml")
@@ -449,7 +443,7 @@ def test_headlines(state: QueryState, attempts: tuple[Attempt, ...], sentence: s
 def test_the_decision_in_one_sentence(code: ReasonCode, sentence: str) -> None:
     decided = replace(FITS, reasons=(Reason(code, "why"),))
 
-    assert story.decision_sentence(decided).startswith(f"It was sent to duckdb {sentence}"[:-1])
+    assert story.decision_sentence(decided).startswith(f"It was sent to duckdb {sentence}")
 
 
 @pytest.mark.parametrize("code", ReasonCode)
@@ -466,7 +460,7 @@ def test_a_decision_without_reasons_has_a_sentence_too() -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(None, "unknown"), (0, "0"), (1, "< 0.1 MiB"), (3 * MIB // 2, "1.5 MiB"), (2_000 * MIB, "2,000 MiB")],
+    [(None, "unknown"), (0, "0 MiB"), (1, "< 0.1 MiB"), (3 * MIB // 2, "1.5 MiB"), (2_000 * MIB, "2,000 MiB")],
 )
 def test_memory_in_words(count: int | None, text: str) -> None:
     assert figures.memory(count) == text
@@ -482,12 +476,12 @@ def test_memory_in_words(count: int | None, text: str) -> None:
         (3.416, "3.42 s"),
         (34.44, "34.4 s"),
         (59.96, "1 min 00 s"),
-        (3_599.7, "60 min 00 s"),
+        (3_599.7, "1 h 00 min"),
         (3_725.0, "1 h 02 min"),
     ],
 )
 def test_durations_in_words(seconds: float | None, text: str) -> None:
-    assert figures.duration(seconds) == text.replace("60 min 00 s", "1 h 00 min")
+    assert figures.duration(seconds) == text
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ def upgrade() -> None:
         sa.Column("version", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_catalog_version")),
     )
+    op.execute("INSERT INTO catalog_version (id, version) VALUES (1, 0)")
     op.create_table(
         "misestimates",
         sa.Column("fingerprint", sa.String(length=64), nullable=False),

@@ -1,0 +1,89 @@
+"""Results that may not fit Spark's heap go through files.
+
+Spark Connect streams to the client, but it collects each task's rows as one piece and holds every piece until
+the client has read it: 200 MB of rows end a server with a heap of 1 GiB, and all that runs on it. So an
+embedded server writes such a result as Parquet into a folder that both sides see, which also is several times
+faster. It costs 0.2 - 0.3 s, so a statement whose text shows that the answer is small goes the direct way.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from engines.spark.connect import ConnectSession, Plan
+
+SMALL_ROWS = 10_000
+"""A LIMIT up to this shows that an answer is small."""
+
+WRITE_OPTIONS: Mapping[str, str] = {
+    "compression": "snappy",
+    "parquet.block.size": str(16 * 1024 * 1024),  # a row group, the least that is read at once
+}
+
+_BATCH_ROWS = 10_000  # as many as Spark Connect sends
+_QUERY = re.compile(r"\s*(\(|(SELECT|WITH|FROM|VALUES|TABLE)\b)", re.IGNORECASE)
+
+
+def may_be_large(sql: str) -> bool:
+    """Tell whether a statement is a query whose text does not bound its answer. Commands are never large."""
+    if not _QUERY.match(sql):
+        return False
+    try:
+        query = sqlglot.parse_one(sql, dialect="spark")
+    except SqlglotError:
+        return False  # Spark shall say what is wrong with it
+    if not isinstance(query, exp.Query):
+        return False
+    if _limit(query) <= SMALL_ROWS:
+        return False
+    return not (isinstance(query, exp.Select) and _gives_one_row(query))
+
+
+def can_be_staged(schema: pa.Schema) -> bool:
+    """Tell whether Parquet keeps every column's type."""
+    return all(_has_parquet_form(column.type) for column in schema)
+
+
+def staged_rows(
+    session: ConnectSession, plan: Plan, schema: pa.Schema, *, folder: Path, tag: str
+) -> Iterator[pa.Table]:
+    """Let Spark write when the first rows are asked for, read them in Spark's order, leave no file."""
+    try:
+        session.write(plan, [f"c{position}" for position in range(len(schema))], str(folder), WRITE_OPTIONS, tag)
+        for file in sorted(folder.glob("part-*.parquet")):
+            with pq.ParquetFile(file) as part:
+                for batch in part.iter_batches(batch_size=_BATCH_ROWS):
+                    yield pa.Table.from_batches([batch]).rename_columns(schema.names)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _limit(query: exp.Query) -> float:
+    limit = query.args.get("limit")
+    rows = limit.expression if isinstance(limit, exp.Limit) else None
+    return int(rows.name) if isinstance(rows, exp.Literal) and rows.is_int else float("inf")
+
+
+def _gives_one_row(query: exp.Select) -> bool:
+    """Tell whether it reads no table, or aggregates all that it reads."""
+    if query.args.get("group") or query.find(exp.UDTF, exp.Anonymous):  # functions that may give more rows
+        return False
+    return query.args.get("from_") is None or all(_aggregates(column, query) for column in query.expressions)
+
+
+def _aggregates(column: exp.Expression, query: exp.Select) -> bool:
+    own = any(function.parent_select is query for function in column.find_all(exp.AggFunc))
+    return own and column.find(exp.Window) is None
+
+
+def _has_parquet_form(kind: pa.DataType) -> bool:
+    return not (pa.types.is_nested(kind) or pa.types.is_null(kind) or pa.types.is_duration(kind))

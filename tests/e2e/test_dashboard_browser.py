@@ -1,0 +1,117 @@
+"""A person with a real browser finds a failed-over query, reads why, and sees another one end by itself."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+
+from engines.scripted import Script
+from gateway.gateway import Gateway
+from gateway.http.app import create_app
+from tests.gateway.scripted_gateway import PLAN, ROWS, SMALL, TOO_BIG, scripted_gateway
+
+playwright = pytest.importorskip("playwright.sync_api", reason="a real browser needs the package playwright")
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+ARGUMENTS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+START_TIMEOUT_S = 30.0
+WIDE = {"width": 1440, "height": 900}
+NARROW = {"width": 390, "height": 844}
+FITS_WIDTH = "document.scrollingElement.scrollWidth <= window.innerWidth"
+
+
+@contextmanager
+def serving(gateway: Gateway) -> Iterator[str]:
+    """Serve in a thread and yield the address."""
+    server = uvicorn.Server(uvicorn.Config(create_app(gateway), port=0, log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run, name="http", daemon=True)
+    thread.start()
+    until = time.monotonic() + START_TIMEOUT_S
+    while not server.started:
+        assert thread.is_alive() and time.monotonic() < until, "the server did not start"
+        time.sleep(0.02)
+    host, port = server.servers[0].sockets[0].getsockname()[:2]
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.mark.e2e
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+def test_a_person_finds_out_why_a_query_failed_over(tmp_path: Path) -> None:
+    scripted = scripted_gateway(tmp_path)
+    may_end = threading.Event()
+    scripted.fast.script("slow", Script(steps=(may_end, ROWS), plan=PLAN))
+    with (
+        serving(scripted.gateway) as address,
+        playwright.sync_playwright() as driver,
+        driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS)) as browser,
+    ):
+        ids = {
+            sql: httpx.post(f"{address}/v1/queries", json={"sql": sql}).raise_for_status().json()["id"]
+            for sql in (SMALL, TOO_BIG)
+        }
+        page = browser.new_page(viewport=WIDE)
+        complaints: list[str] = []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        expect = playwright.expect
+
+        page.goto(address)
+        expect(page.get_by_role("link", name=ids[SMALL])).to_be_visible()
+        expect(page.get_by_role("link", name=ids[TOO_BIG])).to_be_visible()
+
+        page.get_by_label("failed over only").check()
+        page.get_by_role("button", name="Filter").click()
+        expect(page.get_by_role("link", name=ids[SMALL])).to_have_count(0)
+        row = page.get_by_role("row").filter(has=page.get_by_role("link", name=ids[TOO_BIG]))
+        expect(row.get_by_role("cell").nth(2)).to_contain_text("duckdb ✗")
+        expect(row.get_by_role("cell").nth(2)).to_contain_text("spark ✓")
+        page.set_viewport_size(NARROW)
+        assert page.evaluate(FITS_WIDTH)
+        page.set_viewport_size(WIDE)
+
+        page.get_by_role("link", name=ids[TOO_BIG]).click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text(ids[TOO_BIG])
+        expect(page.get_by_role("status")).to_have_text(
+            "duckdb ran out of memory. spark answered instead, under the same query id."
+        )
+        steps = page.locator(".step")
+        expect(steps).to_have_count(4)
+        expect(steps.nth(0)).to_contain_text("fits into the 384 MiB")
+        expect(steps.nth(1)).to_contain_text("MEMORY_EXCEEDED")
+        expect(steps.nth(2)).to_contain_text("spark ran it again under the same query id and returned 2 rows")
+        expect(steps.nth(3)).to_contain_text("straight to spark")
+        limit = page.get_by_label("The limit is 384 MiB")
+        expect(limit).to_be_visible()
+        measured = page.locator("rect.measured").bounding_box()
+        assert measured is not None and measured["width"] > 100  # drawn, although the policy allows no inline style
+        page.set_viewport_size(NARROW)
+        assert page.evaluate(FITS_WIDTH)
+
+        slow = httpx.post(f"{address}/v1/queries", json={"sql": "SELECT 'slow' AS answer", "wait_s": 0}).json()["id"]
+        page.goto(f"{address}/dashboard/queries/{slow}")
+        expect(page.get_by_role("status")).to_have_text("Running on duckdb now.")
+        may_end.set()
+        expect(page.get_by_role("status")).to_have_text("Answered by duckdb.")
+        assert complaints == []

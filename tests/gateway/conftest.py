@@ -1,0 +1,135 @@
+"""A small bookstore, and gateways over it: with scripted engines, or with a real DuckDB."""
+
+from __future__ import annotations
+
+import datetime as dt
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import uvicorn
+from fastapi import FastAPI
+
+from engines.protocol import EngineKind
+from engines.scripted import ScriptedEngine
+from gateway import settings as settings_module
+from gateway import wiring
+from gateway.admission import Ledger
+from gateway.fleet import Fleet, Member
+from gateway.gateway import Gateway
+from gateway.http.app import create_app
+from metastore.inspection import inspect
+
+MIB = 1 << 20
+LIMIT = 64 * MIB
+BOOKS = 1_000
+TRANSACTIONS = 5_000
+
+
+@pytest.fixture(scope="session")
+def bookstore(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bookstore")
+    ids = range(1, BOOKS + 1)
+    books = {
+        "id": pa.array(ids, pa.int64()),
+        "isbn": [f"978-{i:010d}" for i in ids],
+        "category": [f"category {i % 20}" for i in ids],
+        "publish_date": [dt.date(1990, 1, 1) + dt.timedelta(days=i) for i in ids],
+        "publisher": [f"publisher {i % 50}" for i in ids],
+        "price": [float(i % 100) for i in ids],
+    }
+    sold = range(1, TRANSACTIONS + 1)
+    transactions = {
+        "id": pa.array(sold, pa.int64()),
+        "customer_id": pa.array([i % 300 for i in sold], pa.int64()),
+        "book_id": pa.array([1 + i % BOOKS for i in sold], pa.int64()),
+        "quantity": pa.array([1 + i % 10 for i in sold], pa.int32()),
+        "transaction_date": [dt.date(2020, 1, 1) + dt.timedelta(days=i % 900) for i in sold],
+    }
+    for name, columns in (("books", books), ("transactions", transactions)):
+        (folder / name).mkdir()
+        pq.write_table(pa.table(columns), folder / name / "part-0.parquet")
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class Scripted:
+    """A gateway whose engines play back what a test wrote down."""
+
+    gateway: Gateway
+    fast: ScriptedEngine
+    dependable: ScriptedEngine
+
+
+def settings_for(home: Path, **limits: float) -> settings_module.Settings:
+    return settings_module.load(home, limits=settings_module.LimitSettings(**limits))  # type: ignore[arg-type]
+
+
+def register(gateway: Gateway, folder: Path) -> None:
+    for table in sorted(folder.iterdir()):
+        gateway.metastore.catalog.put(inspect(table.name, table), at=dt.datetime.now(dt.UTC))
+
+
+@pytest.fixture
+def scripted(tmp_path: Path, bookstore: Path) -> Iterator[Callable[..., Scripted]]:
+    """Build gateways over scripted engines; each closes at the end of the test."""
+    built: list[Gateway] = []
+
+    def build(*, limit_bytes: int = LIMIT, slots: int = 2, home: str = "home", **limits: float) -> Scripted:
+        fast = ScriptedEngine("fast", kind=EngineKind.FAST, dialect="duckdb", slots=slots)
+        dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, dialect="spark", slots=slots)
+        members = [
+            Member(fast, Ledger("fast", slots=slots, capacity_bytes=slots * limit_bytes), limit_bytes=limit_bytes),
+            Member(dependable, Ledger("dependable", slots=slots, capacity_bytes=None)),
+        ]
+        gateway = wiring.assemble(settings_for(tmp_path / home, **limits), Fleet(members))
+        built.append(gateway)
+        register(gateway, bookstore)
+        gateway.start()
+        return Scripted(gateway, fast, dependable)
+
+    yield build
+    for gateway in built:
+        gateway.close()
+
+
+@contextmanager
+def serving(app: FastAPI) -> Iterator[httpx.Client]:
+    """Serve an application on a real socket and yield a client of it."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        while not server.started:
+            assert thread.is_alive(), "the server did not start"
+            time.sleep(0.01)
+        host, port = listening.getsockname()
+        with httpx.Client(base_url=f"http://{host}:{port}", timeout=60) as client:
+            yield client
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterator[httpx.Client]:
+    """Serve a gateway over a real DuckDB, and nothing behind it."""
+    pytest.importorskip("duckdb")
+    settings = settings_module.load(
+        tmp_path_factory.mktemp("home"),
+        duckdb=settings_module.DuckDBSettings(workers=1, threads=1),
+        spark=settings_module.SparkSettings(enabled=False),
+        routing=settings_module.RoutingSettings(minimum_confidence=0.0),
+    )
+    gateway = wiring.build(settings)
+    register(gateway, bookstore)
+    with serving(create_app(gateway)) as served:
+        yield served

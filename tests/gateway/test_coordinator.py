@@ -1,0 +1,374 @@
+"""One statement's life over scripted engines: failover, memory of misses, cancelling, deadlines, recovery."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from engines.errors import (
+    EngineBusy,
+    EngineError,
+    EngineFault,
+    EngineUnavailable,
+    MemoryExceeded,
+    StatementError,
+    UnsupportedFeature,
+)
+from engines.protocol import Actuals, EngineStatus
+from engines.scripted import Pause, Script
+from gateway.coordinator import GATEWAY_STOPPED, NO_ENGINE, TooManyQueries, UnknownEngine
+from gateway.statements import Run, Statement
+from metastore.records import JobState, QueryRecord, QueryState, StatisticsJob
+from selector.decide import ReasonCode
+from selector.statistics import TableStatistics
+from tests.gateway.conftest import BOOKS, LIMIT, MIB, Scripted
+
+Build = Callable[..., Scripted]
+
+SQL = "SELECT id FROM books WHERE price < 10"
+PLAN = json.dumps(
+    [
+        {
+            "name": "READ_PARQUET",
+            "extra_info": {"Projections": "id", "Filters": "(price < 10.0)", "Estimated Cardinality": str(BOOKS // 5)},
+        }
+    ]
+)
+PEAK = 40 * MIB
+ONE, TWO = (pa.RecordBatch.from_pydict({"id": ids}) for ids in ([1, 2], [3]))
+ANSWER = Script(steps=(ONE, TWO), actuals=Actuals(peak_bytes=PEAK), plan=PLAN)
+HANGS = Script(steps=(ONE, Pause.UNTIL_ENDED), plan=PLAN)
+HANGS_AT_ONCE = Script(before=(Pause.UNTIL_ENDED,), plan=PLAN)
+
+
+def failing(error: EngineError, *, after: tuple[pa.RecordBatch, ...] = ()) -> Script:
+    return Script(steps=(*after, error), schema=ONE.schema, plan=PLAN)
+
+
+def finished(house: Scripted, sql: str = SQL, **fields: object) -> QueryRecord:
+    return started(house, sql, **fields).done.result(timeout=30)
+
+
+def started(house: Scripted, sql: str = SQL, **fields: object) -> Run:
+    return house.gateway.coordinator.submit(Statement(sql=sql, **fields))  # type: ignore[arg-type]
+
+
+def codes(record: QueryRecord) -> list[ReasonCode]:
+    assert record.decision is not None
+    return [reason.code for reason in record.decision.reasons]
+
+
+def outcomes(record: QueryRecord) -> list[tuple[str, str | None]]:
+    return [(attempt.engine, attempt.failure) for attempt in record.attempts]
+
+
+def rows(house: Scripted, record: QueryRecord) -> list[int]:
+    page = house.gateway.spool.page(record.id, max_rows=100)
+    return [value for batch in page.batches for value in batch.column(0).to_pylist()]
+
+
+def compute_statistics(house: Scripted) -> None:
+    statistics = TableStatistics("books", version=0, rows=BOOKS, bytes=1_000)
+    house.gateway.metastore.statistics.publish(statistics, at=dt.datetime.now(dt.UTC))
+
+
+def test_what_fits_runs_on_the_fast_engine(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", ANSWER)
+    record = finished(house)
+    assert record.state is QueryState.FINISHED
+    assert outcomes(record) == [("fast", None)]
+    assert record.attempts[0].peak_bytes == PEAK
+    assert (record.rows, rows(house, record)) == (3, [1, 2, 3])
+    assert house.fast.asked[0].lease.memory_bytes == LIMIT
+
+
+@pytest.mark.parametrize("delivered", [(), (ONE,), (ONE, TWO)], ids=["at once", "after a batch", "after the last"])
+def test_out_of_memory_fails_over_and_no_row_comes_twice(
+    scripted: Build, delivered: tuple[pa.RecordBatch, ...]
+) -> None:
+    house = scripted()
+    house.fast.script("books", failing(MemoryExceeded("full", peak_bytes=LIMIT), after=delivered))
+    house.dependable.script("books", ANSWER)
+    record = finished(house)
+    assert record.state is QueryState.FINISHED
+    assert outcomes(record) == [("fast", "MEMORY_EXCEEDED"), ("dependable", None)]
+    assert record.attempts[0].peak_bytes == LIMIT
+    assert rows(house, record) == [1, 2, 3]
+
+
+def test_the_same_miss_never_happens_twice(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", failing(MemoryExceeded("full")))
+    house.dependable.script("books", ANSWER)
+    first = finished(house)
+    second = finished(house, "select ID from BOOKS where PRICE<10 -- again")
+    assert outcomes(second) == [("dependable", None)]
+    assert codes(second)[0] is ReasonCode.MISESTIMATE_ON_RECORD
+    assert second.decision is not None
+    assert first.id in second.decision.reasons[0].text
+    assert len(house.fast.asked) == 1
+
+
+@pytest.mark.parametrize("change", ["statistics", "forgotten", "other literal", "larger limit"])
+def test_a_lesson_holds_only_for_what_it_was_learned_on(scripted: Build, change: str) -> None:
+    house = scripted()
+    house.fast.script("books", failing(MemoryExceeded("full")), ANSWER)
+    house.dependable.script("books", ANSWER)
+    record = finished(house)
+    sql = SQL
+    match change:
+        case "statistics":
+            compute_statistics(house)
+        case "forgotten":
+            assert house.gateway.metastore.misestimates.forget(record.fingerprint or "") == 1
+        case "other literal":
+            sql = SQL.replace("10", "11")
+        case "larger limit":
+            house.gateway.close()
+            house = scripted(limit_bytes=2 * LIMIT)
+            house.fast.script("books", ANSWER)
+    assert outcomes(finished(house, sql)) == [("fast", None)]
+
+
+def test_a_smaller_limit_keeps_the_lesson(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", failing(MemoryExceeded("full")))
+    house.dependable.script("books", ANSWER)
+    finished(house)
+    house.gateway.close()
+    smaller = scripted(limit_bytes=LIMIT // 2)
+    smaller.fast.script("books", ANSWER)
+    smaller.dependable.script("books", ANSWER)
+    assert outcomes(finished(smaller)) == [("dependable", None)]
+
+
+@pytest.mark.parametrize("error", [EngineUnavailable("lost"), EngineBusy("full"), UnsupportedFeature("cannot")])
+def test_other_failures_that_are_not_the_statements_fault_fail_over_and_are_not_remembered(
+    scripted: Build, error: EngineError
+) -> None:
+    house = scripted()
+    house.fast.script("books", failing(error), ANSWER)
+    house.dependable.script("books", ANSWER)
+    assert outcomes(finished(house)) == [("fast", error.code), ("dependable", None)]
+    assert house.gateway.metastore.misestimates.list() == ()
+    assert outcomes(finished(house)) == [("fast", None)]
+
+
+@pytest.mark.parametrize("error", [StatementError("division by zero"), EngineFault("unheard of")])
+def test_errors_of_the_statement_and_unknown_ones_never_fail_over(scripted: Build, error: EngineError) -> None:
+    house = scripted()
+    house.fast.script("books", failing(error))
+    record = finished(house)
+    assert record.state is QueryState.FAILED
+    assert outcomes(record) == [("fast", error.code)]
+    assert record.error is not None
+    assert (record.error.code, record.error.message) == (error.code, error.message)
+    assert house.dependable.asked == []
+
+
+def test_when_every_engine_fails_the_last_error_is_told(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", failing(MemoryExceeded("full")))
+    house.dependable.script("books", failing(EngineUnavailable("lost")))
+    record = finished(house)
+    assert record.state is QueryState.FAILED
+    assert outcomes(record) == [("fast", "MEMORY_EXCEEDED"), ("dependable", "ENGINE_UNAVAILABLE")]
+    assert record.error is not None
+    assert record.error.message == "lost"
+
+
+def test_a_pinned_statement_stays_where_it_was_pinned(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", failing(MemoryExceeded("full")))
+    record = finished(house, engine="fast")
+    assert (record.state, outcomes(record)) == (QueryState.FAILED, [("fast", "MEMORY_EXCEEDED")])
+    assert codes(record) == [ReasonCode.PINNED]
+
+
+def test_an_unknown_engine_is_refused(scripted: Build) -> None:
+    with pytest.raises(UnknownEngine, match="fast, dependable"):
+        started(scripted(), engine="oracle")
+
+
+def test_an_engine_that_is_down_is_passed_by(scripted: Build) -> None:
+    house = scripted()
+    house.fast.reported_status = EngineStatus(alive=False, detail="no worker starts")
+    house.fast.script("books", ANSWER)
+    house.dependable.script("books", ANSWER)
+    record = finished(house)
+    assert outcomes(record) == [("dependable", None)]
+    assert ReasonCode.ENGINE_DOWN in codes(record)
+
+
+def test_the_circuit_breaker_opens_after_failures_in_a_row(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", failing(EngineUnavailable("lost")))
+    house.dependable.script("books", ANSWER)
+    for _ in range(3):
+        finished(house)
+    record = finished(house)
+    assert ReasonCode.ENGINE_DOWN in codes(record)
+    assert len(house.fast.asked) == 3
+
+
+def test_no_engine_at_all(scripted: Build) -> None:
+    house = scripted()
+    for engine in (house.fast, house.dependable):
+        engine.reported_status = EngineStatus(alive=False, detail="gone")
+    record = finished(house)
+    assert record.error is not None
+    assert (record.state, record.error.code) == (QueryState.FAILED, NO_ENGINE)
+
+
+@pytest.mark.parametrize("script", [HANGS, HANGS_AT_ONCE], ids=["while rows come", "before the first row"])
+def test_cancel(scripted: Build, script: Script) -> None:
+    house = scripted()
+    house.fast.script("books", script)
+    run = started(house)
+    wait_until(lambda: bool(house.fast.asked))
+    assert house.gateway.coordinator.cancel(run.id)
+    record = run.done.result(timeout=10)
+    assert record.state is QueryState.CANCELLED
+    assert record.attempts[0].state is QueryState.CANCELLED
+    assert house.dependable.asked == []
+    assert house.fast.open_results == 0
+    assert not house.gateway.coordinator.cancel(run.id)
+
+
+def test_cancel_while_it_waits_for_a_slot(scripted: Build) -> None:
+    house = scripted(slots=1)
+    house.fast.script("books", HANGS)
+    first = started(house)
+    wait_until(lambda: bool(house.fast.asked))
+    waiting = started(house)
+    wait_until(lambda: _state(house, waiting) is QueryState.RUNNING)
+    house.gateway.coordinator.cancel(waiting.id)
+    assert waiting.done.result(timeout=10).state is QueryState.CANCELLED
+    assert len(house.fast.asked) == 1
+    house.gateway.coordinator.cancel(first.id)
+    first.done.result(timeout=10)
+
+
+def test_a_full_engine_passes_a_statement_on_after_the_queue_time(scripted: Build) -> None:
+    house = scripted(slots=1, queue_s=0.3)
+    house.fast.script("books", HANGS)
+    house.dependable.script("books", ANSWER)
+    first = started(house)
+    wait_until(lambda: bool(house.fast.asked))
+    assert outcomes(finished(house)) == [("fast", "ENGINE_BUSY"), ("dependable", None)]
+    house.gateway.coordinator.cancel(first.id)
+    first.done.result(timeout=10)
+
+
+def test_a_deadline_ends_a_statement_and_does_not_fail_over(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", HANGS)
+    record = finished(house, deadline_s=0.3)
+    assert (record.state, outcomes(record)) == (QueryState.FAILED, [("fast", "DEADLINE_EXCEEDED")])
+
+
+def test_too_many_queries_are_refused_and_places_come_back(scripted: Build) -> None:
+    house = scripted(queries=1)
+    house.fast.script("books", HANGS, ANSWER)
+    run = started(house)
+    with pytest.raises(TooManyQueries):
+        started(house)
+    wait_until(lambda: bool(house.fast.asked))
+    house.gateway.coordinator.cancel(run.id)
+    run.done.result(timeout=10)
+    wait_until(lambda: house.gateway.coordinator.find(run.id) is None)
+    assert finished(house).state is QueryState.FINISHED
+
+
+def test_a_result_that_is_too_large_fails_and_leaves_no_file(scripted: Build) -> None:
+    house = scripted()
+    house.gateway.spool._limit = 10  # the setting has a floor of its own
+    house.fast.script("books", ANSWER)
+    record = finished(house)
+    assert record.error is not None
+    assert record.error.code == "RESULT_TOO_LARGE"
+    assert list(house.gateway.spool.path(record.id).parent.iterdir()) == []
+
+
+def test_estimates_are_made_once_until_the_catalog_changes(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", ANSWER)
+    finished(house)
+    finished(house)
+    assert len(house.fast.explained) == 1
+    compute_statistics(house)
+    finished(house)
+    assert len(house.fast.explained) == 2
+
+
+def test_what_the_fast_engine_cannot_plan_goes_to_the_dependable_one(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", replace(ANSWER, plan="no JSON"))
+    house.dependable.script("books", ANSWER)
+    record = finished(house)
+    assert (outcomes(record), codes(record)) == ([("dependable", None)], [ReasonCode.NO_ESTIMATE])
+
+
+def test_missing_statistics_are_said(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", ANSWER)
+    assert ReasonCode.STATISTICS_MISSING in codes(finished(house))
+
+
+def test_a_killed_gateway_leaves_nothing_open(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", HANGS)
+    run = started(house)
+    wait_until(lambda: _state(house, run) is QueryState.RUNNING)
+    orphan = house.gateway.spool.path("20200101_000000_0000000000")
+    orphan.write_bytes(b"rows that nobody can ask for")
+    later = scripted()  # the same home: what a restart after kill -9 finds
+    record = later.gateway.metastore.queries.get(run.id)
+    assert record is not None
+    assert (record.state, record.error) == (QueryState.FAILED, GATEWAY_STOPPED)
+    assert record.attempts[0].failure == GATEWAY_STOPPED.code
+    assert not orphan.exists()
+    house.gateway.coordinator.cancel(run.id)
+    assert run.done.result(timeout=10).state is QueryState.FAILED  # as it was closed
+
+
+def test_a_job_whose_process_is_gone_does_not_stay_open(scripted: Build) -> None:
+    house = scripted()
+    job = StatisticsJob("j1", ("books",), JobState.QUEUED, created_at=dt.datetime.now(dt.UTC))
+    house.gateway.metastore.jobs.create(job)
+    house.gateway.jobs.recover()
+    closed = house.gateway.metastore.jobs.get("j1")
+    assert closed is not None
+    assert closed.state is JobState.FAILED
+
+
+def test_many_at_once(scripted: Build) -> None:
+    house = scripted(slots=2)
+    house.fast.script("books", failing(MemoryExceeded("full")), ANSWER)
+    house.dependable.script("books", ANSWER)
+    runs = [started(house, SQL.replace("10", str(10 + i))) for i in range(40)]
+    records = [run.done.result(timeout=30) for run in runs]
+    assert {record.state for record in records} == {QueryState.FINISHED}
+    assert all(rows(house, record) == [1, 2, 3] for record in records)
+    assert house.fast.open_results == house.dependable.open_results == 0
+    wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("query ")])
+
+
+def _state(house: Scripted, run: Run) -> QueryState | None:
+    record = house.gateway.metastore.queries.get(run.id)
+    return record.state if record else None
+
+
+def wait_until(happened: Callable[[], bool], within_s: float = 10.0) -> None:
+    give_up_s = time.monotonic() + within_s
+    while not happened():
+        assert time.monotonic() < give_up_s
+        time.sleep(0.01)

@@ -21,7 +21,11 @@ def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConn
     """Give the one embedded server of this run; it starts with the first statement."""
     from engines.spark.server import ServerSettings, SparkConnectServer
 
-    server = SparkConnectServer(ServerSettings(work_folder=tmp_path_factory.mktemp("spark")))
+    settings = ServerSettings(
+        work_folder=tmp_path_factory.mktemp("spark"),
+        stable_after_s=0.0,  # tests kill it one after the other, and none shall wait for another's back-off
+    )
+    server = SparkConnectServer(settings)
     yield server
     server.stop()
 

@@ -40,9 +40,6 @@ RESTART_DELAYS_S = (0.0, 0.0, 1.0, 5.0, 15.0, 60.0)
 PATIENCE_S = 2.0
 """A statement waits out a delay of this length; it is refused when the delay is longer."""
 
-STABLE_AFTER_S = 60.0
-"""A server that lived this long ends a row of failures."""
-
 JVM_OUT_OF_MEMORY_STATUSES = frozenset({3, 52})
 """Exit statuses of a JVM that ran out of heap: of ``-XX:+ExitOnOutOfMemoryError``, and Spark's own."""
 
@@ -64,6 +61,7 @@ class ServerSettings:
 
     work_folder: belongs to this server alone; warehouse, scratch files and the log live there.
     driver_memory_bytes: the JVM's heap. cores: tasks that run at once.
+    stable_after_s: a server that lived this long ends a row of failures.
     configuration: Spark settings that win over ours.
     """
 
@@ -71,6 +69,7 @@ class ServerSettings:
     driver_memory_bytes: int = DEFAULT_DRIVER_MEMORY_BYTES
     cores: int = 2
     start_timeout_s: float = 120.0
+    stable_after_s: float = 60.0
     configuration: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -318,7 +317,7 @@ class SparkConnectServer:
         out_of_memory = status in JVM_OUT_OF_MEMORY_STATUSES
         if self._attempt is not None:
             self._last_death = (self._attempt.result(), out_of_memory)
-        if time.monotonic() - self._running_since_s > STABLE_AFTER_S:
+        if time.monotonic() - self._running_since_s > self.settings.stable_after_s:
             self._failures = 0
         self._count_failure("Spark ran out of memory" if out_of_memory else f"Spark ended with status {status}")
 

@@ -65,7 +65,8 @@ class _Estimator:
             definition = self.visit(node.children[0])
             self._definitions[node.reference or ""] = definition
             body = self.visit(node.children[1])
-            return EstimatedNode(node, body.rows, body.confidence, "as its body", (definition, body))
+            confidence = definition.confidence * body.confidence
+            return EstimatedNode(node, body.rows, confidence, "as its body", (definition, body))
         children = tuple(self.visit(child) for child in node.children)
         if not children:
             return self._leaf(node)
@@ -96,7 +97,8 @@ class _Estimator:
             return EstimatedNode(node, 0.0, 1.0, "contradiction")
         definition = self._definitions.get(node.reference or "")
         if definition is not None:
-            return EstimatedNode(node, definition.rows, definition.confidence, "as its definition")
+            # Its confidence counts once, where the definition stands, however often it is read.
+            return EstimatedNode(node, definition.rows, 1.0, "as its definition")
         return EstimatedNode(node, node.cardinality if node.cardinality is not None else 1.0, 1.0, "engine")
 
     def _scan(self, node: PlanNode) -> EstimatedNode:
@@ -171,13 +173,18 @@ class _Estimator:
         return distinct * -math.expm1(-rows / distinct), 1.0, "NDV of the grouping keys"
 
     def _key_ndv(self, key: PlanColumn, below: EstimatedNode) -> float | None:
-        """Return the distinct values of a join key that the filters on the key itself leave."""
+        """Return the distinct values of a join key that the filters on the key itself leave.
+
+        Of groups there are no more than rows; a scan's filters on other columns do not make its key's domain smaller.
+        """
         found = self._column(key)
         if found is None:
             return None
         own = [text for text in _predicates_below(below.node) if _names(text, self._dialect) == {key.name}]
         kept = selectivity(own, self._statistics.get(key.table or ""), dialect=self._dialect)
-        return max(1.0, found.ndv * kept.share)
+        distinct = found.ndv * kept.share
+        grouped = any(part.operator is Operator.AGGREGATE for _, part in below.node.walk())
+        return max(1.0, min(distinct, below.rows or 0.0) if grouped else distinct)
 
     def _ndv(self, column: PlanColumn) -> float | None:
         found = self._column(column)

@@ -53,6 +53,7 @@ _SCANS = re.compile(r"^(READ_|SEQ_SCAN|TABLE_SCAN|PARQUET_SCAN|CSV_SCAN)")
 _JOIN_TYPES = {kind.name: kind for kind in JoinType}
 _EQUI_CONDITION = re.compile(r"^(.*?) (?:=|IS NOT DISTINCT FROM) (.*)$")
 _POSITION = re.compile(r"^#(\d+)$")
+_ANY_POSITION = re.compile(r"#(\d+)")
 _CAST_POSITION = re.compile(r"^CAST\(#(\d+) AS ([^)]*(?:\([^)]*\))?)\)$")
 _AGGREGATE_CALL = re.compile(r"^(\w+)\((?:DISTINCT )?(.*)\)$")
 _AGGREGATE_TYPES = {"count": "bigint", "count_star": "bigint", "avg": "double", "sum": "decimal(38,0)"}
@@ -111,7 +112,8 @@ class _Reader:
             case Operator.FILTER:
                 return replace(node, predicates=_texts(info.get("Expression")))
             case Operator.PROJECT:
-                return replace(node, columns=_projected(_texts(info.get("Projections")), node.columns))
+                texts = _texts(info.get("Projections"))
+                return replace(node, columns=_projected(texts, _outputs(children[0], texts)))
             case Operator.HASH_JOIN | Operator.NESTED_LOOP_JOIN:
                 return _join(node, info)
             case Operator.AGGREGATE:
@@ -196,6 +198,24 @@ def _join(node: PlanNode, info: dict[str, Any]) -> PlanNode:
         case _:
             columns = (*probe.columns, *build.columns)
     return replace(node, join_type=kind, join_keys=tuple(keys), predicates=tuple(others), columns=columns)
+
+
+def _outputs(node: PlanNode, texts: Sequence[str]) -> tuple[PlanColumn, ...]:
+    """Return a node's columns as the projection above it counts them.
+
+    A join hands on only what is needed above, and its text does not say which columns those are. Its keys are the
+    first that nobody needs; they are dropped if the highest ``#position`` shows that so many columns are missing.
+    """
+    positions = [int(found) for text in texts for found in _ANY_POSITION.findall(text)]
+    if node.operator is not Operator.HASH_JOIN or not positions:
+        return node.columns
+    build_keys = {build for _, build in node.join_keys}
+    both_keys = build_keys | {probe for probe, _ in node.join_keys}
+    for dropped in (build_keys, both_keys):
+        kept = tuple(column for column in node.columns if column not in dropped)
+        if len(kept) == max(positions) + 1:
+            return kept
+    return node.columns
 
 
 def _aggregate(node: PlanNode, info: dict[str, Any]) -> PlanNode:

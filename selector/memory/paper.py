@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate
-from selector.memory.widths import row_bytes
+from selector.memory.widths import encoded_bytes, row_bytes
 from selector.plan import JoinType, Operator
 from selector.statistics import TableStatistics
 
 POINTER_BYTES = 8
 LOAD_FACTOR = 0.75
-SCAN_BUFFERS_PER_THREAD = 2  # row groups of decoded columns that a scanning thread keeps at hand
+SCAN_BUFFERS_PER_THREAD = 1  # row groups of encoded columns that a scanning thread keeps at hand
 DEFAULT_ROW_GROUP_ROWS = 122_880
 UPPER_FACTOR = 1.35  # covers 95 % of out-of-memory thresholds that were measured on DuckDB with true cardinalities
 
@@ -114,7 +114,7 @@ class _Model:
         table = self._statistics.get(part.node.table or "")
         group_rows = (table.row_group_rows if table else None) or DEFAULT_ROW_GROUP_ROWS
         rows = min(group_rows, table.rows) if table else group_rows
-        return self._threads * SCAN_BUFFERS_PER_THREAD * rows * row_bytes(part.node.scanned, self._statistics)
+        return self._threads * SCAN_BUFFERS_PER_THREAD * rows * encoded_bytes(part.node.scanned, self._statistics)
 
     def _row_bytes(self, part: EstimatedNode) -> float:
         return row_bytes(part.node.columns, self._statistics)

@@ -1,4 +1,4 @@
-"""Bytes of a column's values in a row of an in-memory hash table."""
+"""Bytes of columns: in a row of an in-memory hash table, and in a file."""
 
 from __future__ import annotations
 
@@ -23,27 +23,37 @@ _FIXED_BYTES = {
 _DECIMAL = re.compile(r"^decimal\((\d+),")
 STRING_BYTES = 16  # length, prefix and pointer; a string of up to INLINE_BYTES lives in them
 INLINE_BYTES = 12
+LENGTH_BYTES = 4  # before each string in a file
 UNKNOWN_BYTES = 16
 UNKNOWN_LENGTH_BYTES = 16
 
 
 def row_bytes(columns: Sequence[PlanColumn], statistics: Mapping[str, TableStatistics]) -> float:
-    """Return the paper's tuple_size: average bytes of one row of these columns."""
-    return sum(column_bytes(column, statistics) for column in columns)
+    """Return the paper's tuple_size: average bytes of one row of these columns in a hash table."""
+    return sum(_fixed_bytes(column) or _string_bytes(_length(column, statistics)) for column in columns)
 
 
-def column_bytes(column: PlanColumn, statistics: Mapping[str, TableStatistics]) -> float:
-    """Return the average bytes of one column's values."""
+def encoded_bytes(columns: Sequence[PlanColumn], statistics: Mapping[str, TableStatistics]) -> float:
+    """Return the average bytes of one row of these columns in a file, before compression."""
+    return sum(_fixed_bytes(column) or LENGTH_BYTES + _length(column, statistics) for column in columns)
+
+
+def _fixed_bytes(column: PlanColumn) -> float | None:
+    """Return the width of a type that has one; of an unknown type, what is usual; None for strings."""
     data_type = column.data_type
     if data_type is None:
         return UNKNOWN_BYTES
-    if data_type in _FIXED_BYTES:
-        return _FIXED_BYTES[data_type]
     decimal = _DECIMAL.match(data_type)
     if decimal:
-        digits = int(decimal.group(1))
-        return 8 if digits <= 18 else 16
+        return 8 if int(decimal.group(1)) <= 18 else 16
+    return _FIXED_BYTES.get(data_type)
+
+
+def _string_bytes(length: float) -> float:
+    return STRING_BYTES + (length if length > INLINE_BYTES else 0.0)
+
+
+def _length(column: PlanColumn, statistics: Mapping[str, TableStatistics]) -> float:
     table = statistics.get(column.table or "")
     known = table.columns.get(column.name) if table is not None else None
-    length = known.average_length if known is not None and known.average_length is not None else UNKNOWN_LENGTH_BYTES
-    return STRING_BYTES + (length if length > INLINE_BYTES else 0.0)
+    return known.average_length if known is not None and known.average_length is not None else UNKNOWN_LENGTH_BYTES

@@ -23,7 +23,7 @@ from engines.errors import (
 )
 from engines.protocol import Engine, EngineKind
 from engines.spark.engine import SparkConnectEngine
-from engines.spark.server import DEFAULT_DRIVER_MEMORY_BYTES, PATIENCE_S, SparkConnectServer
+from engines.spark.server import DEFAULT_DRIVER_MEMORY_BYTES, SparkConnectServer
 from tests.engines.conformance import (
     NUMBERS_ROWS,
     SLOW_SQL,
@@ -90,6 +90,14 @@ class TestSpark(Conformance):
         assert spark_server.pid == pid
         assert not list(spark_server.results_folder.iterdir())
 
+    def test_direct_result_too_large_for_the_heap_harms_no_other(
+        self, engine: Engine, spark_server: SparkConnectServer
+    ) -> None:
+        pid = spark_server.pid
+        with pytest.raises(MemoryExceeded):
+            ask(engine, "SELECT ARRAY(CONCAT(id, REPEAT('x', 2000))) AS texts FROM RANGE(0, 1000000, 1, 100)")
+        assert spark_server.pid == pid
+
     def test_half_read_staged_result_leaves_no_file(self, engine: Engine, spark_server: SparkConnectServer) -> None:
         with run(engine, "SELECT id FROM numbers") as result:
             next(result)
@@ -111,7 +119,6 @@ class TestSpark(Conformance):
 class TestSparkLost:
     @pytest.fixture(autouse=True)
     def _tables(self, spark_engine: SparkConnectEngine, warehouse: Warehouse) -> None:
-        time.sleep(PATIENCE_S)
         spark_engine.use_tables(warehouse.tables)
         spark_engine.warm_up()
 
@@ -137,7 +144,8 @@ class TestSparkLost:
     ) -> None:
         pid = spark_server.pid
         assert pid is not None
-        with run(spark_engine, "SELECT a.id FROM numbers a CROSS JOIN kinds b CROSS JOIN kinds c") as result:
+        direct = "SELECT ARRAY(a.id, a.id, a.id, a.id) AS ids FROM numbers a CROSS JOIN kinds b"
+        with run(spark_engine, direct) as result:
             next(result)
             os.kill(pid, signal.SIGKILL)
             with pytest.raises(EngineUnavailable):
@@ -147,10 +155,22 @@ class TestSparkLost:
         assert spark_engine.status().alive
         assert ask(spark_engine, "SELECT COUNT(*) AS n FROM kinds")["n"].to_pylist() == [5]
 
+    def test_staged_result_survives_the_server(
+        self, spark_engine: SparkConnectEngine, spark_server: SparkConnectServer
+    ) -> None:
+        pid = spark_server.pid
+        assert pid is not None
+        with run(spark_engine, "SELECT id FROM numbers") as result:
+            rows = next(result).num_rows
+            os.kill(pid, signal.SIGKILL)
+            while spark_server.pid is not None:
+                time.sleep(0.05)
+            assert ask(spark_engine, "SELECT COUNT(*) AS n FROM kinds")["n"].to_pylist() == [5]
+            assert rows + sum(batch.num_rows for batch in result) == NUMBERS_ROWS
+
     def test_out_of_memory_is_told_from_other_deaths(self, spark_engine: SparkConnectEngine) -> None:
         with pytest.raises(MemoryExceeded):
             ask(spark_engine, ONE_ROW_TOO_BIG_SQL)
-        time.sleep(PATIENCE_S)
         assert ask(spark_engine, "SELECT COUNT(*) AS n FROM kinds")["n"].to_pylist() == [5]
 
     def test_frozen_server_holds_nobody(

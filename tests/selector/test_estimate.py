@@ -77,6 +77,17 @@ def test_a_scan_that_could_be_of_two_tables_is_noted() -> None:
     assert read(text, twins).notes == ("a scan of id may be of a or b",)
 
 
+def test_columns_that_a_join_drops_do_not_shift_the_others() -> None:
+    def node(name: str, *children: object, **info: object) -> dict[str, object]:
+        return {"name": name, "extra_info": info, "children": list(children)}
+
+    probe = node("READ_PARQUET", Projections=["book_id", "quantity"])
+    build = node("READ_PARQUET", Projections=["id", "category", "price"])
+    join = node("HASH_JOIN", probe, build, Conditions="book_id = id")
+    plan = read(json.dumps([node("PROJECTION", join, Projections=["CAST(#0 AS TINYINT)", "#1", "#2"])]), SHAPES)
+    assert [column.name for column in plan.root.columns] == ["quantity", "category", "price"]
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", '[{"name": 3}]', '[{"name": "HASH_JOIN", "children": []}]', "null"])
 def test_what_is_no_plan_is_told(text: str) -> None:
     with pytest.raises(UnreadablePlan):

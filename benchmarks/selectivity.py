@@ -188,9 +188,7 @@ def _figures(points: Sequence[Point]) -> dict[str, float]:
     }
 
 
-def _row(
-    question: Question, distribution: Distribution, points: Sequence[Point], found: dict[str, float]
-) -> list[str]:
+def _row(question: Question, distribution: Distribution, points: Sequence[Point], found: dict[str, float]) -> list[str]:
     worst = max(points, key=lambda point: abs(point.ours - point.truth) / point.truth)
     return [
         question.name,

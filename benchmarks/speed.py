@@ -1,8 +1,8 @@
 """Claim: the gateway, choosing the engine itself, beats the dependable engine alone as the paper's did (Table 8).
 
 Q5, Q6, Q7 and Q9 run in alternation: through the gateway as it routes them, through the gateway pinned to Spark, and
-straight on DuckDB. The paper compares with Hive and Impala on 5 machines and 8 GB tables; here they are Spark and DuckDB
-on one machine, so only the kind of comparison is the same.
+straight on DuckDB. The paper compares with Hive and Impala on 5 machines; here they are Spark and DuckDB on one, so
+that only the kind of comparison is the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -63,13 +63,13 @@ def run(
         )
         with serving(settings) as (gateway, client):
             measured = {name: _measure(gateway, client, name, PAPER_QUERIES[name], pairs) for name in PAPER_OVER_HIVE}
-    figures, targets = _figures(measured)
+    figures, targets = figures_of(measured)
     head = ["query", "engine", "gateway", "Spark", "DuckDB", "over Spark", "paper: over Hive", "over DuckDB"]
     rows = [_row(name, engine, rounds, figures) for name, (engine, rounds) in measured.items()]
     show_table("Median seconds, and how many times faster the gateway is", [*head, "paper: over Impala", "met"], rows)
     print(where)
     print("The paper's baselines are Hive and Impala on 5 machines; these are Spark and DuckDB on one.")
-    print("Over DuckDB: statements that take milliseconds here took Impala seconds, beside which an overhead is small.")
+    print("Over DuckDB: the same overhead weighs the more, the shorter the statement; `overhead` gives milliseconds.")
     return Claim("speed", figures, targets)
 
 
@@ -102,13 +102,16 @@ def _measure(gateway: Gateway, client: Client, name: str, sql: str, pairs: int) 
     return str(routed["engine"]), rounds
 
 
-def _round(auto: Callable[[], float], spark: Callable[[], float], straight: Callable[[], float], *, turned: bool) -> Round:
+def _round(
+    auto: Callable[[], float], spark: Callable[[], float], straight: Callable[[], float], *, turned: bool
+) -> Round:
     """Run each once; turned: in the opposite order."""
     steps: list[tuple[str, Callable[[], float]]] = [("auto_s", auto), ("spark_s", spark), ("straight_s", straight)]
     return Round(**{name: measure() for name, measure in (reversed(steps) if turned else steps)})
 
 
-def _figures(measured: Mapping[str, tuple[str, Sequence[Round]]]) -> tuple[dict[str, float], dict[str, Target]]:
+def figures_of(measured: Mapping[str, tuple[str, Sequence[Round]]]) -> tuple[dict[str, float], dict[str, Target]]:
+    """Return the figures and targets of all queries, from the engine chosen and the repeats of each."""
     figures: dict[str, float] = {}
     targets: dict[str, Target] = {}
     for name, (_, rounds) in measured.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 
@@ -17,4 +18,4 @@ def spread(values: Sequence[float], count: int, *, seed: int) -> list[float]:
         return distinct
     chance = random.Random(seed)  # noqa: S311 - not for secrets
     ends = [len(distinct) * quantile // count for quantile in range(count + 1)]
-    return [distinct[chance.randrange(low, high)] for low, high in zip(ends, ends[1:], strict=False)]
+    return [distinct[chance.randrange(low, high)] for low, high in itertools.pairwise(ends)]

@@ -1,9 +1,9 @@
 """Our own cardinalities for every node of a plan, from statistics instead of the engine's guesses.
 
 Joins follow Selinger's containment assumption, |L| * |R| / max(NDV), over the key columns' whole tables: with a
-unique key on one side that is the paper's Eq. (1), cardinality * selectivity. Only a filter on the key itself makes
-its NDV smaller; engines push one down from the other side of a join, and it must not count twice. Several keys, like several grouping
-columns, are rarely independent; the second and later ones count by exponential back-off.
+unique key on one side that is the paper's Eq. (1), cardinality * selectivity. Only a filter on the key itself makes its
+NDV smaller; engines push one down from the other side of a join, and it must not count twice. Several keys, like
+several grouping columns, are rarely independent; the second and later ones count by exponential back-off.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """DuckDB's EXPLAIN (FORMAT JSON) -> Plan.
 
-The text names no tables and no types. Both come from the catalog: a scan is matched to the table that has all
-its columns, and where several do, to the one whose row count DuckDB's own estimate gives away (a fifth of the rows
-with a filter from the statement, all of them without one or with a filter that a join pushed down). Columns are then followed upwards by name and by ``#position``.
+The text names no tables and no types. Both come from the catalog: a scan is matched to the table that has all its
+columns, and where several do, to the one whose row count DuckDB's own estimate gives away (a fifth of the rows with a
+filter from the statement, all of them without one or with a filter that a join pushed down). Columns are then followed
+upwards by name and by ``#position``.
 """
 
 from __future__ import annotations

@@ -53,17 +53,19 @@ class RealGateway:
 
     def processes(self, word: str) -> list[int]:
         """Return the ids of its descendants whose command line holds a word."""
-        listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+        command = ["ps", "-ww", "-eo", "pid,ppid,args"]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         children: dict[int, list[tuple[int, str]]] = {}
         for line in listed.splitlines()[1:]:
-            pid, parent, command = line.split(None, 2)
-            children.setdefault(int(parent), []).append((int(pid), command))
-        found, wanted = [], [self.process.pid]
+            pid, parent, arguments = line.split(None, 2)
+            children.setdefault(int(parent), []).append((int(pid), arguments))
+        found: list[int] = []
+        wanted = [self.process.pid]
         while wanted:
-            for pid, command in children.get(wanted.pop(), ()):
-                wanted.append(pid)
-                if word in command:
-                    found.append(pid)
+            for child, arguments in children.get(wanted.pop(), ()):
+                wanted.append(child)
+                if word in arguments:
+                    found.append(child)
         return found
 
 

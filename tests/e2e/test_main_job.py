@@ -86,7 +86,7 @@ def test_a_killed_spark_is_told_within_15_s_and_the_next_query_works(gateway: Re
     query_id = gateway.submit(LONG.format(side=100_000), engine="spark")
     _wait_until(lambda: _attempt_engines(gateway, query_id) == ["spark"])
     time.sleep(2)
-    (java,) = gateway.processes("SparkConnectServer --conf") or gateway.processes("org.apache.spark.deploy.SparkSubmit")
+    (java,) = gateway.processes("org.apache.spark.deploy.SparkSubmit")
     os.kill(java, signal.SIGKILL)
     reply = gateway.ended(query_id, within_s=15)
     assert (reply["state"], reply["error"]["code"]) == ("FAILED", "ENGINE_UNAVAILABLE")

@@ -70,7 +70,7 @@ class Scripted:
 
 
 def settings_for(home: Path, **limits: float) -> settings_module.Settings:
-    return settings_module.load(home, limits=settings_module.LimitSettings(**limits))  # type: ignore[arg-type]
+    return settings_module.load(home, limits=settings_module.LimitSettings(**limits))
 
 
 def register(gateway: Gateway, folder: Path) -> None:

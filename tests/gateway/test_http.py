@@ -13,7 +13,6 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from tests.gateway.conftest import BOOKS, TRANSACTIONS
 

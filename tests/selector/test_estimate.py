@@ -16,7 +16,9 @@ from selector.memory.paper import LOAD_FACTOR, POINTER_BYTES, UPPER_FACTOR
 from selector.plan import JoinType, Operator, Plan, PlanNode, TableShape
 from tests.selector.examples import BOOKS, CATEGORIES, SHAPES, STATISTICS, TRANSACTIONS
 
-duckdb = pytest.importorskip("duckdb")
+pytest.importorskip("duckdb")
+
+import duckdb
 
 DISTINCT_BOOKS_SOLD = 800
 BIGINT, DOUBLE, STRING, INT = 8, 8, 16, 4

@@ -1,0 +1,116 @@
+"""The ``fusion`` command as people type it, over a real DuckDB."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("duckdb")
+
+Fusion = Callable[..., subprocess.CompletedProcess[str]]
+SQL = "SELECT category, count(*) AS n FROM books WHERE price < 30 GROUP BY category ORDER BY n DESC, category LIMIT 3"
+
+
+@pytest.fixture
+def fusion(tmp_path: Path) -> Fusion:
+    variables = {
+        "FUSION_HOME": str(tmp_path / "home"),
+        "FUSION_SPARK__ENABLED": "false",
+        "FUSION_ROUTING__MINIMUM_CONFIDENCE": "0",
+        "FUSION_DUCKDB__WORKERS": "1",
+        "COLUMNS": "160",
+    }
+
+    def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(Path(sys.executable).with_name("fusion")), *arguments],
+            env={**os.environ, **variables, **more},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run
+
+
+def test_from_a_folder_to_an_answer(fusion: Fusion, bookstore: Path) -> None:
+    added = fusion("tables", "add", "books", str(bookstore / "books"))
+    assert added.returncode == 0, added.stderr
+    assert "1,000 rows" in added.stdout
+    assert "parquet" in fusion("tables", "list").stdout
+    answer = fusion("query", SQL, "--format", "json")
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout)["rows"] == [["category 0", 20], ["category 1", 20], ["category 2", 20]]
+    assert "FITS" in answer.stderr
+    assert fusion("query", SQL, "--format", "csv").stdout.splitlines()[1] == '"category 0",20'
+    table = fusion("query", SQL)
+    assert "category 0" in table.stdout
+    explained = fusion("explain", SQL)
+    assert "duckdb" in explained.stdout
+    assert "scan of books" in explained.stdout
+    nothing = fusion("stats", "show", "books")
+    assert nothing.returncode == 1
+    assert "fusion stats compute books" in nothing.stderr
+    assert fusion("misestimates", "list").returncode == 0
+    assert "Traceback" not in table.stderr + explained.stderr + nothing.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("query", "SELECT * FROM nowhere"), "UNKNOWN_TABLE: There is no table nowhere. (line 1, column 15)"),
+        (("query", "DROP TABLE x"), "NOT_ALLOWED"),
+        (("explain", "SELECT ((("), "SYNTAX_ERROR"),
+        (("tables", "add", "x", "/nowhere/at/all"), "does not exist"),
+        (("misestimates", "forget", "none"), "NOT_FOUND"),
+        (("stats", "compute", "nowhere"), "UNKNOWN_TABLE"),
+    ],
+)
+def test_mistakes_are_told_without_a_traceback(fusion: Fusion, arguments: tuple[str, ...], told: str) -> None:
+    answer = fusion(*arguments)
+    assert answer.returncode != 0
+    assert told in " ".join(answer.stderr.split())
+    assert "Traceback" not in answer.stderr
+
+
+def test_wrong_settings_are_named(fusion: Fusion) -> None:
+    answer = fusion("doctor", FUSION_DUCKDB__WORKERS="many")
+    assert answer.returncode == 1
+    assert "duckdb.workers" in answer.stderr
+
+
+def test_doctor_looks_at_what_the_settings_need(fusion: Fusion) -> None:
+    answer = fusion("doctor")
+    assert answer.returncode == 0, answer.stdout
+    assert "DuckDB" in answer.stdout
+    assert "Java" not in answer.stdout
+    assert "Memory" in fusion("doctor", FUSION_DUCKDB__MEMORY_LIMIT="100TiB").stdout
+    assert fusion("doctor", FUSION_DUCKDB__MEMORY_LIMIT="100TiB").returncode == 1
+
+
+def test_two_gateways_do_not_share_a_home(fusion: Fusion, tmp_path: Path) -> None:
+    from gateway.server import AlreadyServed, own_server
+    from gateway.settings import load
+
+    settings = load(tmp_path / "home")
+    quiet = settings.model_copy(
+        update={
+            "server": settings.server.model_copy(update={"port": 0}),
+            "spark": settings.spark.model_copy(update={"enabled": False}),
+        }
+    )
+    with own_server(quiet) as url:
+        refused = fusion("serve", "--port", "0")
+        assert refused.returncode == 1
+        assert "another gateway" in refused.stderr
+        with pytest.raises(AlreadyServed):
+            with own_server(quiet):
+                pass
+        assert fusion("query", "SELECT 1 AS one", "--format", "csv").stdout.splitlines() == ['"one"', "1"]
+        assert url.startswith("http://127.0.0.1:")

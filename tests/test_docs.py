@@ -1,0 +1,121 @@
+"""What the documents say is there, and what is there is in the documents."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from engines.errors import EngineError
+from gateway.cli import app
+from gateway.http import catalog, queries
+from gateway.http.errors import STATUS
+from gateway.settings import Settings
+from gateway.sql.errors import SqlError
+from selector.decide import ReasonCode
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+
+
+def settings_of(model: type[BaseModel], prefix: str = "") -> list[tuple[str, str]]:
+    found = []
+    for name, field in model.model_fields.items():
+        if isinstance(field.default, BaseModel):
+            found += settings_of(type(field.default), f"{prefix}{name}.")
+        else:
+            found.append((prefix + name, " ".join((field.description or "").split())))
+    return found
+
+
+def commands(document: str) -> list[str]:
+    blocks = re.findall(r"```console\n(.*?)```", document, flags=re.DOTALL)
+    return [line for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize(("name", "meaning"), settings_of(Settings))
+def test_every_setting_is_documented(name: str, meaning: str) -> None:
+    assert meaning, f"{name} has no docstring"
+    assert f"| `{name}` |" in REFERENCE
+    assert meaning in REFERENCE
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        f"{method} {route.path}"
+        for router in (queries.router, catalog.router)
+        for route in router.routes
+        for method in getattr(route, "methods", ())
+    ],
+)
+def test_every_route_is_documented(route: str) -> None:
+    assert f"| `{route}` |" in REFERENCE
+
+
+@pytest.mark.parametrize(
+    "code",
+    sorted(
+        {kind.code for kind in EngineError.__subclasses__()}
+        | {kind.code for kind in SqlError.__subclasses__()}
+        | set(STATUS)
+        | {"RESULT_TOO_LARGE", "RESULT_STORE_FULL", "GATEWAY_STOPPED", "TABLE_UNREADABLE", "UNKNOWN_ENGINE"}
+    ),
+)
+def test_every_error_code_is_documented(code: str) -> None:
+    assert f"| `{code}` |" in REFERENCE
+
+
+@pytest.mark.parametrize("kind", EngineError.__subclasses__(), ids=lambda kind: kind.__name__)
+def test_what_happens_after_an_engines_error_is_documented(kind: type[EngineError]) -> None:
+    yes_no = {True: "yes", False: "no"}
+    assert f"| `{kind.code}` | {yes_no[kind.fails_over]} | {yes_no[kind.remembered]} |" in REFERENCE
+
+
+@pytest.mark.parametrize("code", list(ReasonCode))
+def test_every_reason_is_documented(code: ReasonCode) -> None:
+    assert f"| `{code.value}` |" in REFERENCE
+
+
+def test_every_make_target_in_the_readme_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = [line.split()[1] for line in commands(README) if line.startswith("make ")]
+    assert len(targets) >= 5
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+@pytest.mark.parametrize("line", [line for line in commands(README) if line.startswith("fusion ")])
+def test_every_fusion_command_in_the_readme_is_one(line: str) -> None:
+    words = shlex.split(line)[1:]
+    group = get_command(app)
+    path = []
+    while words and words[0] in getattr(group, "commands", {}):
+        path.append(words.pop(0))
+        group = group.commands[path[-1]]  # type: ignore[attr-defined]
+    assert path, line
+    assert CliRunner().invoke(app, [*path, "--help"]).exit_code == 0
+    required = [parameter for parameter in group.params if parameter.required]
+    assert len(words) >= len(required)
+
+
+@pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "deploy/README.md"])
+def test_links_lead_somewhere(document: str) -> None:
+    path = ROOT / document
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target
+
+
+def test_the_lock_file_carries_hashes_and_no_addresses() -> None:
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert "://" not in lock
+    assert "--index-url" not in lock
+    pinned = re.findall(r"^\S+==\S+", lock, flags=re.MULTILINE)
+    assert len(pinned) > 50
+    assert lock.count("--hash=sha256:") > len(pinned)

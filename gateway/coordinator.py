@@ -119,7 +119,7 @@ class Coordinator:
     def recover(self) -> None:
         """Close what an earlier process left open, and delete results that nobody can ask for."""
         orphans = self._metastore.queries.close_orphans(at=_now(), error=GATEWAY_STOPPED)
-        files = self._spool.keep_only(self._metastore.queries.finished_ids())
+        files = self._spool.keep_only(self._metastore.queries.finished(self._spool.query_ids()))
         if orphans or files:
             log.warning("closed %d queries and deleted %d result files of an earlier run", len(orphans), files)
 

@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from gateway import settings as settings_module
 from gateway.client import Client, RequestFailed
 from gateway.paper_queries import PAPER_QUERIES, SURPRISE_QUERY
 from gateway.progress import progress_bar
-from gateway.server import configure_logging, own_server
+from gateway.server import AddressInUse, configure_logging, own_server
 from gateway.settings import Settings
 from selector.decide import mebibytes
 
@@ -39,7 +40,7 @@ def run(home: Path, *, scale: float, keep_serving: bool, console: Console) -> No
     configure_logging("ERROR")
     settings = demo_settings(home, scale)
     _generate(home / "bookstore", scale, console)
-    with own_server(settings) as url, Client(url) as client:
+    with _server(settings) as url, Client(url) as client:
         _register(client, home / "bookstore", console)
         console.print(
             f"\nThe paper's queries; DuckDB gives one statement {mebibytes(int(settings.duckdb.memory_limit))}:"
@@ -57,6 +58,18 @@ def run(home: Path, *, scale: float, keep_serving: bool, console: Console) -> No
             with suppress(KeyboardInterrupt):
                 while True:
                     time.sleep(3600)
+
+
+@contextmanager
+def _server(settings: Settings) -> Iterator[str]:
+    """Serve on the usual port, or on a free one if something else is there."""
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(own_server(settings))
+        except AddressInUse:
+            free = settings.server.model_copy(update={"port": 0})
+            url = stack.enter_context(own_server(settings.model_copy(update={"server": free})))
+        yield url
 
 
 def demo_settings(home: Path, scale: float) -> Settings:

@@ -1,4 +1,8 @@
-"""Statistics jobs, each a process of its own: the gateway starts the same command that an orchestrator would."""
+"""Statistics jobs, each a process of its own: the gateway starts the same command that an orchestrator would.
+
+A job ends with the gateway that started it, however that ends: its tables keep the statistics in force, and the next
+gateway closes its row.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import sys
 import threading
 from pathlib import Path
 
+import engines.lifeline
 from gateway.statements import new_query_id
 from metastore.records import JobState, StatisticsJob
 from metastore.store import Metastore
@@ -60,7 +65,7 @@ class JobRunner:
                 process = subprocess.Popen(  # noqa: S603
                     [*self._command(), "--job-id", job.id, *tables],
                     env={**os.environ, METASTORE_VARIABLE: self._url},
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                 )
@@ -92,10 +97,13 @@ class JobRunner:
     def _command(self) -> list[str]:
         memory = f"{self._driver_memory_bytes >> 20}m"
         where = ["--remote", self._remote] if self._remote else ["--driver-memory", memory]
-        return [sys.executable, "-P", "-m", "statsproc", "stats", "--work-dir", str(self._work), *where]
+        statsproc = [sys.executable, "-P", "-m", "statsproc", "stats", "--work-dir", str(self._work), *where]
+        return [sys.executable, "-I", engines.lifeline.__file__, "--", *statsproc]
 
     def _watch(self, job_id: str, process: subprocess.Popen[bytes]) -> None:
         status = process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
         with self._lock:
             self._processes.pop(job_id, None)
         job = self._metastore.jobs.get(job_id)

@@ -109,6 +109,10 @@ class Spool:
         """Delete a result, if it is there."""
         self.path(query_id).unlink(missing_ok=True)
 
+    def query_ids(self) -> frozenset[str]:
+        """Return the queries that have a file here, whole or not."""
+        return frozenset(file.stem for file in self._folder.iterdir())
+
     def keep_only(self, query_ids: Collection[str]) -> int:
         """Delete every file that is not the whole result of one of these queries; returns how many."""
         orphans = [file for file in self._folder.iterdir() if file.suffix == _UNFINISHED or file.stem not in query_ids]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -16,6 +18,7 @@ from selector.decide import Decision
 
 _DECISION = TypeAdapter(Decision)
 _ACTUALS = TypeAdapter(Actuals)
+ASKED_AT_ONCE = 500
 _OPEN = (QueryState.QUEUED, QueryState.RUNNING)
 
 
@@ -138,10 +141,21 @@ class Queries:
             )
             return orphans
 
-    def finished_ids(self) -> frozenset[str]:
-        """Return the ids of queries whose results are worth keeping."""
+    def finished(self, among: Iterable[str]) -> frozenset[str]:
+        """Return those of some queries whose results are worth keeping."""
+        found: set[str] = set()
         with Session(self._engine) as session:
-            return frozenset(session.scalars(select(QueryRow.id).where(QueryRow.state == QueryState.FINISHED)))
+            for some in _batched(among, ASKED_AT_ONCE):
+                wanted = select(QueryRow.id).where(QueryRow.id.in_(some), QueryRow.state == QueryState.FINISHED)
+                found.update(session.scalars(wanted))
+        return frozenset(found)
+
+
+def _batched(items: Iterable[str], size: int) -> Iterator[tuple[str, ...]]:
+    """Yield items in tuples of at most this size."""
+    rest = iter(items)
+    while some := tuple(islice(rest, size)):
+        yield some
 
 
 def _closing(query_id: str, attempt: Attempt) -> Any:

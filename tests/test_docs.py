@@ -49,7 +49,7 @@ def test_every_setting_is_documented(name: str, meaning: str) -> None:
 @pytest.mark.parametrize(
     "route",
     [
-        f"{method} {route.path}"
+        f"{method} {getattr(route, 'path', '')}"
         for router in (queries.router, catalog.router)
         for route in router.routes
         for method in getattr(route, "methods", ())

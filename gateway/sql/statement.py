@@ -11,7 +11,7 @@ from sqlglot.errors import ErrorLevel, UnsupportedError
 
 from engines.errors import UnsupportedFeature
 from engines.protocol import TableSource
-from gateway.sql import names, parsing
+from gateway.sql import names, parsing, rewriting
 from gateway.sql.errors import StatementTooDeep
 from gateway.sql.parsing import ParserLimits
 
@@ -41,6 +41,8 @@ def check(sql: str, dialect: str, *, catalog: Mapping[str, TableSource], limits:
     try:
         tree = parsing.parse(sql, dialect, limits)
         tables = names.resolve(tree, catalog)
+        rewriting.settle_casts(tree, dialect)
+        rewriting.name_outputs(tree)
         return CheckedStatement(tree, tables, _fingerprint(tree))
     except RecursionError as error:
         raise StatementTooDeep("The statement is nested too deep.") from error

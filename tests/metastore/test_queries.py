@@ -68,7 +68,7 @@ def test_a_life_with_a_failover(store: Metastore) -> None:
         result_bytes=1 << 40,
         finished_at=NOON + 2 * MINUTE,
     )
-    assert store.queries.finished_ids() == {"q1"}
+    assert store.queries.finished(["q1", "q2", "none"]) == {"q1"}
 
 
 def test_an_ended_query_stays_as_it_ended(store: Metastore) -> None:
@@ -87,7 +87,7 @@ def test_an_error_keeps_its_position(store: Metastore) -> None:
     found = store.queries.get("q1")
     assert found is not None
     assert found.error == error
-    assert store.queries.finished_ids() == frozenset()
+    assert store.queries.finished(["q1", "q2"]) == frozenset()
 
 
 def test_recent_queries_come_newest_first(store: Metastore) -> None:

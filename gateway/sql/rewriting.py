@@ -1,0 +1,34 @@
+"""Small rewrites that make a statement mean the same on every engine."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+FORGIVING_DIALECTS = frozenset({"hive", "impala"})  # there CAST of a value that does not fit is NULL
+LONGEST_NAME = 120
+
+
+def settle_casts(tree: exp.Expr, dialect: str) -> None:
+    """Say of each CAST whether it fails or gives NULL; the parser leaves that to the dialect it is written in.
+
+    In Spark 4 a value that does not fit is an error, in Hive and Impala it is NULL.
+    """
+    for cast in list(tree.find_all(exp.TryCast)):
+        if cast.args.get("safe"):
+            continue
+        if dialect in FORGIVING_DIALECTS:
+            cast.set("safe", True)
+        else:
+            cast.replace(exp.Cast(**{name: value for name, value in cast.args.items() if name in ("this", "to")}))
+
+
+def name_outputs(tree: exp.Expr) -> None:
+    """Give expressions without an alias their own text as a name; engines would each invent another one."""
+    for select in tree.find_all(exp.Select):
+        for expression in list(select.expressions):
+            if isinstance(expression, exp.Alias | exp.Aliases | exp.Column | exp.Star) or expression.is_star:
+                continue
+            if isinstance(expression, exp.Explode | exp.Posexplode):
+                continue  # may put out several columns
+            text = expression.sql(dialect="spark", normalize_functions="lower", comments=False)
+            expression.replace(exp.alias_(expression.copy(), text[:LONGEST_NAME], quoted=True))

@@ -1,0 +1,78 @@
+"""SQL in, each engine's SQL out: pairs."""
+
+from __future__ import annotations
+
+import pytest
+
+from engines.protocol import Column, TableSource
+from gateway.sql.parsing import ParserLimits
+from gateway.sql.statement import CheckedStatement, check
+
+BOOKS = TableSource("books", "/data/books", "parquet", (Column("id", "bigint"), Column("price", "double")))
+
+
+def checked(sql: str, dialect: str = "spark") -> CheckedStatement:
+    return check(sql, dialect, catalog={"books": BOOKS}, limits=ParserLimits())
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql", "duckdb", "spark"),
+    [
+        (
+            "spark",
+            "SELECT COUNT(*) FROM books",
+            'SELECT COUNT(*) AS "count(*)" FROM "books" AS "books"',
+            "SELECT COUNT(*) AS `count(*)` FROM `books` AS `books`",
+        ),
+        (
+            "spark",
+            "SELECT CAST(id AS STRING) s FROM default.Books b",
+            'SELECT CAST("id" AS TEXT) AS "s" FROM "books" AS "b"',
+            "SELECT CAST(`id` AS STRING) AS `s` FROM `books` AS `b`",
+        ),
+        (
+            "spark",
+            "SELECT TRY_CAST(id AS INT) AS s FROM books",
+            'SELECT TRY_CAST("id" AS INT) AS "s" FROM "books" AS "books"',
+            "SELECT TRY_CAST(`id` AS INT) AS `s` FROM `books` AS `books`",
+        ),
+        (
+            "impala",
+            "SELECT CAST(id AS INT) AS s FROM books",
+            'SELECT TRY_CAST("id" AS INT) AS "s" FROM "books" AS "books"',
+            "SELECT TRY_CAST(`id` AS INT) AS `s` FROM `books` AS `books`",
+        ),
+        (
+            "spark",
+            "SELECT /*+ BROADCAST(b) */ id FROM books b -- a remark",
+            'SELECT "id" FROM "books" AS "b"',
+            "SELECT `id` FROM `books` AS `b`",
+        ),
+        (
+            "spark",
+            "SELECT * FROM (SELECT max(price) FROM books) ORDER BY 1",
+            'SELECT * FROM (SELECT MAX("price") AS "max(price)" FROM "books" AS "books") ORDER BY 1 NULLS FIRST',
+            "SELECT * FROM (SELECT MAX(`price`) AS `max(price)` FROM `books` AS `books`) ORDER BY 1",
+        ),
+    ],
+)
+def test_engines_get_their_own_sql(dialect: str, sql: str, duckdb: str, spark: str) -> None:
+    statement = checked(sql, dialect)
+    assert statement.sql("duckdb") == duckdb
+    assert statement.sql("spark") == spark
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("SELECT id FROM books", "select  ID\nfrom BOOKS -- remark"),
+        ("SELECT id FROM books WHERE price < 3", "SELECT id FROM default.books WHERE price<3;"),
+    ],
+)
+def test_the_same_tree_has_the_same_fingerprint(one: str, other: str) -> None:
+    assert checked(one).fingerprint == checked(other).fingerprint
+
+
+@pytest.mark.parametrize("other", ["SELECT id FROM books WHERE price < 4", "SELECT price FROM books"])
+def test_another_literal_or_column_has_another_fingerprint(other: str) -> None:
+    assert checked("SELECT id FROM books WHERE price < 3").fingerprint != checked(other).fingerprint

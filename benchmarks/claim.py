@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 FAILED = 1
-WIDTH = 140  # of tables that go to a file; a terminal has its own
+WIDTH = 150  # of tables that go to a file; a terminal has its own
 
 
 class RunFailed(Exception):

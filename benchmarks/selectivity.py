@@ -3,6 +3,9 @@
 Each query is asked with 20 values of X over the column's whole range, on uniform and on skewed data. The estimate is
 the one that routing uses: DuckDB's plan, re-costed with statistics that the real job has built. The peer is DuckDB's
 own estimate in that very plan; the truth is what DuckDB counts.
+
+A single X that leaves few rows can decide about a mean, so X is drawn several times. The first draw is the claim's; the
+others say how much of it is luck.
 """
 
 from __future__ import annotations
@@ -13,8 +16,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
 
 from benchmarks.accuracy import mape, percentage_errors
 from benchmarks.bookstore import DEFAULT_DATA, SEED, DataOption, ScaleOption, SeedOption, describe, prepare
@@ -36,6 +41,7 @@ from statsproc.bookstore import Bookstore, Distribution
 
 SCALE = 1 / 100
 POINTS = 20
+DRAWS = 5
 DESCRIBED = ("books", "transactions")
 TRUTH_LEASE = Lease(memory_bytes=4 << 30)
 TRUTH_DEADLINE_S = 600.0
@@ -95,9 +101,10 @@ def run(
     data: DataOption = DEFAULT_DATA,
     scale: ScaleOption = SCALE,
     seed: SeedOption = SEED,
+    draws: Annotated[int, typer.Option(help="Times that X is drawn; the first counts.", min=1)] = DRAWS,
 ) -> Claim:
     """Compare estimated with true cardinalities of the paper's Q1, Q2 and Q3."""
-    where = conditions(scale=f"{scale:g}", seed=seed, points=POINTS, **_sizes(scale))
+    where = conditions(scale=f"{scale:g}", seed=seed, points=POINTS, draws=draws, **_sizes(scale))
     figures: dict[str, float] = {}
     targets: dict[str, Target] = {}
     rows: list[list[str]] = []
@@ -105,16 +112,31 @@ def run(
         folder = prepare(data, Bookstore(scale, seed, distribution))
         with _planner(folder) as (engine, snapshot):
             for question in QUESTIONS:
-                points = _measure(engine, snapshot, question, distribution, seed)
+                drawn = _measure(engine, snapshot, question, distribution, range(seed, seed + draws))
                 name = f"{question.name}.{distribution.value}"
-                found = _figures(points)
+                found = figures_of(drawn, question.paper_percent)
                 figures |= {f"{name}.{figure}": value for figure, value in found.items()}
                 targets[f"{name}.mape_percent"] = at_most(question.paper_percent)
-                rows.append(_row(question, distribution, points, found))
-    head = ["query", "data", "ours: MAPE", "median", "worst", "at X", "paper: MAPE", "DuckDB: MAPE", "met"]
+                rows.append(_row(question, distribution, drawn[0], found))
+    head = [
+        "query",
+        "data",
+        "ours: MAPE",
+        "median",
+        "worst",
+        "at X",
+        "paper: MAPE",
+        "DuckDB: MAPE",
+        "met",
+        "in draws",
+        "worst MAPE",
+    ]
     show_table("Estimated against true cardinality, error in percent", head, rows)
     print(where)
     print("The paper's data, values of X and distribution are not known; ours come from statsproc generate.")
+    print("Q2 is exact: a column with fewer values than a histogram has end points has each of them counted.")
+    print("Q1 errs where X cuts a thin end of the prices off, inside one bucket; Q3 where few books are left, as the")
+    print("estimate takes all books to sell alike, and a popular one outweighs thousands of others.")
     return Claim("selectivity", figures, targets)
 
 
@@ -136,20 +158,30 @@ def _planner(folder: Path) -> Iterator[tuple[DuckDBEngine, CatalogSnapshot]]:
 
 
 def _measure(
-    engine: DuckDBEngine, snapshot: CatalogSnapshot, question: Question, distribution: Distribution, seed: int
-) -> list[Point]:
-    step(f"{question.name} on {distribution.value} data")
-    values = sorted(_column(engine, question.values))
-    points = []
-    with progress_bar(f"{question.name}, {distribution.value}", total=float(POINTS)) as advance:
-        for done, x in enumerate(spread(values[1:], POINTS, seed=seed), start=1):
-            sql = question.text.format(x=x)
-            counted = counted_node(_estimated(engine, snapshot, question, sql))
-            if counted.rows is None or counted.node.cardinality is None:
-                raise RunFailed(f"no estimate of {sql}")
-            points.append(Point(x, counted.rows, counted.node.cardinality, _column(engine, sql)[0]))
-            advance(done)
-    return points
+    engine: DuckDBEngine,
+    snapshot: CatalogSnapshot,
+    question: Question,
+    distribution: Distribution,
+    seeds: Sequence[int],
+) -> list[list[Point]]:
+    """Return the points of each draw."""
+    step(f"{question.name} on {distribution.value} data, X drawn {len(seeds)} times")
+    values = sorted(_column(engine, question.values))[1:]
+    drawn = [spread(values, POINTS, seed=seed) for seed in seeds]
+    points: dict[float, Point] = {}
+    with progress_bar(f"{question.name}, {distribution.value}") as advance:
+        for x in sorted({x for draw in drawn for x in draw}):
+            points[x] = _point(engine, snapshot, question, x)
+            advance(len(points))
+    return [[points[x] for x in draw] for draw in drawn]
+
+
+def _point(engine: DuckDBEngine, snapshot: CatalogSnapshot, question: Question, x: float) -> Point:
+    sql = question.text.format(x=x)
+    counted = counted_node(_estimated(engine, snapshot, question, sql))
+    if counted.rows is None or counted.node.cardinality is None:
+        raise RunFailed(f"no estimate of {sql}")
+    return Point(x, counted.rows, counted.node.cardinality, _column(engine, sql)[0])
 
 
 def _estimated(engine: DuckDBEngine, snapshot: CatalogSnapshot, question: Question, sql: str) -> EstimatedNode:
@@ -175,16 +207,21 @@ def _column(engine: DuckDBEngine, sql: str) -> list[float]:
         return [value for batch in stream for value in batch.column(0).to_pylist()]
 
 
-def _figures(points: Sequence[Point]) -> dict[str, float]:
+def figures_of(drawn: Sequence[Sequence[Point]], paper_percent: float) -> dict[str, float]:
+    """Return the figures of a query: of its first draw, and what became of the others."""
+    points = drawn[0]
     truths = [point.truth for point in points]
-    ours = [point.ours for point in points]
-    errors = percentage_errors(ours, truths)
+    errors = percentage_errors([point.ours for point in points], truths)
+    means = [mape([point.ours for point in draw], [point.truth for point in draw]) for draw in drawn]
     return {
-        "mape_percent": mape(ours, truths),
+        "mape_percent": means[0],
         "median_percent": float(np.median(errors)),
         "worst_percent": float(errors.max()),
         "duckdb_mape_percent": mape([point.duckdb for point in points], truths),
         "points": len(points),
+        "draws": len(drawn),
+        "draws_met": sum(mean <= paper_percent for mean in means),
+        "worst_draw_mape_percent": max(means),
     }
 
 
@@ -200,6 +237,8 @@ def _row(question: Question, distribution: Distribution, points: Sequence[Point]
         f"{question.paper_percent:.3f}",
         f"{found['duckdb_mape_percent']:,.1f}",
         "yes" if found["mape_percent"] <= question.paper_percent else "no",
+        f"{found['draws_met']:.0f} of {found['draws']:.0f}",
+        f"{found['worst_draw_mape_percent']:.3f}",
     ]
 
 

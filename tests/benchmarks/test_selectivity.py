@@ -8,14 +8,24 @@ from pathlib import Path
 import pytest
 
 from benchmarks.claim import RunFailed
-from benchmarks.selectivity import POINTS, QUESTIONS, counted_node
+from benchmarks.selectivity import POINTS, QUESTIONS, Point, counted_node, figures_of
 from selector.cardinality.tree import EstimatedNode
 from selector.plan import Operator, PlanNode
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 540
 SCALE = "0.0005"
-FIGURES = {"mape_percent", "median_percent", "worst_percent", "duckdb_mape_percent", "points"}
+DRAWS = 2
+FIGURES = {
+    "mape_percent",
+    "median_percent",
+    "worst_percent",
+    "duckdb_mape_percent",
+    "points",
+    "draws",
+    "draws_met",
+    "worst_draw_mape_percent",
+}
 
 
 def _estimated(operator: Operator, rows: float, *children: EstimatedNode) -> EstimatedNode:
@@ -30,12 +40,31 @@ def test_what_is_counted_is_what_the_count_reads() -> None:
         counted_node(scan)
 
 
+def test_the_first_draw_counts_and_the_others_are_told() -> None:
+    exact, doubled = Point(1.0, ours=50.0, duckdb=20.0, truth=50.0), Point(2.0, ours=80.0, duckdb=20.0, truth=40.0)
+    figures = figures_of([[exact, exact], [exact, doubled], [doubled, doubled]], paper_percent=50.0)
+    assert (figures["mape_percent"], figures["worst_percent"], figures["points"]) == (0.0, 0.0, 2)
+    assert figures["duckdb_mape_percent"] == pytest.approx(60.0)
+    assert (figures["draws"], figures["draws_met"]) == (3, 2)
+    assert figures["worst_draw_mape_percent"] == pytest.approx(100.0)
+
+
 @pytest.mark.spark
 @pytest.mark.e2e
 @pytest.mark.timeout(TIMEOUT_S + 30)
 def test_the_whole_claim(tmp_path: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks.selectivity", "--scale", SCALE, "--data", str(tmp_path)],
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.selectivity",
+            "--scale",
+            SCALE,
+            "--draws",
+            str(DRAWS),
+            "--data",
+            str(tmp_path),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -55,6 +84,7 @@ def test_the_whole_claim(tmp_path: Path) -> None:
     }
     for name in asked:
         figures = {figure: last["figures"][f"{name}.{figure}"] for figure in FIGURES}
-        assert figures["points"] == POINTS
+        assert (figures["points"], figures["draws"]) == (POINTS, DRAWS)
+        assert figures["mape_percent"] <= figures["worst_draw_mape_percent"]
         assert 0 <= figures["mape_percent"] <= figures["worst_percent"] < figures["duckdb_mape_percent"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"skewed-{SCALE}-42", f"uniform-{SCALE}-42"]

@@ -119,7 +119,7 @@ def test_what_does_not_listen_to_an_interrupt_is_killed(pool: DuckDBEngine, numb
     begun = time.monotonic()
     threading.Timer(0.5, pool.cancel, ["deaf"]).start()
     with pytest.raises(StatementCancelled):
-        run(pool, "SELECT len(range(100000000 + n)) FROM numbers", lease=Lease(4096 * MIB), query_id="deaf")
+        run(pool, "SELECT len(range(100000000 + n)) FROM numbers WHERE n = 1", lease=Lease(4096 * MIB), query_id="deaf")
     assert time.monotonic() - begun < 10
     assert run(pool, "SELECT n FROM numbers") == 3_000
 

@@ -149,13 +149,21 @@ class Coordinator:
                 self._close(run, QueryState.FAILED, error=Failure(NO_ENGINE, f"No engine can take it: {error}"))
                 return
             version = snapshot.statistics_version(checked.tables)
-            self._metastore.queries.decided(
-                run.id, fingerprint=checked.fingerprint, statistics_version=version, decision=decision
-            )
             log.info("query %s: %s because %s", run.id, decision.engine, _codes(decision))
             for ordinal, name in enumerate(decision.ranking, start=1):
+                attempt = Attempt(ordinal, name, QueryState.RUNNING, started_at=_now())
+                if ordinal == 1:
+                    self._metastore.queries.decided(
+                        run.id,
+                        fingerprint=checked.fingerprint,
+                        statistics_version=version,
+                        decision=decision,
+                        first=attempt,
+                    )
+                else:
+                    self._metastore.queries.attempt_started(run.id, attempt)
                 last = ordinal == len(decision.ranking)
-                if self._try(run, checked, decision, version, self._fleet[name], ordinal, last=last):
+                if self._try(run, checked, decision, version, attempt, last=last):
                     return
         finally:
             self._end(run)
@@ -166,14 +174,12 @@ class Coordinator:
         checked: CheckedStatement,
         decision: Decision,
         version: str,
-        member: Member,
-        ordinal: int,
+        attempt: Attempt,
         *,
         last: bool,
     ) -> bool:
         """Try one engine; returns whether the query has ended. A client sees only whole results."""
-        attempt = Attempt(ordinal, member.name, QueryState.RUNNING, started_at=_now())
-        self._metastore.queries.attempt_started(run.id, attempt)
+        member = self._fleet[attempt.engine]
         begun = time.monotonic()
         try:
             attempt, result = self._execute(run, checked, member, attempt)

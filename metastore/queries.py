@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.orm import Session
 
 from engines.protocol import Actuals
@@ -30,9 +30,9 @@ class Queries:
 
     def open(self, record: QueryRecord) -> None:
         """Write a query that was just submitted."""
-        with Session(self._engine) as session, session.begin():
-            session.add(
-                QueryRow(
+        with self._engine.begin() as connection:
+            connection.execute(
+                insert(QueryRow).values(
                     id=record.id,
                     sql=record.sql,
                     dialect=record.dialect,
@@ -43,10 +43,12 @@ class Queries:
                 )
             )
 
-    def decided(self, query_id: str, *, fingerprint: str, statistics_version: str, decision: Decision) -> None:
-        """Keep where a query goes and why."""
-        with Session(self._engine) as session, session.begin():
-            session.execute(
+    def decided(
+        self, query_id: str, *, fingerprint: str, statistics_version: str, decision: Decision, first: Attempt
+    ) -> None:
+        """Keep where a query goes and why, and that its first attempt starts now."""
+        with self._engine.begin() as connection:
+            connection.execute(
                 update(QueryRow)
                 .where(QueryRow.id == query_id)
                 .values(
@@ -55,27 +57,17 @@ class Queries:
                     decision=_DECISION.dump_python(decision, mode="json"),
                 )
             )
+            _start(connection, query_id, first)
 
     def attempt_started(self, query_id: str, attempt: Attempt) -> None:
         """Write an attempt before it runs; the query runs from now on."""
-        with Session(self._engine) as session, session.begin():
-            session.execute(
-                update(QueryRow).where(QueryRow.id == query_id).values(state=QueryState.RUNNING, engine=attempt.engine)
-            )
-            session.add(
-                AttemptRow(
-                    query_id=query_id,
-                    ordinal=attempt.ordinal,
-                    engine=attempt.engine,
-                    state=attempt.state,
-                    started_at=attempt.started_at,
-                )
-            )
+        with self._engine.begin() as connection:
+            _start(connection, query_id, attempt)
 
     def attempt_ended(self, query_id: str, attempt: Attempt) -> None:
         """Close an attempt with what it took."""
-        with Session(self._engine) as session, session.begin():
-            session.execute(_closing(query_id, attempt))
+        with self._engine.begin() as connection:
+            connection.execute(_closing(query_id, attempt))
 
     def close(
         self,
@@ -89,10 +81,10 @@ class Queries:
         error: Failure | None = None,
     ) -> None:
         """End a query, with its last attempt in the same transaction. An ended query stays as it ended."""
-        with Session(self._engine) as session, session.begin():
+        with self._engine.begin() as connection:
             if attempt is not None:
-                session.execute(_closing(query_id, attempt))
-            session.execute(
+                connection.execute(_closing(query_id, attempt))
+            connection.execute(
                 update(QueryRow)
                 .where(QueryRow.id == query_id, QueryRow.state.in_(_OPEN))
                 .values(
@@ -156,6 +148,21 @@ def _batched(items: Iterable[str], size: int) -> Iterator[tuple[str, ...]]:
     rest = iter(items)
     while some := tuple(islice(rest, size)):
         yield some
+
+
+def _start(connection: Connection, query_id: str, attempt: Attempt) -> None:
+    connection.execute(
+        update(QueryRow).where(QueryRow.id == query_id).values(state=QueryState.RUNNING, engine=attempt.engine)
+    )
+    connection.execute(
+        insert(AttemptRow).values(
+            query_id=query_id,
+            ordinal=attempt.ordinal,
+            engine=attempt.engine,
+            state=attempt.state,
+            started_at=attempt.started_at,
+        )
+    )
 
 
 def _closing(query_id: str, attempt: Attempt) -> Any:

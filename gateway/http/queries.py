@@ -62,7 +62,8 @@ async def run_query(body: QueryRequest, request: Request, gateway: Served) -> Re
     run = await run_in_threadpool(gateway.coordinator.submit, statement)
     await _wait(run, body.wait_s)
     max_rows = limits.rows if body.max_rows is None else body.max_rows
-    return await run_in_threadpool(_reply, gateway, statement.id, max_rows)
+    record = run.done.result() if run.done.done() and not run.done.cancelled() else None
+    return await run_in_threadpool(_reply, gateway, statement.id, max_rows, record)
 
 
 @router.get("/queries")
@@ -134,8 +135,9 @@ def _record(gateway: Gateway, query_id: str) -> QueryRecord:
     return record
 
 
-def _reply(gateway: Gateway, query_id: str, max_rows: int) -> JSONResponse:
-    record = _record(gateway, query_id)
+def _reply(gateway: Gateway, query_id: str, max_rows: int, record: QueryRecord | None = None) -> JSONResponse:
+    """Show a query with its first rows; record: where it is at hand already."""
+    record = record or _record(gateway, query_id)
     reply = QueryReply.of(record)
     if record.state is QueryState.FINISHED:
         with contextlib.suppress(ResultGone):

@@ -117,15 +117,17 @@ def log_query(scripted: ScriptedGateway, record: QueryRecord) -> None:
     """Write a query and its past straight into the metastore."""
     queries = scripted.gateway.metastore.queries
     queries.open(replace(record, state=QueryState.QUEUED))
-    if record.decision is not None:
+    if record.decision is not None and record.attempts:
         queries.decided(
             record.id,
             fingerprint=record.fingerprint or "",
             statistics_version=record.statistics_version or "",
             decision=record.decision,
+            first=record.attempts[0],
         )
-    for attempt in record.attempts:
-        queries.attempt_started(record.id, attempt)
+    for position, attempt in enumerate(record.attempts):
+        if position > 0 or record.decision is None:
+            queries.attempt_started(record.id, attempt)
         if attempt.state.ended:
             queries.attempt_ended(record.id, attempt)
     if record.state.ended:

@@ -29,8 +29,7 @@ def test_a_query_comes_back_as_it_was_opened(store: Metastore) -> None:
 
 def test_a_life_with_a_failover(store: Metastore) -> None:
     store.queries.open(query())
-    store.queries.decided("q1", fingerprint="f", statistics_version="books@3", decision=DECISION)
-    store.queries.attempt_started("q1", FIRST)
+    store.queries.decided("q1", fingerprint="f", statistics_version="books@3", decision=DECISION, first=FIRST)
     running = store.queries.get("q1")
     assert running is not None
     assert (running.state, running.engine, running.attempts) == (QueryState.RUNNING, "duckdb", (FIRST,))

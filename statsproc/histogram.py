@@ -18,6 +18,7 @@ from selector.statistics import Histogram
 BUCKETS = 254  # as Spark's ANALYZE and Oracle have at most
 POINTS = 2048  # rank error of one batch: at most 1 / POINTS of its rows, between two points only
 MERGED_POINTS = 4 * POINTS
+TAIL_BUCKETS = 6  # at each end of the column, each half as high as the next; finer than the points would be guessing
 
 Floats = NDArray[np.float64]
 
@@ -106,16 +107,17 @@ def equi_height(
 
     End points are values of the column, a popular one repeats (Figure 5). Where a column has fewer different
     values than a histogram has end points, each of them is one, and the rest is spread equi-height: the rare
-    ones would lie inside a bucket otherwise, where they can only be guessed.
+    ones would lie inside a bucket otherwise, where they can only be guessed. The outermost buckets are halved
+    again and again; all others are equally high. Shares are counted, so nobody has to rely on heights.
     """
     if not known.values.size:
         return None
     distinct = known.values.size
     if distinct <= buckets:
-        marked = np.concatenate((np.arange(distinct), _quantile_points(known, buckets - distinct)))
-        chosen = np.sort(marked)
+        spread = _nearest_points(known, np.linspace(0.0, known.rows, buckets - distinct + 1))
+        chosen = np.sort(np.concatenate((np.arange(distinct), spread)))
     else:
-        chosen = _quantile_points(known, buckets)
+        chosen = _nearest_points(known, _ranks(known.rows, buckets))
     if chosen.size < 2:
         chosen = np.repeat(chosen, 2)
     return Histogram(
@@ -125,13 +127,24 @@ def equi_height(
     )
 
 
-def _quantile_points(known: Distribution, buckets: int) -> NDArray[np.intp]:
-    """Return the points that lie nearest to the ends of so many buckets of equal height, in order."""
-    ranks = np.linspace(0.0, known.rows, buckets + 1)
+def _ranks(rows: float, buckets: int) -> Floats:
+    """Return the ranks of equal buckets, the outer two of which are halved again and again.
+
+    The tail of a skewed column is steep within a single bucket, and predicates on it keep few rows: what is a small
+    error of rank there is a large one of selectivity.
+    """
+    tail = min(TAIL_BUCKETS, buckets // 8)
+    inner = np.linspace(0.0, rows, buckets - 2 * tail + 1)
+    halves = inner[1] * 0.5 ** np.arange(tail, 0, -1)
+    return np.concatenate((inner[:1], halves, inner[1:-1], (rows - halves)[::-1], inner[-1:]))
+
+
+def _nearest_points(known: Distribution, ranks: Floats) -> NDArray[np.intp]:
+    """Return the points that lie nearest to some ranks, in order; the outermost are the first and the last."""
     right = np.minimum(np.searchsorted(known.up_to, ranks, side="left"), known.values.size - 1)
     left = np.maximum(right - 1, 0)
     nearer_left = (ranks - known.up_to[left]) < np.maximum(known.below[right] - ranks, 0.0)
     points: NDArray[np.intp] = np.where((right > 0) & nearer_left, left, right)
-    if buckets:
+    if ranks.size > 1:
         points[0], points[-1] = 0, known.values.size - 1
     return points

@@ -13,6 +13,7 @@ from statsproc.histogram import (
     EMPTY,
     MERGED_POINTS,
     POINTS,
+    TAIL_BUCKETS,
     Distribution,
     Floats,
     add,
@@ -142,7 +143,9 @@ def test_end_points_of_many_values_lie_at_equal_heights() -> None:
     assert histogram is not None
     assert histogram.buckets == BUCKETS
     below, up_to = _ranks(values, histogram.endpoints)
-    heights = np.linspace(0, values.size, BUCKETS + 1)
+    equal = np.linspace(0, values.size, BUCKETS - 2 * TAIL_BUCKETS + 1)
+    tail = equal[1] / 2 ** np.arange(TAIL_BUCKETS, 0, -1)  # the outer buckets are halved again and again
+    heights = np.concatenate(([0], tail, equal[1:-1], np.sort(values.size - tail), [values.size]))
     rank_error = np.maximum(np.maximum(below - heights, heights - up_to), 0.0) / values.size
     assert rank_error.max() <= 0.001
 

@@ -99,8 +99,13 @@ class Coordinator:
     def explain(self, statement: Statement) -> tuple[CheckedStatement, Decision]:
         """Return where a statement would go and why; nothing runs. Raises SqlError, UnknownEngine, NoEngine."""
         self._require_engine(statement)
-        snapshot, checked = self._check(statement)
-        return checked, self._router.decide(checked, snapshot, pinned=statement.pinned)
+        if not self._places.acquire(blocking=False):
+            raise TooManyQueries("Too many queries are running; try again soon.")
+        try:
+            snapshot, checked = self._check(statement)
+            return checked, self._router.decide(checked, snapshot, pinned=statement.pinned)
+        finally:
+            self._places.release()
 
     def find(self, query_id: str) -> Run | None:
         """Return a query that is still alive."""

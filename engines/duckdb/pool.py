@@ -16,13 +16,23 @@ import pyarrow as pa
 
 from engines.duckdb import tables as duckdb_tables
 from engines.duckdb.process import Statement, WorkerProcess
-from engines.errors import EngineBusy, EngineError, EngineUnavailable, MemoryExceeded, StatementCancelled
+from engines.errors import (
+    DeadlineExceeded,
+    EngineBusy,
+    EngineError,
+    EngineUnavailable,
+    MemoryExceeded,
+    StatementCancelled,
+    UnsupportedFeature,
+)
 from engines.protocol import Actuals, EngineKind, EngineStatus, Lease, TableSource
 
 log = logging.getLogger(__name__)
 
 WORKER_WAIT_S = 30.0  # admission keeps statements out while all are busy; this covers a worker being replaced
 RESPAWN_BACKOFF_S = 1.0
+EXPLAIN_TIMEOUT_S = 10.0  # plans take milliseconds; what folds huge constants must not hold up all others
+PLANNER_BYTES = 256 << 20
 
 
 class DuckDBEngine:
@@ -72,12 +82,15 @@ class DuckDBEngine:
         """Return the physical plan as JSON (EXPLAIN (FORMAT JSON))."""
         with self._planning:
             planner = self._current_planner()
+            command = {"op": "explain", "sql": sql, "memory_bytes": PLANNER_BYTES}
             try:
-                plan: str = planner.ask({"op": "explain", "sql": sql})["plan"]
-            except EngineError:
-                if not planner.alive:
-                    self._drop_planner()
-                raise
+                plan: str = planner.ask(command, timeout_s=EXPLAIN_TIMEOUT_S)["plan"]
+            except MemoryExceeded as error:
+                self._drop_planner()
+                raise UnsupportedFeature("planning it takes too much memory.") from error
+            except EngineUnavailable as error:
+                self._drop_planner()
+                raise UnsupportedFeature(f"it could not be planned within {EXPLAIN_TIMEOUT_S:.0f} s.") from error
             return plan
 
     def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> PooledStatement:
@@ -120,7 +133,7 @@ class DuckDBEngine:
                 return EngineStatus(False, "closed")
             if not alive and self._failure:
                 return EngineStatus(False, self._failure)
-            busy = alive - len(self._idle)
+            busy = max(0, alive - len(self._idle))
             return EngineStatus(True, f"{alive} of {self.slots} workers, {busy} busy, {self._starting} starting")
 
     def worker_pids(self) -> tuple[int, ...]:
@@ -145,6 +158,8 @@ class DuckDBEngine:
         until = time.monotonic() + deadline_s
         while True:
             remaining_s = until - time.monotonic()
+            if remaining_s <= 0:
+                raise DeadlineExceeded("The statement's time is spent.")
             worker = self._take(min(remaining_s, WORKER_WAIT_S), query_id)
             try:
                 return worker, Statement(worker, next(self._numbers), sql, lease.memory_bytes, remaining_s)
@@ -168,7 +183,7 @@ class DuckDBEngine:
                     raise EngineUnavailable(self._failure)
                 remaining = until - time.monotonic()
                 if remaining <= 0:
-                    raise EngineBusy("All DuckDB workers are busy.")
+                    raise EngineBusy("No DuckDB worker became free in time.")
                 self._changed.wait(remaining)
 
     def _give_back(self, worker: WorkerProcess, error: EngineError | None) -> None:
@@ -289,9 +304,11 @@ class PooledStatement:
 
     def close(self) -> None:
         """End the statement and give the worker back."""
-        with contextlib.suppress(EngineError):
-            self._statement.close()
-        self._release(None)
+        try:
+            with contextlib.suppress(EngineError):
+                self._statement.close()
+        finally:
+            self._release(None)
 
     def _release(self, error: EngineError | None) -> None:
         worker, self._worker = self._worker, None

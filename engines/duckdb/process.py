@@ -28,6 +28,7 @@ from engines.errors import (
 from engines.protocol import Actuals, OperatorActual, TableSource
 
 START_TIMEOUT_S = 60.0
+STALLED_S = 30.0  # in the middle of a frame
 INTERRUPT_GRACE_S = 2.0  # most statements stop within 10 ms of an interrupt; the rest are killed after this
 
 # Both reserve address space in steps of 64 MiB to 1 GiB otherwise, which would eat up the worker's cap.
@@ -50,7 +51,6 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **_FRUGAL_ALLOCATORS},
             )
-        self._socket.settimeout(START_TIMEOUT_S)
         try:
             described = [{**asdict(table), "options": dict(table.options)} for table in tables]
             self.ask({"op": "tables", "threads": threads, "tables": described})
@@ -71,9 +71,8 @@ class WorkerProcess:
     def ask(self, command: dict[str, Any], *, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
         """Send a command and return its reply."""
         self._send(command)
-        self._socket.settimeout(timeout_s)
         try:
-            kind, payload = self.receive()
+            kind, payload = self.receive(wait_s=timeout_s)
         except TimeoutError as error:
             self.kill()
             raise EngineUnavailable("A DuckDB worker process did not answer in time.") from error
@@ -86,20 +85,16 @@ class WorkerProcess:
         """Send a statement; its frames are to be received until END or an error."""
         self._send({"op": "execute", "number": number, "sql": sql, "memory_bytes": memory_bytes})
 
-    def receive(self) -> tuple[wire.Frame, memoryview]:
-        """Receive one frame; an ERROR frame is raised as what it means."""
+    def receive(self, *, wait_s: float | None) -> tuple[wire.Frame, memoryview]:
+        """Receive one frame; an ERROR frame is raised as what it means. Raises TimeoutError if none begins."""
         try:
-            kind, payload = wire.receive(self._socket)
+            kind, payload = wire.receive(self._socket, wait_s=wait_s, stalled_s=STALLED_S)
         except wire.PeerGone as error:
             raise EngineUnavailable("The DuckDB worker process that ran the statement was lost.") from error
         if kind is wire.Frame.ERROR:
             told = json.loads(bytes(payload))
             raise _ERRORS.get(told["code"], EngineFault)(told["message"], peak_bytes=told["peak_bytes"])
         return kind, payload
-
-    def wait_at_most(self, seconds: float | None) -> None:
-        """Set how long ``receive`` waits before it raises TimeoutError."""
-        self._socket.settimeout(seconds)
 
     def interrupt(self, number: int) -> None:
         """Ask the worker to stop a statement, if it still runs that one."""
@@ -205,7 +200,9 @@ class Statement:
             self._end()
 
     def _stop(self) -> None:
-        """Interrupt now, kill after the grace period."""
+        """Interrupt now, kill after the grace period; a second reason to stop changes nothing."""
+        if self._grace is not None:
+            return
         self._worker.interrupt(self._number)
         self._grace = threading.Timer(INTERRUPT_GRACE_S, self._worker.kill)
         self._grace.daemon = True
@@ -214,9 +211,8 @@ class Statement:
     def _next_frame(self) -> tuple[wire.Frame, memoryview]:
         try:
             while True:
-                self._worker.wait_at_most(self._remaining_s())
                 try:
-                    return self._worker.receive()
+                    return self._worker.receive(wait_s=self._remaining_s())
                 except TimeoutError:
                     self._expire()
         except EngineError as error:

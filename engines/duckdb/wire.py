@@ -49,10 +49,24 @@ def send_json(connection: socket.socket, kind: Frame, message: Mapping[str, Any]
     send(connection, kind, json.dumps(message).encode())
 
 
-def receive(connection: socket.socket) -> tuple[Frame, memoryview]:
-    """Receive one frame. Raises PeerGone, or TimeoutError where the socket has a timeout."""
-    kind, length = _HEADER.unpack(_exactly(connection, _HEADER.size))
-    return Frame(kind), _exactly(connection, length)
+def receive(
+    connection: socket.socket, *, wait_s: float | None = None, stalled_s: float | None = None
+) -> tuple[Frame, memoryview]:
+    """Receive one frame. wait_s: longest wait for its first byte, after which TimeoutError is raised.
+
+    Once a frame has begun it is read to its end, or the place in the stream would be lost; a peer that stalls for
+    longer than stalled_s in the middle of one is as good as gone. Raises PeerGone.
+    """
+    connection.settimeout(wait_s)
+    try:
+        first = connection.recv(1)
+        connection.settimeout(stalled_s)
+        kind, length = _HEADER.unpack(first + bytes(_exactly(connection, _HEADER.size - 1)) if first else b"")
+        return Frame(kind), _exactly(connection, length)
+    except TimeoutError:
+        raise
+    except (OSError, struct.error, ValueError) as error:
+        raise PeerGone(str(error)) from error
 
 
 def _exactly(connection: socket.socket, size: int) -> memoryview:
@@ -61,10 +75,8 @@ def _exactly(connection: socket.socket, size: int) -> memoryview:
     while filled < size:
         try:
             count = connection.recv_into(payload[filled:])
-        except TimeoutError:
-            raise
-        except OSError as error:
-            raise PeerGone(str(error)) from error
+        except TimeoutError as error:
+            raise PeerGone("it stalled in the middle of a frame") from error
         if count == 0:
             raise PeerGone("end of stream")
         filled += count

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from engines.duckdb import tables, wire
 from engines.duckdb.errors import readable, translated
-from engines.errors import EngineError, StatementCancelled, StatementError
+from engines.errors import EngineError, StatementCancelled, StatementError, UnsupportedFeature
 from engines.protocol import Column, TableSource
 
 log = logging.getLogger(__name__)
@@ -105,8 +105,8 @@ class Worker:
                     wire.send_json(self._socket, wire.Frame.REPLY, {})
                 case "explain":
                     self._make_views()
-                    found = self._instance.execute(f"EXPLAIN (FORMAT JSON) {command['sql']}").fetchone()
-                    wire.send_json(self._socket, wire.Frame.REPLY, {"plan": found[1] if found else ""})
+                    plan = self._explain(command["sql"], command["memory_bytes"])
+                    wire.send_json(self._socket, wire.Frame.REPLY, {"plan": plan})
                 case "execute":
                     self._make_views()
                     self._execute(command["number"], command["sql"], command["memory_bytes"])
@@ -137,7 +137,15 @@ class Worker:
                 missing.append(source)
         self._missing = missing
 
+    def _explain(self, sql: str, memory_bytes: int) -> str:
+        _require_one_query(sql)
+        self._instance.execute(f"SET memory_limit='{int(memory_bytes)}B'")
+        with _address_space_cap(self._idle_bytes + memory_bytes + HEADROOM_BYTES):
+            found = self._instance.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchone()
+        return str(found[1]) if found else ""
+
     def _execute(self, number: int, sql: str, memory_bytes: int) -> None:
+        _require_one_query(sql)
         with self._lock:
             self._running = number
         try:
@@ -166,6 +174,13 @@ def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     for batch in reader:
         if batch.num_rows:
             yield batch
+
+
+def _require_one_query(sql: str) -> None:
+    """Refuse anything but a single SELECT: the last of several locks on the same door."""
+    statements = duckdb.extract_statements(sql)
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+        raise UnsupportedFeature("it is not one query in DuckDB's dialect.")
 
 
 def _with_bigint_sums(schema: pa.Schema, types: Sequence[object]) -> pa.Schema:

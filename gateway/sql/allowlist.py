@@ -7,6 +7,8 @@ of the parser may add, until somebody puts it here.
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 
 from gateway.sql.errors import NotAllowed
@@ -42,37 +44,67 @@ _FUNCTIONS = frozenset(
     StddevPop StddevSamp StrPosition StrToDate StrToTime StrToUnix Struct Substring SubstringIndex Sum Tan Tanh
     TimeStrToDate TimeStrToTime TimeToStr TimeToUnix Timestamp TimestampAdd TimestampDiff TimestampTrunc ToBase64
     ToChar ToDays Translate Trim Trunc TryCast TsOrDsAdd TsOrDsDiff TsOrDsToDate TsOrDsToDateStr TsOrDsToTimestamp
-    Unhex Unicode UnixDate UnixSeconds UnixToStr UnixToTime Unnest Upper Variance VariancePop Week WeekOfYear
+    Unhex Unicode UnixDate UnixSeconds UnixToStr UnixToTime Unnest Upper VarMap Variance VariancePop Week WeekOfYear
     WidthBucket Xor Year GroupConcat
     """.split()
 )
 
 _FUNCTIONS_BY_NAME = frozenset(  # functions that the parser knows only by name
     """
-    bround crc32 every getbit isnull isnotnull ln2 log1p expm1 ndv nullifzero nullvalue nonnullvalue positive pmod
-    precision rint secondsofday shiftleft shiftright shiftrightunsigned some timestamp_cmp to_date to_timestamp
+    bround crc32 every getbit iff isnull isnotnull ln2 log1p expm1 make_date ndv nullifzero nullvalue nonnullvalue
+    positive pmod precision rint secondsofday shiftleft shiftright shiftrightunsigned some timestamp_cmp to_date to_timestamp
     truncate weekday zeroifnull
     """.split()
 )
 
+_ONLY_WRITTEN = frozenset({"Transform", "try_strptime"})  # what the writers of engines' SQL make of allowed functions
+_TYPES = frozenset(
+    exp.DType[name]
+    for name in """
+    ARRAY BIGDECIMAL BIGINT BINARY BIT BLOB BOOLEAN CHAR DATE DATETIME DECIMAL DOUBLE FLOAT INT INTERVAL LIST MAP
+    MEDIUMINT NCHAR NVARCHAR SMALLINT STRUCT TEXT TIME TIMESTAMP TIMESTAMPLTZ TIMESTAMPNTZ TIMESTAMPTZ TIMETZ TINYINT
+    UBIGINT UINT USMALLINT UTINYINT UUID VARBINARY VARCHAR
+    """.split()
+)
+_QUOTED_WHEN_WRITTEN = (exp.Literal, exp.Identifier)
+_PLAIN_WORDS = re.compile(r"[A-Za-z0-9_]*(?: [A-Za-z0-9_]+)*")
 
-def check(tree: exp.Expr) -> None:
-    """Raise NotAllowed for the first part of a tree that is not on the lists."""
+
+def check(tree: exp.Expr, *, written: bool = False) -> None:
+    """Raise NotAllowed for the first part of a tree that is not on the lists.
+
+    written: the tree is of a text that we wrote for an engine.
+    """
+    also = _ONLY_WRITTEN if written else frozenset()
     if not isinstance(tree, QUERIES):
         raise NotAllowed(f"Only queries are accepted here; {describe(tree)} is not.", position_of(tree))
     for node in tree.walk():
         kind = type(node).__name__
         if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
             name = node.name.lower()
-            if name not in _FUNCTIONS_BY_NAME:
+            if name not in _FUNCTIONS_BY_NAME | also:
                 raise NotAllowed(f"The function {name} is not allowed.", position_of(node))
         elif isinstance(node, exp.Func):
-            if kind not in _FUNCTIONS:
+            if kind not in _FUNCTIONS | also:
                 raise NotAllowed(f"The function {node.sql_name().lower()} is not allowed.", position_of(node))
         elif kind not in _SYNTAX:
             raise NotAllowed(f"{describe(node)} is not allowed.", position_of(node))
         if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
             raise NotAllowed("Functions cannot stand in place of a table.", position_of(node))
+        if isinstance(node, exp.DataType) and (node.this not in _TYPES or node.args.get("kind")):
+            raise NotAllowed("Only the built-in types are allowed.", position_of(node))
+        if not isinstance(node, _QUOTED_WHEN_WRITTEN):
+            _check_words(node)
+        if isinstance(node, exp.Extract) and not _PLAIN_WORDS.fullmatch(node.name):
+            raise NotAllowed("EXTRACT takes the name of a part.", position_of(node))
+
+
+def _check_words(node: exp.Expr) -> None:
+    """Refuse text that the parser keeps as it was sent and writes without quotes, unless it is plain words."""
+    for value in node.args.values():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and not _PLAIN_WORDS.fullmatch(text):
+                raise NotAllowed(f"{describe(node)} holds text that is not allowed.", position_of(node))
 
 
 def describe(node: exp.Expr) -> str:

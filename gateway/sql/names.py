@@ -6,7 +6,7 @@ a lateral view), its columns are left to the engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 from sqlglot.errors import OptimizeError
@@ -25,10 +25,12 @@ def resolve(tree: exp.Expr, catalog: Mapping[str, TableSource]) -> tuple[TableSo
 
     Raises UnknownTable or UnknownColumn with the nearest names and the position.
     """
+    _fold_case(tree)
     try:
         scopes = traverse_scope(tree)
     except OptimizeError as error:
         raise SyntaxInvalid(f"The statement cannot be resolved: {error}") from error
+    _check_all_seen(tree, scopes)
     found: dict[str, TableSource] = {}
     for scope in scopes:
         for source in scope.sources.values():
@@ -39,7 +41,30 @@ def resolve(tree: exp.Expr, catalog: Mapping[str, TableSource]) -> tuple[TableSo
         _check_columns(scope, catalog)
     for node in tree.find_all(exp.Table):
         _write_catalog_name(node, found)
+    for column in tree.find_all(exp.Column):
+        if column.args.get("db"):
+            column.set("db", None)
+            column.set("catalog", None)
     return tuple(found.values())
+
+
+def _fold_case(tree: exp.Expr) -> None:
+    """Write names of tables, common table expressions and aliases in lower case: no engine tells them apart by case."""
+    for node in tree.find_all(exp.Table, exp.TableAlias, exp.Column):
+        part = node.args.get("table") if isinstance(node, exp.Column) else node.this
+        if isinstance(part, exp.Identifier):
+            part.set("this", part.name.lower())
+
+
+def _check_all_seen(tree: exp.Expr, scopes: Sequence[Scope]) -> None:
+    """Refuse tables where no scope looks for them, and qualified ones that a common table expression would capture."""
+    seen = {id(table) for scope in scopes for table in scope.tables}
+    expressions = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    for node in tree.find_all(exp.Table):
+        if id(node) not in seen:
+            raise NotAllowed("A sub-query is not allowed in this place.", position_of(node))
+        if node.db and node.name.lower() in expressions:
+            raise NotAllowed(f"{node.name} is also the name of a common table expression.", position_of(node))
 
 
 def _table(node: exp.Table, catalog: Mapping[str, TableSource]) -> TableSource:
@@ -62,12 +87,13 @@ def _write_catalog_name(node: exp.Table, found: Mapping[str, TableSource]) -> No
 
 
 def _check_columns(scope: Scope, catalog: Mapping[str, TableSource]) -> None:
+    visible = _visible(scope, catalog)
     for column in scope.columns:
         # A scope also lists what its sub-queries may mean by an outer column; each is looked at in its own place.
         if not isinstance(column.this, exp.Identifier) or column.parent_select is not scope.expression:
             continue
         name = column.name.lower()
-        known = _qualified(scope, column.table, catalog) if column.table else _visible(scope, catalog)
+        known = _qualified(scope, column.table, catalog) if column.table else visible
         if known is None or name in known or (not column.table and name in _aliases(scope)):
             continue
         text = f"{column.table}.{column.name}" if column.table else column.name

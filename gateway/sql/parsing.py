@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
@@ -36,6 +37,7 @@ RECURSION_LIMIT = 12_000  # Python frames; the parser takes about a dozen per le
 
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
+_GENERIC_TYPES = ("ARRAY", "LIST", "MAP", "STRUCT")
 _NOT_QUERIES = frozenset(
     """
     ALTER ANALYZE ATTACH CALL CHECKPOINT COPY CREATE DELETE DETACH DROP EXECUTE EXPORT GRANT IMPORT INSERT INSTALL
@@ -48,11 +50,15 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about statement
 
 @dataclass(frozen=True, slots=True)
 class ParserLimits:
-    """statement_bytes: longest text; nesting: deepest level of brackets and CASE; depth: of the syntax tree."""
+    """statement_bytes: longest text; nesting: deepest level of brackets and CASE; depth: of the syntax tree.
+
+    tokens: most words and signs; a parser takes about 10 us for each.
+    """
 
     statement_bytes: int = 1 << 20
     nesting: int = 200
     depth: int = 2_000
+    tokens: int = 100_000
 
 
 def parse(sql: str, dialect: str, limits: ParserLimits) -> exp.Expr:
@@ -68,6 +74,8 @@ def parse(sql: str, dialect: str, limits: ParserLimits) -> exp.Expr:
         raise SyntaxInvalid(_first_line(error)) from error
     if not any(token.token_type is not TokenType.SEMICOLON for token in tokens):
         raise EmptyStatement("The statement is empty.")
+    if len(tokens) > limits.tokens:
+        raise StatementTooLong(f"The statement has more than {limits.tokens:,} words and signs.")
     _check_nesting(sql, tokens, limits.nesting)
     try:
         trees = [tree for tree in read.parser().parse(tokens, sql) if not isinstance(tree, exp.Semicolon | None)]
@@ -87,19 +95,29 @@ def parse(sql: str, dialect: str, limits: ParserLimits) -> exp.Expr:
 
 
 def require_length(sql: str, limits: ParserLimits) -> None:
-    """Raise StatementTooLong for a text that is not even to be kept."""
-    if len(sql.encode("utf-8", "surrogatepass")) > limits.statement_bytes:
+    """Raise SqlError for a text that is not even to be kept: too long, or no Unicode."""
+    try:
+        size = len(sql.encode())
+    except UnicodeEncodeError as error:
+        raise SyntaxInvalid("The statement is not valid Unicode.", position_at(sql, error.start)) from error
+    if size > limits.statement_bytes:
         raise StatementTooLong(f"The statement is longer than {limits.statement_bytes:,} bytes.")
 
 
 def _check_nesting(sql: str, tokens: list[Token], limit: int) -> None:
-    depth = 0
-    for token in tokens:
+    depth = generic = indexes = 0
+    for previous, token in pairwise([None, *tokens]):
+        if token is None:
+            continue
         if token.token_type in _OPENING:
             depth += 1
         elif token.token_type in _CLOSING:
             depth -= 1
-        if depth > limit:
+        if token.token_type is TokenType.LT and previous is not None and previous.text.upper() in _GENERIC_TYPES:
+            generic += 1
+        if token.token_type is TokenType.L_BRACKET:
+            indexes += 1
+        if max(depth, generic, indexes) > limit:
             where = position_at(sql, token.start)
             raise StatementTooDeep(f"The statement is nested more than {limit} levels deep.", where)
 

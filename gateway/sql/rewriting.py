@@ -25,10 +25,17 @@ def settle_casts(tree: exp.Expr, dialect: str) -> None:
 def name_outputs(tree: exp.Expr) -> None:
     """Give expressions without an alias their own text as a name; engines would each invent another one."""
     for select in tree.find_all(exp.Select):
-        for expression in list(select.expressions):
-            if isinstance(expression, exp.Alias | exp.Aliases | exp.Column | exp.Star) or expression.is_star:
-                continue
-            if isinstance(expression, exp.Explode | exp.Posexplode):
-                continue  # may put out several columns
-            text = expression.sql(dialect="spark", normalize_functions="lower", comments=False)
-            expression.replace(exp.alias_(expression.copy(), text[:LONGEST_NAME], quoted=True))
+        if any(_is_nameless(expression) for expression in select.expressions):
+            select.set("expressions", [_named(expression) for expression in select.expressions])
+
+
+def _is_nameless(expression: exp.Expr) -> bool:
+    named = isinstance(expression, exp.Alias | exp.Aliases | exp.Column | exp.Star) or expression.is_star
+    return not named and not isinstance(expression, exp.Explode | exp.Posexplode)  # which may put out several columns
+
+
+def _named(expression: exp.Expr) -> exp.Expr:
+    if not _is_nameless(expression):
+        return expression
+    text = expression.sql(dialect="spark", normalize_functions="lower", comments=False)
+    return exp.alias_(expression, text[:LONGEST_NAME], quoted=True, copy=False)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
+import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel, UnsupportedError
+from sqlglot.errors import ErrorLevel, ParseError, TokenError, UnsupportedError
 
 from engines.errors import UnsupportedFeature
 from engines.protocol import TableSource
-from gateway.sql import names, parsing, rewriting
-from gateway.sql.errors import StatementTooDeep
+from gateway.sql import allowlist, names, parsing, rewriting
+from gateway.sql.errors import NotAllowed, StatementTooDeep
 from gateway.sql.parsing import ParserLimits
 
 FINGERPRINT_HEX = 32
+READ_BACK = 2_048
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,29 @@ class CheckedStatement:
     def sql(self, dialect: str) -> str:
         """Write the statement for an engine. Raises UnsupportedFeature where the dialect has no words for it."""
         try:
-            return self.tree.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
-        except UnsupportedError as error:
-            raise UnsupportedFeature(str(error).splitlines()[0]) from error
+            text = self.tree.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
+            _read_back(text, dialect, frozenset(table.name for table in self.tables))
+            return text
+        except (UnsupportedError, ParseError, TokenError) as error:
+            raise UnsupportedFeature(f"its dialect has no words for it: {str(error).splitlines()[0]}") from error
         except RecursionError as error:
             raise UnsupportedFeature("the statement is nested too deep to be written in its dialect.") from error
+
+
+@lru_cache(maxsize=READ_BACK)
+def _read_back(text: str, dialect: str, tables: frozenset[str]) -> None:
+    """Parse what was written: it must again be one query over the same tables, whatever the writer made of the tree."""
+    trees = sqlglot.parse(text, read=dialect)
+    if len(trees) != 1 or trees[0] is None:
+        raise UnsupportedFeature("the statement cannot be written in its dialect.")
+    tree = trees[0]
+    try:
+        allowlist.check(tree, written=True)
+    except NotAllowed as error:
+        raise UnsupportedFeature(f"the statement cannot be written in its dialect: {error.message}") from error
+    known = tables | {cte.alias for cte in tree.find_all(exp.CTE)}
+    if any(node.name not in known or node.db for node in tree.find_all(exp.Table)):
+        raise UnsupportedFeature("the statement cannot be written in its dialect.")
 
 
 def check(sql: str, dialect: str, *, catalog: Mapping[str, TableSource], limits: ParserLimits) -> CheckedStatement:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import httpx
@@ -89,6 +90,64 @@ def test_no_dialect_opens_a_door(client: httpx.Client, sql: str, dialect: str) -
     assert refused(client, sql, dialect=dialect)[0] == 403
 
 
+@pytest.mark.parametrize(
+    ("dialect", "sql"),
+    [
+        ("duckdb", """SELECT cast(1 AS "oid) AS a, (SELECT string_agg(sql,'') FROM duckdb_views()), (1")"""),
+        ("duckdb", """SELECT cast(1 AS "oid); COPY (SELECT 666 AS id) TO 'evil.parquet'; SELECT (1")"""),
+        ("duckdb", """SELECT cast(1 AS "oid); COPY (SELECT 1) TO 'x'; EXPLAIN (FORMAT JSON) SELECT (1")"""),
+        (
+            "spark",
+            "SELECT date_add('DAY AS a, (SELECT count(*) FROM duckdb_settings()) AS n, 1', 1, publish_date) FROM books",
+        ),
+        ("spark", "SELECT datediff('DAY, 1), (SELECT 1', publish_date, publish_date) FROM books"),
+        ("spark", "SELECT extract('DAY FROM x), (SELECT 1' FROM publish_date) FROM books"),
+        ("spark", "VALUES ((SELECT max(sql) FROM duckdb_views))"),
+        ("spark", "VALUES ((SELECT max(x) FROM parquet.`/etc/p`))"),
+        ("spark", "SELECT id FROM books UNION SELECT id FROM books ORDER BY (SELECT 1 FROM secrets)"),
+        ("spark", "SELECT id FROM books UNION SELECT id FROM books LIMIT (SELECT 1 FROM secrets)"),
+        ("spark", "SELECT * FROM books LATERAL VIEW explode((SELECT x FROM secrets)) t AS c"),
+        ("spark", "SELECT * FROM ((SELECT 1) LIMIT (SELECT x FROM secrets)) q"),
+        ("spark", "WITH books AS (SELECT 1 AS id) SELECT count(*) FROM default.books"),
+    ],
+)
+def test_no_text_gets_past_the_allow_list(client: httpx.Client, dialect: str, sql: str) -> None:
+    status, error = refused(client, sql, dialect=dialect)
+    assert status in (400, 403), error
+    assert error["code"] in ("NOT_ALLOWED", "SYNTAX_ERROR", "UNKNOWN_TABLE")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT " + "1," * 60_000 + "1",
+        "SELECT x" + "[0]" * 1_500 + " FROM books",
+        "SELECT CAST(1 AS " + "ARRAY<" * 400 + "INT" + ">" * 400 + ")",
+        "SELECT " + ", ".join(f"id AS c{i}" for i in range(2_000)) + " FROM books",
+        "SELECT " + ", ".join(f"id + {i}" for i in range(5_000)) + " FROM books",
+    ],
+    ids=["tokens", "indexes", "generic types", "columns", "nameless columns"],
+)
+def test_no_small_statement_costs_much(client: httpx.Client, sql: str) -> None:
+    begun = time.monotonic()
+    client.post("/v1/explain", json={"sql": sql})
+    assert time.monotonic() - begun < 8  # minutes, before there were limits
+
+
+def test_a_plan_that_folds_a_huge_constant_holds_nobody_up(client: httpx.Client) -> None:
+    begun = time.monotonic()
+    client.post("/v1/explain", json={"sql": "SELECT length(repeat('abcdefgh', 400000000)) FROM books"})
+    assert time.monotonic() - begun < 20
+    assert client.post("/v1/explain", json={"sql": "SELECT id FROM books"}).status_code == 200
+
+
+def test_what_is_no_unicode(client: httpx.Client) -> None:
+    response = client.post(
+        "/v1/queries", content=b'{"sql": "SELECT \'\\ud800\'"}', headers={"Content-Type": "application/json"}
+    )
+    assert response.status_code in (400, 422), response.text
+
+
 def test_a_path_in_place_of_a_table_is_no_table(client: httpx.Client) -> None:
     assert refused(client, "SELECT * FROM '/etc/passwd'", dialect="duckdb")[1]["code"] == "UNKNOWN_TABLE"
 
@@ -128,6 +187,12 @@ def test_a_syntax_error_has_its_place(client: httpx.Client) -> None:
         "SELECT default.books.id FROM default.books",
         "SELECT /*+ BROADCAST(b) */ b.id FROM books b",
         "SELECT id FROM BOOKS ORDER BY PRICE LIMIT 3;",
+        "WITH A AS (SELECT 1 x) SELECT a.x FROM a",
+        "WITH cte AS (SELECT id FROM books) SELECT CTE.ID FROM CTE",
+        "SELECT date_add(publish_date, 3), extract(YEAR FROM publish_date), CAST(price AS DECIMAL(10, 2)) FROM books",
+        "SELECT CAST(price AS STRING), date_trunc('MONTH', publish_date), INTERVAL '3' DAY + publish_date FROM books",
+        "SELECT sum(price) OVER (ORDER BY price ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM books",
+        "SELECT category FROM books GROUP BY ROLLUP (category) UNION ALL SELECT category FROM books",
     ],
 )
 def test_right_names_are_not_refused(client: httpx.Client, sql: str) -> None:

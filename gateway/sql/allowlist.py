@@ -52,8 +52,8 @@ _FUNCTIONS = frozenset(
 _FUNCTIONS_BY_NAME = frozenset(  # functions that the parser knows only by name
     """
     bround crc32 every getbit iff isnull isnotnull ln2 log1p expm1 make_date ndv nullifzero nullvalue nonnullvalue
-    positive pmod precision rint secondsofday shiftleft shiftright shiftrightunsigned some timestamp_cmp to_date to_timestamp
-    truncate weekday zeroifnull
+    positive pmod precision rint secondsofday shiftleft shiftright shiftrightunsigned some timestamp_cmp to_date
+    to_timestamp truncate weekday zeroifnull
     """.split()
 )
 

@@ -125,13 +125,26 @@ def test_a_killed_worker_is_a_lost_engine_and_the_pool_is_whole_again(pool: Duck
     wait_until(lambda: len(set(pool.worker_pids()) - before) == 2, "both workers were replaced")
 
 
-def test_what_does_not_listen_to_an_interrupt_is_killed(pool: DuckDBEngine, numbers: TableSource) -> None:
-    begun = time.monotonic()
-    threading.Timer(0.5, pool.cancel, ["deaf"]).start()
-    with pytest.raises(StatementCancelled):
-        run(pool, "SELECT len(range(40000000 + n)) FROM numbers WHERE n = 1", lease=Lease(4096 * MIB), query_id="deaf")
-    assert time.monotonic() - begun < 10
-    assert run(pool, "SELECT n FROM numbers") == 3_000
+def test_what_does_not_listen_to_an_interrupt_is_killed() -> None:
+    with contextlib.closing(DuckDBEngine(workers=1, threads=1)) as lonely:
+        wait_until(lambda: len(lonely.worker_pids()) == 1, "the worker is there")
+        (deaf,) = lonely.worker_pids()
+
+        def deafen_and_cancel() -> None:
+            os.kill(deaf, signal.SIGSTOP)
+            lonely.cancel("deaf")
+
+        begun = time.monotonic()
+        threading.Timer(0.5, deafen_and_cancel).start()
+        with pytest.raises(StatementCancelled):
+            run(
+                lonely,
+                "SELECT count(*) FROM range(100000) a, range(10000000) b WHERE a.range * b.range % 7 = 3",
+                query_id="deaf",
+            )
+        assert time.monotonic() - begun < 10
+        wait_until(lambda: not is_running(deaf), "the deaf worker is gone")
+        assert run(lonely, "SELECT 1") == 1
 
 
 def test_workers_die_with_a_killed_gateway() -> None:

@@ -79,6 +79,13 @@ class SparkSettings(_Section):
     """Start the embedded server with the gateway instead of with the first statement."""
 
 
+class CatalogSettings(_Section):
+    """What may become a table."""
+
+    roots: tuple[Path, ...] = ()
+    """Folders under which tables may be registered over HTTP; without any, wherever the gateway can read."""
+
+
 class RoutingSettings(_Section):
     """How statements find their engine."""
 
@@ -132,6 +139,7 @@ class Settings(BaseSettings):
     metastore: MetastoreSettings = MetastoreSettings()
     duckdb: DuckDBSettings = DuckDBSettings()
     spark: SparkSettings = SparkSettings()
+    catalog: CatalogSettings = CatalogSettings()
     routing: RoutingSettings = RoutingSettings()
     limits: LimitSettings = LimitSettings()
     results: ResultSettings = ResultSettings()

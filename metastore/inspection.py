@@ -171,8 +171,14 @@ def _root(location: str | Path) -> Path:
     elif "://" in text:
         raise InspectionFailed(f"{text} is not on this machine: give a folder or file that the gateway can read")
     root = Path(text).expanduser().absolute()
-    if not root.exists():
+    try:
+        exists = root.exists()
+    except OSError as failure:
+        raise InspectionFailed(f"{root} cannot be read: {failure.strerror}") from failure
+    if not exists:
         raise InspectionFailed(f"there is no {root}: check the spelling, and that the gateway sees this disk")
+    if not root.is_dir() and not root.is_file():
+        raise InspectionFailed(f"{root} is neither a folder nor a plain file")
     return root
 
 
@@ -186,9 +192,11 @@ def _walk(folder: Path, root: Path) -> Iterator[DataFile]:
     for entry in entries:
         if entry.name.startswith(("_", ".")):
             continue
-        if entry.is_dir():
+        if entry.is_dir() and not entry.is_symlink():
             yield from _walk(entry, root)
             continue
+        if not entry.is_file():
+            continue  # pipes, devices, links to folders and links that lead nowhere
         steps = entry.relative_to(root).parts[:-1]
         values = dict(_partition_value(step) for step in steps if "=" in step)
         yield DataFile(entry, entry.stat().st_size, "/".join(steps) if values else "", values)

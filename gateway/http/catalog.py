@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
 
 from fastapi import APIRouter
 
@@ -43,10 +45,22 @@ def get_table(name: str, gateway: Served) -> TableReply:
 @router.post("/tables", status_code=201, tags=["catalog"])
 def add_table(body: TableRequest, gateway: Served) -> TableReply:
     """Register a table, or look again at one that is registered."""
+    _require_root(Path(body.location), gateway.settings.catalog.roots)
     found = inspect(body.name, body.location, format=body.format, options=body.options or None)
     table = gateway.metastore.catalog.put(found, at=dt.datetime.now(dt.UTC))
     gateway.catalog.current()
     return TableReply.of(table)
+
+
+def _require_root(location: Path, roots: Sequence[Path]) -> None:
+    if not roots:
+        return
+    try:
+        resolved = location.resolve()
+    except (OSError, RuntimeError):  # RuntimeError: a loop of links, before Python 3.13
+        resolved = location
+    if not any(resolved.is_relative_to(root.resolve()) for root in roots):
+        raise ApiError("NOT_ALLOWED", "Tables may be registered only under the folders that catalog.roots names.")
 
 
 @router.post("/stats/jobs", status_code=202, tags=["statistics"])

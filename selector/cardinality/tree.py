@@ -24,6 +24,8 @@ NO_STATISTICS_CONFIDENCE = 0.5  # rows from the files, nothing about the columns
 ENGINE_CONFIDENCE = 0.3  # only the engine's own guess
 UNKNOWN_KEY_CONFIDENCE = 0.6  # a join or grouping key whose distinct values nobody counted
 JOIN_CONFIDENCE = 0.95  # containment and uniform frequencies assumed
+UNNEST_ROWS = 5  # elements of a list that nobody counted
+UNNEST_CONFIDENCE = 0.5
 INEQUALITY_SHARE = 1 / 3  # pairs that a join without an equality keeps
 
 
@@ -87,6 +89,8 @@ class _Estimator:
                 return self._groups(node, rows)
             case Operator.TOP_N | Operator.LIMIT if node.limit is not None:
                 return min(rows, float(node.limit)), 1.0, "limit"
+            case Operator.OTHER if node.label == "UNNEST":
+                return rows * UNNEST_ROWS, UNNEST_CONFIDENCE, f"{UNNEST_ROWS} elements a row, a guess"
             case Operator.UNION:
                 return sum(child.rows or 0.0 for child in children), 1.0, "sum"
             case _:

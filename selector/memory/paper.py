@@ -7,6 +7,7 @@ the peak is one over time, not a plain sum: a join holds its own table while its
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -21,6 +22,11 @@ LOAD_FACTOR = 0.75
 SCAN_BUFFERS_PER_THREAD = 1  # row groups of encoded columns that a scanning thread keeps at hand
 DEFAULT_ROW_GROUP_ROWS = 122_880
 UPPER_FACTOR = 1.35  # covers 95 % of out-of-memory thresholds that were measured on DuckDB with true cardinalities
+
+_GROWING_STATE = re.compile(
+    r"(list|array_agg|string_agg|group_concat|listagg|median|mode|quantile|histogram|map)\w*\(|\w+\(DISTINCT ",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +88,12 @@ class _Model:
             case Operator.NESTED_LOOP_JOIN:
                 build = part.children[1]
                 return (build.rows or 0.0) * self._row_bytes(build)
-            case Operator.AGGREGATE if node.group_keys:
-                return hash_join_bytes(rows, self._row_bytes(part))
+            case Operator.AGGREGATE if node.group_keys or _keeps_inputs(part):
+                table = hash_join_bytes(rows, self._row_bytes(part))
+                below = part.children[0]
+                return table + (
+                    hash_join_bytes(below.rows or 0.0, self._row_bytes(below)) if _keeps_inputs(part) else 0
+                )
             case Operator.TOP_N | Operator.SORT | Operator.WINDOW:
                 return rows * self._row_bytes(part)
             case Operator.MATERIALIZE:
@@ -118,6 +128,11 @@ class _Model:
 
     def _row_bytes(self, part: EstimatedNode) -> float:
         return row_bytes(part.node.columns, self._statistics)
+
+
+def _keeps_inputs(part: EstimatedNode) -> bool:
+    """Tell whether an aggregate's state grows with its input: lists, texts, distinct values, exact quantiles."""
+    return any(_GROWING_STATE.match(column.name) for column in part.node.columns)
 
 
 def _walk(part: EstimatedNode, depth: int = 0) -> Iterator[tuple[int, EstimatedNode]]:

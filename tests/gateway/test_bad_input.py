@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+
+from gateway.http.app import create_app
+from tests.gateway.conftest import Scripted, serving
 
 DEEP = "SELECT " + "(" * 1_000 + "1" + ")" * 1_000
 DEEP_SUBQUERIES = "SELECT * FROM " + "(SELECT * FROM " * 1_000 + "books" + ")" * 1_000
@@ -276,6 +282,23 @@ def test_wrong_addresses(client: httpx.Client, method: str, path: str, status: i
 def test_wrong_tables(client: httpx.Client, body: dict[str, str], status: int, code: str) -> None:
     response = client.post("/v1/tables", json=body)
     assert (response.status_code, response.json()["error"]["code"]) == (status, code)
+
+
+def test_what_is_no_plain_file_is_no_table(client: httpx.Client, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
+    for place in (tmp_path, tmp_path / "pipe.csv", tmp_path / "loop.csv"):
+        response = client.post("/v1/tables", json={"name": "x", "location": str(place)})
+        assert (response.status_code, response.json()["error"]["code"]) == (400, "TABLE_UNREADABLE")
+
+
+def test_tables_are_registered_under_the_roots_only(scripted: Callable[..., Scripted], bookstore: Path) -> None:
+    house = scripted()
+    catalog = house.gateway.settings.catalog.model_copy(update={"roots": (bookstore / "books",)})
+    house.gateway.settings = house.gateway.settings.model_copy(update={"catalog": catalog})
+    with serving(create_app(house.gateway)) as client:
+        for place, status in ((bookstore / "books", 201), (bookstore / "books" / ".." / "transactions", 403)):
+            assert client.post("/v1/tables", json={"name": "x", "location": str(place)}).status_code == status
 
 
 def test_statistics_of_an_unknown_table(client: httpx.Client) -> None:

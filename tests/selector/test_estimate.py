@@ -165,6 +165,17 @@ def test_shapes_of_queries(connection: duckdb.DuckDBPyConnection, sql: str, rows
     assert estimate.peak_bytes is not None
 
 
+@pytest.mark.parametrize("call", ["list(book_id)", "string_agg(book_id::VARCHAR, ',')", "median(book_id)"])
+def test_aggregates_that_keep_their_inputs_are_costed_with_them(
+    connection: duckdb.DuckDBPyConnection, call: str
+) -> None:
+    plain = estimated(connection, "SELECT quantity, sum(book_id) FROM transactions GROUP BY quantity")[1]
+    keeping = estimated(connection, f"SELECT quantity, {call} FROM transactions GROUP BY quantity")[1]
+    assert keeping.peak_bytes is not None
+    assert plain.peak_bytes is not None
+    assert keeping.peak_bytes - plain.peak_bytes >= TRANSACTIONS * BIGINT
+
+
 def test_missing_statistics_lower_the_confidence_and_say_so(connection: duckdb.DuckDBPyConnection) -> None:
     plan = planned(connection, "SELECT category, count(*) FROM books WHERE price < 30 GROUP BY category")
     tree = estimate_rows(plan, {}, SHAPES)

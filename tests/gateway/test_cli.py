@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("duckdb")
 
+pytestmark = pytest.mark.e2e  # each command is a process of its own
+
 Fusion = Callable[..., subprocess.CompletedProcess[str]]
 SQL = "SELECT category, count(*) AS n FROM books WHERE price < 30 GROUP BY category ORDER BY n DESC, category LIMIT 3"
 

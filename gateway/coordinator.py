@@ -21,7 +21,7 @@ from gateway.sql.errors import SqlError
 from gateway.sql.parsing import ParserLimits, require_length
 from gateway.sql.statement import CheckedStatement
 from gateway.statements import Run, Statement
-from metastore.records import Attempt, Failure, Misestimate, QueryRecord, QueryState
+from metastore.records import Attempt, Failure, Misestimate, QueryState
 from metastore.store import Metastore
 from selector.decide import Decision, NoEngine
 
@@ -79,7 +79,7 @@ class Coordinator:
         run = Run(statement)
         accepted = False
         try:
-            self._metastore.queries.open(_opened(statement))
+            self._metastore.queries.open(run.record)
             snapshot, checked = self._check(statement)
             with self._lock:
                 self._runs[run.id] = run
@@ -154,6 +154,9 @@ class Coordinator:
                 self._close(run, QueryState.FAILED, error=Failure(NO_ENGINE, f"No engine can take it: {error}"))
                 return
             version = snapshot.statistics_version(checked.tables)
+            run.record = replace(
+                run.record, fingerprint=checked.fingerprint, statistics_version=version, decision=decision
+            )
             log.info("query %s: %s because %s", run.id, decision.engine, _codes(decision))
             for ordinal, name in enumerate(decision.ranking, start=1):
                 attempt = Attempt(ordinal, name, QueryState.RUNNING, started_at=_now())
@@ -194,6 +197,7 @@ class Coordinator:
             if error.fails_over and not last:
                 log.info("query %s: %s failed with %s, trying the next engine", run.id, member.name, error.code)
                 self._metastore.queries.attempt_ended(run.id, attempt)
+                run.record = replace(run.record, attempts=(*run.record.attempts, attempt))
                 return False
             state = QueryState.CANCELLED if isinstance(error, StatementCancelled) else QueryState.FAILED
             self._close(run, state, attempt=attempt, error=Failure(error.code, error.message))
@@ -270,16 +274,26 @@ class Coordinator:
         result: SpooledResult | None = None,
         error: Failure | None = None,
     ) -> None:
-        self._metastore.queries.close(
-            run.id,
-            state,
-            at=_now(),
-            attempt=attempt,
+        closed = replace(
+            run.record,
+            state=state,
+            engine=attempt.engine if attempt else None,
+            attempts=(*run.record.attempts, attempt) if attempt else run.record.attempts,
             rows=result.rows if result else None,
             result_bytes=result.bytes if result else None,
             error=error,
+            finished_at=_now(),
         )
-        run.closed = True
+        was_open = self._metastore.queries.close(
+            run.id,
+            state,
+            at=closed.finished_at or _now(),
+            attempt=attempt,
+            rows=closed.rows,
+            result_bytes=closed.result_bytes,
+            error=error,
+        )
+        run.record = closed if was_open else self._metastore.queries.get(run.id) or closed
 
     def _end(self, run: Run) -> None:
         """Let go of a query; one that was left open by a bug is closed as failed."""
@@ -287,12 +301,9 @@ class Coordinator:
             self._runs.pop(run.id, None)
         self._places.release()
         try:
-            if not run.closed:
+            if not run.record.state.ended:
                 self._close(run, QueryState.FAILED, error=INTERNAL)
-            record = self._metastore.queries.get(run.id)
-            if record is None:
-                raise LookupError(f"query {run.id} is not in the metastore")
-            run.done.set_result(record)
+            run.done.set_result(run.record)
         finally:
             if not run.done.done():
                 run.done.cancel()
@@ -309,18 +320,6 @@ class Coordinator:
             if run.engine is not None:
                 self._fleet[run.engine].engine.cancel(run.id)
             time.sleep(CANCEL_REPEAT_S)
-
-
-def _opened(statement: Statement) -> QueryRecord:
-    return QueryRecord(
-        id=statement.id,
-        sql=statement.sql,
-        dialect=statement.dialect,
-        user=statement.user,
-        requested_engine=statement.engine,
-        state=QueryState.QUEUED,
-        submitted_at=statement.submitted_at,
-    )
 
 
 def _failed(attempt: Attempt, error: EngineError, begun: float) -> Attempt:

@@ -9,7 +9,7 @@ import time
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from metastore.records import QueryRecord
+from metastore.records import QueryRecord, QueryState
 
 AUTO = "auto"
 
@@ -38,14 +38,23 @@ class Statement:
 class Run:
     """A statement that was accepted.
 
-    done: the closed query record, whichever way it ended. engine: where it is tried now. closed: its record is.
+    record: what the metastore holds of it. done: the same once it is closed, whichever way the query ended.
+    engine: where it is tried now.
     """
 
     def __init__(self, statement: Statement) -> None:
         self.statement = statement
+        self.record = QueryRecord(
+            id=statement.id,
+            sql=statement.sql,
+            dialect=statement.dialect,
+            user=statement.user,
+            requested_engine=statement.engine,
+            state=QueryState.QUEUED,
+            submitted_at=statement.submitted_at,
+        )
         self.done: Future[QueryRecord] = Future()
         self.engine: str | None = None
-        self.closed = False
         self._cancelled = threading.Event()
         self._expires = time.monotonic() + statement.deadline_s
 

@@ -79,12 +79,15 @@ class Queries:
         rows: int | None = None,
         result_bytes: int | None = None,
         error: Failure | None = None,
-    ) -> None:
-        """End a query, with its last attempt in the same transaction. An ended query stays as it ended."""
+    ) -> bool:
+        """End a query, with its last attempt in the same transaction.
+
+        An ended query stays as it ended; returns whether it was still open.
+        """
         with self._engine.begin() as connection:
             if attempt is not None:
                 connection.execute(_closing(query_id, attempt))
-            connection.execute(
+            closed = connection.execute(
                 update(QueryRow)
                 .where(QueryRow.id == query_id, QueryRow.state.in_(_OPEN))
                 .values(
@@ -97,6 +100,7 @@ class Queries:
                     error_position=[error.position.line, error.position.column] if error and error.position else None,
                 )
             )
+            return closed.rowcount > 0
 
     def get(self, query_id: str) -> QueryRecord | None:
         """Return one query, or None."""

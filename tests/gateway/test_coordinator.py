@@ -53,7 +53,9 @@ def failing(error: EngineError, *, after: tuple[pa.RecordBatch, ...] = ()) -> Sc
 
 
 def finished(house: Scripted, sql: str = SQL, **fields: object) -> QueryRecord:
-    return started(house, sql, **fields).done.result(timeout=30)
+    record = started(house, sql, **fields).done.result(timeout=30)
+    assert record == house.gateway.metastore.queries.get(record.id)
+    return record
 
 
 def started(house: Scripted, sql: str = SQL, **fields: object) -> Run:

@@ -197,7 +197,7 @@ def _watched(gateway: Gateway) -> list[tuple[object, str, str]]:
         (PooledStatement, "__next__", ENGINE),
         (gateway.spool, "write", "spool: write"),
         (store.queries, "close", "metastore: query closed"),
-        (store.queries, "get", "metastore: query read (twice)"),
+        (store.queries, "get", "metastore: query read"),
         (http_queries, "_reply", "reply: models and JSON"),
         (gateway.spool, "page", "spool: read"),
     ]

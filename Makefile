@@ -41,7 +41,7 @@ fmt: $(INSTALLED) ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(INSTALLED) ## Run all claims, or one: make bench CLAIM=routing
+bench: $(INSTALLED) ## Run all claims, or one: make bench CLAIM=selectivity
 	$(BIN)/python -m benchmarks $(CLAIM)
 
 lock: $(INSTALLED) ## Choose versions anew; the file carries no addresses

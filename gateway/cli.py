@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -33,7 +32,6 @@ from gateway.wiring import MissingExtra
 from selector.decide import mebibytes
 
 FAILED = 1
-POLL_S = 0.3
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 tables_app = typer.Typer(no_args_is_help=True, help="Registered tables.")
@@ -167,7 +165,8 @@ def compute_stats(
 ) -> None:
     """Compute the statistics of tables and put them in force."""
     with _client(home) as client:
-        job = compute(client, names)
+        with progress_bar(f"statistics of {', '.join(names)}", total=len(names)) as advance:
+            job = client.compute_statistics(names, advance)
     if job["error"]:
         _fail(job["error"])
     out.print(f"statistics of {', '.join(job['tables'])} are in force")
@@ -252,17 +251,6 @@ def doctor(home: Home = None) -> None:
             out.print(f"        {finding.remedy}", markup=False, highlight=False)
     if any(not finding.good for finding in findings):
         raise typer.Exit(FAILED)
-
-
-def compute(client: Client, names: list[str]) -> Any:
-    """Run a statistics job to its end behind a progress bar and return it."""
-    job = client.post("/v1/stats/jobs", {"tables": names})
-    with progress_bar(f"statistics of {', '.join(job['tables'])}", total=len(job["tables"])) as advance:
-        while job["finished_at"] is None:
-            time.sleep(POLL_S)
-            job = client.get(f"/v1/stats/jobs/{job['id']}")
-            advance(job["tables_done"])
-    return job
 
 
 def _settings(home: Path | None) -> Settings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -64,6 +65,15 @@ class Client:
             time.sleep(POLL_S)
             reply = self.get(f"/v1/queries/{reply['id']}")
         return reply
+
+    def compute_statistics(self, tables: Sequence[str], advance: Callable[[float], None]) -> Any:
+        """Run a statistics job to its end, telling how many tables are done, and return it."""
+        job = self.post("/v1/stats/jobs", {"tables": list(tables)})
+        while job["finished_at"] is None:
+            time.sleep(POLL_S)
+            job = self.get(f"/v1/stats/jobs/{job['id']}")
+            advance(job["tables_done"])
+        return job
 
     @staticmethod
     def _checked(response: httpx.Response) -> Any:

@@ -28,7 +28,6 @@ TABLES = ("books", "customers", "transactions")
 MEMORY_LIMIT_AT_1_32 = 384 << 20
 SCALE_1_32 = 1 / 32
 SMALLEST_LIMIT = 32 << 20
-POLL_S = 0.3
 
 
 class DemoFailed(Exception):
@@ -123,12 +122,8 @@ def _register(client: Client, folder: Path, console: Console) -> None:
         return
     console.print("Building equi-height histograms with PySpark ...")
     begun = time.monotonic()
-    job = client.post("/v1/stats/jobs", {"tables": missing})
     with progress_bar("statistics", total=float(len(missing))) as advance:
-        while job["finished_at"] is None:
-            time.sleep(POLL_S)
-            job = client.get(f"/v1/stats/jobs/{job['id']}")
-            advance(job["tables_done"])
+        job = client.compute_statistics(missing, advance)
     if job["error"]:
         raise DemoFailed(f"the statistics could not be computed: {job['error']}")
     console.print(f"  in force after {time.monotonic() - begun:.0f} s")

@@ -43,7 +43,7 @@ class _Lifeline:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._end)
-        self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
+        self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
     @property
     def pid(self) -> int:

@@ -88,9 +88,7 @@ def _generate(folder: Path, scale: float, console: Console) -> None:
     begun = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "generate.log").open("w+", encoding="utf-8") as log:
-        with subprocess.Popen(  # noqa: S603
-            [*command, "--json-progress"], stdout=subprocess.PIPE, stderr=log, text=True
-        ) as process:
+        with subprocess.Popen([*command, "--json-progress"], stdout=subprocess.PIPE, stderr=log, text=True) as process:
             _follow(process)
         if process.returncode != 0:
             log.seek(0)
@@ -101,7 +99,7 @@ def _generate(folder: Path, scale: float, console: Console) -> None:
 
 def _follow(process: subprocess.Popen[str]) -> None:
     """Show the progress that a statsproc process prints, one JSON object a line."""
-    assert process.stdout is not None  # noqa: S101
+    assert process.stdout is not None
     with progress_bar("starting Spark", total=float(len(TABLES))) as advance:
         finished = 0
         for line in process.stdout:

@@ -62,7 +62,7 @@ class JobRunner:
             self._metastore.jobs.create(job)
             self._work.mkdir(parents=True, exist_ok=True)
             with (self._work / f"{job.id}.log").open("wb") as output:
-                process = subprocess.Popen(  # noqa: S603
+                process = subprocess.Popen(
                     [*self._command(), "--job-id", job.id, *tables],
                     env={**os.environ, METASTORE_VARIABLE: self._url},
                     stdin=subprocess.PIPE,

@@ -70,8 +70,8 @@ class Histogram:
         return self._share(x, inclusive=True)
 
     def _share(self, x: float, *, inclusive: bool) -> float:
-        assert self.below is not None  # noqa: S101 - set in __post_init__
-        assert self.up_to is not None  # noqa: S101
+        assert self.below is not None
+        assert self.up_to is not None
         right = int(np.searchsorted(self.endpoints, x, side="left"))
         if right == self.endpoints.size:
             return float(self.up_to[-1])

@@ -45,7 +45,7 @@ class WorkerProcess:
         self._sending = threading.Lock()
         self._socket, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(  # noqa: S603
+            self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "engines.duckdb.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,

@@ -70,9 +70,7 @@ def _system_homes() -> list[Path]:
 
 def _major_version(java: Path) -> int | None:
     try:
-        answer = subprocess.run(  # noqa: S603
-            [str(java), "-version"], capture_output=True, text=True, timeout=30, check=True
-        )
+        answer = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)

@@ -256,7 +256,7 @@ class SparkConnectServer:
             command += ["--conf", f"{name}={value}"]
         try:
             with self.log_file.open("wb") as log:
-                return subprocess.Popen(  # noqa: S603
+                return subprocess.Popen(
                     [*supervisor, *command, "spark-internal"],
                     stdin=subprocess.PIPE,
                     stdout=log,

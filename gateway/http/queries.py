@@ -41,7 +41,7 @@ _STREAMS: dict[Format, tuple[str, Callable[[Spool, str], Iterator[bytes]]]] = {
 def gateway_of(request: Request) -> Gateway:
     """Return the gateway that this application serves."""
     gateway = request.app.state.gateway
-    assert isinstance(gateway, Gateway)  # noqa: S101
+    assert isinstance(gateway, Gateway)
     return gateway
 
 

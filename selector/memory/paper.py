@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate
@@ -52,7 +52,7 @@ def estimate(
 ) -> MemoryEstimate:
     """Return expected peak and upper bound of a plan that runs with this many scanning threads."""
     if any(part.rows is None for _, part in _walk(tree)):
-        return MemoryEstimate(None, None, 0.0, gaps=tree.all_gaps()) if tree.all_gaps() else UNKNOWN
+        return replace(UNKNOWN, gaps=tree.all_gaps())
     model = _Model(statistics, threads)
     peak = model.peak(tree).peak_bytes
     operators = tuple(

@@ -34,6 +34,11 @@ class JobState(StrEnum):
     FINISHED = "FINISHED"
     FAILED = "FAILED"
 
+    @property
+    def ended(self) -> bool:
+        """True once nothing more will happen to it."""
+        return self in (JobState.FINISHED, JobState.FAILED)
+
 
 @dataclass(frozen=True, slots=True)
 class Partition:
@@ -136,19 +141,100 @@ class Misestimate:
     recorded_at: dt.datetime
 
 
+class Mode(StrEnum):
+    """How much of a table a statistics job reads."""
+
+    FULL = "full"
+    INCREMENTAL = "incremental"  # files that are new or changed since the last build
+    SAMPLE = "sample"  # a share of the row groups or files
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """What a statistics job is asked for.
+
+    columns: of a single table, empty for all. share: of a sample, 0..1. partitions: folders, relative to the
+    table's location, to which an incremental job is confined; empty for all.
+    """
+
+    tables: tuple[str, ...]
+    mode: Mode = Mode.FULL
+    columns: tuple[str, ...] = ()
+    share: float = 1.0
+    partitions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.share <= 1.0:
+            raise ValueError(f"a sample's share lies in 0..1, not {self.share}")
+        if (self.columns or self.partitions) and len(self.tables) != 1:
+            raise ValueError("columns and partitions belong to a single table")
+
+
+@dataclass(frozen=True, slots=True)
+class TableProgress:
+    """How one table of a job goes. error: why it failed; version: of the statistics that it published."""
+
+    table: str
+    state: JobState = JobState.QUEUED
+    files_done: int = 0
+    files_all: int = 0
+    rows: int | None = None
+    columns: int | None = None
+    seconds: float | None = None
+    version: int | None = None
+    error: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class StatisticsJob:
-    """One run of the statistics processor over some tables, one after the other."""
+    """One run of the statistics processor over some tables, one after the other.
+
+    host, process_id: where it runs. heartbeat_at: when it last told that it is alive. schedule: name of the schedule
+    that started it, if one did.
+    """
 
     id: str
-    tables: tuple[str, ...]
+    request: JobRequest
     state: JobState
     created_at: dt.datetime
-    tables_done: int = 0
+    tables: tuple[TableProgress, ...] = ()
+    host: str | None = None
     process_id: int | None = None
+    heartbeat_at: dt.datetime | None = None
     started_at: dt.datetime | None = None
     finished_at: dt.datetime | None = None
+    schedule: str | None = None
     error: str | None = None
+
+    @property
+    def tables_done(self) -> int:
+        """How many tables have ended, well or not."""
+        return sum(table.state.ended for table in self.tables)
+
+
+@dataclass(frozen=True, slots=True)
+class FileMark:
+    """What tells whether a file is still the one that was read. path: relative to the table's location."""
+
+    path: str
+    bytes: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StatisticsPart:
+    """The mergeable summary of one partition, or of a whole table without partitions (folder "").
+
+    summary: the statistics processor's own encoding. share: of the partition that was read, 0..1.
+    """
+
+    folder: str
+    files: tuple[FileMark, ...]
+    rows: int
+    bytes: int
+    share: float
+    built_at: dt.datetime
+    summary: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from selector.statistics import ColumnStatistics, Histogram, Literal, TableStatistics, as_number
+from selector.statistics import ColumnStatistics, Histogram, Key, Literal, TableStatistics, as_key
 
 UNANSWERED_CONFIDENCE = 0.6  # a predicate about which nothing is known
 INDEPENDENCE_CONFIDENCE = 0.9  # two columns multiplied as if they had nothing to do with each other
@@ -35,19 +35,19 @@ class Selectivity:
 
 @dataclass(slots=True)
 class _Interval:
-    """Bounds that conjuncts put on one column, on its type's number line."""
+    """Bounds that conjuncts put on one column, on its type's line."""
 
-    low: float | None = None
-    high: float | None = None
+    low: Key | None = None
+    high: Key | None = None
     low_inclusive: bool = True
     high_inclusive: bool = True
     texts: list[str] = field(default_factory=list)
 
-    def raise_low(self, value: float, *, inclusive: bool) -> None:
+    def raise_low(self, value: Key, *, inclusive: bool) -> None:
         if self.low is None or (value, not inclusive) > (self.low, not self.low_inclusive):
             self.low, self.low_inclusive = value, inclusive
 
-    def lower_high(self, value: float, *, inclusive: bool) -> None:
+    def lower_high(self, value: Key, *, inclusive: bool) -> None:
         if self.high is None or (value, inclusive) < (self.high, self.high_inclusive):
             self.high, self.high_inclusive = value, inclusive
 
@@ -171,14 +171,14 @@ def _range(column: ColumnStatistics, interval: _Interval, rows: int) -> Selectiv
         low = 0.0 if interval.low is None else _up_to(histogram, interval.low, not interval.low_inclusive)
         return Selectivity(max(0.0, high - low) * present, basis=f"histogram of {column.name}")
     if isinstance(column.minimum, float | int) and isinstance(column.maximum, float | int):
-        high = 1.0 if interval.high is None else _linear(interval.high, column.minimum, column.maximum)
-        low = 0.0 if interval.low is None else _linear(interval.low, column.minimum, column.maximum)
+        high = _linear(interval.high, column.minimum, column.maximum) if isinstance(interval.high, float) else 1.0
+        low = _linear(interval.low, column.minimum, column.maximum) if isinstance(interval.low, float) else 0.0
         share = max(0.0, high - low) * present  # Eq. (3)
         return Selectivity(share, UNIFORM_CONFIDENCE, f"range of {column.name}")
     return _unanswered(" AND ".join(interval.texts))
 
 
-def _up_to(histogram: Histogram, x: float, inclusive: bool) -> float:
+def _up_to(histogram: Histogram, x: Key, inclusive: bool) -> float:
     return histogram.share_up_to(x) if inclusive else histogram.share_below(x)
 
 
@@ -192,12 +192,12 @@ def _linear(x: float, minimum: float, maximum: float) -> float:
 def _equals(column: ColumnStatistics, value: Literal, rows: int) -> Selectivity:
     """Eq. (2): 1 / NDV; a value that fills histogram endpoints is popular and has its own share."""
     present = 1.0 - _null_share(column, rows)
-    number = as_number(value, column.data_type)
-    if column.histogram is not None and number is not None:
-        endpoints = column.histogram.endpoints
-        if number < endpoints[0] or number > endpoints[-1]:
+    key = as_key(value, column.data_type)
+    if column.histogram is not None and key is not None:
+        below, up_to = column.histogram.share_below(key), column.histogram.share_up_to(key)
+        if up_to <= 0.0 or below >= 1.0:
             return Selectivity(0.0, basis=f"histogram of {column.name}")
-        popular = column.histogram.share_up_to(number) - column.histogram.share_below(number)
+        popular = up_to - below
         if popular > 0.0:
             return Selectivity(popular * present, basis=f"histogram of {column.name}")
     if column.ndv <= 0:
@@ -211,19 +211,19 @@ def _null_share(column: ColumnStatistics, rows: int) -> float:
 
 def _comparison(
     predicate: exp.Expr, statistics: TableStatistics | None
-) -> tuple[ColumnStatistics, type[exp.Expr], float] | None:
-    """Return (column, comparison as if the column stood left, value on its number line)."""
+) -> tuple[ColumnStatistics, type[exp.Expr], Key] | None:
+    """Return (column, comparison as if the column stood left, value on its line)."""
     if type(predicate) not in _MIRRORED:
         return None
     column, value = _column_and_literal(predicate, statistics)
     if column is None or value is None:
         return None
-    number = as_number(value, column.data_type)
-    if number is None or (column.histogram is None and not isinstance(column.minimum, float | int)):
+    key = as_key(value, column.data_type)
+    if key is None or (column.histogram is None and not isinstance(column.minimum, float | int)):
         return None
     kind = type(predicate)
     turned = _literal(predicate.this) is not None
-    return column, _MIRRORED[kind] if turned else kind, number
+    return column, _MIRRORED[kind] if turned else kind, key
 
 
 def _column_and_literal(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 
-from sqlalchemy import Engine, delete, select, update
+from sqlalchemy import Engine, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from engines.protocol import Column, TableSource
-from metastore.models import CatalogVersionRow, ColumnRow, PartitionRow, TableRow
+from metastore.models import CatalogVersionRow, ColumnRow, KeyPairRow, PartitionRow, StatisticsPartRow, TableRow
 from metastore.records import CatalogTable, Inspection, Partition
 
 VERSION_ROW = 1
@@ -21,17 +21,21 @@ class Catalog:
         self._engine = engine
 
     def put(self, found: Inspection, *, at: dt.datetime) -> CatalogTable:
-        """Register a table, or what is new about it. Statistics of the same columns stay in force."""
+        """Register a table, or what is new about it.
+
+        Statistics of the same columns stay in force, others are retired together with what could be merged into them.
+        """
         source = found.source
         name = source.name.lower()
         with Session(self._engine) as session, session.begin():
-            advance_version(session)  # first: takes the write lock
+            advance_version(session)  # first: other writers wait
             row = session.scalar(select(TableRow).where(TableRow.name == name))
             if row is None:
                 row = TableRow(name=name)
                 session.add(row)
             elif [(c.name, c.data_type) for c in row.columns] != [(c.name, c.data_type) for c in source.columns]:
                 row.statistics_version = None
+                session.execute(delete(StatisticsPartRow).where(StatisticsPartRow.table_id == row.id))
             row.location, row.format, row.options = source.location, source.format, dict(source.options)
             row.files, row.bytes, row.rows, row.registered_at = found.files, found.bytes, found.rows, at
             session.flush()
@@ -67,13 +71,17 @@ class Catalog:
             return tuple(_record(row) for row in session.scalars(select(TableRow).order_by(TableRow.name)))
 
     def remove(self, name: str) -> bool:
-        """Forget a table and its statistics; its files stay. Returns whether it was there."""
+        """Forget a table, its statistics and how it is joined; its files stay. Returns whether it was there."""
         with Session(self._engine) as session, session.begin():
+            wait_for_writers(session)
             row = session.scalar(select(TableRow).where(TableRow.name == name.lower()))
             if row is None:
                 return False
-            session.delete(row)
             advance_version(session)
+            session.delete(row)
+            session.execute(
+                delete(KeyPairRow).where(or_(KeyPairRow.left_table == row.name, KeyPairRow.right_table == row.name))
+            )
             return True
 
     def version(self) -> int:
@@ -88,6 +96,13 @@ def advance_version(session: Session) -> None:
         update(CatalogVersionRow)
         .where(CatalogVersionRow.id == VERSION_ROW)
         .values(version=CatalogVersionRow.version + 1)
+    )
+
+
+def wait_for_writers(session: Session) -> None:
+    """Let no other process change the catalog, statistics, keys or locks until the caller's transaction ends."""
+    session.execute(
+        update(CatalogVersionRow).where(CatalogVersionRow.id == VERSION_ROW).values(version=CatalogVersionRow.version)
     )
 
 

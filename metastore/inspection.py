@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +19,11 @@ import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 
 from engines.protocol import Column, TableSource
-from metastore.records import Inspection, Partition
+from metastore import avro
+from metastore.records import FileMark, Inspection, Partition
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hive's folder for NULL
-FORMATS = ("parquet", "csv", "json", "orc")
+FORMATS = ("parquet", "csv", "json", "orc", "avro")
 SAMPLE_BYTES = 1 << 20
 DELIMITERS = ("|", "\t", ",", ";")
 
@@ -30,9 +32,10 @@ _SUFFIXES = {
     **dict.fromkeys((".csv", ".tsv", ".psv", ".tbl", ".txt", ".dat"), "csv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
     ".orc": "orc",
+    ".avro": "avro",
 }
 _COMPRESSIONS = frozenset({".gz", ".bz2", ".zst", ".lz4"})
-_MAGIC = {b"PAR1": "parquet", b"ORC": "orc"}
+_MAGIC = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
 _INT_MAX = 2**31 - 1
 _BIGINT_MAX = 2**63 - 1
 
@@ -49,6 +52,12 @@ class DataFile:
     bytes: int
     folder: str
     values: Mapping[str, str]
+    modified_ns: int
+
+    def mark(self, root: Path) -> FileMark:
+        """Return what tells later whether this is still the same file of the table at ``root``."""
+        path = self.path.name if self.path == root else self.path.relative_to(root).as_posix()
+        return FileMark(path, self.bytes, self.modified_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +113,9 @@ def inspect(
 def data_files(root: Path) -> tuple[DataFile, ...]:
     """Return a table's files in path order, without hidden ones (leading ``_`` or ``.``) and empty folders."""
     if root.is_file():
-        return (DataFile(root, root.stat().st_size, "", {}),)
-    return tuple(_walk(root, root))
+        stat = root.stat()
+        return (DataFile(root, stat.st_size, "", {}, stat.st_mtime_ns),)
+    return tuple(_walk(root, ()))
 
 
 def largest_row_group(files: Iterable[DataFile]) -> int | None:
@@ -182,24 +192,30 @@ def _root(location: str | Path) -> Path:
     return root
 
 
-def _walk(folder: Path, root: Path) -> Iterator[DataFile]:
+def _walk(folder: Path, steps: tuple[str, ...]) -> Iterator[DataFile]:
+    """Yield the files below a folder that lies ``steps`` below the table's."""
     try:
-        entries = sorted(folder.iterdir())
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
     except OSError as failure:
         raise InspectionFailed(
             f"{folder} cannot be read ({failure.strerror}): let the gateway's user read it"
         ) from failure
+    values = dict(_partition_value(step) for step in steps if "=" in step)
     for entry in entries:
         if entry.name.startswith(("_", ".")):
             continue
-        if entry.is_dir() and not entry.is_symlink():
-            yield from _walk(entry, root)
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(folder / entry.name, (*steps, entry.name))
             continue
-        if not entry.is_file():
-            continue  # pipes, devices, links to folders and links that lead nowhere
-        steps = entry.relative_to(root).parts[:-1]
-        values = dict(_partition_value(step) for step in steps if "=" in step)
-        yield DataFile(entry, entry.stat().st_size, "/".join(steps) if values else "", values)
+        try:
+            if not entry.is_file():
+                continue  # pipes, devices, links to folders and links that lead nowhere
+            stat = entry.stat()
+        except OSError:  # a link that leads to itself
+            continue
+        path = folder / entry.name
+        yield DataFile(path, stat.st_size, "/".join(steps) if values else "", values, stat.st_mtime_ns)
 
 
 def _partition_value(step: str) -> tuple[str, str]:
@@ -277,6 +293,8 @@ def _look(kind: str, files: Sequence[DataFile], options: dict[str, str], columns
     if kind == "orc":
         found, rows = _orc(files)
         return _Content(columns or found, rows, options)
+    if kind == "avro":
+        return _Content(columns or _avro(files), None, options)
     filled = next((file for file in files if file.bytes), files[0])
     if kind == "json":
         return _Content(columns or _json(filled), None, options)
@@ -295,13 +313,15 @@ def _footer(path: Path) -> Any:
 def _parquet(files: Sequence[DataFile]) -> tuple[tuple[Column, ...], int]:
     columns: dict[str, tuple[Column, str]] = {}
     rows = 0
+    joined: Any = None
     for file in files:
         footer = _footer(file.path)
         rows += footer.num_rows
-        physical = {
-            footer.schema.column(i).path: footer.schema.column(i).physical_type for i in range(footer.num_columns)
-        }
-        for field in footer.schema.to_arrow_schema():
+        if joined is not None and footer.schema.equals(joined):
+            continue  # as nearly always, and much faster than column by column
+        joined = footer.schema
+        physical = {column.path: column.physical_type for column in map(joined.column, range(len(joined)))}
+        for field in joined.to_arrow_schema():
             # INT96 is an instant in Spark's eyes, but Arrow gives it no zone
             kind = "timestamp" if physical.get(field.name) == "INT96" else spark_type(field.type)
             _join_column(columns, Column(field.name, kind), file.path.name)
@@ -311,6 +331,7 @@ def _parquet(files: Sequence[DataFile]) -> tuple[tuple[Column, ...], int]:
 def _orc(files: Sequence[DataFile]) -> tuple[tuple[Column, ...], int]:
     columns: dict[str, tuple[Column, str]] = {}
     rows = 0
+    joined: pa.Schema | None = None
     for file in files:
         try:
             content = pa_orc.ORCFile(file.path)
@@ -319,10 +340,32 @@ def _orc(files: Sequence[DataFile]) -> tuple[tuple[Column, ...], int]:
                 f"{file.path.name} is not a readable ORC file: write it again, or move it out of the table"
             ) from failure
         rows += content.nrows
-        for field in content.schema:
+        if joined is not None and content.schema.equals(joined):
+            continue
+        joined = content.schema
+        for field in joined:
             kind = "timestamp" if pa.types.is_timestamp(field.type) else spark_type(field.type)
             _join_column(columns, Column(field.name, kind), file.path.name)
     return tuple(column for column, _ in columns.values()), rows
+
+
+def _avro(files: Sequence[DataFile]) -> tuple[Column, ...]:
+    columns: dict[str, tuple[Column, str]] = {}
+    joined: avro.Schema = None
+    for file in files:
+        try:
+            schema = avro.read_schema(file.path)
+            if schema == joined:
+                continue
+            joined = schema
+            found = avro.columns(schema)
+        except avro.AvroUnreadable as failure:
+            raise InspectionFailed(
+                f"{file.path.name} {failure}: write it again, or move it out of the table"
+            ) from failure
+        for column in found:
+            _join_column(columns, column, file.path.name)
+    return tuple(column for column, _ in columns.values())
 
 
 def _join_column(columns: dict[str, tuple[Column, str]], column: Column, file: str) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Text,
@@ -20,6 +21,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+Blob = bytes  # what metastore.encoding makes; rows have columns that are named bytes
 
 
 class UtcDateTime(TypeDecorator[dt.datetime]):
@@ -54,7 +57,12 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map = {dt.datetime: UtcDateTime, dict[str, Any]: JSON, list[Any]: JSON}  # noqa: RUF012
+    type_annotation_map = {  # noqa: RUF012
+        dt.datetime: UtcDateTime,
+        dict[str, Any]: JSON,
+        list[Any]: JSON,
+        Blob: LargeBinary,
+    }
 
 
 class TableRow(Base):
@@ -115,7 +123,7 @@ class CatalogVersionRow(Base):
 
 
 class StatisticsBuildRow(Base):
-    """One build of a table's statistics."""
+    """One build of a table's statistics. sample: a blob; manual: names of fields that a person set."""
 
     __tablename__ = "statistics_builds"
 
@@ -123,13 +131,18 @@ class StatisticsBuildRow(Base):
     version: Mapped[int] = mapped_column(Integer, primary_key=True)
     rows: Mapped[int] = mapped_column(BigInteger)
     bytes: Mapped[int] = mapped_column(BigInteger)
+    files: Mapped[int] = mapped_column(Integer)
     row_group_rows: Mapped[int | None] = mapped_column(BigInteger)
+    share: Mapped[float] = mapped_column(Float(53))
+    notes: Mapped[list[Any]]
+    manual: Mapped[list[Any]]
+    sample: Mapped[Blob | None]
     built_at: Mapped[dt.datetime]
     source: Mapped[str] = mapped_column(String(64))
 
 
 class ColumnStatisticsRow(Base):
-    """One column of one build. Endpoints and shares: lists of numbers; minimum and maximum: a number or text."""
+    """One column of one build. histogram, common: blobs; minimum and maximum: a number or text."""
 
     __tablename__ = "column_statistics"
 
@@ -144,23 +157,111 @@ class ColumnStatisticsRow(Base):
     maximum: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
     average_length: Mapped[float | None] = mapped_column(Float(53))
     maximum_length: Mapped[int | None] = mapped_column(BigInteger)
-    histogram: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+    histogram: Mapped[Blob | None]
+    common: Mapped[Blob | None]
+    manual: Mapped[list[Any]]
+
+
+class KeyStatisticsRow(Base):
+    """One key column of one build: a blob with its bins and its counts, also those of other columns per bin."""
+
+    __tablename__ = "key_statistics"
+
+    table_id: Mapped[int] = mapped_column(ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True)
+    version: Mapped[int] = mapped_column(Integer, primary_key=True)
+    column: Mapped[str] = mapped_column(String(255), primary_key=True)
+    counts: Mapped[Blob]
+
+
+class StatisticsPartRow(Base):
+    """What incremental builds merge: one partition's summary, or the whole table's. marks: a blob, of its files."""
+
+    __tablename__ = "statistics_parts"
+
+    table_id: Mapped[int] = mapped_column(ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True)
+    folder: Mapped[str] = mapped_column(String(1024), primary_key=True)
+    marks: Mapped[Blob]
+    rows: Mapped[int] = mapped_column(BigInteger)
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    share: Mapped[float] = mapped_column(Float(53))
+    built_at: Mapped[dt.datetime]
+    summary: Mapped[Blob]
+
+
+class KeyPairRow(Base):
+    """Two columns that are joined. source: where that was learned from first."""
+
+    __tablename__ = "key_pairs"
+
+    left_table: Mapped[str] = mapped_column(String(255), primary_key=True)
+    left_column: Mapped[str] = mapped_column(String(255), primary_key=True)
+    right_table: Mapped[str] = mapped_column(String(255), primary_key=True)
+    right_column: Mapped[str] = mapped_column(String(255), primary_key=True)
+    source: Mapped[str] = mapped_column(String(64))
+    learned_at: Mapped[dt.datetime]
+
+
+class KeyGroupRow(Base):
+    """The newest cut of a key group. starts: a blob."""
+
+    __tablename__ = "key_groups"
+
+    name: Mapped[str] = mapped_column(String(512), primary_key=True)
+    version: Mapped[int] = mapped_column(Integer)
+    starts: Mapped[Blob]
 
 
 class StatisticsJobRow(Base):
-    """One run of the statistics processor. progress: tables done of all."""
+    """One run of the statistics processor, as it was asked for and how it goes."""
 
     __tablename__ = "statistics_jobs"
+    __table_args__ = (Index("ix_statistics_jobs_created_at", "created_at"),)
 
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
-    tables: Mapped[list[Any]]
+    mode: Mapped[str] = mapped_column(String(16))
+    columns: Mapped[list[Any]]
+    share: Mapped[float] = mapped_column(Float(53))
+    partitions: Mapped[list[Any]]
     state: Mapped[str] = mapped_column(String(16), index=True)
-    tables_done: Mapped[int] = mapped_column(Integer, default=0)
+    schedule: Mapped[str | None] = mapped_column(String(255))
+    host: Mapped[str | None] = mapped_column(String(255))
     process_id: Mapped[int | None] = mapped_column(Integer)
     created_at: Mapped[dt.datetime]
     started_at: Mapped[dt.datetime | None]
+    heartbeat_at: Mapped[dt.datetime | None]
     finished_at: Mapped[dt.datetime | None]
     error: Mapped[str | None] = mapped_column(Text)
+
+    tables: Mapped[list[JobTableRow]] = relationship(
+        cascade="all, delete-orphan", order_by="JobTableRow.ordinal", lazy="selectin"
+    )
+
+
+class JobTableRow(Base):
+    """One table of one job, and how far it is."""
+
+    __tablename__ = "statistics_job_tables"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("statistics_jobs.id", ondelete="CASCADE"), primary_key=True)
+    ordinal: Mapped[int] = mapped_column(Integer, primary_key=True)
+    table: Mapped[str] = mapped_column(String(255), index=True)
+    state: Mapped[str] = mapped_column(String(16))
+    files_done: Mapped[int] = mapped_column(Integer)
+    files_all: Mapped[int] = mapped_column(Integer)
+    rows: Mapped[int | None] = mapped_column(BigInteger)
+    columns: Mapped[int | None] = mapped_column(Integer)
+    seconds: Mapped[float | None] = mapped_column(Float(53))
+    version: Mapped[int | None] = mapped_column(Integer)
+    error: Mapped[str | None] = mapped_column(Text)
+
+
+class TableLockRow(Base):
+    """An open job's hold on a table; there is one at most."""
+
+    __tablename__ = "statistics_locks"
+
+    table: Mapped[str] = mapped_column(String(255), primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("statistics_jobs.id", ondelete="CASCADE"), index=True)
 
 
 class QueryRow(Base):
@@ -224,3 +325,32 @@ class MisestimateRow(Base):
     estimated_bytes: Mapped[int | None] = mapped_column(BigInteger)
     peak_bytes: Mapped[int | None] = mapped_column(BigInteger)
     recorded_at: Mapped[dt.datetime]
+
+
+class ScheduleRow(Base):
+    """When statistics are computed anew. kind: of the trigger, which has its own of the columns below it.
+
+    next_run_at: empty while it is paused or waits for an event.
+    """
+
+    __tablename__ = "schedules"
+
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    tables: Mapped[list[Any]]
+    kind: Mapped[str] = mapped_column(String(16))
+    expression: Mapped[str | None] = mapped_column(String(255))
+    time_zone: Mapped[str | None] = mapped_column(String(64))
+    changed_files: Mapped[float | None] = mapped_column(Float(53))
+    days: Mapped[float | None] = mapped_column(Float(53))
+    mode: Mapped[str] = mapped_column(String(16))
+    share: Mapped[float] = mapped_column(Float(53))
+    created_at: Mapped[dt.datetime]
+    paused: Mapped[bool]
+    next_run_at: Mapped[dt.datetime | None] = mapped_column(index=True)
+    awaited: Mapped[list[Any]]
+    last_run_at: Mapped[dt.datetime | None]
+    running: Mapped[bool]
+    last_job_id: Mapped[str | None] = mapped_column(String(64))
+    last_error: Mapped[str | None] = mapped_column(Text)
+    failures: Mapped[int] = mapped_column(Integer)
+    retries: Mapped[int] = mapped_column(Integer)

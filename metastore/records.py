@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -234,7 +235,7 @@ class StatisticsPart:
     bytes: int
     share: float
     built_at: dt.datetime
-    summary: bytes
+    summary: builtins.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,3 +247,57 @@ class Inspection:
     bytes: int
     rows: int | None
     partitions: tuple[Partition, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """By the clock. expression: five fields, or six with seconds first; time_zone: its IANA name."""
+
+    expression: str
+    time_zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Staleness:
+    """Once statistics have aged. changed_files: share of the files, 0..1; days: since the build; None: no limit."""
+
+    changed_files: float | None = None
+    days: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AfterMisestimate:
+    """Once a statement ran out of the memory that its estimate allowed it: the tables of that statement."""
+
+
+Trigger = Cron | Staleness | AfterMisestimate
+
+ALL_TABLES = ("*",)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When, and how, the statistics of some tables are computed anew.
+
+    tables: their names; ALL_TABLES for all that are registered when it runs. share: of a sample, 0..1.
+    next_run_at: None while it is paused or waits for an event. awaited: tables of misestimates since its last run.
+    last_run_at: when it last began. running: it has not yet been told how that run ended.
+    last_job_id: of the newest job; a run that found nothing to do has none. last_error: why the last run failed.
+    failures: runs that failed in a row. retries: how often the run that failed was repeated.
+    """
+
+    name: str
+    tables: tuple[str, ...]
+    trigger: Trigger
+    created_at: dt.datetime
+    mode: Mode = Mode.FULL
+    share: float = 1.0
+    paused: bool = False
+    next_run_at: dt.datetime | None = None
+    awaited: tuple[str, ...] = ()
+    last_run_at: dt.datetime | None = None
+    running: bool = False
+    last_job_id: str | None = None
+    last_error: str | None = None
+    failures: int = 0
+    retries: int = 0

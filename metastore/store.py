@@ -8,8 +8,10 @@ from typing import Self
 from metastore.catalog import Catalog
 from metastore.database import make_engine, migrate
 from metastore.jobs import StatisticsJobs
+from metastore.keys import Keys
 from metastore.misestimates import Misestimates
 from metastore.queries import Queries
+from metastore.schedules import Schedules
 from metastore.statistics import StatisticsStore
 
 
@@ -24,6 +26,8 @@ class Metastore:
         self.queries = Queries(self._engine)
         self.misestimates = Misestimates(self._engine)
         self.jobs = StatisticsJobs(self._engine)
+        self.schedules = Schedules(self._engine)
+        self.keys = Keys(self._engine)
 
     def close(self) -> None:
         """Close all connections."""

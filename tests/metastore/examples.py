@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import numpy as np
 
 from engines.protocol import Column, TableSource
-from metastore.records import Inspection, Misestimate, Partition, QueryRecord, QueryState
-from selector.statistics import ColumnStatistics, Histogram, TableStatistics
+from metastore.records import FileMark, Inspection, Misestimate, Partition, QueryRecord, QueryState, StatisticsPart
+from selector.keys import Bins, ConditionalCounts, KeyStatistics
+from selector.statistics import ColumnStatistics, CommonValues, Histogram, RowSample, SampleColumn, TableStatistics
 
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+NOON_NS = 1_772_366_400_123_456_789
 MINUTE = dt.timedelta(minutes=1)
 
 ID = Column("id", "bigint")
@@ -60,6 +63,54 @@ def build(table: str = "books", rows: int = 1000) -> TableStatistics:
             "empty": ColumnStatistics("empty", "date", 1000, 0.0),
         },
     )
+
+
+def full_build(bins: Bins) -> TableStatistics:
+    """Return one build with everything that a build can have, with bytes that are no UTF-8. bins: of three bins."""
+    keys = np.array([b"", b"a", "ü".encode()[:1], b"\xff" * 32], dtype="S32")
+    isbn = ColumnStatistics(
+        "isbn", "string", 1, 3.0, "", "ü", 1.0, 2, Histogram(keys), CommonValues(keys[1:], np.array([1 << 40, 2, 1]))
+    )
+    price = ColumnStatistics(
+        "price",
+        "double",
+        0,
+        2.0,
+        common=CommonValues(np.array([9.5, -0.0]), np.array([7, 7])),
+        manual=frozenset({"ndv"}),
+    )
+    cut = Bins(np.array([1.0, 2.5]))
+    ids = KeyStatistics(
+        bins,
+        np.array([1.0, 0.0, 3.0]),
+        np.array([1.0, 0.0, 2.25]),
+        np.array([1.0, 0.0, 2.0]),
+        {"price": ConditionalCounts.of(cut, np.eye(3)), "id2": ConditionalCounts.of(bins, np.ones((4, 3)))},
+    )
+    return replace(
+        build(),
+        columns={**build().columns, "isbn": isbn, "price": price},
+        files=17,
+        share=0.1,
+        notes=("column tags (array<string>) is left out: nested",),
+        manual=frozenset({"rows"}),
+        source="hive",
+        sample=RowSample(
+            2,
+            0.002,
+            {
+                "price": SampleColumn(np.array([1.5, 0.0]), np.array([False, True])),
+                "isbn": SampleColumn(keys[2:], np.array([False, False])),
+            },
+        ),
+        keys={"id": ids},
+    )
+
+
+def part(folder: str = "", *, at: dt.datetime = NOON, summary: bytes = b"\0\xff") -> StatisticsPart:
+    """Return the summary of a part with two files."""
+    marks = tuple(FileMark(f"{folder}/{n}.parquet".lstrip("/"), 1 << 40, NOON_NS + n) for n in range(2))
+    return StatisticsPart(folder, marks, 1 << 33, 1 << 41, 0.25, at, summary)
 
 
 def query(name: str = "q1", at: dt.datetime = NOON) -> QueryRecord:

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import datetime as dt
 import gzip
+import os
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
@@ -12,7 +15,7 @@ import pytest
 
 from engines.protocol import Column
 from metastore.inspection import InspectionFailed, data_files, inspect, largest_row_group, spark_type
-from metastore.records import Inspection, Partition
+from metastore.records import FileMark, Inspection, Partition
 
 ROWS = 10
 INT_MAX = 2**31 - 1
@@ -204,6 +207,137 @@ def test_orc(tmp_path: Path) -> None:
     assert (found.source.format, found.rows, _columns(found)) == ("orc", ROWS, {"id": "bigint"})
 
 
+def _write_avro(path: Path, *fields: Any, rows: tuple[dict[str, Any], ...] = (), codec: str = "deflate") -> Path:
+    schema = {"type": "record", "name": "shop.Book", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as content:
+        fastavro.writer(content, schema, rows, codec=codec)
+    return path
+
+
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 10}
+SIZE = {"type": "enum", "name": "Size", "symbols": ["S", "L"]}
+POINT = {
+    "type": "record",
+    "name": "Point",
+    "fields": [{"name": "x", "type": "float"}, {"name": "y", "type": ["null", "int"]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("avro", "spark"),
+    [
+        (["null", "boolean"], "boolean"),
+        (["int", "null"], "int"),
+        ("long", "bigint"),
+        ("float", "float"),
+        ({"type": "double"}, "double"),
+        ("bytes", "binary"),
+        ({"type": "fixed", "name": "Hash", "size": 16}, "binary"),
+        ({"type": "string", "logicalType": "uuid"}, "string"),
+        (SIZE, "string"),
+        ("null", "void"),
+        ({"type": "int", "logicalType": "date"}, "date"),
+        (["null", {"type": "long", "logicalType": "timestamp-millis"}], "timestamp"),
+        ({"type": "long", "logicalType": "timestamp-micros"}, "timestamp"),
+        ({"type": "long", "logicalType": "local-timestamp-micros"}, "timestamp_ntz"),
+        ({"type": "int", "logicalType": "time-millis"}, "int"),
+        ({"type": "long", "logicalType": "time-micros"}, "bigint"),
+        (["null", DECIMAL], "decimal(38,10)"),
+        ({"type": "fixed", "name": "Money", "size": 8, "logicalType": "decimal", "precision": 18}, "decimal(18,0)"),
+        (["null", "int", "long"], "bigint"),
+        (["double", "float"], "double"),
+        (["int", "null", "string"], "struct<member0:int,member1:string>"),
+        ({"type": "array", "items": ["null", POINT]}, "array<struct<x:float,y:int>>"),
+        ({"type": "map", "values": SIZE}, "map<string,string>"),
+    ],
+)  # fmt: skip
+def test_avro_types_are_named_as_spark_reads_them(tmp_path: Path, avro: Any, spark: str) -> None:
+    _write_avro(tmp_path / "a.avro", ("c", avro))
+    assert _columns(inspect("t", tmp_path)) == {"c": spark}
+
+
+def test_avro_names_that_are_used_again(tmp_path: Path) -> None:
+    fields = (("a", POINT), ("b", ["null", "Point"]), ("c", {"type": "array", "items": "shop.Point"}))
+    _write_avro(tmp_path / "a.avro", *fields)
+    point = "struct<x:float,y:int>"
+    assert _columns(inspect("t", tmp_path)) == {"a": point, "b": point, "c": f"array<{point}>"}
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2"])
+def test_avro_in_partitions(tmp_path: Path, codec: str) -> None:
+    rows = ({"id": 1}, {"id": 2})
+    _write_avro(tmp_path / "year=2024" / "a.avro", ("id", "long"), rows=rows, codec=codec)
+    _write_avro(tmp_path / "year=2025" / "part-0", ("id", "long"), ("name", ["null", "string"]), codec=codec)
+    found = inspect("t", tmp_path)
+    assert (found.source.format, found.rows, found.files) == ("avro", None, 2)
+    assert _columns(found) == {"id": "bigint", "name": "string", "year": "int"}
+
+
+def test_avro_files_with_different_schemas(tmp_path: Path) -> None:
+    _write_avro(tmp_path / "a.avro", ("id", "long"))
+    _write_avro(tmp_path / "b.avro", ("id", "string"))
+    with pytest.raises(InspectionFailed, match=r"disagree about column id: bigint in a\.avro, string in b\.avro"):
+        inspect("t", tmp_path)
+
+
+def test_avro_that_is_no_table(tmp_path: Path) -> None:
+    nodes = [{"name": "next", "type": ["null", "Node"]}]
+    endless = {"type": "record", "name": "Node", "fields": nodes}
+    _write_avro(tmp_path / "endless" / "a.avro", ("first", endless))
+    with pytest.raises(InspectionFailed, match=r"^a.avro has a record that holds itself: shop.Node"):
+        inspect("t", tmp_path / "endless")
+    with (tmp_path / "longs.avro").open("wb") as content:
+        fastavro.writer(content, "long", [1, 2])
+    with pytest.raises(InspectionFailed, match=r"^longs.avro holds single values instead of records"):
+        inspect("t", tmp_path / "longs.avro")
+
+
+def test_broken_avro_headers(tmp_path: Path) -> None:
+    whole = _write_avro(tmp_path / "whole.avro", ("id", "long")).read_bytes()
+    broken = (
+        b"",
+        whole[:4],
+        whole[:60],
+        b"PAR1" + whole,
+        whole.replace(b'"long"', b'"lung"'),
+        whole[:4] + b"\xff" * 30,
+    )
+    for n, content in enumerate(broken):
+        (tmp_path / f"{n}.avro").write_bytes(content)
+        with pytest.raises(InspectionFailed, match=rf"^{n}.avro is not a readable Avro file"):
+            inspect("t", tmp_path / f"{n}.avro")
+
+
+def test_marks_tell_files_apart(tmp_path: Path) -> None:
+    path = _write(tmp_path / "year=2024" / "deeper")
+    (file,) = data_files(tmp_path)
+    stat = path.stat()
+    assert file.mark(tmp_path) == FileMark("year=2024/deeper/part-0.parquet", stat.st_size, stat.st_mtime_ns)
+    (alone,) = data_files(path)
+    assert alone.mark(path) == FileMark("part-0.parquet", stat.st_size, stat.st_mtime_ns)
+    os.utime(path, ns=(0, stat.st_mtime_ns + 1))
+    assert data_files(tmp_path)[0].mark(tmp_path) != file.mark(tmp_path)
+
+
+def test_links_to_files_count_and_links_to_folders_do_not(tmp_path: Path) -> None:
+    target = _write(tmp_path / "elsewhere")
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "linked.parquet").symlink_to(target)
+    (tmp_path / "t" / "folder").symlink_to(target.parent)
+    (tmp_path / "t" / "nowhere").symlink_to(tmp_path / "nothing")
+    assert [file.path.name for file in data_files(tmp_path / "t")] == ["linked.parquet"]
+
+
+def test_a_table_of_many_columns_and_folders(tmp_path: Path) -> None:
+    columns, folders = 2000, 20
+    names = {f"c{n}": pa.array([n]) for n in range(columns)}
+    for n in range(folders):
+        _write(tmp_path / f"p={n}", **names)
+    found = inspect("t", tmp_path)
+    assert (len(found.source.columns), len(found.partitions), found.rows) == (columns + 1, folders, folders)
+
+
 def test_names_without_a_suffix_are_told_by_their_content(tmp_path: Path) -> None:
     _write(tmp_path, "000000_0")
     assert inspect("t", tmp_path).source.format == "parquet"
@@ -267,5 +401,5 @@ def test_empty_text_needs_columns(tmp_path: Path, name: str) -> None:
 
 def test_an_unknown_format(tmp_path: Path) -> None:
     _write(tmp_path)
-    with pytest.raises(InspectionFailed, match="avro is not a known format"):
-        inspect("t", tmp_path, format="avro")
+    with pytest.raises(InspectionFailed, match="iceberg is not a known format"):
+        inspect("t", tmp_path, format="iceberg")

@@ -5,6 +5,7 @@ Exit codes: 0 all done; 1 something failed (the message says what); 2 wrong argu
 
 from __future__ import annotations
 
+import datetime as dt
 import signal
 import sys
 import tempfile
@@ -23,9 +24,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from engines.spark.java import JavaNotFound
 from metastore.inspection import InspectionFailed
+from metastore.jobs import TablesBusy
+from metastore.records import JobRequest, Mode
 from metastore.store import Metastore
-from statsproc import build
+from statsproc import job
 from statsproc.bookstore import Bookstore, Distribution, Format, write_table
+from statsproc.hive.client import HiveFailed, HiveMetastore
+from statsproc.hive.exchange import DEFAULT_DATABASE, exchange_all, import_statistics, publish_statistics
 from statsproc.ingest import IngestFailed, parse_columns
 from statsproc.ingest import ingest as ingest_text
 from statsproc.progress import Reporter, reporter, watched
@@ -50,6 +55,8 @@ Remote = Annotated[
 ]
 WorkDir = Annotated[Path | None, typer.Option(help="Spark's own files and its log; a temporary folder by default.")]
 Memory = Annotated[str, typer.Option(help="Heap of Spark's driver; with a local master that is all of Spark.")]
+Hive = Annotated[str, typer.Option(help="The Hive Metastore, such as thrift://127.0.0.1:9083.")]
+Database = Annotated[str, typer.Option(help="Of the tables in Hive.")]
 JsonProgress = Annotated[bool, typer.Option("--json-progress", help="One JSON object a line on standard output.")]
 
 
@@ -138,6 +145,12 @@ def stats(
     tables: Annotated[list[str], typer.Argument(help="Names of registered tables.")],
     metastore: Annotated[str, typer.Option(help="URL of the metastore's database.", envvar="STATSPROC_METASTORE")],
     job_id: Annotated[str | None, typer.Option(help="The job's row; made if it is not there.")] = None,
+    mode: Annotated[Mode, typer.Option(help="incremental: what is new or changed. sample: a share.")] = Mode.FULL,
+    share: Annotated[float, typer.Option(help="Of a sample, 0..1.", min=1e-6, max=1.0)] = 1.0,
+    columns: Annotated[str, typer.Option(help="Of a single table, with commas; all by default.")] = "",
+    partition: Annotated[
+        list[str] | None, typer.Option(help="Folder such as year=2024/month=1, of an incremental job.")
+    ] = None,
     master: Master = LOCAL,
     remote: Remote = None,
     work_dir: WorkDir = None,
@@ -146,8 +159,54 @@ def stats(
 ) -> None:
     """Build the tables' statistics and put them in force."""
     spark = _Spark(master, remote, work_dir, driver_memory)
+    try:
+        request = JobRequest(
+            tables=tuple(name.lower() for name in tables),
+            mode=mode,
+            share=share,
+            columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
+            partitions=tuple(partition or ()),
+        )
+    except ValueError as failure:
+        raise typer.BadParameter(str(failure)) from failure
     with closing(reporter(as_json=json_progress)) as told, Metastore(metastore) as store:
-        errors = build.run_job(store, job_id or uuid.uuid4().hex, tables, spark.open, told)
+        errors = job.run_job(store, job_id or uuid.uuid4().hex, request, spark.open, told)
+        told.done(failed=errors)
+    if errors:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def hive_import(
+    tables: Annotated[list[str], typer.Argument(help="Names of registered tables.")],
+    hive: Hive,
+    metastore: Annotated[str, typer.Option(help="URL of the metastore's database.", envvar="STATSPROC_METASTORE")],
+    database: Database = DEFAULT_DATABASE,
+    force: Annotated[bool, typer.Option("--force", help="Replace statistics of our own.")] = False,
+    json_progress: JsonProgress = False,
+) -> None:
+    """Put in force what a Hive Metastore knows of the tables, where no statistics of our own are."""
+    with closing(reporter(as_json=json_progress)) as told, Metastore(metastore) as store, HiveMetastore(hive) as held:
+        now = dt.datetime.now(dt.UTC)
+        errors = exchange_all(
+            tables, lambda name: import_statistics(store, held, name, database=database, force=force, at=now), told
+        )
+        told.done(failed=errors)
+    if errors:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def hive_publish(
+    tables: Annotated[list[str], typer.Argument(help="Names of registered tables.")],
+    hive: Hive,
+    metastore: Annotated[str, typer.Option(help="URL of the metastore's database.", envvar="STATSPROC_METASTORE")],
+    database: Database = DEFAULT_DATABASE,
+    json_progress: JsonProgress = False,
+) -> None:
+    """Write the tables' statistics into a Hive Metastore, for the planners of Hive, Impala and Spark."""
+    with closing(reporter(as_json=json_progress)) as told, Metastore(metastore) as store, HiveMetastore(hive) as held:
+        errors = exchange_all(tables, lambda name: publish_statistics(store, held, name, database=database), told)
         told.done(failed=errors)
     if errors:
         raise typer.Exit(FAILED)
@@ -156,15 +215,15 @@ def stats(
 @contextmanager
 def _spark(how: _Spark, told: Reporter) -> Iterator[SparkSession]:
     began = time.monotonic()
-    told.progress(build.STARTING, 0, 0)
+    told.progress(job.STARTING, 0, 0)
     with how.open() as spark:
-        told.finished(build.STARTING, f"{time.monotonic() - began:.1f} s")
+        told.finished(job.STARTING, f"{time.monotonic() - began:.1f} s")
         yield spark
 
 
 def _stop(signum: int, frame: FrameType | None) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: the rest is clearing up
-    raise build.Stopped
+    raise job.Stopped
 
 
 def main() -> None:
@@ -172,10 +231,11 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _stop)
     try:
         app()
-    except build.Stopped:
+    except job.Stopped:
         print("stopped", file=sys.stderr)
         sys.exit(TERMINATED)
     except (
+        HiveFailed,
         IngestFailed,
         InspectionFailed,
         JavaNotFound,
@@ -183,6 +243,7 @@ def main() -> None:
         SparkFailed,
         SparkUnavailable,
         SQLAlchemyError,
+        TablesBusy,
     ) as failure:
         print(f"error: {str(failure).splitlines()[0]}", file=sys.stderr)
         sys.exit(FAILED)

@@ -1,128 +1,268 @@
-"""The statistics job: table after table, each published whole, with its row in the metastore kept up to date."""
+"""One table's statistics: what is read, how its parts are put together, what is published and what is kept."""
 
 from __future__ import annotations
 
 import datetime as dt
-import os
-import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engines.spark.java import JavaNotFound
-from metastore.inspection import InspectionFailed, data_files, largest_row_group
-from metastore.records import CatalogTable, JobState, StatisticsJob
-from metastore.store import Metastore
-from selector.statistics import TableStatistics
-from statsproc.progress import Reporter, watched
-from statsproc.scan import scan
-from statsproc.session import SparkFailed, SparkUnavailable
-from statsproc.summary import describe
+from engines.protocol import TableSource
+from metastore.inspection import DataFile, data_files
+from metastore.records import CatalogTable, JobRequest, Mode, StatisticsPart
+from selector.statistics import ColumnStatistics, TableStatistics
+from statsproc.extent import Extent, Pieces, changed, everything, pieces, whole_files
+from statsproc.files import FileUnusable
+from statsproc.keys import Cut, describe_key
+from statsproc.partitions import with_partition
+from statsproc.read import Wanted
+from statsproc.sample import row_sample, rows_wanted
+from statsproc.scan import WorkerDied, scan_splits, scan_through_spark
+from statsproc.summary import ColumnSummary, describe, is_summarised
+from statsproc.table import TableSummary, UnreadableSummary, compact_table, decode, encode, merge_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STARTING = "starting Spark"
+BYTES_A_ROW = 50  # of formats that do not count their rows; decides about shares only
+CUT_ROWS = 1 << 20  # are enough to find out how keys are spread
+MANY_PARTS = 100  # partitions; of more than that each keeps less, so that all of them together stay small
+FEWER = 4
 
 
 class BuildFailed(Exception):
     """One table's statistics could not be built; the old ones stay in force."""
 
 
-class Stopped(BaseException):
-    """The process was asked to end. Not an Exception, so that nothing takes it for a failure of its own."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Built:
+    """Statistics that can be published, and the summaries from which the next ones can go on."""
+
+    statistics: TableStatistics
+    parts: tuple[StatisticsPart, ...] | None
 
 
-def build(spark: SparkSession, table: CatalogTable) -> TableStatistics:
-    """Read a table once and describe it. The version is given when it is published."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Before:
+    """The last build, on which an incremental one goes on. summaries: by partition, those that can be read."""
+
+    statistics: TableStatistics | None = None
+    parts: tuple[StatisticsPart, ...] = ()
+    summaries: Mapping[str, TableSummary] | None = None
+
+    @classmethod
+    def of(cls, source: TableSource, statistics: TableStatistics | None, parts: Sequence[StatisticsPart]) -> Before:
+        """Take what is stored; summaries of another format or of other columns are left out."""
+        wanted = columns_of(source)
+        summaries = {}
+        for part in parts:
+            try:
+                found = decode(part.summary)
+            except UnreadableSummary:
+                continue
+            if list(found.columns) == list(wanted):
+                summaries[part.folder] = found
+        return cls(statistics, tuple(part for part in parts if part.folder in summaries), summaries)
+
+    @property
+    def cut(self) -> Cut | None:
+        """The cut that the summaries were counted under; None where they do not agree on one that is still known."""
+        identities = {summary.cut for summary in (self.summaries or {}).values()}
+        if self.statistics is None or len(identities) != 1:
+            return None
+        identity = identities.pop()
+        if not identity:
+            return None
+        bins = {name: key.bins for name, key in self.statistics.keys.items()}
+        buckets = {
+            other: counts.buckets
+            for key in self.statistics.keys.values()
+            for other, counts in key.given.items()
+            if other not in bins
+        }
+        step, _, _ = identity.partition(":")
+        cut = Cut(bins, buckets, int(step))
+        return cut if cut.identity == identity else None
+
+
+def build(
+    spark: SparkSession,
+    table: CatalogTable,
+    request: JobRequest,
+    *,
+    cut: Cut,
+    before: Before,
+    now: dt.datetime,
+) -> Built:
+    """Read what the request asks for and describe the table. Raises BuildFailed, SparkFailed."""
     source = table.source
+    files = files_of(source)
+    columns = columns_of(source, request.columns)
+    root = Path(source.location)
+    if request.mode is Mode.INCREMENTAL:
+        _check_partitions(source, request.partitions, files, before.parts)
+        extent = changed(files, root, before.parts, only=request.partitions)
+    else:
+        extent = everything(files)
+    stored = {folder: summary for folder, summary in (before.summaries or {}).items() if folder in extent.kept}
+    try:
+        found = pieces(extent, source, columns, share=request.share if request.mode is Mode.SAMPLE else 1.0)
+        shares = [summary.sample.share for summary in stored.values()]
+        rows = found.rows if found.rows is not None else sum(file.bytes for file in files) // BYTES_A_ROW
+        chance = min([1.2 * rows_wanted(len(columns)) / max(1.0, rows * found.share), 1.0, *shares])
+        anew = _read(spark, source, found, Wanted(columns, tuple(cut.bins), cut, chance))
+    except FileUnusable as failure:
+        raise BuildFailed(str(failure)) from failure
+    folders = sorted({*extent.anew, *extent.kept})
+    nothing = TableSummary(columns=dict.fromkeys(columns, ColumnSummary()), cut=cut.identity)
+    parts = {
+        folder: merge_tables([summaries[folder] for summaries in (stored, anew) if folder in summaries] or [nothing])
+        for folder in folders
+    }
+    values = {file.folder: file.values for file in files}
+    whole = merge_tables(
+        [with_partition(parts[folder], source, values[folder]) for folder in folders]
+        or [with_partition(nothing, source, {})]
+    )
+    share = found.share * _known(files, extent)
+    statistics = _described(table, whole, cut, files, found, request, before.statistics, share=share)
+    if request.mode is Mode.SAMPLE or request.columns:
+        return Built(statistics, None)
+    kept = {folder: part for folder, part in extent.kept.items() if folder not in extent.anew}
+    fewer = FEWER if len(folders) > MANY_PARTS else 1
+    for folder in extent.anew:
+        marks = tuple(file.mark(root) for file in files if file.folder == folder)
+        kept[folder] = StatisticsPart(
+            folder=folder,
+            files=marks,
+            rows=parts[folder].rows,
+            bytes=sum(mark.bytes for mark in marks),
+            share=1.0,
+            built_at=now,
+            summary=encode(compact_table(parts[folder], fewer=fewer)),
+        )
+    return Built(statistics, tuple(kept[folder] for folder in folders))
+
+
+def files_of(source: TableSource) -> tuple[DataFile, ...]:
+    """Return a table's files. Raises BuildFailed where there is no such place."""
     location = Path(source.location)
     if not location.exists():
         raise BuildFailed(f"there is no {location}: register the table where its files are")
-    files = data_files(location)
-    size = sum(file.bytes for file in files)
-    found = scan(spark, source, table_bytes=size)
+    return data_files(location)
+
+
+def columns_of(source: TableSource, only: Sequence[str] = ()) -> dict[str, str]:
+    """Return the columns in the files that get statistics, with their types. Raises BuildFailed for unknown ones."""
+    known = {column.name.lower() for column in source.columns}
+    for name in only:
+        if name.lower() not in known:
+            raise BuildFailed(f"{source.name} has no column {name}: it has {', '.join(sorted(known))}")
+    asked = {name.lower() for name in only}
+    return {
+        column.name: column.data_type
+        for column in source.columns
+        if column.name not in source.partition_columns
+        and is_summarised(column.data_type)
+        and (not asked or column.name.lower() in asked)
+    }
+
+
+def look_for_keys(spark: SparkSession, source: TableSource, keys: Sequence[str]) -> TableSummary:
+    """Read as much of a table as tells how its keys and filter columns are spread. Raises BuildFailed, SparkFailed."""
+    files, columns = files_of(source), columns_of(source)
+    try:
+        found = pieces(everything(files), source, columns)
+        rows = found.rows if found.rows is not None else sum(file.bytes for file in files) // BYTES_A_ROW
+        if rows > CUT_ROWS:
+            found = pieces(everything(files), source, columns, share=CUT_ROWS / rows)
+        parts = _read(spark, source, found, Wanted(columns, tuple(name for name in keys if name in columns)))
+    except FileUnusable as failure:
+        raise BuildFailed(str(failure)) from failure
+    return merge_tables(list(parts.values()))
+
+
+def _read(spark: SparkSession, source: TableSource, found: Pieces, wanted: Wanted) -> dict[str, TableSummary]:
+    if found.folders:
+        return scan_through_spark(spark, source, found.folders, wanted)
+    try:
+        return scan_splits(spark, found.splits, wanted)
+    except WorkerDied:
+        if source.format == "orc":  # Arrow's reader does not survive every broken file; Spark's fails and names it
+            scan_through_spark(spark, source, whole_files(found.splits), wanted)
+        raise
+
+
+def _check_partitions(
+    source: TableSource, asked: Sequence[str], files: Sequence[DataFile], parts: Sequence[StatisticsPart]
+) -> None:
+    known = {file.folder for file in files} | {part.folder for part in parts}
+    for folder in asked:
+        if folder not in known:
+            raise BuildFailed(f"{source.name} has no partition {folder}")
+
+
+def _known(files: Sequence[DataFile], extent: Extent) -> float:
+    """Return the share of the table, by bytes, that lies in partitions which are read or were once."""
+    known = sum(file.bytes for file in files if file.folder in extent.anew or file.folder in extent.kept)
+    return known / sum(file.bytes for file in files) if known else 1.0
+
+
+def _described(
+    table: CatalogTable,
+    whole: TableSummary,
+    cut: Cut,
+    files: Sequence[DataFile],
+    found: Pieces,
+    request: JobRequest,
+    before: TableStatistics | None,
+    *,
+    share: float,
+) -> TableStatistics:
+    source = table.source
     types = {column.name: column.data_type for column in source.columns}
-    return TableStatistics(
+    columns: dict[str, ColumnStatistics] = {}
+    for name, data_type in types.items():
+        if name in whole.columns:
+            columns[name] = describe(whole.columns[name], name, data_type, share=share)
+        elif request.columns and before is not None and name in before.columns:
+            columns[name] = before.columns[name]
+    keys = {
+        name: describe_key(summary, name, cut, rows=whole.rows, share=share)
+        for name, summary in whole.keys.items()
+        if summary.rows.size
+    }
+    groups = [rows for shape in found.shapes for rows, _ in shape.groups]
+    if request.mode is Mode.INCREMENTAL and before is not None and before.row_group_rows is not None:
+        groups.append(before.row_group_rows)
+    statistics = TableStatistics(
         table=table.name,
         version=0,
-        rows=found.rows,
-        bytes=size,
-        columns={name: describe(summary, name, types[name]) for name, summary in found.columns.items()},
-        row_group_rows=largest_row_group(files) if source.format == "parquet" else None,
+        rows=round(whole.rows / share),
+        bytes=sum(file.bytes for file in files),
+        files=len(files),
+        columns=columns,
+        row_group_rows=max(groups) if source.format == "parquet" and groups else None,
+        share=share,
+        notes=_notes(source, cut, keys, share),
+        sample=row_sample(whole.sample, read=share),
+        keys=keys,
     )
+    if request.columns and before is not None:
+        statistics = replace(statistics, sample=before.sample, keys=before.keys)
+    return statistics
 
 
-def run_job(
-    metastore: Metastore,
-    job_id: str,
-    tables: Sequence[str],
-    open_spark: Callable[[], AbstractContextManager[SparkSession]],
-    reporter: Reporter,
-) -> dict[str, str]:
-    """Build and publish the statistics of some tables; returns the errors by table.
-
-    A table that fails does not stop the others. The job's row is made if nobody did; it ends in any case,
-    unless the process is killed, and every table published by then stays published.
-    """
-    if metastore.jobs.get(job_id) is None:
-        metastore.jobs.create(StatisticsJob(id=job_id, tables=tuple(tables), state=JobState.QUEUED, created_at=_now()))
-    metastore.jobs.started(job_id, at=_now(), process_id=os.getpid())
-    error: str | None = "the job ended before its time"
-    try:
-        reporter.progress(STARTING, 0, 0)
-        began = time.monotonic()
-        with open_spark() as spark:
-            reporter.finished(STARTING, _seconds(began))
-            errors: dict[str, str] = {}
-            for done, table in enumerate(tables, start=1):
-                failure = _build_and_publish(spark, metastore, table, reporter)
-                if failure is not None:
-                    errors[table] = failure
-                    reporter.failed(table, failure)
-                metastore.jobs.progressed(job_id, tables_done=done)
-        error = "; ".join(f"{table}: {reason}" for table, reason in errors.items()) or None
-        return errors
-    except Stopped:
-        error = "the job was stopped"
-        raise
-    except (JavaNotFound, SparkUnavailable) as failure:
-        error = str(failure)
-        raise
-    finally:
-        metastore.jobs.ended(job_id, at=_now(), error=error)
-
-
-def _build_and_publish(spark: SparkSession, metastore: Metastore, name: str, reporter: Reporter) -> str | None:
-    """Do one table; returns its error."""
-    began = time.monotonic()
-    try:
-        table = metastore.catalog.get(name)
-        if table is None:
-            raise BuildFailed(f"table {name} is not registered")
-        with watched(spark, partial(reporter.progress, name)):
-            statistics = build(spark, table)
-        published = metastore.statistics.publish(statistics, at=_now())
-    except (BuildFailed, InspectionFailed, LookupError, OSError, SparkFailed) as failure:
-        return str(failure)
-    size = f"{published.rows:,} rows, {len(published.columns)} columns"
-    reporter.finished(
-        name,
-        f"{size}, version {published.version}, {_seconds(began)}",
-        rows=published.rows,
-        bytes=published.bytes,
-        columns=len(published.columns),
-        version=published.version,
-        seconds=round(time.monotonic() - began, 3),
-    )
-    return None
-
-
-def _seconds(began: float) -> str:
-    return f"{time.monotonic() - began:.1f} s"
-
-
-def _now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
+def _notes(source: TableSource, cut: Cut, keys: Mapping[str, object], share: float) -> tuple[str, ...]:
+    notes = [
+        f"{column.name} has no statistics: {column.data_type.split('<')[0]} columns are not summarised"
+        for column in source.columns
+        if not is_summarised(column.data_type)
+    ]
+    if share < 1.0:
+        notes.append(f"{share:.1%} of the table was read; counts are scaled up from it")
+    missing = sorted(set(cut.bins) - set(keys))
+    if missing:
+        notes.append(f"key statistics of {', '.join(missing)} need a full computation")
+    return tuple(notes)

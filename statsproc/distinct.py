@@ -1,74 +1,135 @@
-"""How many different values a column has: the k smallest of their hashes (KMV).
+"""How many different values a column has: those of the smallest hashes are kept, each with its rows.
 
-Bar-Yossef et al., "Counting Distinct Elements in a Data Stream", 2002: of n hashes spread evenly over 0 .. 1,
-the k-th smallest lies near k / n. Fewer than k different hashes are all kept, and then the count is exact.
+Bar-Yossef et al., "Counting Distinct Elements in a Data Stream", 2002: of n hashes spread evenly over a line, as
+many lie below a limit as the limit's share of n. A column of fewer values than are kept has all of them kept, and
+then everything is exact. Since every part of a table keeps the same values, their rows add up exactly.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-KEPT = 8192  # standard error 1 / sqrt(KEPT - 2) = 1.1 %
+from statsproc.texts import WORD_BYTES, Texts
+
+KEPT = 8192  # standard error 1 / sqrt(KEPT) = 1.1 %
 LONG_BYTES = 256  # longer values are hashed one by one
+EVERYTHING = 1 << 64
 
 Hashes = NDArray[np.uint64]
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-_WORD_BYTES = 8
+_FOLD = np.uint64(32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Distinct:
+    """The values with the smallest hashes.
+
+    hashes: shape (values,), increasing. rows: shape (values,), rows that hold each of them.
+    limit: every value whose hash is smaller is among them; EVERYTHING where no value is left out.
+    keys: shape (values,), the values themselves on the line of join keys, where somebody needs them.
+    """
+
+    hashes: Hashes = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    rows: Counts = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    limit: int = EVERYTHING
+    keys: Floats | None = None
+
+    @property
+    def share(self) -> float:
+        """Share of the different values that are kept, 0..1."""
+        return self.limit / EVERYTHING
+
+    @property
+    def count(self) -> float:
+        """Different values, estimated where some were left out."""
+        return self.hashes.size / self.share
+
+    @property
+    def once(self) -> float:
+        """Values that a single row holds, estimated likewise."""
+        return int(np.count_nonzero(self.rows == 1)) / self.share
 
 
 def hash_words(words: Hashes) -> Hashes:
     """Hash 64-bit values: the finaliser of splitmix64, a bijection."""
     mixed = words + _STEP
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX_1
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX_2
-    result: Hashes = mixed ^ (mixed >> np.uint64(31))
-    return result
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= _MIX_1
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= _MIX_2
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
 
 
-def hash_texts(data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Hashes:
-    """Hash byte strings that lie in one buffer, eight bytes of all of them at a time.
-
-    data: shape (bytes,). starts, lengths: shape (values,).
-    """
-    padded = np.concatenate((data, np.zeros(_WORD_BYTES, dtype=np.uint8)))
-    words = np.ndarray((padded.size - _WORD_BYTES + 1,), dtype="<u8", buffer=padded, strides=(1,))
-    hashes = hash_words(lengths.astype(np.uint64))
-    longest = int(lengths.max(initial=0))
-    for offset in range(0, min(longest, LONG_BYTES), _WORD_BYTES):
-        rows = np.flatnonzero(lengths > offset)
-        left = np.minimum(lengths[rows] - offset, _WORD_BYTES).astype(np.uint64)
-        unused_bits = np.uint64(8) * (np.uint64(_WORD_BYTES) - left)
-        word = words[starts[rows] + offset] << unused_bits
-        hashes[rows] = hash_words(hashes[rows] ^ word)
-    for row in np.flatnonzero(lengths > LONG_BYTES) if longest > LONG_BYTES else ():
-        value = data[starts[row] : starts[row] + lengths[row]]
-        hashes[row] = int.from_bytes(hashlib.blake2b(value.tobytes(), digest_size=8).digest(), "little")
-    return hashes
+def hash_texts(texts: Texts) -> Hashes:
+    """Hash byte strings, eight bytes of all of them at a time."""
+    hashes = texts.lengths.astype(np.uint64) * _STEP
+    longest, shortest = texts.longest, texts.shortest
+    for offset in range(0, min(longest, LONG_BYTES), WORD_BYTES):
+        if shortest > offset:
+            hashes = (hashes ^ texts.words(offset)) * _MIX_1
+            hashes ^= hashes >> _FOLD
+            continue
+        rows = np.flatnonzero(texts.lengths > offset)
+        mixed = (hashes[rows] ^ texts.words(offset, rows)) * _MIX_1
+        mixed ^= mixed >> _FOLD
+        hashes[rows] = mixed
+    for row in np.flatnonzero(texts.lengths > LONG_BYTES) if longest > LONG_BYTES else ():
+        hashes[row] = int.from_bytes(hashlib.blake2b(texts[int(row)], digest_size=8).digest(), "little")
+    return hash_words(hashes)
 
 
-def smallest(hashes: Hashes) -> Hashes:
-    """Return the KEPT smallest different hashes, in order."""
-    if hashes.size > 16 * KEPT:  # most of them are too large, unless few differ
-        limit = np.uint64(4 * KEPT / hashes.size * 2.0**64)
-        likely = np.unique(hashes[hashes < limit])
-        if likely.size >= KEPT:
-            return likely[:KEPT]
-    return np.unique(hashes)[:KEPT]
+def distinct_of(
+    hashes: Hashes, rows: Counts | None = None, *, keys: Floats | None = None, kept: int = KEPT
+) -> Distinct:
+    """Keep the smallest hashes. rows, keys: of each hash, which all differ then; rows=None where each is one row's."""
+    limit = EVERYTHING
+    if hashes.size > 4 * kept:  # most are too large, unless few differ
+        likely = int(2.0 * kept / hashes.size * 2.0**64)
+        small = np.flatnonzero(hashes < np.uint64(likely))
+        if rows is not None or np.unique(hashes[small]).size > kept:
+            hashes, limit = hashes[small], likely
+            rows = None if rows is None else rows[small]
+            keys = None if keys is None else keys[small]
+    if rows is None:
+        hashes, rows = np.unique(hashes, return_counts=True)
+        return _smallest(hashes, rows.astype(np.int64), None, limit, kept)
+    order = np.argsort(hashes)
+    return _smallest(hashes[order], rows[order], None if keys is None else keys[order], limit, kept)
 
 
-def merge_smallest(a: Hashes, b: Hashes) -> Hashes:
-    """Merge what two sets of rows kept."""
-    return np.union1d(a, b)[:KEPT]
+def merge_distinct(parts: Sequence[Distinct], *, kept: int = KEPT) -> Distinct:
+    """Put together what was kept of disjoint rows."""
+    if not parts:
+        return Distinct()
+    parts = [part for part in parts if part.hashes.size or part.limit < EVERYTHING] or parts[:1]
+    limit = min(part.limit for part in parts)
+    hashes = np.concatenate([part.hashes for part in parts])
+    order = np.argsort(hashes, kind="stable")
+    if limit < EVERYTHING:
+        order = order[: int(np.searchsorted(hashes, np.uint64(limit), sorter=order))]
+    hashes = hashes[order]
+    rows = np.concatenate([part.rows for part in parts])[order]
+    starts = np.flatnonzero(np.concatenate(([True], hashes[1:] != hashes[:-1]))) if hashes.size else order
+    rows = np.add.reduceat(rows, starts) if starts.size else rows
+    keys = None
+    if all(part.keys is not None for part in parts):
+        keys = np.concatenate([part.keys for part in parts if part.keys is not None])[order][starts]
+    return _smallest(hashes[starts], rows, keys, limit, kept)
 
 
-def distinct_values(kept: Hashes) -> float:
-    """Estimate the number of different values behind the kept hashes."""
-    if kept.size < KEPT:
-        return float(kept.size)
-    return (KEPT - 1) / ((float(kept[-1]) + 1.0) / 2.0**64)
+def _smallest(hashes: Hashes, rows: Counts, keys: Floats | None, limit: int, kept: int) -> Distinct:
+    if hashes.size <= kept:
+        return Distinct(hashes, rows, limit, keys)
+    few = None if keys is None else keys[:kept].copy()
+    return Distinct(hashes[:kept].copy(), rows[:kept].copy(), int(hashes[kept]), few)

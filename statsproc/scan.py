@@ -1,112 +1,201 @@
-"""One Spark job per table: every task reads its part as Arrow batches and sends back a summary per column."""
+"""The Spark jobs that read a table: every task takes its share of the files and sends back a summary per partition.
+
+Parquet and ORC are read by the tasks themselves: a row that crosses from the JVM to Python costs more than all that is
+done with it here. Other formats come through Spark's own reader.
+"""
 
 from __future__ import annotations
 
+import heapq
 import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
-from engines.protocol import Column, TableSource
-from statsproc.histogram import Distribution
-from statsproc.session import parallelism, spark_errors, without_pandas_warning
-from statsproc.summary import ColumnSummary, compact, is_summarised, merge, merge_all, summarise
+from engines.protocol import TableSource
+from statsproc.files import Chunk, FileChunk, FileUnusable, Split, TableChunk
+from statsproc.read import Wanted, summarise_chunks
+from statsproc.session import SparkFailed, is_local, parallelism, spark_errors, without_pandas_warning
+from statsproc.table import TableSummary, compact_table, decode, encode, merge_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BATCH_ROWS = 65_536  # what one Arrow batch carries from the JVM
-BUFFER_ROWS = 262_144  # what is sorted at once
+BUFFER_ROWS = 262_144  # what is summarised at once of it
 BUFFER_BYTES = 128 << 20
-SMALLEST_PART_BYTES = 8 << 20
-LARGEST_PART_BYTES = 128 << 20
-PARTS_PER_CORE = 4  # so that a bar moves, and no core waits long for the last part
+TASKS_PER_CORE = 4  # so that a bar moves, and no core waits long for the last task
+SMALLEST_TASK_BYTES = 8 << 20
+MERGED_ON_DRIVER = 64  # summaries; more are put together by tasks first
+FOLDERS_AT_ONCE = 50  # partitions that one job reads through Spark
 
 # Travels with the job, so that a cluster's workers need numpy and pyarrow only.
-_MODULES = ("selector.statistics", "statsproc.distinct", "statsproc.histogram", "statsproc.summary", __name__)
+_MODULES = (
+    "selector.keys",
+    "selector.statistics",
+    *(
+        f"statsproc.{name}"
+        for name in ("texts", "distinct", "histogram", "summary", "sample", "keys", "table", "orc", "files")
+    ),
+    "statsproc.read",
+    __name__,
+)
+_STATE = "folder STRING, error STRING, summary BINARY"
+_STATE_ARROW = pa.schema([("folder", pa.string()), ("error", pa.string()), ("summary", pa.binary())])
 
-_NUMBERS = pa.list_(pa.float64())
-STATE = pa.schema(
-    [
-        pa.field("ordinal", pa.int32()),
-        pa.field("rows", pa.int64()),
-        pa.field("nulls", pa.int64()),
-        pa.field("not_numbers", pa.int64()),
-        pa.field("below_all", pa.int64()),
-        pa.field("above_all", pa.int64()),
-        pa.field("values", _NUMBERS),
-        pa.field("below", _NUMBERS),
-        pa.field("up_to", _NUMBERS),
-        pa.field("hashes", pa.list_(pa.int64())),
-        pa.field("text_bytes", pa.int64()),
-        pa.field("longest_bytes", pa.int64()),
-        pa.field("minimum", pa.binary()),
-        pa.field("maximum", pa.binary()),
-    ]
-)
-STATE_DDL = (
-    "ordinal INT, rows BIGINT, nulls BIGINT, not_numbers BIGINT, below_all BIGINT, above_all BIGINT, "
-    "values ARRAY<DOUBLE>, below ARRAY<DOUBLE>, up_to ARRAY<DOUBLE>, hashes ARRAY<BIGINT>, "
-    "text_bytes BIGINT, longest_bytes BIGINT, minimum BINARY, maximum BINARY"
-)
+
+class WorkerDied(SparkFailed):
+    """A process that ran a task is gone: out of memory, or a library did not survive what it read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
-    """A whole table as it was read. columns: by name, in the table's order, without nested ones."""
+class FolderFiles:
+    """Files of one partition that Spark is to read."""
 
-    rows: int
-    columns: Mapping[str, ColumnSummary]
+    folder: str
+    paths: tuple[str, ...]
+    bytes: int
 
 
-def scan(spark: SparkSession, source: TableSource, *, table_bytes: int) -> Scan:
-    """Read a table once. table_bytes: size of its files, which decides into how many parts it is cut."""
-    columns = [column for column in source.columns if is_summarised(column.data_type)]
-    part_bytes = table_bytes // (PARTS_PER_CORE * parallelism(spark))
-    part_bytes = min(max(part_bytes, SMALLEST_PART_BYTES), LARGEST_PART_BYTES)
+def scan_splits(spark: SparkSession, splits: Sequence[Split], wanted: Wanted) -> dict[str, TableSummary]:
+    """Read splits of Parquet or ORC files; returns a summary per partition.
+
+    Raises FileUnusable, WorkerDied, SparkFailed.
+    """
+    if not splits:
+        return {}
+    tasks = _shared_out(splits, TASKS_PER_CORE * parallelism(spark))
+    _take_along(spark)
+    with _reading():
+        states = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_SplitReader(tasks, wanted), _STATE)
+        return _collected(states, len(tasks))
+
+
+def scan_through_spark(
+    spark: SparkSession, source: TableSource, folders: Sequence[FolderFiles], wanted: Wanted
+) -> dict[str, TableSummary]:
+    """Read files with Spark's reader; returns a summary per partition. Raises FileUnusable, SparkFailed."""
+    found: dict[str, TableSummary] = {}
+    _take_along(spark)
+    size = sum(folder.bytes for folder in folders)
+    part_bytes = min(max(size // (TASKS_PER_CORE * parallelism(spark)), SMALLEST_TASK_BYTES), 128 << 20)
     spark.conf.set("spark.sql.files.maxPartitionBytes", str(part_bytes))
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH_ROWS))
-    _take_along()
-    with spark_errors(), without_pandas_warning():
-        rows = read(spark, source)
-        if not columns:
-            return Scan(rows.count(), {})
-        states = (
-            rows.select(*(_quoted(column.name) for column in columns))
-            .mapInArrow(_Summariser(tuple(column.data_type for column in columns)), STATE_DDL)
-            .toArrow()
-        )
-    summaries = _by_column(states, columns)
-    return Scan(next(iter(summaries.values())).rows, summaries)
+    for start in range(0, len(folders), FOLDERS_AT_ONCE):
+        some = folders[start : start + FOLDERS_AT_ONCE]
+        with _reading():
+            rows = _union(_rows(spark, source, wanted, folder, at) for at, folder in enumerate(some))
+            names = [folder.folder for folder in some]
+            states = rows.mapInArrow(_BatchReader(names, wanted), _STATE)
+            found |= _collected(states, MERGED_ON_DRIVER)
+    return found
 
 
-def read(spark: SparkSession, source: TableSource) -> DataFrame:
-    """Open a table with the columns of the catalog."""
+def _rows(spark: SparkSession, source: TableSource, wanted: Wanted, folder: FolderFiles, at: int) -> DataFrame:
+    from pyspark.sql import functions
+
+    partitions = set(source.partition_columns)
     by_position = source.format == "csv"
-    wanted = [column for column in source.columns if by_position or is_summarised(column.data_type)]
-    reader = spark.read.format(source.format).options(**source.options)
-    if wanted:
-        reader = reader.schema(", ".join(f"{_quoted(column.name)} {column.data_type}" for column in wanted))
-    return reader.load(source.location)
+    there = [c for c in source.columns if c.name not in partitions and (by_position or c.name in wanted.columns)]
+    reader = spark.read.format(source.format).options(**source.options).option("recursiveFileLookup", "true")
+    if there:
+        reader = reader.schema(", ".join(f"{quoted(column.name)} {column.data_type}" for column in there))
+    rows = reader.load([_GLOB.sub(r"\\\1", path) for path in folder.paths])
+    places = (functions.col(quoted(name)).alias(f"c{i}") for i, name in enumerate(wanted.columns))  # no dots in these
+    return rows.select(*places, functions.lit(at).alias(_FOLDER))
 
 
-class _Summariser:
-    """The task: batches in, one row per column out."""
+_FOLDER = "__folder"
+_GLOB = re.compile(r"([{}\[\]*?\\])")  # what Spark takes for a pattern in a path
+_READING = re.compile(r"while reading file (?:file:/+)?(\S.*?)\.?\s+SQLSTATE")
 
-    def __init__(self, data_types: Sequence[str]) -> None:
-        self._data_types = tuple(data_types)
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Turn whatever Spark raises into FileUnusable where its reader names the file, else into SparkFailed."""
+    try:
+        with spark_errors(), without_pandas_warning():
+            yield
+    except SparkFailed as failure:
+        cause = str(failure.__cause__)
+        found = _READING.search(cause)
+        if found is not None:
+            raise FileUnusable(f"/{found[1]} cannot be read: {failure}") from failure
+        if "exited unexpectedly" in cause:
+            raise WorkerDied("a worker died while it read the files: it may have run out of memory") from failure
+        raise
+
+
+def _union(frames: Iterable[DataFrame]) -> DataFrame:
+    whole: DataFrame | None = None
+    for frame in frames:
+        whole = frame if whole is None else whole.unionAll(frame)
+    assert whole is not None
+    return whole
+
+
+class _SplitReader:
+    """A task that reads files itself."""
+
+    def __init__(self, tasks: Sequence[Sequence[Split]], wanted: Wanted) -> None:
+        self._tasks = tuple(tasks)
+        self._wanted = wanted
+
+    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                splits = sorted(self._tasks[number], key=lambda split: (split.folder, split.path, split.groups))
+                yield from _states((FileChunk(split) for split in splits), self._wanted)
+
+
+class _BatchReader:
+    """A task that takes rows from Spark."""
+
+    def __init__(self, folders: Sequence[str], wanted: Wanted) -> None:
+        self._folders = tuple(folders)
+        self._wanted = wanted
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        states = [ColumnSummary() for _ in self._data_types]
-        for buffer in _buffered(batches):
-            states = [
-                merge(state, summarise(buffer.column(ordinal), data_type))
-                for ordinal, (state, data_type) in enumerate(zip(states, self._data_types, strict=True))
-            ]
-        yield encode([compact(state) for state in states])
+        yield from _states(self._chunks(batches), self._wanted)
+
+    def _chunks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        task = context.partitionId() if context is not None else 0
+        for number, table in enumerate(_buffered(batches)):
+            folder = self._folders[table.column(_FOLDER)[0].as_py()]
+            yield TableChunk(
+                f"{folder}/{task} {number}", folder, table.rename_columns([*self._wanted.columns, _FOLDER])
+            )
+
+
+class _Merger:
+    """A task that puts summaries together."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        merged, errors = _merged(batches)
+        for folder, summary in merged.items():
+            yield _state(folder, summary=summary)
+        for error in errors:
+            yield _state("", error=error)
+
+
+def _states(chunks: Iterable[Chunk], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    try:
+        for folder, summary in summarise_chunks(chunks, wanted):
+            yield _state(folder, summary=compact_table(summary))
+    except FileUnusable as failure:
+        yield _state("", error=str(failure))
+
+
+def _state(folder: str, *, summary: TableSummary | None = None, error: str | None = None) -> pa.RecordBatch:
+    content = None if summary is None else encode(summary)
+    return pa.RecordBatch.from_pylist([{"folder": folder, "error": error, "summary": content}], schema=_STATE_ARROW)
 
 
 def _buffered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -118,73 +207,57 @@ def _buffered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         if rows >= BUFFER_ROWS or size >= BUFFER_BYTES:
             yield pa.Table.from_batches(held)
             held, rows, size = [], 0, 0
-    if held:
+    if rows:
         yield pa.Table.from_batches(held)
 
 
-def encode(summaries: Sequence[ColumnSummary]) -> pa.RecordBatch:
-    """Write a table's summaries as rows, one per column."""
-    rows = [
-        {
-            "ordinal": ordinal,
-            "rows": part.rows,
-            "nulls": part.nulls,
-            "not_numbers": part.not_numbers,
-            "below_all": part.below_all,
-            "above_all": part.above_all,
-            "values": part.distribution.values,
-            "below": part.distribution.below,
-            "up_to": part.distribution.up_to,
-            "hashes": part.hashes.view(np.int64),
-            "text_bytes": part.text_bytes,
-            "longest_bytes": part.longest_bytes,
-            "minimum": part.minimum,
-            "maximum": part.maximum,
-        }
-        for ordinal, part in enumerate(summaries)
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=STATE)
+def _collected(states: DataFrame, expected: int) -> dict[str, TableSummary]:
+    if expected > MERGED_ON_DRIVER:
+        states = states.repartition(MERGED_ON_DRIVER // 2, "folder").mapInArrow(_Merger(), _STATE)
+    merged, errors = _merged(states.toArrow().to_batches())
+    if errors:
+        raise FileUnusable(errors[0])
+    return merged
 
 
-def decode(states: pa.Table | pa.RecordBatch) -> Iterator[tuple[int, ColumnSummary]]:
-    """Read rows back: a column's ordinal and its summary, once per part of the table."""
-    for row in range(states.num_rows):
-        cells = {name: states.column(name)[row] for name in STATE.names}
-        arrays = {
-            name: cells[name].values.to_numpy(zero_copy_only=False) for name in ("values", "below", "up_to", "hashes")
-        }
-        yield (
-            cells["ordinal"].as_py(),
-            ColumnSummary(
-                rows=cells["rows"].as_py(),
-                nulls=cells["nulls"].as_py(),
-                not_numbers=cells["not_numbers"].as_py(),
-                below_all=cells["below_all"].as_py(),
-                above_all=cells["above_all"].as_py(),
-                distribution=Distribution(arrays["values"], arrays["below"], arrays["up_to"]),
-                hashes=arrays["hashes"].view(np.uint64),
-                text_bytes=cells["text_bytes"].as_py(),
-                longest_bytes=cells["longest_bytes"].as_py(),
-                minimum=cells["minimum"].as_py(),
-                maximum=cells["maximum"].as_py(),
-            ),
-        )
+def _merged(batches: Iterable[pa.RecordBatch]) -> tuple[dict[str, TableSummary], list[str]]:
+    parts: dict[str, list[TableSummary]] = {}
+    errors: list[str] = []
+    for batch in batches:
+        for row in batch.to_pylist():
+            if row["error"] is not None:
+                errors.append(row["error"])
+            else:
+                parts.setdefault(row["folder"], []).append(decode(row["summary"]))
+    return {folder: merge_tables(found) for folder, found in parts.items()}, sorted(errors)
 
 
-def _by_column(states: pa.Table, columns: Sequence[Column]) -> dict[str, ColumnSummary]:
-    parts: list[list[ColumnSummary]] = [[] for _ in columns]
-    for ordinal, part in decode(states):
-        parts[ordinal].append(part)
-    return {column.name: merge_all(found) for column, found in zip(columns, parts, strict=True)}
+def _shared_out(splits: Sequence[Split], most: int) -> list[list[Split]]:
+    """Give splits to tasks, the largest first, each to the task that has least so far."""
+    size = sum(split.bytes for split in splits)
+    count = max(1, min(most, len(splits), size // SMALLEST_TASK_BYTES))
+    heap: list[tuple[int, int]] = [(0, task) for task in range(count)]
+    tasks: list[list[Split]] = [[] for _ in range(count)]
+    for split in sorted(splits, key=lambda split: (-split.bytes, split.path, split.groups)):
+        load, task = heapq.heappop(heap)
+        tasks[task].append(split)
+        heapq.heappush(heap, (load + split.bytes, task))
+    return tasks
 
 
-def _take_along() -> None:
-    """Have the job's code pickled by value."""
+def quoted(name: str) -> str:
+    """Write a column's name for Spark."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _take_along(spark: SparkSession) -> None:
+    """Have the job's code pickled by value, unless the workers are at home where it is installed."""
     from pyspark import cloudpickle
 
+    change: Callable[[Any], None] = (
+        cloudpickle.unregister_pickle_by_value if is_local(spark) else cloudpickle.register_pickle_by_value
+    )
+    known = cloudpickle.list_registry_pickle_by_value()
     for name in _MODULES:
-        cloudpickle.register_pickle_by_value(importlib.import_module(name))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+        if (name in known) == is_local(spark):
+            change(importlib.import_module(name))

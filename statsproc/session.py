@@ -1,4 +1,4 @@
-"""The SparkSession that jobs run in: an embedded one, a cluster's, or one over Spark Connect.
+"""The SparkSession that jobs run in: an embedded one, a cluster's, one over Spark Connect, or spark-submit's.
 
 The embedded one is quiet and keeps to itself: bound to 127.0.0.1, no UI, UTC, every folder that Spark would
 make in the current directory made under ``work_dir`` instead, and all that its JVM has to say in
@@ -7,12 +7,15 @@ make in the current directory made under ``work_dir`` instead, and all that its 
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from engines.spark.java import spark_environment
 
@@ -21,6 +24,15 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*]"
 REMOTE_PARALLELISM = 16
+CONNECT_PORT = 15002  # Spark Connect's own
+CONNECT_TIMEOUT_S = 10.0
+
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    # dates before 1582 as they stand in the file, as engines read them
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+}
 
 _LOG4J = """\
 rootLogger.level = warn
@@ -54,9 +66,16 @@ def open_session(
 
     master: where an own Spark runs. remote: a Spark Connect address such as ``sc://host:15002``, which wins.
     driver_memory: heap of the JVM, in its own notation; with a local master that is all of Spark.
+    Under spark-submit, and where SPARK_REMOTE is set, Spark is there already: master and driver_memory do not count.
     """
+    remote = remote or os.environ.get("SPARK_REMOTE") or _submitted_remote()
     with without_pandas_warning():
-        spark = _connect(remote) if remote else _start(work_dir, master, driver_memory, name)
+        if remote:
+            spark = _connect(remote)
+        elif "PYSPARK_GATEWAY_PORT" in os.environ:
+            spark = _given()
+        else:
+            spark = _start(work_dir, master, driver_memory, name)
     try:
         yield spark
     finally:
@@ -85,7 +104,9 @@ def _root_cause(thrown: Any) -> str:
 
 
 def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or ["Spark gave no reason"])[0]
+    """Return what went wrong: the first line, but the last one of a worker's Python traceback."""
+    lines = text.strip().splitlines() or ["Spark gave no reason"]
+    return lines[-1] if any(line.startswith("Traceback ") for line in lines) else lines[0]
 
 
 def parallelism(spark: SparkSession) -> int:
@@ -98,6 +119,16 @@ def parallelism(spark: SparkSession) -> int:
         return REMOTE_PARALLELISM
 
 
+def is_local(spark: SparkSession) -> bool:
+    """Return whether the tasks run on this machine, with what is installed here."""
+    from pyspark.errors import PySparkAttributeError, PySparkNotImplementedError
+
+    try:
+        return str(spark.sparkContext.master).startswith("local")
+    except (PySparkAttributeError, PySparkNotImplementedError):
+        return False
+
+
 def log_file(work_dir: Path) -> Path:
     """Return where the JVM of a session in this folder writes."""
     return work_dir / "spark.log"
@@ -108,18 +139,19 @@ def _start(work_dir: Path, master: str, driver_memory: str, name: str) -> SparkS
     work_dir.mkdir(parents=True, exist_ok=True)
     log4j = work_dir / "log4j2.properties"
     log4j.write_text(_LOG4J, encoding="utf-8")
+    local = master.startswith("local")
     environment = spark_environment()
     os.environ.pop("SPARK_HOME", None)
-    for variable in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
-        os.environ[variable] = environment[variable]  # the JVM takes them from here
+    # The JVM takes them from here. A cluster has a Python of its own, and must find the way back to this machine.
+    for variable in ("JAVA_HOME", "PYSPARK_DRIVER_PYTHON", *(("PYSPARK_PYTHON", "SPARK_LOCAL_IP") if local else ())):
+        os.environ[variable] = environment[variable]
 
     from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     conf = SparkConf().setMaster(master).setAppName(name)
-    if master.startswith("local"):
+    if local:
         conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
     for setting, value in {
         "spark.driver.memory": driver_memory,
@@ -128,33 +160,72 @@ def _start(work_dir: Path, master: str, driver_memory: str, name: str) -> SparkS
         ),
         "spark.local.dir": str(work_dir / "local"),
         "spark.sql.warehouse.dir": (work_dir / "warehouse").as_uri(),
-        "spark.sql.session.timeZone": "UTC",
-        # dates before 1582 as they stand in the file, as engines read them
-        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-        "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+        **_SETTINGS,
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }.items():
         conf.set(setting, value)
-    try:
-        with log_file(work_dir).open("ab") as log:
-            gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
-        context = SparkContext(conf=conf, gateway=gateway)
-    except PySparkException as failure:
-        raise SparkUnavailable(f"Spark did not start; see {log_file(work_dir)}") from failure
-    return SparkSession(context)
+    with log_file(work_dir).open("ab") as log:
+        before = log.tell()
+        try:
+            with spark_errors():
+                gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
+                return SparkSession(SparkContext(conf=conf, gateway=gateway))
+        except SparkFailed as failure:
+            reason = _reason(log_file(work_dir), before) or str(failure)
+            raise SparkUnavailable(f"Spark did not start on {master}: {reason}") from failure
 
 
-def _connect(remote: str) -> SparkSession:
-    from pyspark.errors import PySparkException
+def _reason(log: Path, start: int) -> str | None:
+    """Return what a log says from a byte on: its first error, else the last line that is no part of a stack trace."""
+    lines = log.read_bytes()[start:].decode(errors="replace").splitlines()
+    errors = [line.partition(" ERROR ")[2].strip() for line in lines if " ERROR " in line]
+    telling = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith(("at ", "..."))]
+    return next(iter(errors or telling[-1:]), None)
+
+
+def _given() -> SparkSession:
+    """Take the session of the spark-submit that runs this process."""
     from pyspark.sql import SparkSession
 
     try:
-        spark = SparkSession.builder.remote(remote).getOrCreate()
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
-    except PySparkException as failure:
-        raise SparkUnavailable(f"no Spark Connect server answers at {remote}") from failure
+        with spark_errors():
+            spark = SparkSession.builder.getOrCreate()
+            _settle(spark)
+    except SparkFailed as failure:
+        raise SparkUnavailable(f"spark-submit gave no session: {failure}") from failure
+    return spark
+
+
+def _settle(spark: SparkSession) -> None:
+    for setting, value in _SETTINGS.items():
+        spark.conf.set(setting, value)
+
+
+def _submitted_remote() -> str | None:
+    """Return the address that spark-submit was given with --remote."""
+    told: dict[str, str] = {}
+    for part in range(int(os.environ.get("PYSPARK_REMOTE_INIT_CONF_LEN", "0"))):
+        told |= json.loads(os.environ[f"PYSPARK_REMOTE_INIT_CONF_{part}"])
+    return told.get("spark.remote")
+
+
+def _connect(remote: str) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    address = urlsplit(remote)
+    shown = f"{address.scheme}://{address.netloc}"  # without the token that may follow
+    try:
+        # The client would try for minutes
+        socket.create_connection((address.hostname or "", address.port or CONNECT_PORT), CONNECT_TIMEOUT_S).close()
+        with spark_errors():
+            spark = SparkSession.builder.remote(remote).getOrCreate()
+            _settle(spark)
+    except (OSError, ValueError) as failure:
+        raise SparkUnavailable(f"no Spark Connect server answers at {shown}: {failure}") from failure
+    except SparkFailed as failure:
+        raise SparkUnavailable(f"Spark Connect at {shown}: {str(failure).replace(remote, shown)}") from failure
     return spark
 
 

@@ -111,6 +111,8 @@ def test_sigterm_ends_a_job_cleanly(tmp_path: Path) -> None:
         (["generate", "--out", "x", "--scale", "0"], 2, "scale"),
         (["ingest", "--in", "x", "--out", "y", "--columns", "id bigunt"], 1, "error: 'id bigunt' is not a column"),
         (["stats", "--metastore", "sqlite:////nowhere/at/all.db", "books"], 1, "error: "),
+        (["stats", "--metastore", "sqlite://", "--columns", "a", "books", "customers"], 2, "belong to a single table"),
+        (["stats", "--metastore", "sqlite://", "--mode", "sample", "--share", "2", "books"], 2, "share"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_in_a_line(arguments: list[str], code: int, message: str, tmp_path: Path) -> None:

@@ -1,0 +1,273 @@
+"""A table's Parquet and ORC files read in pieces, each column by itself, without a detour through the JVM.
+
+``splits_of`` looks at footers, where it finds out what fits to the catalog and what does not; ``Chunk`` reads. Only
+the chunks travel to Spark's workers, which have numpy and pyarrow and nothing else of this project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.orc as pa_orc
+import pyarrow.parquet as pq
+
+from statsproc.orc import read_tail
+
+CHUNK_ROWS = 1 << 20  # what is sorted at once; neighbouring row groups are read together up to it
+DICTIONARY_BYTES = 6.0  # a string column with a dictionary and less than that a row is read as its dictionary
+FOOTERS_AT_ONCE = 8
+_WIDER = {
+    "tinyint": ("smallint", "int", "bigint", "double"),
+    "smallint": ("int", "bigint", "double"),
+    "int": ("bigint", "double"),
+    "float": ("double",),
+    "timestamp": ("timestamp_ntz",),
+    "timestamp_ntz": ("timestamp",),  # ORC and INT96 say nothing about zones
+}
+
+
+class FileUnusable(Exception):
+    """A file cannot be read, or is not what the catalog says; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of the catalog as one file has it. stored: its name there, None where it is missing."""
+
+    name: str
+    data_type: str
+    stored: str | None
+    text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Neighbouring row groups or stripes of one file.
+
+    folder: the partition, "" without one. file_bytes, modified_ns: of the file when its footer was read.
+    """
+
+    path: str
+    kind: str
+    folder: str
+    groups: tuple[int, ...]
+    rows: int
+    bytes: int
+    file_bytes: int
+    modified_ns: int
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileShape:
+    """What a footer tells. groups: rows and bytes of each row group or stripe. types: by name, Spark's short form.
+
+    through_spark: it holds dates or times that only Spark's reader gets right.
+    """
+
+    path: str
+    kind: str
+    folder: str
+    file_bytes: int
+    modified_ns: int
+    groups: tuple[tuple[int, int], ...]
+    types: Mapping[str, str]
+    through_spark: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Rows of the file."""
+        return sum(rows for rows, _ in self.groups)
+
+
+class Chunk(Protocol):
+    """Some rows of a table."""
+
+    @property
+    def name(self) -> str:
+        """Tells chunks apart."""
+
+    @property
+    def folder(self) -> str:
+        """The partition, "" without one."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+
+    def column(self, name: str) -> pa.ChunkedArray | pa.Array:
+        """Read one column."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableChunk:
+    """Rows that somebody else has read."""
+
+    name: str
+    folder: str
+    table: pa.Table
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return int(self.table.num_rows)
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return one column."""
+        return self.table.column(name)
+
+
+@dataclass(slots=True)
+class FileChunk:
+    """The rows of a split, read column by column."""
+
+    split: Split
+    _file: Any = None
+
+    @property
+    def name(self) -> str:
+        """Tells chunks apart."""
+        return f"{self.split.folder}/{Path(self.split.path).name} {self.split.groups[0]}"
+
+    @property
+    def folder(self) -> str:
+        """The partition, "" without one."""
+        return self.split.folder
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return self.split.rows
+
+    def column(self, name: str) -> pa.ChunkedArray | pa.Array:
+        """Read one column. Raises FileUnusable."""
+        wanted = next(field for field in self.split.fields if field.name == name)
+        if wanted.stored is None:
+            return pa.nulls(self.rows)
+        try:
+            found = self._read_orc(wanted) if self.split.kind == "orc" else self._read_parquet(wanted)
+        except (pa.ArrowException, OSError) as failure:
+            raise FileUnusable(f"{self.split.path} cannot be read: {_first_line(failure)}") from failure
+        if len(found) != self.rows:
+            raise FileUnusable(f"{self.split.path} was changed while it was read: compute the statistics again")
+        return found
+
+    def _read_parquet(self, wanted: Field) -> pa.ChunkedArray:
+        if self._file is None:
+            self._require_unchanged()
+            self._file = pq.ParquetFile(self.split.path, coerce_int96_timestamp_unit="us")
+        file = self._file
+        if wanted.text and _worth_a_dictionary(file.metadata, self.split.groups, wanted.stored):
+            file = pq.ParquetFile(self.split.path, read_dictionary=[wanted.stored], metadata=file.metadata)
+        return file.read_row_groups(list(self.split.groups), columns=[wanted.stored], use_threads=False).column(0)
+
+    def _read_orc(self, wanted: Field) -> pa.ChunkedArray:
+        if self._file is None:
+            self._require_unchanged()
+            self._file = pa_orc.ORCFile(self.split.path)
+        stripes = [self._file.read_stripe(i, columns=[wanted.stored]) for i in self.split.groups]
+        return pa.Table.from_batches(stripes).column(0)
+
+    def _require_unchanged(self) -> None:
+        now = Path(self.split.path).stat()
+        if (now.st_size, now.st_mtime_ns) != (self.split.file_bytes, self.split.modified_ns):
+            raise FileUnusable(f"{self.split.path} was changed while it was read: compute the statistics again")
+
+
+def look(
+    path: Path, kind: str, folder: str, *, file_bytes: int, modified_ns: int, spark_type: Callable[[pa.DataType], str]
+) -> FileShape:
+    """Read a footer. Raises FileUnusable."""
+    try:
+        if kind == "orc":
+            orc = pa_orc.ORCFile(path)
+            tail = read_tail(orc.reader.serialized_file_tail())
+            types = {column.name: spark_type(column.type) for column in orc.schema}
+            return FileShape(str(path), kind, folder, file_bytes, modified_ns, tail.stripes, types, tail.other_times)
+        footer = pq.read_metadata(path)
+    except (pa.ArrowException, OSError) as failure:
+        raise FileUnusable(f"{path} cannot be read: {_first_line(failure)}") from failure
+    groups = tuple(
+        (footer.row_group(i).num_rows, footer.row_group(i).total_byte_size) for i in range(footer.num_row_groups)
+    )
+    types = {column.name: spark_type(column.type) for column in footer.schema.to_arrow_schema()}
+    return FileShape(str(path), kind, folder, file_bytes, modified_ns, groups, types, _julian(footer.metadata or {}))
+
+
+def look_at_all(looks: Sequence[Callable[[], FileShape]]) -> list[FileShape]:
+    """Read many footers at once; the first file that cannot be read ends it."""
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
+        return list(pool.map(lambda one: one(), looks))
+
+
+def fields_of(shape: FileShape, columns: Mapping[str, str], *, is_text: Callable[[str], bool]) -> tuple[Field, ...]:
+    """Find the catalog's columns in a file, without regard to case. Raises FileUnusable where a type is another."""
+    stored = {name.lower(): name for name in shape.types}
+    found: list[Field] = []
+    for name, data_type in columns.items():
+        at = stored.get(name.lower())
+        there = shape.types[at] if at is not None else data_type
+        if there not in ("void", data_type) and data_type not in _WIDER.get(there, ()) and not _alike(there, data_type):
+            raise FileUnusable(
+                f"{shape.path} holds column {name} as {there}, but the catalog says {data_type}: "
+                "write the file again, or register the table again"
+            )
+        found.append(Field(name, data_type, at, is_text(data_type)))
+    return tuple(found)
+
+
+def splits_of(shape: FileShape, fields: tuple[Field, ...], groups: Sequence[int] | None = None) -> Iterator[Split]:
+    """Cut a file into splits of about CHUNK_ROWS. groups: those to read, None for all."""
+    wanted = list(range(len(shape.groups)) if groups is None else groups)
+    held: list[int] = []
+    for at, group in enumerate(wanted):
+        held.append(group)
+        rows = sum(shape.groups[i][0] for i in held)
+        if at + 1 == len(wanted) or rows + shape.groups[wanted[at + 1]][0] > CHUNK_ROWS:
+            size = sum(shape.groups[i][1] for i in held)
+            if rows:
+                yield Split(
+                    shape.path,
+                    shape.kind,
+                    shape.folder,
+                    tuple(held),
+                    rows,
+                    size,
+                    shape.file_bytes,
+                    shape.modified_ns,
+                    fields,
+                )
+            held = []
+
+
+def _alike(there: str, here: str) -> bool:
+    """Return whether decimals differ in precision only, or strings in their declared length."""
+    if there.startswith("decimal(") and here.startswith("decimal("):
+        return there.split(",")[1] == here.split(",")[1]
+    texts = ("string", "varchar(", "char(")
+    return there.startswith(texts) and here.startswith(texts)
+
+
+def _julian(metadata: Mapping[bytes, bytes]) -> bool:
+    """Return whether Spark wrote early dates by the Julian calendar, as it did before 3.0."""
+    if any(key.startswith(b"org.apache.spark.legacy") for key in metadata):
+        return True
+    return metadata.get(b"org.apache.spark.version", b"3") < b"3"
+
+
+def _worth_a_dictionary(metadata: Any, groups: Sequence[int], name: str | None) -> bool:
+    for at in range(metadata.num_columns):
+        column = metadata.row_group(groups[0]).column(at)
+        if column.path_in_schema == name:
+            small = column.total_uncompressed_size < DICTIONARY_BYTES * max(1, column.num_values)
+            return bool(column.has_dictionary_page and small)
+    return False
+
+
+def _first_line(failure: BaseException) -> str:
+    return (str(failure).strip().splitlines() or [type(failure).__name__])[0]

@@ -1,0 +1,1 @@
+"""Exchange of statistics with a Hive Metastore: what others computed comes in, what this project computed goes out."""

@@ -1,0 +1,241 @@
+"""Statistics in from a Hive Metastore, and out to it.
+
+In: for each column what Spark's ANALYZE stored if it did, else Hive's own (which Impala writes too), else what Hive
+makes of its partitions'. Out: both forms, so that the planners of Hive, Impala and Spark profit. What goes out never
+claims to be exact (COLUMN_STATS_ACCURATE): Hive answers ``count(*)`` and ``max`` from statistics that do, and nobody
+here learns of a file that is added tomorrow.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engines.protocol import Column
+from metastore.records import CatalogTable, StatisticsPart
+from metastore.store import Metastore
+from selector.statistics import ColumnStatistics, TableStatistics
+from statsproc.hive import spark_properties
+from statsproc.hive.client import HiveFailed, HiveMetastore, HiveTable
+from statsproc.hive.column_statistics import Unreadable, from_hive, kind_of, to_hive
+from statsproc.hive.spark_properties import count_of
+from statsproc.progress import Reporter
+
+HIVE = "hive"  # the source of statistics that came in
+DEFAULT_DATABASE = "default"
+
+_ACCURATE = "COLUMN_STATS_ACCURATE"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """How one table went. kept: nothing was done, for this reason; notes: what was left out."""
+
+    rows: int = 0
+    columns: int = 0
+    partitions: int = 0
+    version: int | None = None
+    notes: tuple[str, ...] = ()
+    kept: str | None = None
+
+
+def import_statistics(
+    metastore: Metastore, hive: HiveMetastore, name: str, *, database: str, force: bool, at: dt.datetime
+) -> Exchanged:
+    """Put in force what a Hive Metastore knows of a table. Statistics of our own stay, unless forced away."""
+    table, held = _both(metastore, hive, name, database)
+    ours = metastore.statistics.current(table.name)
+    if ours is not None and ours.source != HIVE and not force:
+        return Exchanged(version=ours.version, kept=f"statistics of our own are in force (version {ours.version})")
+    published = metastore.statistics.publish(_read(hive, held, table), at=at)
+    return Exchanged(published.rows, len(published.columns), version=published.version, notes=published.notes)
+
+
+def publish_statistics(metastore: Metastore, hive: HiveMetastore, name: str, *, database: str) -> Exchanged:
+    """Write a table's statistics in force into a Hive Metastore."""
+    table, held = _both(metastore, hive, name, database)
+    statistics = metastore.statistics.current(table.name)
+    if statistics is None:
+        raise HiveFailed(f"{table.name} has no statistics: compute them first")
+    if statistics.source == HIVE:
+        return Exchanged(kept="the statistics in force came from Hive")
+    if held.parameters.get("transactional", "").lower() == "true":
+        raise HiveFailed(f"Hive's {held.full_name} is transactional: it takes statistics from Hive's own writers only")
+    objects, notes = _column_objects(hive, held, statistics)
+    if objects:
+        hive.put_column_statistics(held, objects)
+    hive.change_properties(held, lambda now: _properties(now, held, statistics))
+    changed, missed = _partitions(hive, held, table, metastore.statistics.part_marks(table.name))
+    hive.put_partitions(held, changed)
+    return Exchanged(statistics.rows, len(statistics.columns), len(changed), statistics.version, (*notes, *missed))
+
+
+def exchange_all(tables: Sequence[str], one: Callable[[str], Exchanged], told: Reporter) -> dict[str, str]:
+    """Do some tables one after the other and tell of each; returns the errors by table."""
+    errors: dict[str, str] = {}
+    for table in tables:
+        try:
+            done = one(table)
+        except (HiveFailed, LookupError) as failure:
+            errors[table] = str(failure)
+            told.failed(table, str(failure))
+            continue
+        size = f"{done.rows:,} rows, {done.columns} columns"
+        if done.partitions:
+            size += f", {done.partitions} partitions"
+        told.finished(
+            table,
+            f"left alone: {done.kept}" if done.kept else "; ".join((size, *done.notes)),
+            rows=done.rows,
+            columns=done.columns,
+            partitions=done.partitions,
+            version=done.version,
+            notes=list(done.notes),
+            kept=done.kept,
+        )
+    return errors
+
+
+def _both(metastore: Metastore, hive: HiveMetastore, name: str, database: str) -> tuple[CatalogTable, HiveTable]:
+    """Look a table up on both sides; they must hold the same columns."""
+    table = metastore.catalog.get(name)
+    if table is None:
+        raise HiveFailed(f"table {name} is not registered")
+    held = hive.table(database, name)
+    ours = {column.name.lower(): column.data_type for column in table.source.columns}
+    theirs = {column.name.lower(): column.data_type for column in held.columns}
+    differences = [f"{column} only here" for column in ours if column not in theirs]
+    differences += [f"{column} only in Hive" for column in theirs if column not in ours]
+    differences += [
+        f"{column} is {ours[column]} here and {theirs[column]} in Hive"
+        for column in ours
+        if column in theirs and column not in held.partition_columns
+        if kind_of(ours[column]) != kind_of(theirs[column])
+    ]
+    if differences:
+        raise HiveFailed(f"the columns differ from those of Hive's {held.full_name}: {', '.join(differences)}")
+    return table, held
+
+
+def _read(hive: HiveMetastore, held: HiveTable, table: CatalogTable) -> TableStatistics:
+    partitions = hive.partitions(held)
+    theirs = {column.name.lower(): column.data_type for column in held.columns}
+    wanted = [column for column in table.source.columns if kind_of(column.data_type) != "nested"]
+    same = [column for column in wanted if kind_of(column.data_type) == kind_of(theirs[column.name.lower()])]
+    spark = spark_properties.read_statistics(held.parameters, same)
+    notes = list(spark.notes)
+    columns = dict(spark.columns)
+    rest = [column for column in same if column.name not in columns and column.name.lower() in held.stored]
+    own, unread = _own_columns(hive, held, rest, partitioned=bool(partitions))
+    columns |= own
+    notes += unread
+    without = [column.name for column in wanted if column.name not in columns]
+    told = spark.rows if spark.rows is not None else _rows(held, partitions)
+    rows = told if told is not None else table.rows
+    if rows is None or (told is None and not columns):
+        raise HiveFailed(f"Hive's {held.full_name} has no statistics: run ANALYZE TABLE there")
+    size = next((n for n in (spark.bytes, count_of(held.parameters, "totalSize")) if n is not None), table.bytes)
+    if size != table.bytes:
+        notes.append(f"Hive knows {size:,} bytes of files, and there are {table.bytes:,}")
+    if without:
+        notes.append(f"Hive has no statistics of {', '.join(without)}")
+    said_by = [("Spark's ANALYZE", len(spark.columns)), ("Hive's column statistics", len(own))]
+    sources = " and ".join(f"{who} ({count} columns)" for who, count in said_by if count) or "row count only"
+    return TableStatistics(
+        table=table.name,
+        version=0,
+        rows=rows,
+        bytes=size,
+        columns={column.name: columns[column.name] for column in wanted if column.name in columns},
+        source=HIVE,
+        files=table.files,
+        notes=(f"from Hive's {held.full_name}: {sources}", *notes),
+    )
+
+
+def _own_columns(
+    hive: HiveMetastore, held: HiveTable, columns: Sequence[Column], *, partitioned: bool
+) -> tuple[dict[str, ColumnStatistics], list[str]]:
+    by_name = {column.name.lower(): column for column in columns}
+    objects = hive.column_statistics(held, list(by_name)) if by_name else []
+    missing = [name for name in by_name if name not in {found.colName for found in objects}]
+    missing = [name for name in missing if name not in held.partition_columns]
+    if missing and partitioned:
+        objects += hive.merged_column_statistics(held, missing)
+    read: dict[str, ColumnStatistics] = {}
+    notes = []
+    for found in objects:
+        column = by_name[found.colName]
+        try:
+            read[column.name] = from_hive(found, column)
+        except Unreadable as failure:
+            notes.append(f"{column.name}: {failure}")
+    return read, notes
+
+
+def _rows(held: HiveTable, partitions: Sequence[Any]) -> int | None:
+    """Return Hive's row count; where it counts partitions only, their sum, if all are known."""
+    rows = count_of(held.parameters, "numRows")
+    if rows is not None or not partitions:
+        return rows
+    counts = [count_of(partition.parameters or {}, "numRows") for partition in partitions]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _column_objects(hive: HiveMetastore, held: HiveTable, statistics: TableStatistics) -> tuple[list[Any], list[str]]:
+    objects, notes = [], []
+    for column in statistics.columns.values():
+        hive_type = held.stored.get(column.name.lower())
+        if hive_type is None or column.name.lower() in held.partition_columns:
+            continue  # Hive keeps none of partition columns, nor of what only Spark can read
+        try:
+            objects.append(to_hive(hive.types, column, hive_type, statistics.rows))
+        except Unreadable as failure:
+            notes.append(f"{column.name}: {failure}")
+    return objects, notes
+
+
+def _properties(now: Mapping[str, str], held: HiveTable, statistics: TableStatistics) -> dict[str, str]:
+    """Return a table's properties as they are now, with ours in them."""
+    written = spark_properties.write_statistics(now, statistics, held.columns)
+    written |= _basic(statistics.rows, statistics.bytes, statistics.files)
+    return {key: value for key, value in written.items() if key != _ACCURATE}
+
+
+def _basic(rows: int, size: int, files: int) -> dict[str, str]:
+    counts = {"numRows": rows, "totalSize": size, **({"numFiles": files} if files else {})}
+    return {**{key: str(value) for key, value in counts.items()}, "STATS_GENERATED": "TASK"}
+
+
+def _partitions(
+    hive: HiveMetastore, held: HiveTable, table: CatalogTable, marks: Sequence[StatisticsPart]
+) -> tuple[list[Any], list[str]]:
+    """Return Hive's partitions with our counts in them, and what could not be counted."""
+    values = {partition.path: partition.values for partition in table.partitions}
+    counted = {
+        tuple(_named(values[mark.folder], name) for name in held.partition_columns): mark
+        for mark in marks
+        if mark.folder in values and mark.share == 1.0
+    }
+    changed = []
+    theirs = hive.partitions(held)
+    for partition in theirs:
+        mark = counted.get(tuple(partition.values))
+        if mark is not None:
+            own = {
+                **(partition.parameters or {}),
+                **_basic(mark.rows, mark.bytes, len(mark.files)),
+                spark_properties.ROWS: str(mark.rows),
+                spark_properties.BYTES: str(mark.bytes),
+            }
+            partition.parameters = {key: value for key, value in own.items() if key != _ACCURATE}
+            changed.append(partition)
+    left = len(theirs) - len(changed)
+    return changed, [f"{left} of {len(theirs)} partitions have no row count of ours"] if left else []
+
+
+def _named(values: Any, name: str) -> str | None:
+    return next((value for column, value in values.items() if column.lower() == name), None)

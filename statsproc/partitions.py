@@ -1,0 +1,57 @@
+"""Partition columns: they are in no file, each holds one value in all rows of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from engines.protocol import TableSource
+from metastore.inspection import DEFAULT_PARTITION
+from statsproc.sample import Draw
+from statsproc.summary import constant, is_summarised
+from statsproc.table import TableSummary
+
+_ARROW = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),  # in UTC
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+def with_partition(part: TableSummary, source: TableSource, values: Mapping[str, str]) -> TableSummary:
+    """Add the columns that the folder's name holds. values: column to text, as in the path."""
+    columns, sampled = dict(part.columns), dict(part.sample.columns)
+    types = {column.name: column.data_type for column in source.columns}
+    every_row = Draw(np.zeros(part.sample.tickets.size, dtype=np.int64), part.sample.tickets, part.sample.share)
+    for name in source.partition_columns:
+        if not is_summarised(types[name]):
+            continue
+        value = _value(values.get(name), types[name])
+        columns[name] = constant(value, part.rows, types[name])
+        sampled[name] = every_row.of(pa.array([value.as_py()], type=value.type), types[name])
+    return replace(part, columns=columns, sample=replace(part.sample, columns=sampled))
+
+
+def _value(text: str | None, data_type: str) -> pa.Scalar:
+    """Read a folder's value; what does not fit the type is NULL, as Hive reads it."""
+    arrow = _ARROW.get(data_type)
+    if data_type.startswith("decimal("):
+        precision, scale = data_type[len("decimal(") : -1].split(",")
+        arrow = pa.decimal128(int(precision), int(scale))
+    arrow = arrow or pa.string()
+    if text is None or text == DEFAULT_PARTITION:
+        return pa.scalar(None, type=arrow)
+    try:
+        return pa.array([text]).cast(arrow)[0]
+    except pa.ArrowInvalid:
+        return pa.scalar(None, type=arrow)

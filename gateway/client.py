@@ -47,6 +47,10 @@ class Client:
         """Send JSON and return the reply. Raises RequestFailed."""
         return self._checked(self._http.post(path, json=body))
 
+    def patch(self, path: str, body: dict[str, Any]) -> Any:
+        """Change what is under a path and return the reply. Raises RequestFailed."""
+        return self._checked(self._http.patch(path, json=body))
+
     def delete(self, path: str) -> Any:
         """Delete and return the reply. Raises RequestFailed."""
         return self._checked(self._http.delete(path))
@@ -68,11 +72,19 @@ class Client:
 
     def compute_statistics(self, tables: Sequence[str], advance: Callable[[float], None]) -> Any:
         """Run a statistics job to its end, telling how many tables are done, and return it."""
-        job = self.post("/v1/stats/jobs", {"tables": list(tables)})
+        return self.follow(self.post("/v1/stats/jobs", {"tables": list(tables)}), advance)
+
+    def follow(self, job: Any, advance: Callable[[float], None]) -> Any:
+        """Wait for the end of a job that was started, telling how many tables are done, and return it."""
+        return self.watch(job, lambda seen: advance(seen["tables_done"]))
+
+    def watch(self, job: Any, tell: Callable[[Any], None]) -> Any:
+        """Wait for the end of a job that was started, telling how it goes, and return it."""
+        tell(job)
         while job["finished_at"] is None:
             time.sleep(POLL_S)
             job = self.get(f"/v1/stats/jobs/{job['id']}")
-            advance(job["tables_done"])
+            tell(job)
         return job
 
     @staticmethod

@@ -1,7 +1,8 @@
 """START HERE: one statement's whole life, top to bottom.
 
-``submit`` checks and records it; ``_live`` decides, tries the ranked engines in turn and closes the record. Every
-step is written to the metastore before the next begins, so a killed gateway leaves a readable past.
+``submit`` checks and records it; ``_live`` decides, tries the ranked engines in turn and closes the record; a command,
+which the gateway answers by itself, takes ``_obey`` instead. Every step is written to the metastore before the next
+begins, so a killed gateway leaves a readable past.
 """
 
 from __future__ import annotations
@@ -10,14 +11,19 @@ import datetime as dt
 import logging
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from engines.errors import DeadlineExceeded, EngineError, StatementCancelled
+from gateway.commands import CommandFailed, CommandRunner
 from gateway.fleet import Fleet, Member
+from gateway.joins import JoinLearner
 from gateway.results import ResultTooLarge, Spool, SpooledResult, SpoolFull
 from gateway.routing import CatalogSnapshot, CatalogView, Router
+from gateway.sql import command_parsing
 from gateway.sql import statement as checking
-from gateway.sql.errors import SqlError
+from gateway.sql.commands import Command
+from gateway.sql.errors import NotAllowed, SqlError
 from gateway.sql.parsing import ParserLimits, require_length
 from gateway.sql.statement import CheckedStatement
 from gateway.statements import Run, Statement
@@ -28,6 +34,7 @@ from selector.decide import Decision, NoEngine
 log = logging.getLogger(__name__)
 
 CANCEL_REPEAT_S = 0.25
+ITSELF = "gateway"  # where commands run, in the place of an engine's name
 NO_ENGINE = "NO_ENGINE_AVAILABLE"
 TOO_MANY = "TOO_MANY_QUERIES"
 GATEWAY_STOPPED = Failure("GATEWAY_STOPPED", "The gateway stopped before the query ended; send it again.")
@@ -52,7 +59,9 @@ class Coordinator:
         catalog: CatalogView,
         router: Router,
         metastore: Metastore,
+        commands: CommandRunner,
         spool: Spool,
+        misestimated: Callable[[Sequence[str]], None],
         parser_limits: ParserLimits,
         queries: int,
         queue_s: float,
@@ -61,8 +70,11 @@ class Coordinator:
         self._catalog = catalog
         self._router = router
         self._metastore = metastore
+        self._commands = commands
+        self._joins = JoinLearner(metastore)
         self._spool = spool
-        self._parser_limits = parser_limits
+        self._misestimated = misestimated
+        self.parser_limits = parser_limits
         self._queue_s = queue_s
         self._places = threading.BoundedSemaphore(queries)
         self._runs: dict[str, Run] = {}
@@ -73,7 +85,7 @@ class Coordinator:
     def submit(self, statement: Statement) -> Run:
         """Record and check a statement, then start it. Raises SqlError, UnknownEngine, TooManyQueries."""
         self._require_engine(statement)
-        require_length(statement.sql, self._parser_limits)
+        require_length(statement.sql, self.parser_limits)
         if not self._places.acquire(blocking=False):
             raise TooManyQueries("Too many queries are running; try again soon.")
         run = Run(statement)
@@ -97,12 +109,14 @@ class Coordinator:
         return run
 
     def explain(self, statement: Statement) -> tuple[CheckedStatement, Decision]:
-        """Return where a statement would go and why; nothing runs. Raises SqlError, UnknownEngine, NoEngine."""
+        """Return where a query would go and why; nothing runs. Raises SqlError, UnknownEngine, NoEngine."""
         self._require_engine(statement)
         if not self._places.acquire(blocking=False):
             raise TooManyQueries("Too many queries are running; try again soon.")
         try:
             snapshot, checked = self._check(statement)
+            if not isinstance(checked, CheckedStatement):
+                raise NotAllowed("Only queries can be explained; commands run in the gateway itself.")
             return checked, self._router.decide(checked, snapshot, pinned=statement.pinned)
         finally:
             self._places.release()
@@ -140,14 +154,20 @@ class Coordinator:
 
     # ------------------------------------------------------------------ one statement's life
 
-    def _check(self, statement: Statement) -> tuple[CatalogSnapshot, CheckedStatement]:
+    def _check(self, statement: Statement) -> tuple[CatalogSnapshot, CheckedStatement | Command]:
         snapshot = self._catalog.current()
-        checked = checking.check(statement.sql, statement.dialect, catalog=snapshot.tables, limits=self._parser_limits)
+        command = command_parsing.parse(statement.sql, catalog=snapshot.tables, limits=self.parser_limits)
+        if command is not None:
+            return snapshot, command
+        checked = checking.check(statement.sql, statement.dialect, catalog=snapshot.tables, limits=self.parser_limits)
         return snapshot, checked
 
-    def _live(self, run: Run, checked: CheckedStatement, snapshot: CatalogSnapshot) -> None:
+    def _live(self, run: Run, checked: CheckedStatement | Command, snapshot: CatalogSnapshot) -> None:
         """Decide, try the ranked engines in turn, close the record; nothing escapes but bugs."""
         try:
+            if not isinstance(checked, CheckedStatement):
+                self._obey(run, checked)
+                return
             try:
                 decision = self._router.decide(checked, snapshot, pinned=run.statement.pinned)
             except NoEngine as error:
@@ -158,6 +178,7 @@ class Coordinator:
                 run.record, fingerprint=checked.fingerprint, statistics_version=version, decision=decision
             )
             log.info("query %s: %s because %s", run.id, decision.engine, _codes(decision))
+            self._joins.learn(checked)
             for ordinal, name in enumerate(decision.ranking, start=1):
                 attempt = Attempt(ordinal, name, QueryState.RUNNING, started_at=_now())
                 if ordinal == 1:
@@ -199,18 +220,33 @@ class Coordinator:
                 self._metastore.queries.attempt_ended(run.id, attempt)
                 run.record = replace(run.record, attempts=(*run.record.attempts, attempt))
                 return False
-            state = QueryState.CANCELLED if isinstance(error, StatementCancelled) else QueryState.FAILED
-            self._close(run, state, attempt=attempt, error=Failure(error.code, error.message))
+            self._close(run, attempt.state, attempt=attempt, error=Failure(error.code, error.message))
         except (ResultTooLarge, SpoolFull) as error:
-            code = "RESULT_TOO_LARGE" if isinstance(error, ResultTooLarge) else "RESULT_STORE_FULL"
-            attempt = replace(
-                attempt, state=QueryState.FAILED, wall_s=time.monotonic() - begun, failure=code, message=str(error)
-            )
-            self._close(run, QueryState.FAILED, attempt=attempt, error=Failure(code, str(error)))
+            failure = _store_failure(error)
+            attempt = _ended_badly(attempt, failure, begun)
+            self._close(run, QueryState.FAILED, attempt=attempt, error=failure)
         else:
             attempt = replace(attempt, wall_s=time.monotonic() - begun)
             self._close(run, QueryState.FINISHED, attempt=attempt, result=result)
         return True
+
+    def _obey(self, run: Run, command: Command) -> None:
+        """Carry out a command: its only attempt is the gateway's own, its rows are spooled like any others."""
+        attempt = Attempt(1, ITSELF, QueryState.RUNNING, started_at=_now())
+        self._metastore.queries.attempt_started(run.id, attempt)
+        begun = time.monotonic()
+        try:
+            result = self._spool.write(run.id, self._commands.run(command, run).to_reader())
+        except EngineError as error:
+            attempt = _failed(attempt, error, begun)
+            self._close(run, attempt.state, attempt=attempt, error=Failure(error.code, error.message))
+        except (CommandFailed, ResultTooLarge, SpoolFull) as error:
+            failure = error.failure if isinstance(error, CommandFailed) else _store_failure(error)
+            attempt = _ended_badly(attempt, failure, begun)
+            self._close(run, QueryState.FAILED, attempt=attempt, error=failure)
+        else:
+            attempt = replace(attempt, state=QueryState.FINISHED, wall_s=time.monotonic() - begun, rows=result.rows)
+            self._close(run, QueryState.FINISHED, attempt=attempt, result=result)
 
     def _execute(
         self, run: Run, checked: CheckedStatement, member: Member, attempt: Attempt
@@ -264,6 +300,7 @@ class Coordinator:
                     recorded_at=_now(),
                 )
             )
+            self._misestimated([table.name for table in checked.tables])
 
     def _close(
         self,
@@ -331,6 +368,20 @@ def _failed(attempt: Attempt, error: EngineError, begun: float) -> Attempt:
         failure=error.code,
         message=error.message,
         peak_bytes=error.peak_bytes,
+    )
+
+
+def _store_failure(error: ResultTooLarge | SpoolFull) -> Failure:
+    return Failure("RESULT_TOO_LARGE" if isinstance(error, ResultTooLarge) else "RESULT_STORE_FULL", str(error))
+
+
+def _ended_badly(attempt: Attempt, failure: Failure, begun: float) -> Attempt:
+    return replace(
+        attempt,
+        state=QueryState.FAILED,
+        wall_s=time.monotonic() - begun,
+        failure=failure.code,
+        message=failure.message,
     )
 
 

@@ -11,7 +11,9 @@ from gateway.fleet import Fleet
 from gateway.jobs import JobRunner
 from gateway.results import Spool
 from gateway.routing import CatalogView
+from gateway.schedules import Schedules
 from gateway.settings import Settings
+from gateway.staleness import Freshness
 from metastore.store import Metastore
 
 log = logging.getLogger(__name__)
@@ -31,6 +33,8 @@ class Gateway:
     coordinator: Coordinator
     spool: Spool
     jobs: JobRunner
+    freshness: Freshness
+    schedules: Schedules
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
@@ -38,11 +42,13 @@ class Gateway:
         self.coordinator.recover()
         self.jobs.recover()
         self.catalog.current()
+        self.schedules.start()
         threading.Thread(target=self._expire_results, name="result expiry", daemon=True).start()
 
     def close(self) -> None:
         """Cancel what runs, stop the engines and close the metastore."""
         self._stopped.set()
+        self.schedules.stop()
         self.coordinator.stop(grace_s=STOP_GRACE_S)
         self.jobs.stop()
         self.fleet.close()

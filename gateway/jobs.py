@@ -12,21 +12,28 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import engines.lifeline
 from gateway.statements import new_query_id
-from metastore.records import JobState, StatisticsJob
+from metastore.jobs import TablesBusy
+from metastore.records import JobRequest, JobState, Mode, StatisticsJob
 from metastore.store import Metastore
 
 log = logging.getLogger(__name__)
 
 END_GRACE_S = 10.0
+CANCELLED = "The job was cancelled."
 METASTORE_VARIABLE = "STATSPROC_METASTORE"  # not on the command line, where everybody could read a password
 
 
 class JobsBusy(Exception):
     """A table's statistics are being computed already."""
+
+
+class JobElsewhere(Exception):
+    """The job runs in a process that this gateway did not start and does not end."""
 
 
 class JobRunner:
@@ -49,37 +56,53 @@ class JobRunner:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
 
-    def start(self, tables: tuple[str, ...]) -> StatisticsJob:
-        """Start a job over some tables. Raises JobsBusy where one of them is in an open job."""
-        with self._lock:
-            for job in self._metastore.jobs.open_jobs():
-                taken = sorted(set(job.tables) & set(tables))
-                if taken:
-                    raise JobsBusy(f"Job {job.id} computes the statistics of {', '.join(taken)} already.")
-            job = StatisticsJob(
-                id=new_query_id(), tables=tables, state=JobState.QUEUED, created_at=dt.datetime.now(dt.UTC)
-            )
+    def start(self, request: JobRequest, *, schedule: str | None = None) -> StatisticsJob:
+        """Start a job and return it as it is written. Raises JobsBusy where an open job holds one of the tables."""
+        job = StatisticsJob(
+            id=new_query_id(), request=request, state=JobState.QUEUED, created_at=_now(), schedule=schedule
+        )
+        self.recover()  # a job that died a moment ago must not stand in the way
+        try:
             self._metastore.jobs.create(job)
-            self._work.mkdir(parents=True, exist_ok=True)
-            with (self._work / f"{job.id}.log").open("wb") as output:
-                process = subprocess.Popen(
-                    [*self._command(), "--job-id", job.id, *tables],
-                    env={**os.environ, METASTORE_VARIABLE: self._url},
-                    stdin=subprocess.PIPE,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                )
-            self._processes[job.id] = process
+        except TablesBusy as busy:
+            tables = ", ".join(busy.tables)
+            raise JobsBusy(f"Job {busy.job_id} computes the statistics of {tables} already.") from busy
+        try:
+            process = self._launch(job)
+        except OSError as error:
+            self._metastore.jobs.ended(job.id, at=_now(), error=f"The job could not be started: {error.strerror}.")
+            raise
         threading.Thread(target=self._watch, args=(job.id, process), name=f"job {job.id}", daemon=True).start()
-        return job
+        log.info("job %s: %s statistics of %s", job.id, request.mode, ", ".join(request.tables))
+        return self._metastore.jobs.get(job.id) or job
+
+    def cancel(self, job_id: str) -> bool:
+        """End a job; returns whether it was open. Raises JobElsewhere where this gateway did not start it.
+
+        Its tables are free at once: a job that has lost them cannot publish any more, however long its end takes.
+        """
+        job = self._metastore.jobs.get(job_id)
+        if job is None or job.state.ended:
+            return False
+        with self._lock:
+            process = self._processes.get(job_id)
+        if process is None:
+            where = f"process {job.process_id} on {job.host}" if job.process_id else "a process that did not begin yet"
+            raise JobElsewhere(f"Job {job_id} runs in {where}, which this gateway did not start; end it there.")
+        self._metastore.jobs.ended(job_id, at=_now(), error=CANCELLED)
+        process.terminate()
+        return True
+
+    def log_file(self, job_id: str) -> Path:
+        """Return where a job's output lies, whether it is there or not."""
+        return self._work / f"{job_id}.log"
 
     def recover(self) -> None:
-        """Close the jobs of an earlier gateway whose process is gone."""
-        for job in self._metastore.jobs.open_jobs():
-            if job.process_id is None or not _alive(job.process_id):
-                self._metastore.jobs.ended(
-                    job.id, at=dt.datetime.now(dt.UTC), error="The job's process ended before the job did."
-                )
+        """Close the jobs whose process is gone: an earlier gateway's, or an orchestrator's."""
+        with self._lock:
+            ours = set(self._processes)  # those are closed by their watch, with their exit status
+        for job in self._metastore.jobs.end_dead(now=_now(), keep=ours):
+            log.warning("job %s: its process is gone", job.id)
 
     def stop(self) -> None:
         """End the jobs that this gateway started; their tables keep the statistics in force."""
@@ -94,6 +117,19 @@ class JobRunner:
                 process.kill()
                 process.wait()
 
+    def _launch(self, job: StatisticsJob) -> subprocess.Popen[bytes]:
+        self._work.mkdir(parents=True, exist_ok=True)
+        with self._lock, self.log_file(job.id).open("wb") as output:
+            process = subprocess.Popen(
+                [*self._command(), "--job-id", job.id, *_arguments(job.request)],
+                env={**os.environ, METASTORE_VARIABLE: self._url},
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+            self._processes[job.id] = process
+        return process
+
     def _command(self) -> list[str]:
         memory = f"{self._driver_memory_bytes >> 20}m"
         where = ["--remote", self._remote] if self._remote else ["--driver-memory", memory]
@@ -104,19 +140,25 @@ class JobRunner:
         status = process.wait()
         if process.stdin is not None:
             process.stdin.close()
+        job = self._metastore.jobs.get(job_id)
+        if job is not None and not job.state.ended:
+            error = f"The job's process ended with status {status} before the job did; its log is {job_id}.log."
+            self._metastore.jobs.ended(job_id, at=_now(), error=error)
         with self._lock:
             self._processes.pop(job_id, None)
-        job = self._metastore.jobs.get(job_id)
-        if job is not None and job.finished_at is None:
-            error = f"The job's process ended with status {status} before the job did; its log is {job_id}.log."
-            self._metastore.jobs.ended(job_id, at=dt.datetime.now(dt.UTC), error=error)
 
 
-def _alive(process_id: int) -> bool:
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def _arguments(request: JobRequest) -> Sequence[str]:
+    """Write a request as the statistics processor's command line has it."""
+    arguments = ["--mode", request.mode.value]
+    if request.mode is Mode.SAMPLE:
+        arguments += ["--share", repr(request.share)]
+    if request.columns:
+        arguments += ["--columns", ",".join(request.columns)]
+    for folder in request.partitions:
+        arguments += ["--partition", folder]
+    return [*arguments, "--", *request.tables]
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

@@ -57,7 +57,7 @@ class Spool:
         self._limit = limit_bytes
         folder.mkdir(parents=True, exist_ok=True)
 
-    def write(self, query_id: str, stream: ResultStream) -> SpooledResult:
+    def write(self, query_id: str, stream: ResultStream | pa.RecordBatchReader) -> SpooledResult:
         """Write a whole result. On any error nothing is left; engine errors pass through."""
         unfinished = self._folder / f"{query_id}{_UNFINISHED}"
         rows = 0

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from sqlglot import exp
 
 from engines.errors import EngineError, UnsupportedFeature
 from engines.protocol import TableSource
 from gateway.fleet import Fleet, Member
+from gateway.joins import joined_columns
 from gateway.sql.statement import CheckedStatement
 from metastore.records import Misestimate
 from metastore.store import Metastore
@@ -18,14 +21,15 @@ from selector.cardinality.tree import estimate_rows
 from selector.decide import Candidate, Decision, Policy, decide
 from selector.estimate import UNKNOWN, MemoryEstimate
 from selector.explain import duckdb as duckdb_explain
-from selector.memory import paper
+from selector.keys import KeyPair
+from selector.memory import duckdb as duckdb_memory
 from selector.plan import Plan, TableShape
 from selector.statistics import TableStatistics
 
 CACHED_ESTIMATES = 2_048
 LONGEST_VERSION = 512
 
-PlanReader = Callable[[str, Sequence[TableShape]], Plan]
+PlanReader = Callable[[str, Sequence[TableShape], Iterable[KeyPair], Mapping[str, int]], Plan]
 PLAN_READERS: Mapping[str, PlanReader] = {"duckdb": duckdb_explain.read}  # by the engine's dialect
 
 
@@ -152,11 +156,17 @@ class Router:
             return UNKNOWN
         shapes = [snapshot.shapes[table.name] for table in statement.tables]
         try:
-            plan = reader(engine.explain(sql), shapes)
+            plan = reader(engine.explain(sql), shapes, joined_columns(statement), _references(statement))
         except duckdb_explain.UnreadablePlan:
             return UNKNOWN
         tree = estimate_rows(plan, snapshot.statistics, shapes)
-        return paper.estimate(tree, snapshot.statistics, threads=member.threads, notes=plan.notes)
+        return duckdb_memory.estimate(tree, snapshot.statistics, threads=member.threads, notes=plan.notes)
+
+
+def _references(statement: CheckedStatement) -> Counter[str]:
+    """Count how often a statement names each of its tables."""
+    names = {table.name for table in statement.tables}
+    return Counter(table.name.lower() for table in statement.tree.find_all(exp.Table) if table.name.lower() in names)
 
 
 def _applies(lesson: Misestimate, member: Member) -> bool:

@@ -119,6 +119,25 @@ class ResultSettings(_Section):
     """Largest result of one query."""
 
 
+class ScheduleSettings(_Section):
+    """When statistics are computed without anybody asking."""
+
+    enabled: bool = True
+    """Whether this gateway runs schedules; of several over one metastore, each run is one's."""
+    jobs: int = Field(2, ge=1, le=64)
+    """Jobs of schedules at once; what is due beyond that waits for its turn."""
+    check_s: float = Field(900.0, ge=1.0)
+    """How often schedules on staleness look at their tables' files."""
+    misestimate_wait_s: float = Field(60.0, ge=0.0)
+    """How long a misestimate waits for others before the statistics of all their tables are computed."""
+    retries: int = Field(5, ge=0, le=100)
+    """How often a run that failed is repeated before it waits for its next time."""
+    retry_first_s: float = Field(60.0, gt=0.0)
+    """Wait before the first repetition; each further one is twice as long."""
+    retry_longest_s: float = Field(3600.0, gt=0.0)
+    """Longest wait before a repetition."""
+
+
 class Settings(BaseSettings):
     """All settings of a gateway."""
 
@@ -143,6 +162,7 @@ class Settings(BaseSettings):
     routing: RoutingSettings = RoutingSettings()
     limits: LimitSettings = LimitSettings()
     results: ResultSettings = ResultSettings()
+    schedules: ScheduleSettings = ScheduleSettings()
 
     @classmethod
     def settings_customise_sources(

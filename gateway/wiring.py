@@ -8,14 +8,17 @@ import threading
 
 from engines.errors import EngineError
 from gateway.admission import Ledger
+from gateway.commands import CommandRunner
 from gateway.coordinator import Coordinator
 from gateway.fleet import Fleet, Member
 from gateway.gateway import Gateway
 from gateway.jobs import JobRunner
 from gateway.results import Spool
 from gateway.routing import CatalogView, Router
+from gateway.schedules import Schedules
 from gateway.settings import DuckDBSettings, Settings, SparkSettings
 from gateway.sql.parsing import ParserLimits
+from gateway.staleness import Freshness
 from metastore.store import Metastore
 from selector.decide import Policy
 
@@ -38,16 +41,6 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
     catalog = CatalogView(metastore, fleet)
     spool = Spool(settings.home / "results", limit_bytes=int(settings.results.bytes))
     policy = Policy(minimum_confidence=settings.routing.minimum_confidence)
-    coordinator = Coordinator(
-        fleet=fleet,
-        catalog=catalog,
-        router=Router(fleet, metastore, policy),
-        metastore=metastore,
-        spool=spool,
-        parser_limits=ParserLimits(statement_bytes=int(settings.limits.statement), nesting=settings.limits.nesting),
-        queries=settings.limits.queries,
-        queue_s=settings.limits.queue_s,
-    )
     jobs = JobRunner(
         metastore,
         metastore_url=settings.metastore_url,
@@ -55,7 +48,21 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
         remote=settings.spark.remote,
         driver_memory_bytes=int(settings.spark.driver_memory),
     )
-    return Gateway(settings, metastore, fleet, catalog, coordinator, spool, jobs)
+    freshness = Freshness(metastore)
+    schedules = Schedules(metastore, jobs=jobs, catalog=catalog, freshness=freshness, settings=settings.schedules)
+    coordinator = Coordinator(
+        fleet=fleet,
+        catalog=catalog,
+        router=Router(fleet, metastore, policy),
+        metastore=metastore,
+        commands=CommandRunner(metastore, catalog, jobs),
+        spool=spool,
+        misestimated=schedules.misestimated,
+        parser_limits=ParserLimits(statement_bytes=int(settings.limits.statement), nesting=settings.limits.nesting),
+        queries=settings.limits.queries,
+        queue_s=settings.limits.queue_s,
+    )
+    return Gateway(settings, metastore, fleet, catalog, coordinator, spool, jobs, freshness, schedules)
 
 
 def _members(settings: Settings) -> list[Member]:

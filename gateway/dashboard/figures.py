@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 
 from selector.decide import MIB, mebibytes
+from selector.statistics import EPOCH, EPOCH_DATE, MICROSECOND
 
 UNKNOWN = "unknown"
 DASH = "–"  # noqa: RUF001 - an en dash, for what does not apply
 SMALLEST_SHOWN_BYTES = 0.05 * MIB
 EXACT_BELOW_ROWS = 10
 DAYS_AS_DISTANCE = 30
+EXACT_BELOW = 1e15  # whole numbers above are no longer exact
 
 
 def memory(count: int | None, *, absent: str = UNKNOWN) -> str:
@@ -68,6 +70,50 @@ def distance(then: dt.datetime, now: dt.datetime) -> str:
     if days <= DAYS_AS_DISTANCE:
         return "yesterday" if days == 1 else f"{days} days ago"
     return f"{then:%Y-%m-%d}"
+
+
+def ahead(then: dt.datetime, now: dt.datetime) -> str:
+    """Write how far away something is that is to come."""
+    seconds = int((then - now).total_seconds())
+    if seconds < 1:
+        return "now"
+    if seconds < 60:
+        return f"in {seconds} s"
+    if seconds < 3_600:
+        return f"in {seconds // 60} min"
+    if seconds < 86_400:
+        return f"in {seconds // 3_600} h {seconds % 3_600 // 60} min"
+    days = seconds // 86_400
+    return "tomorrow" if days == 1 else f"in {days} days"
+
+
+def share(part: float) -> str:
+    """Write a share as a percentage; what is there is never written as 0."""
+    if part == 0.0:
+        return "0 %"
+    if part < 0.001:
+        return "< 0.1 %"
+    return f"{100.0 * part:.1f} %" if part < 0.0995 else f"{100.0 * part:.0f} %"
+
+
+def value(key: float | bytes | str | None, data_type: str) -> str:
+    """Write a place on a column's line as the value that it stands for."""
+    if key is None:
+        return DASH
+    if isinstance(key, bytes):
+        return key.decode("utf-8", errors="replace")
+    if isinstance(key, str):
+        return key
+    try:
+        if data_type == "date":
+            return f"{EPOCH_DATE + dt.timedelta(days=round(key)):%Y-%m-%d}"
+        if data_type.startswith("timestamp"):
+            return f"{EPOCH + key * MICROSECOND:%Y-%m-%d %H:%M:%S}"
+    except OverflowError:
+        return f"{key:,.6g}"
+    if data_type == "boolean":
+        return "true" if key else "false"
+    return f"{key:,.0f}" if key == round(key) and abs(key) < EXACT_BELOW else f"{key:,.6g}"
 
 
 def exact(moment: dt.datetime) -> str:

@@ -17,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gateway.dashboard import listing
 from gateway.dashboard.figures import DASH
+from gateway.dashboard.statistics import ColumnPage, JobLine, ScheduleLine, TableLine, TablePage
 from gateway.dashboard.views import EngineCard, QueryPage, QueryRow
 from gateway.gateway import Gateway
 from gateway.http.catalog import list_engines
@@ -25,6 +26,9 @@ from metastore.records import QueryState
 
 HERE = Path(__file__).parent
 REFRESH_S = 2
+REFRESH_IDLE_S = 15
+SOON = dt.timedelta(minutes=1)
+JOBS_SHOWN = 20
 STATIC_MAX_AGE_S = 86_400
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -103,6 +107,51 @@ def query_page(request: Request, gateway: Served, query_id: str) -> HTMLResponse
         now=_now(),
     )
     return _page(request, "query.html", query=page, live=page.live)
+
+
+@router.get("/dashboard/statistics")
+def statistics_page(request: Request, gateway: Served) -> HTMLResponse:
+    """Show schedules, jobs as they go, and how good each table's statistics are."""
+    now = _now()
+    store = gateway.metastore
+    builds = gateway.catalog.current().statistics
+    jobs, schedules, tables = store.jobs.list(limit=JOBS_SHOWN), store.schedules.list(), store.catalog.list()
+    soon = any(due - now < SOON for schedule in schedules if (due := schedule.next_run_at))
+    newest = {schedule.name: store.jobs.get(schedule.last_job_id or "") for schedule in schedules}
+    return _page(
+        request,
+        "statistics.html",
+        jobs=[JobLine.of(job, now) for job in jobs],
+        schedules=[ScheduleLine.of(schedule, newest[schedule.name], now) for schedule in schedules],
+        tables=[
+            TableLine.of(table, build, gateway.freshness.recent(table.source, build), now)
+            for table in tables
+            for build in [builds.get(table.name)]
+        ],
+        live=True,
+        refresh_s=REFRESH_S if soon or any(not job.state.ended for job in jobs) else REFRESH_IDLE_S,
+    )
+
+
+@router.get("/dashboard/statistics/{name}")
+def table_page(request: Request, gateway: Served, name: str) -> HTMLResponse:
+    """Show one table's statistics, a line per column."""
+    table = gateway.metastore.catalog.get(name)
+    if table is None:
+        return _not_found(request, "There is no such table.", name)
+    build = gateway.metastore.statistics.current(name)
+    drift = gateway.freshness.recent(table.source, build)
+    return _page(request, "table.html", table=TablePage.of(table, build, drift, _now()), live=False)
+
+
+@router.get("/dashboard/statistics/{name}/{column:path}")
+def column_page(request: Request, gateway: Served, name: str, column: str) -> HTMLResponse:
+    """Show one column: its histogram, its most common values, and its bins where it is a key."""
+    build = gateway.metastore.statistics.current(name)
+    found = build.columns.get(column) if build else None
+    if build is None or found is None:
+        return _not_found(request, "There are no statistics of such a column.", f"{name}.{column}")
+    return _page(request, "column.html", column=ColumnPage.of(build, found), live=False)
 
 
 @router.get("/dashboard/static/{name}")

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 
 from gateway.dashboard import pages
 from gateway.gateway import Gateway
-from gateway.http import catalog, errors, queries
+from gateway.http import catalog, errors, queries, schedules, statistics
 from gateway.http.body_limit import BodyLimit
 from gateway.http.queries import Served
 
@@ -36,6 +36,8 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.add_middleware(BodyLimit, statement_bytes=int(gateway.settings.limits.statement))
     app.include_router(queries.router)
     app.include_router(catalog.router)
+    app.include_router(statistics.router)
+    app.include_router(schedules.router)
     app.include_router(pages.router)
 
     @app.get("/livez", tags=["health"])

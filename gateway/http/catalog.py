@@ -1,28 +1,30 @@
-"""Routes about tables, statistics jobs, misestimates and engines."""
+"""Routes about tables, misestimates and engines."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fastapi import APIRouter
 
+from engines.protocol import TableSource
+from gateway.gateway import Gateway
 from gateway.http.errors import ApiError
 from gateway.http.models import (
     EngineList,
     EngineModel,
+    KeyRequest,
     MisestimateList,
     MisestimateModel,
-    StatisticsJobReply,
-    StatisticsJobRequest,
     TableList,
     TableReply,
     TableRequest,
 )
 from gateway.http.queries import Served
-from gateway.sql.errors import UnknownTable, did_you_mean
+from gateway.sql.errors import UnknownColumn, UnknownTable, did_you_mean
 from metastore.inspection import inspect
+from selector.keys import ColumnRef, KeyPair
 
 router = APIRouter(prefix="/v1")
 
@@ -39,7 +41,17 @@ def get_table(name: str, gateway: Served) -> TableReply:
     table = gateway.metastore.catalog.get(name)
     if table is None:
         raise ApiError("NOT_FOUND", f"There is no table {name}.")
-    return TableReply.of(table, gateway.metastore.statistics.current(name))
+    return TableReply.of(
+        table,
+        gateway.metastore.statistics.current(table.name),
+        part_rows={part.folder: part.rows for part in gateway.metastore.statistics.part_marks(table.name)},
+        keys=_keys_of(table.name, gateway),
+    )
+
+
+def _keys_of(table: str, gateway: Gateway) -> dict[KeyPair, str]:
+    known = gateway.metastore.keys.sources()
+    return {pair: source for pair, source in known.items() if table in (pair.left.table, pair.right.table)}
 
 
 @router.post("/tables", status_code=201, tags=["catalog"])
@@ -47,9 +59,28 @@ def add_table(body: TableRequest, gateway: Served) -> TableReply:
     """Register a table, or look again at one that is registered."""
     _require_root(Path(body.location), gateway.settings.catalog.roots)
     found = inspect(body.name, body.location, format=body.format, options=body.options or None)
-    table = gateway.metastore.catalog.put(found, at=dt.datetime.now(dt.UTC))
+    known = {**gateway.catalog.current().tables, body.name.lower(): found.source}
+    pairs = [_declared(found.source, key, known) for key in body.keys]
+    now = dt.datetime.now(dt.UTC)
+    table = gateway.metastore.catalog.put(found, at=now)
+    gateway.metastore.keys.learn(pairs, source="declared", at=now)
     gateway.catalog.current()
-    return TableReply.of(table)
+    return TableReply.of(table, keys=_keys_of(table.name, gateway))
+
+
+def _declared(table: TableSource, key: KeyRequest, known: Mapping[str, TableSource]) -> KeyPair:
+    """Return the pair that a key declares. Raises SqlError for tables and columns that are not there."""
+    name, _, column = key.references.partition(".")
+    if name.lower() not in known:
+        raise UnknownTable(f"There is no table {name}{did_you_mean(name, known)}")
+    return KeyPair.of(_column(table, key.column), _column(known[name.lower()], column))
+
+
+def _column(table: TableSource, name: str) -> ColumnRef:
+    columns = {column.name.lower() for column in table.columns}
+    if name.lower() not in columns:
+        raise UnknownColumn(f"There is no column {name} in {table.name}{did_you_mean(name, columns)}")
+    return ColumnRef(table.name.lower(), name.lower())
 
 
 def _require_root(location: Path, roots: Sequence[Path]) -> None:
@@ -61,25 +92,6 @@ def _require_root(location: Path, roots: Sequence[Path]) -> None:
         resolved = location
     if not any(resolved.is_relative_to(root.resolve()) for root in roots):
         raise ApiError("NOT_ALLOWED", "Tables may be registered only under the folders that catalog.roots names.")
-
-
-@router.post("/stats/jobs", status_code=202, tags=["statistics"])
-def start_job(body: StatisticsJobRequest, gateway: Served) -> StatisticsJobReply:
-    """Start computing statistics."""
-    known = gateway.catalog.current().tables
-    for name in body.tables:
-        if name.lower() not in known:
-            raise UnknownTable(f"There is no table {name}{did_you_mean(name, known)}")
-    return StatisticsJobReply.of(gateway.jobs.start(tuple(name.lower() for name in body.tables)))
-
-
-@router.get("/stats/jobs/{job_id}", tags=["statistics"])
-def get_job(job_id: str, gateway: Served) -> StatisticsJobReply:
-    """Return how far a statistics job is."""
-    job = gateway.metastore.jobs.get(job_id)
-    if job is None:
-        raise ApiError("NOT_FOUND", "There is no such job.")
-    return StatisticsJobReply.of(job)
 
 
 @router.get("/misestimates", tags=["routing"])

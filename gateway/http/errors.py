@@ -13,8 +13,9 @@ from starlette.exceptions import HTTPException
 
 from gateway.coordinator import NO_ENGINE, TOO_MANY, TooManyQueries, UnknownEngine
 from gateway.http.models import ErrorModel, ErrorReply
-from gateway.jobs import JobsBusy
+from gateway.jobs import JobElsewhere, JobsBusy
 from gateway.results import ResultGone
+from gateway.schedule_errors import ScheduleError
 from gateway.sql.errors import SqlError
 from metastore.inspection import InspectionFailed
 from metastore.records import Failure
@@ -30,6 +31,9 @@ STATUS: Mapping[str, int] = {
     "METHOD_NOT_ALLOWED": 405,
     "NOT_FINISHED": 409,
     "JOB_RUNNING": 409,
+    "JOB_ELSEWHERE": 409,
+    "SCHEDULE_EXISTS": 409,
+    "SCHEDULE_PAUSED": 409,
     "RESULT_GONE": 410,
     "STATEMENT_TOO_LONG": 413,
     "INVALID_BODY": 422,
@@ -40,7 +44,13 @@ STATUS: Mapping[str, int] = {
     "METASTORE_UNAVAILABLE": 503,
 }
 # A query that was accepted and failed is a 200 that says so, unless the statement or the moment was to blame.
-STATUS_OF_FAILED_QUERY: Mapping[str, int] = {"STATEMENT_ERROR": 400, "ENGINE_BUSY": 503, NO_ENGINE: 503}
+STATUS_OF_FAILED_QUERY: Mapping[str, int] = {
+    "STATEMENT_ERROR": 400,
+    "UNKNOWN_PARTITION": 400,
+    "JOB_RUNNING": 409,
+    "ENGINE_BUSY": 503,
+    NO_ENGINE: 503,
+}
 
 
 class ApiError(Exception):
@@ -98,6 +108,14 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(JobsBusy)
     async def _busy(_: Request, error: JobsBusy) -> JSONResponse:
         return reply(Failure("JOB_RUNNING", str(error)))
+
+    @app.exception_handler(JobElsewhere)
+    async def _elsewhere(_: Request, error: JobElsewhere) -> JSONResponse:
+        return reply(Failure("JOB_ELSEWHERE", str(error)))
+
+    @app.exception_handler(ScheduleError)
+    async def _schedule(_: Request, error: ScheduleError) -> JSONResponse:
+        return reply(Failure(error.code, str(error)))
 
     @app.exception_handler(InspectionFailed)
     async def _inspection(_: Request, error: InspectionFailed) -> JSONResponse:

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.statements import AUTO
-from metastore.records import Attempt, CatalogTable, Failure, Misestimate, QueryRecord, StatisticsJob
+from metastore.records import (
+    Attempt,
+    CatalogTable,
+    Failure,
+    Misestimate,
+    Mode,
+    QueryRecord,
+    StatisticsJob,
+    TableProgress,
+)
 from selector.decide import Decision
 from selector.estimate import MemoryEstimate
-from selector.statistics import TableStatistics
+from selector.keys import KeyPair
+from selector.statistics import ColumnStatistics, Keys, TableStatistics
+
+NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"
 
 
 class _Request(BaseModel):
@@ -37,19 +50,38 @@ class ExplainRequest(_Request):
     engine: str = Field(AUTO, description="auto, or the one engine that may run it.")
 
 
+class KeyRequest(_Request):
+    """A column that refers to another one."""
+
+    column: str
+    references: str = Field(pattern=r"^[^.]+\.[^.]+$", description="Table and column: books.id.")
+
+
 class TableRequest(_Request):
     """A table to register."""
 
-    name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")
+    name: str = Field(pattern=NAME)
     location: str = Field(description="Absolute path of a folder or file that every engine can read.")
-    format: str | None = Field(None, description="parquet, csv, json or orc; found out without it.")
+    format: str | None = Field(None, description="parquet, csv, json, orc or avro; found out without it.")
     options: dict[str, str] = Field(default_factory=dict, description='For text: {"delimiter": "|", "header": "true"}.')
+    keys: list[KeyRequest] = Field(default_factory=list, description="Columns that are joined with other tables'.")
 
 
 class StatisticsJobRequest(_Request):
-    """Tables whose statistics to compute."""
+    """Statistics to compute. columns and partitions belong to a single table, share to a sample."""
 
     tables: list[str] = Field(min_length=1)
+    mode: Mode = Field(Mode.FULL, strict=False, description="full, incremental (what is new or changed) or sample.")
+    share: float | None = Field(None, gt=0.0, le=1.0, description="Of a sample: how much of each table is read.")
+    columns: list[str] = Field(default_factory=list, description="None for all.")
+    partitions: list[str] = Field(default_factory=list, description="Folders, such as year=2024 or year=2024/month=1.")
+
+
+class WorkloadRequest(_Request):
+    """Statements that are usual here; only their joins are looked at, nothing runs."""
+
+    statements: list[str] = Field(min_length=1, max_length=10_000)
+    dialect: str = Field("spark", description="Dialect of the texts.")
 
 
 class PositionModel(BaseModel):
@@ -222,8 +254,19 @@ class ExplainReply(BaseModel):
     sql: dict[str, str]
 
 
+class CommonValueModel(BaseModel):
+    """A value that many rows hold."""
+
+    value: float | str
+    rows: int
+
+
 class ColumnStatisticsModel(BaseModel):
-    """What is known about a column; histograms as endpoints with the shares of rows at most there."""
+    """What is known about a column; histograms as endpoints with the shares of rows at most there.
+
+    Numbers, dates and times are on their type's line: days and microseconds since 1970; strings are their first bytes.
+    manual: names of the fields that a person set. key_bins: how many bins a joined column is counted in.
+    """
 
     name: str
     type: str
@@ -233,48 +276,118 @@ class ColumnStatisticsModel(BaseModel):
     maximum: float | str | None
     average_length: float | None
     maximum_length: int | None
-    endpoints: list[float] | None
+    endpoints: list[float | str] | None
     up_to: list[float] | None
+    common: list[CommonValueModel]
+    manual: list[str]
+    key_bins: int | None
+
+    @classmethod
+    def of(cls, column: ColumnStatistics, build: TableStatistics) -> ColumnStatisticsModel:
+        """Show a column of a build."""
+        histogram, common, key = column.histogram, column.common, build.keys.get(column.name)
+        return cls(
+            name=column.name,
+            type=column.data_type,
+            nulls=column.nulls,
+            ndv=column.ndv,
+            minimum=column.minimum,
+            maximum=column.maximum,
+            average_length=column.average_length,
+            maximum_length=column.maximum_length,
+            endpoints=_on_the_line(histogram.endpoints) if histogram else None,
+            up_to=histogram.up_to.tolist() if histogram and histogram.up_to is not None else None,
+            common=[
+                CommonValueModel(value=value, rows=rows)
+                for value, rows in zip(_on_the_line(common.values), common.rows.tolist(), strict=True)
+            ]
+            if common
+            else [],
+            manual=sorted(column.manual),
+            key_bins=key.bins.count if key else None,
+        )
+
+
+def _on_the_line(keys: Keys) -> list[float | str]:
+    """Return places on a column's line as JSON can carry them."""
+    return [key.decode(errors="replace") if isinstance(key, bytes) else key for key in keys.tolist()]
 
 
 class StatisticsModel(BaseModel):
-    """One build of a table's statistics."""
+    """One build of a table's statistics. share: of the table that was read, 0..1; notes: what was left out."""
 
     version: int
     rows: int
     bytes: int
+    files: int
     built_at: dt.datetime | None
     source: str
+    share: float
+    notes: list[str]
+    manual: list[str]
+    sample_rows: int | None
     columns: list[ColumnStatisticsModel]
 
     @classmethod
     def of(cls, build: TableStatistics) -> StatisticsModel:
         """Show a build."""
-        columns = []
-        for column in build.columns.values():
-            histogram = column.histogram
-            columns.append(
-                ColumnStatisticsModel(
-                    name=column.name,
-                    type=column.data_type,
-                    nulls=column.nulls,
-                    ndv=column.ndv,
-                    minimum=column.minimum,
-                    maximum=column.maximum,
-                    average_length=column.average_length,
-                    maximum_length=column.maximum_length,
-                    endpoints=histogram.endpoints.tolist() if histogram else None,
-                    up_to=histogram.up_to.tolist() if histogram and histogram.up_to is not None else None,
-                )
-            )
         return cls(
             version=build.version,
             rows=build.rows,
             bytes=build.bytes,
+            files=build.files,
             built_at=build.built_at,
             source=build.source,
-            columns=columns,
+            share=build.share,
+            notes=list(build.notes),
+            manual=sorted(build.manual),
+            sample_rows=build.sample.rows if build.sample else None,
+            columns=[ColumnStatisticsModel.of(column, build) for column in build.columns.values()],
         )
+
+
+class PartitionModel(BaseModel):
+    """One partition. rows: of its summary, null where none is kept."""
+
+    folder: str
+    values: dict[str, str]
+    files: int
+    bytes: int
+    rows: int | None
+
+
+class KeyModel(BaseModel):
+    """Two columns that are joined. source: declared, history or workload."""
+
+    left: str
+    right: str
+    source: str
+
+    @classmethod
+    def of(cls, pair: KeyPair, source: str) -> KeyModel:
+        """Show a pair."""
+        return cls(left=str(pair.left), right=str(pair.right), source=source)
+
+
+class KeyList(BaseModel):
+    """All pairs of joined columns."""
+
+    keys: list[KeyModel]
+
+
+class RefusedStatement(BaseModel):
+    """A statement of a workload that could not be read. number: its place in the workload, counted from one."""
+
+    number: int
+    error: ErrorModel
+
+
+class WorkloadReply(BaseModel):
+    """What a workload taught. new: pairs that were not known before."""
+
+    new: int
+    keys: list[KeyModel]
+    refused: list[RefusedStatement]
 
 
 class TableReply(BaseModel):
@@ -290,10 +403,19 @@ class TableReply(BaseModel):
     registered_at: dt.datetime
     statistics_version: int | None
     statistics: StatisticsModel | None = None
+    partitions: list[PartitionModel] = []
+    keys: list[KeyModel] = []
 
     @classmethod
-    def of(cls, table: CatalogTable, build: TableStatistics | None = None) -> TableReply:
-        """Show a table; its place on the server stays inside."""
+    def of(
+        cls,
+        table: CatalogTable,
+        build: TableStatistics | None = None,
+        *,
+        part_rows: Mapping[str, int] | None = None,
+        keys: Mapping[KeyPair, str] | None = None,
+    ) -> TableReply:
+        """Show a table; its place on the server stays inside. part_rows: by folder, which are shown if it is given."""
         return cls(
             name=table.name,
             format=table.source.format,
@@ -305,6 +427,19 @@ class TableReply(BaseModel):
             registered_at=table.registered_at,
             statistics_version=table.statistics_version,
             statistics=StatisticsModel.of(build) if build else None,
+            partitions=[
+                PartitionModel(
+                    folder=each.path,
+                    values=dict(each.values),
+                    files=each.files,
+                    bytes=each.bytes,
+                    rows=part_rows.get(each.path),
+                )
+                for each in table.partitions
+            ]
+            if part_rows is not None
+            else [],
+            keys=[KeyModel.of(pair, source) for pair, source in (keys or {}).items()],
         )
 
 
@@ -314,22 +449,71 @@ class TableList(BaseModel):
     tables: list[TableReply]
 
 
+class TableProgressModel(BaseModel):
+    """How one table of a job goes. version: of the statistics that it published."""
+
+    table: str
+    state: str
+    files_done: int
+    files_all: int
+    rows: int | None
+    columns: int | None
+    seconds: float | None
+    version: int | None
+    error: str | None
+
+    @classmethod
+    def of(cls, progress: TableProgress) -> TableProgressModel:
+        """Show a table's progress."""
+        return cls.model_validate(progress, from_attributes=True)
+
+
 class StatisticsJobReply(BaseModel):
-    """A statistics job."""
+    """A statistics job. schedule: the one that started it."""
 
     id: str
     tables: list[str]
+    mode: str
+    share: float
+    columns: list[str]
+    partitions: list[str]
     state: str
     tables_done: int
+    progress: list[TableProgressModel]
     created_at: dt.datetime
     started_at: dt.datetime | None
+    heartbeat_at: dt.datetime | None
     finished_at: dt.datetime | None
+    schedule: str | None
     error: str | None
 
     @classmethod
     def of(cls, job: StatisticsJob) -> StatisticsJobReply:
         """Show a job."""
-        return cls.model_validate(job, from_attributes=True)
+        request = job.request
+        return cls(
+            id=job.id,
+            tables=list(request.tables),
+            mode=request.mode.value,
+            share=request.share,
+            columns=list(request.columns),
+            partitions=list(request.partitions),
+            state=job.state.value,
+            tables_done=job.tables_done,
+            progress=[TableProgressModel.of(table) for table in job.tables],
+            created_at=job.created_at,
+            started_at=job.started_at,
+            heartbeat_at=job.heartbeat_at,
+            finished_at=job.finished_at,
+            schedule=job.schedule,
+            error=job.error,
+        )
+
+
+class StatisticsJobList(BaseModel):
+    """Jobs, newest first."""
+
+    jobs: list[StatisticsJobReply]
 
 
 class MisestimateModel(BaseModel):

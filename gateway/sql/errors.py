@@ -9,6 +9,9 @@ SqlError
   SyntaxInvalid       cannot be parsed
   UnknownTable        not in the catalog
   UnknownColumn       not in the tables that the statement names
+  UnknownPartition    no folder of the table matches
+  UnknownProperty     a key that cannot be set
+  ValueOutOfRange     a number that makes no sense in its place
   NotAllowed          understood, and refused
 """
 
@@ -80,6 +83,24 @@ class UnknownColumn(SqlError):
     """A column is in none of the tables it could come from."""
 
     code = "UNKNOWN_COLUMN"
+
+
+class UnknownPartition(SqlError):
+    """No partition of the table matches the conditions."""
+
+    code = "UNKNOWN_PARTITION"
+
+
+class UnknownProperty(SqlError):
+    """A key in SET TBLPROPERTIES or SET COLUMN STATS is none of those that can be set."""
+
+    code = "UNKNOWN_PROPERTY"
+
+
+class ValueOutOfRange(SqlError):
+    """A value is not of its kind, or outside of what makes sense in its place."""
+
+    code = "VALUE_OUT_OF_RANGE"
 
 
 class NotAllowed(SqlError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shutil
 import threading
 import time
@@ -10,12 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import uvicorn
 
 from engines.scripted import Script
 from gateway.gateway import Gateway
 from gateway.http.app import create_app
+from metastore.inspection import inspect
+from metastore.records import JobRequest, JobState, StatisticsJob, TableProgress
+from selector.statistics import ColumnStatistics, Histogram, TableStatistics
 from tests.gateway.scripted_gateway import PLAN, ROWS, SMALL, TOO_BIG, scripted_gateway
 
 playwright = pytest.importorskip("playwright.sync_api", reason="a real browser needs the package playwright")
@@ -114,4 +121,61 @@ def test_a_person_finds_out_why_a_query_failed_over(tmp_path: Path) -> None:
         expect(page.get_by_role("status")).to_have_text("Running on duckdb now.")
         may_end.set()
         expect(page.get_by_role("status")).to_have_text("Answered by duckdb.")
+        assert complaints == []
+
+
+@pytest.mark.e2e
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+def test_a_person_watches_statistics_being_computed_and_looks_at_a_column(tmp_path: Path) -> None:
+    folder = tmp_path / "books"
+    folder.mkdir()
+    pq.write_table(pa.table({"price": [1.0, 2.0, 2.0, 9.5]}), folder / "part-0.parquet")
+    gateway = scripted_gateway(tmp_path / "home").gateway
+    store, now = gateway.metastore, dt.datetime.now(dt.UTC)
+    store.catalog.put(inspect("books", folder), at=now)
+    prices = Histogram(np.linspace(1.0, 100.0, 101))
+    columns = {"price": ColumnStatistics("price", "double", 0, 101.0, 1.0, 100.0, histogram=prices)}
+    store.statistics.publish(TableStatistics("books", 0, 4, 100, columns), at=now)
+    with (
+        serving(gateway) as address,
+        playwright.sync_playwright() as driver,
+        driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS)) as browser,
+    ):
+        body = {"name": "nightly", "tables": ["*"], "cron": "0 3 * * *", "time_zone": "Europe/Berlin"}
+        httpx.post(f"{address}/v1/stats/schedules", json=body).raise_for_status()
+        store.jobs.create(StatisticsJob("j1", JobRequest(("books",)), JobState.QUEUED, now, schedule="nightly"))
+        page = browser.new_page(viewport=WIDE, color_scheme="dark")
+        complaints: list[str] = []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        expect = playwright.expect
+
+        page.goto(address)
+        page.get_by_role("navigation", name="Pages").get_by_role("link", name="Statistics").click()
+        expect(page.get_by_role("row").filter(has_text="nightly")).to_contain_text("Europe/Berlin")
+        store.jobs.progressed("j1", TableProgress("books", JobState.RUNNING, 1, 2), at=dt.datetime.now(dt.UTC))
+        bar = page.get_by_role("progressbar", name="Files of books")
+        expect(bar).to_have_attribute("value", "1")  # the page was not loaded again
+        filled = bar.bounding_box()
+        assert filled is not None and filled["width"] > 100
+        store.jobs.ended("j1", at=dt.datetime.now(dt.UTC))
+        expect(page.locator(".job").first).to_contain_text("FINISHED")
+        page.set_viewport_size(NARROW)
+        assert page.evaluate(FITS_WIDTH)
+
+        page.get_by_role("table", name="Tables by name").get_by_role("link", name="books").click()
+        page.get_by_role("link", name="price").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("price")
+        plot = page.get_by_role("img", name="Shares of the rows of price")
+        expect(plot).to_be_visible()
+        assert page.evaluate(FITS_WIDTH)
+        page.set_viewport_size(WIDE)
+        bars = page.locator(".histbar rect")
+        expect(bars).to_have_count(48)
+        colour = bars.first.evaluate("bar => getComputedStyle(bar).fill")
+        page.emulate_media(color_scheme="light")
+        assert bars.first.evaluate("bar => getComputedStyle(bar).fill") != colour
+        page.get_by_text("The same as numbers").click()
+        expect(page.get_by_role("cell", name="2.1 %").first).to_be_visible()
         assert complaints == []

@@ -63,6 +63,30 @@ def test_from_a_folder_to_an_answer(fusion: Fusion, bookstore: Path) -> None:
     assert "Traceback" not in table.stderr + explained.stderr + nothing.stderr
 
 
+def test_statistics_by_hand_and_keys(fusion: Fusion, bookstore: Path, tmp_path: Path) -> None:
+    for name in ("books", "transactions"):
+        assert fusion("tables", "add", name, str(bookstore / name)).returncode == 0
+    by_hand = fusion("query", "ALTER TABLE books SET COLUMN STATS isbn ('numDVs' = '990', 'avgSize' = '14')")
+    assert by_hand.returncode == 0, by_hand.stderr
+    shown = fusion("stats", "show", "books").stdout
+    assert "990" in shown
+    assert "average_length, ndv" in " ".join(shown.split())
+    assert "1000,1," in fusion("query", "SHOW TABLE STATS books", "--format", "csv").stdout
+    assert "has no statistics any more" in fusion("stats", "drop", "books").stdout
+    assert fusion("stats", "show", "books").returncode == 1
+    workload = tmp_path / "workload.sql"
+    workload.write_text(
+        "-- how books sell\nSELECT count(*) FROM transactions t JOIN books b ON t.book_id = b.id;\nSELECT (((;\n",
+        encoding="utf-8",
+    )
+    learned = fusion("stats", "keys", "--workload", str(workload))
+    assert learned.returncode == 0, learned.stderr
+    assert "1 new pairs of 2 statements" in learned.stdout
+    assert "transactions.book_id" in learned.stdout
+    assert "statement 2: SYNTAX_ERROR" in learned.stderr
+    assert fusion("stats", "jobs").returncode == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -72,6 +96,11 @@ def test_from_a_folder_to_an_answer(fusion: Fusion, bookstore: Path) -> None:
         (("tables", "add", "x", "/nowhere/at/all"), "does not exist"),
         (("misestimates", "forget", "none"), "NOT_FOUND"),
         (("stats", "compute", "nowhere"), "UNKNOWN_TABLE"),
+        (("stats", "compute"), "no table is registered"),
+        (("stats", "compute", "x", "--incremental", "--sample", "5"), "exclude each other"),
+        (("stats", "drop", "nowhere"), "UNKNOWN_TABLE"),
+        (("stats", "cancel", "none"), "NOT_FOUND"),
+        (("query", "COMPUTE STATS"), "SYNTAX_ERROR: Syntax error at the end: a name is expected here. (line 1"),
     ],
 )
 def test_mistakes_are_told_without_a_traceback(fusion: Fusion, arguments: tuple[str, ...], told: str) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -25,7 +28,7 @@ from engines.protocol import Actuals, EngineStatus
 from engines.scripted import Pause, Script
 from gateway.coordinator import GATEWAY_STOPPED, NO_ENGINE, TooManyQueries, UnknownEngine
 from gateway.statements import Run, Statement
-from metastore.records import JobState, QueryRecord, QueryState, StatisticsJob
+from metastore.records import JobRequest, JobState, QueryRecord, QueryState, StatisticsJob
 from selector.decide import ReasonCode
 from selector.statistics import TableStatistics
 from tests.gateway.conftest import BOOKS, LIMIT, MIB, Scripted
@@ -344,8 +347,11 @@ def test_a_killed_gateway_leaves_nothing_open(scripted: Build) -> None:
 
 def test_a_job_whose_process_is_gone_does_not_stay_open(scripted: Build) -> None:
     house = scripted()
-    job = StatisticsJob("j1", ("books",), JobState.QUEUED, created_at=dt.datetime.now(dt.UTC))
+    job = StatisticsJob("j1", JobRequest(("books",)), JobState.QUEUED, created_at=dt.datetime.now(dt.UTC))
     house.gateway.metastore.jobs.create(job)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    house.gateway.metastore.jobs.started("j1", at=job.created_at, host=socket.gethostname(), process_id=gone.pid)
     house.gateway.jobs.recover()
     closed = house.gateway.metastore.jobs.get("j1")
     assert closed is not None

@@ -1,0 +1,246 @@
+"""What the gateway answers by itself: a parsed command becomes an Arrow table, as Impala would answer it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import fnmatch
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+import pyarrow as pa
+
+from engines.errors import DeadlineExceeded, StatementCancelled
+from gateway.jobs import JobRunner, JobsBusy
+from gateway.routing import CatalogView
+from gateway.sql.commands import (
+    Command,
+    ComputeIncrementalStats,
+    ComputeStats,
+    Condition,
+    Describe,
+    DropIncrementalStats,
+    DropStats,
+    Refresh,
+    SetColumnStats,
+    SetRows,
+    ShowColumnStats,
+    ShowTables,
+    ShowTableStats,
+)
+from gateway.statements import Run
+from gateway.stats_tables import column_stats, rows_of, table_stats
+from metastore.inspection import InspectionFailed, inspect
+from metastore.records import (
+    CatalogTable,
+    Failure,
+    JobRequest,
+    Mode,
+    Partition,
+    Position,
+    StatisticsJob,
+)
+from metastore.statistics import NothingToAmend
+from metastore.store import Metastore
+
+JOB_POLL_S = 0.1
+DESCRIPTION = pa.schema([("name", pa.string()), ("type", pa.string()), ("comment", pa.string())])
+NAMES = pa.schema([("name", pa.string())])
+SUMMARY = pa.schema([("summary", pa.string())])
+
+
+class CommandFailed(Exception):
+    """A command that was accepted came to nothing."""
+
+    def __init__(self, code: str, message: str, position: Position | None = None) -> None:
+        super().__init__(message)
+        self.failure = Failure(code, message, position)
+
+
+class CommandRunner:
+    """Carries commands out. Thread-safe; each one runs in the thread of its statement."""
+
+    def __init__(self, metastore: Metastore, catalog: CatalogView, jobs: JobRunner) -> None:
+        self._metastore = metastore
+        self._catalog = catalog
+        self._jobs = jobs
+
+    def run(self, command: Command, run: Run) -> pa.Table:
+        """Do what a command says and return its rows. Raises CommandFailed, StatementCancelled, DeadlineExceeded."""
+        match command:
+            case ComputeStats():
+                return self._compute(command, run)
+            case ComputeIncrementalStats():
+                return self._compute_incremental(command, run)
+            case DropStats():
+                return self._drop(command)
+            case DropIncrementalStats():
+                return self._drop_incremental(command)
+            case SetRows():
+                return self._set_rows(command)
+            case SetColumnStats():
+                return self._set_column(command)
+            case Refresh():
+                return self._refresh(command, run)
+            case ShowTables():
+                return self._show_tables(command)
+            case Describe():
+                return self._describe(command)
+            case ShowTableStats():
+                return self._show_table(command)
+            case ShowColumnStats():
+                return self._show_columns(command)
+            case _:
+                assert_never(command)
+
+    # ------------------------------------------------------------------ computing
+
+    def _compute(self, command: ComputeStats, run: Run) -> pa.Table:
+        self._look_again(command.table)
+        mode = Mode.FULL if command.share is None else Mode.SAMPLE
+        request = JobRequest((command.table,), mode, columns=command.columns, share=command.share or 1.0)
+        job = self._finished(request, run)
+        return _updated(len(self._table(command.table).partitions) or 1, job)
+
+    def _compute_incremental(self, command: ComputeIncrementalStats, run: Run) -> pa.Table:
+        self._look_again(command.table)
+        folders: tuple[str, ...] = ()
+        if command.conditions:
+            folders = tuple(each.path for each in self._meant(command.table, command.conditions))
+        job = self._finished(JobRequest((command.table,), Mode.INCREMENTAL, partitions=folders), run)
+        parts = self._metastore.statistics.part_marks(command.table)
+        return _updated(sum(part.built_at >= job.created_at for part in parts), job)
+
+    def _finished(self, request: JobRequest, run: Run) -> StatisticsJob:
+        """Start a job and wait for its end, which comes with the statement's if that is earlier."""
+        try:
+            job = self._jobs.start(request)
+        except JobsBusy as busy:
+            raise CommandFailed("JOB_RUNNING", str(busy)) from busy
+        while not job.state.ended:
+            if run.cancelled or run.remaining_s <= 0:
+                self._jobs.cancel(job.id)
+                if run.cancelled:
+                    raise StatementCancelled("The statement was cancelled.")
+                raise DeadlineExceeded("The statement's time is spent.")
+            time.sleep(JOB_POLL_S)
+            job = self._metastore.jobs.get(job.id) or job
+        if job.error is not None:
+            raise CommandFailed("STATISTICS_FAILED", job.error)
+        return job
+
+    # ------------------------------------------------------------------ changing
+
+    def _drop(self, command: DropStats) -> pa.Table:
+        self._metastore.statistics.drop(command.table, at=_now())
+        return _summary("Stats have been dropped.")
+
+    def _drop_incremental(self, command: DropIncrementalStats) -> pa.Table:
+        folders = {each.path for each in self._meant(command.table, command.conditions)}
+        statistics = self._metastore.statistics
+        build, parts = statistics.current(command.table), statistics.part_marks(command.table)
+        kept = [part for part in parts if part.folder not in folders]
+        if build is not None and len(kept) < len(parts):
+            statistics.publish(build, at=_now(), parts=kept)
+        return _summary(f"Incremental stats of {len(parts) - len(kept)} partition(s) have been dropped.")
+
+    def _set_rows(self, command: SetRows) -> pa.Table:
+        self._amend(command.table, rows=command.rows)
+        return _summary("Updated table.")
+
+    def _set_column(self, command: SetColumnStats) -> pa.Table:
+        self._amend(command.table, columns={command.column: command.values})
+        return _summary("Updated 0 partition(s) and 1 column(s).")
+
+    def _amend(
+        self, table: str, *, rows: int | None = None, columns: Mapping[str, Mapping[str, float]] | None = None
+    ) -> None:
+        try:
+            self._metastore.statistics.amend(table, at=_now(), rows=rows, columns=columns or {})
+        except NothingToAmend as error:
+            raise CommandFailed("NOTHING_TO_AMEND", f"{str(error).capitalize()}.") from error
+
+    def _refresh(self, command: Refresh, run: Run) -> pa.Table:
+        if command.table is not None:
+            self._look_again(command.table)
+            return _summary("Refreshed 1 table(s).")
+        names = list(self._catalog.current().tables)
+        unreadable = []
+        for name in names:
+            if run.cancelled:
+                raise StatementCancelled("The statement was cancelled.")
+            try:
+                self._look_again(name)
+            except CommandFailed as error:
+                unreadable.append(f"{name}: {error}")
+        if unreadable:
+            raise CommandFailed("TABLE_UNREADABLE", "; ".join(unreadable))
+        return _summary(f"Refreshed {len(names)} table(s).")
+
+    def _look_again(self, name: str) -> None:
+        """Look at a table's files and tell all engines what is there now."""
+        source = self._table(name).source
+        try:
+            found = inspect(name, source.location, format=source.format, options=source.options)
+        except InspectionFailed as error:
+            raise CommandFailed("TABLE_UNREADABLE", str(error).replace(source.location, name)) from error
+        self._metastore.catalog.put(found, at=_now())
+        self._catalog.current()
+
+    # ------------------------------------------------------------------ showing
+
+    def _show_tables(self, command: ShowTables) -> pa.Table:
+        names = sorted(self._catalog.current().tables)
+        if command.pattern is not None:
+            patterns = [_literally(part) for part in command.pattern.lower().split("|")]
+            names = [name for name in names if any(fnmatch.fnmatchcase(name, part) for part in patterns)]
+        return rows_of(NAMES, [[name] for name in names])
+
+    def _describe(self, command: Describe) -> pa.Table:
+        columns = self._table(command.table).source.columns
+        return rows_of(DESCRIPTION, [[column.name, column.data_type, ""] for column in columns])
+
+    def _show_table(self, command: ShowTableStats) -> pa.Table:
+        table = self._table(command.table)
+        build = self._metastore.statistics.current(table.name)
+        parts = {part.folder: part for part in self._metastore.statistics.part_marks(table.name)}
+        return table_stats(table, build, parts)
+
+    def _show_columns(self, command: ShowColumnStats) -> pa.Table:
+        table = self._table(command.table)
+        return column_stats(table, self._metastore.statistics.current(table.name))
+
+    # ------------------------------------------------------------------ help
+
+    def _table(self, name: str) -> CatalogTable:
+        table = self._metastore.catalog.get(name)
+        if table is None:  # since it was parsed
+            raise CommandFailed("UNKNOWN_TABLE", f"The table {name} is gone.")
+        return table
+
+    def _meant(self, name: str, conditions: Sequence[Condition]) -> list[Partition]:
+        """Return the partitions for which all conditions hold; there is at least one."""
+        partitions = self._table(name).partitions
+        meant = [each for each in partitions if all(condition.holds(each) for condition in conditions)]
+        if not meant:
+            raise CommandFailed("UNKNOWN_PARTITION", "No partition matches.", conditions[0].position)
+        return meant
+
+
+def _literally(pattern: str) -> str:
+    """Turn Impala's pattern, where only ``*`` is special, into one of fnmatch."""
+    return "*".join(re.sub(r"([?\[])", r"[\1]", part) for part in pattern.split("*"))
+
+
+def _updated(partitions: int, job: StatisticsJob) -> pa.Table:
+    columns = sum(table.columns or 0 for table in job.tables)
+    return _summary(f"Updated {partitions} partition(s) and {columns} column(s).")
+
+
+def _summary(text: str) -> pa.Table:
+    return rows_of(SUMMARY, [[text]])
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

@@ -1,0 +1,211 @@
+"""Plots of columns, drawn by pygal as SVG that stands in the page: no script, no style of its own, our colours.
+
+What is drawn are shares of rows over ranges of equal width, read off the equi-height histogram. A long tail would
+squeeze everything else into one bar, so that it is left out and said in words.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+import numpy as np
+import pygal
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from gateway.dashboard.figures import cardinality, share, value
+from selector.keys import KeyStatistics
+from selector.statistics import ColumnStatistics, Histogram
+
+# pygal looks for its maps by a protocol that Python has given up, and warns at each import that fails anywhere.
+sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, pygal.PluginImportFixer)]
+
+BARS = 48
+TAILS = (0.01, 0.05)  # shares of rows at either end that may be left out
+SQUEEZED = 0.25  # of the range: what all but the tails take up when they are left out
+EACH_VALUE_UP_TO = 60  # whole numbers, days and truth values: one bar each
+FEW_GROUPS, MANY_GROUPS, LONGEST_PREFIX = 8, 64, 3
+SMEARED = 0.002  # shares between two endpoints of text are a guess; smaller ones are none
+WHOLE = ("tinyint", "smallint", "int", "bigint", "boolean", "date")
+LABEL_CHARACTERS = 130  # side by side below a plot
+SIZE = {"width": 960, "height": 300}
+_NOT_SHOWN = ("defs", "title", "desc")
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar: what it stands for, its height as a share, and where it lies on the axis."""
+
+    label: str
+    share: float
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A drawing with what it shows in words, its bars as numbers, and what it leaves out."""
+
+    svg: Markup
+    summary: str
+    rows: tuple[tuple[str, str], ...]
+    note: str = ""
+
+
+def histogram(column: ColumnStatistics) -> Plot | None:
+    """Draw how a column's rows are spread; None where nothing is known or there is a single value."""
+    if column.histogram is None:
+        return None
+    text = column.histogram.endpoints.dtype.kind == "S"
+    bars, note = _of_text(column.histogram) if text else _of_numbers(column.histogram, column.data_type)
+    if len(bars) < 2:
+        return None
+    tallest = max(bars, key=lambda bar: bar.share)
+    summary = f"Shares of the rows of {column.name} in {len(bars)} ranges; the largest is {share(tallest.share)}"
+    summary += f" at {tallest.label}."
+    chart = pygal.Histogram(
+        **_style(),
+        show_legend=False,
+        x_value_formatter=lambda x: "" if text else value(x, column.data_type),
+        value_formatter=share,
+    )
+    if text:
+        chart.x_labels = [{"value": bar.start + 0.5, "label": bar.label} for bar in _spaced(bars)]
+    else:
+        chart.x_labels = [float(x) for x in np.linspace(bars[0].start, bars[-1].end, 7)]
+    chart.add("share", [{"value": (bar.share, bar.start, bar.end), "label": bar.label} for bar in bars])
+    tips = [f"{bar.label}: {share(bar.share)}" for bar in bars]
+    return Plot(_drawn(chart, summary, tips), summary, tuple((bar.label, share(bar.share)) for bar in bars), note)
+
+
+def key_bins(name: str, keys: KeyStatistics, data_type: str) -> Plot:
+    """Draw a key column over the bins of its group: rows of each, and of its most frequent key."""
+    rows, largest = keys.rows, keys.largest
+    labels = [value(start, data_type) for start in keys.bins.starts.tolist()]
+    summary = f"Rows of {name} in the {keys.bins.count} bins of the key group {keys.bins.group}"
+    summary += f", and how many of them hold the most frequent key; at most {cardinality(float(rows.max()))} rows."
+    chart = pygal.Histogram(**_style(), legend_at_bottom=True, value_formatter=lambda y: f"{y:,.0f}")
+    bars = [Bar(label, 0.0, at, at + 1.0) for at, label in enumerate(labels)]
+    chart.x_labels = [{"value": bar.start + 0.5, "label": bar.label} for bar in _spaced(bars)]
+    chart.add("rows of the bin", [(float(count), at, at + 1) for at, count in enumerate(rows)])
+    chart.add("rows of its most frequent key", [(float(count), at, at + 1) for at, count in enumerate(largest)])
+    tips = [f"from {label}: {count:,.0f} rows" for label, count in zip(labels, rows, strict=True)]
+    tips += [f"from {label}: {count:,.0f} rows of one key" for label, count in zip(labels, largest, strict=True)]
+    shown = tuple((f"from {label}", f"{count:,.0f}") for label, count in zip(labels, rows, strict=True))
+    return Plot(_drawn(chart, summary, tips), summary, shown)
+
+
+# ---------------------------------------------------------------------- bars
+
+
+def _of_numbers(histogram: Histogram, data_type: str) -> tuple[list[Bar], str]:
+    low, high, note = _window(histogram, data_type)
+    if low == high:
+        return [], note
+    whole = data_type in WHOLE
+    if whole and high - low < EACH_VALUE_UP_TO:
+        edges = np.arange(low, high + 2) - 0.5
+        labels = [value(x, data_type) for x in np.arange(low, high + 1).tolist()]
+    else:
+        edges = np.linspace(low, high, BARS + 1)
+        if whole:
+            edges = np.unique(np.append(np.floor(edges[:-1]), high + 1))
+        labels = [f"{value(a, data_type)} to {value(b, data_type)}" for a, b in itertools.pairwise(edges)]
+    up_to = [histogram.share_below(float(edge)) for edge in edges[:-1]] + [histogram.share_up_to(float(edges[-1]))]
+    shares = np.diff(up_to).tolist()
+    starts, ends = edges[:-1].tolist(), edges[1:].tolist()
+    return [Bar(*bar) for bar in zip(labels, shares, starts, ends, strict=True)], note
+
+
+def _window(histogram: Histogram, data_type: str) -> tuple[float, float, str]:
+    """Return the range to draw, and what lies outside in words."""
+    ends = histogram.endpoints.astype(np.float64)
+    lowest, highest = low, high = float(ends[0]), float(ends[-1])
+    for tail in TAILS:
+        inner_low, inner_high = _quantile(histogram, ends, tail), _quantile(histogram, ends, 1.0 - tail)
+        inner = inner_high - inner_low
+        if 0.0 < inner < SQUEEZED * (high - low):
+            low = inner_low if inner_low - low > inner else low
+            high = inner_high if high - inner_high > inner else high
+    outside = []
+    if low > lowest:
+        outside.append(f"{share(histogram.share_below(low))} of the rows lie below, down to {value(lowest, data_type)}")
+    if high < highest:
+        above = 1.0 - histogram.share_up_to(high)
+        outside.append(f"{share(above)} of the rows lie above, up to {value(highest, data_type)}")
+    return low, high, f"Not drawn: {'; '.join(outside)}." if outside else ""
+
+
+def _quantile(histogram: Histogram, ends: NDArray[np.float64], p: float) -> float:
+    assert histogram.up_to is not None
+    return float(ends[min(int(np.searchsorted(histogram.up_to, p)), ends.size - 1)])
+
+
+def _of_text(histogram: Histogram) -> tuple[list[Bar], str]:
+    """Group strings by how they begin, as far in as it takes to tell them apart."""
+    first, last = bytes(histogram.endpoints[0]), bytes(histogram.endpoints[-1])
+    common = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    groups = [first[:common]]
+    for _ in range(LONGEST_PREFIX):
+        longer = [group + bytes([byte]) for group in groups for byte in range(0x20, 0xF5)]
+        longer = [group for group in longer if _starting_with(histogram, group) >= SMEARED]
+        if not longer or len(longer) > MANY_GROUPS:
+            break
+        groups = longer
+        if len(groups) >= FEW_GROUPS:
+            break
+    return [
+        Bar(f"{value(group, 'string')}…", _starting_with(histogram, group), float(at), at + 1.0)
+        for at, group in enumerate(groups)
+    ], ""
+
+
+def _starting_with(histogram: Histogram, prefix: bytes) -> float:
+    if not prefix:
+        return 1.0
+    return histogram.share_below(prefix[:-1] + bytes([prefix[-1] + 1])) - histogram.share_below(prefix)
+
+
+# ---------------------------------------------------------------------- drawing
+
+
+def _spaced(bars: Sequence[Bar]) -> Sequence[Bar]:
+    """Return the bars that have room for a label."""
+    longest = max(len(bar.label) for bar in bars)
+    return bars[:: max(1, -(-len(bars) * (longest + 3) // LABEL_CHARACTERS))]
+
+
+def _style() -> dict[str, object]:
+    return SIZE | {
+        "css": [],
+        "js": [],
+        "explicit_size": False,
+        "disable_xml_declaration": True,
+        "no_prefix": True,
+        "include_x_axis": False,
+        "margin": 4,
+        "zero": 0,
+        "y_labels_major_count": 0,
+        "show_minor_y_labels": True,
+        "min_scale": 3,
+        "max_scale": 5,
+    }
+
+
+def _drawn(chart: pygal.Histogram, summary: str, tips: Sequence[str]) -> Markup:
+    """Return a chart as SVG for a page: its own styles and scripts out, a name and tips for people in."""
+    drawn: ElementTree.Element = chart.render_tree()
+    for parent in list(drawn.iter()):
+        for child in list(parent):
+            if child.tag in _NOT_SHOWN or "tooltip-overlay" in child.get("class", "") or not isinstance(child.tag, str):
+                parent.remove(child)
+    for element in drawn.iter():
+        element.attrib.pop("id", None)
+    drawn.attrib |= {"role": "img", "aria-label": summary, "focusable": "false"}
+    for bar, tip in zip(drawn.iterfind(".//g[@class='histbar']/rect"), tips, strict=True):
+        ElementTree.SubElement(bar, "title").text = tip
+    return Markup(ElementTree.tostring(drawn, encoding="unicode"))  # noqa: S704 - the writer escapes texts

@@ -1,0 +1,44 @@
+"""Routes about schedules of statistics."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from fastapi import APIRouter
+
+from gateway.http.models import StatisticsJobReply
+from gateway.http.queries import Served
+from gateway.http.schedule_models import ScheduleChange, ScheduleList, ScheduleReply, ScheduleRequest
+
+router = APIRouter(prefix="/v1/stats/schedules", tags=["statistics"])
+
+
+@router.get("")
+def list_schedules(gateway: Served) -> ScheduleList:
+    """List schedules with their next and their last run."""
+    return ScheduleList(schedules=[ScheduleReply.of(schedule) for schedule in gateway.metastore.schedules.list()])
+
+
+@router.post("", status_code=201)
+def add_schedule(body: ScheduleRequest, gateway: Served) -> ScheduleReply:
+    """Add a schedule."""
+    return ScheduleReply.of(gateway.schedules.add(body.schedule(at=dt.datetime.now(dt.UTC))))
+
+
+@router.patch("/{name}")
+def change_schedule(name: str, body: ScheduleChange, gateway: Served) -> ScheduleReply:
+    """Pause or resume a schedule, or change what it does; what is left out stays as it is."""
+    return ScheduleReply.of(gateway.schedules.change(body.of(gateway.schedules.get(name))))
+
+
+@router.delete("/{name}")
+def remove_schedule(name: str, gateway: Served) -> dict[str, str]:
+    """Remove a schedule; a job that it started goes on."""
+    gateway.schedules.remove(name)
+    return {"removed": name}
+
+
+@router.post("/{name}/run", status_code=202)
+def run_schedule(name: str, gateway: Served) -> StatisticsJobReply:
+    """Compute all tables of a schedule now, whatever it waits for, and return the job."""
+    return StatisticsJobReply.of(gateway.schedules.run(name))

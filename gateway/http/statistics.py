@@ -1,0 +1,124 @@
+"""Routes about statistics jobs and about the keys that they count."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from gateway.gateway import Gateway
+from gateway.http.errors import ApiError
+from gateway.http.models import (
+    ErrorModel,
+    KeyList,
+    KeyModel,
+    RefusedStatement,
+    StatisticsJobList,
+    StatisticsJobReply,
+    StatisticsJobRequest,
+    WorkloadReply,
+    WorkloadRequest,
+)
+from gateway.http.queries import Served
+from gateway.joins import joined_columns
+from gateway.sql import statement as checking
+from gateway.sql.errors import SqlError, UnknownColumn, UnknownPartition, UnknownTable, did_you_mean
+from metastore.records import Failure, JobRequest, Mode
+from selector.keys import KeyPair
+
+router = APIRouter(prefix="/v1/stats", tags=["statistics"])
+
+
+@router.post("/jobs", status_code=202)
+def start_job(body: StatisticsJobRequest, gateway: Served) -> StatisticsJobReply:
+    """Start computing statistics."""
+    if (body.mode is Mode.SAMPLE) != (body.share is not None):
+        raise ApiError("INVALID_BODY", "share: a sample has a share, and nothing else has one.")
+    if (body.columns or body.partitions) and len(body.tables) != 1:
+        raise ApiError("INVALID_BODY", "tables: columns and partitions belong to a single table.")
+    if body.partitions and body.mode is not Mode.INCREMENTAL:
+        raise ApiError("INVALID_BODY", "partitions: only incremental statistics are confined to partitions.")
+    known = gateway.catalog.current().tables
+    for name in body.tables:
+        if name.lower() not in known:
+            raise UnknownTable(f"There is no table {name}{did_you_mean(name, known)}")
+    request = JobRequest(
+        tables=tuple(dict.fromkeys(name.lower() for name in body.tables)),
+        mode=body.mode,
+        share=body.share or 1.0,
+        columns=tuple(_columns(body.tables[0], body.columns, gateway)),
+        partitions=tuple(_folders(body.tables[0], body.partitions, gateway)),
+    )
+    return StatisticsJobReply.of(gateway.jobs.start(request))
+
+
+def _columns(table: str, wanted: Sequence[str], gateway: Gateway) -> Iterator[str]:
+    spelled = {each.name.lower(): each.name for each in gateway.catalog.current().tables[table.lower()].columns}
+    for name in wanted:
+        if name.lower() not in spelled:
+            raise UnknownColumn(f"There is no column {name} in {table}{did_you_mean(name, spelled)}")
+        yield spelled[name.lower()]
+
+
+def _folders(name: str, wanted: Sequence[str], gateway: Gateway) -> list[str]:
+    """Return the partitions whose folders lie in those that are wanted."""
+    table = gateway.metastore.catalog.get(name)
+    folders = [partition.path for partition in table.partitions] if table else []
+    found: dict[str, None] = {}
+    for folder in (folder.strip("/") for folder in wanted):
+        inside = [path for path in folders if f"{path}/".startswith(f"{folder}/")]
+        if not inside:
+            raise UnknownPartition(f"There is no partition {folder} in {name}{did_you_mean(folder, folders)}")
+        found |= dict.fromkeys(inside)
+    return list(found)
+
+
+@router.get("/jobs")
+def list_jobs(
+    gateway: Served, limit: Annotated[int, Query(ge=1, le=1_000)] = 50, table: str | None = None
+) -> StatisticsJobList:
+    """List jobs, newest first; table: only those over that one."""
+    jobs = gateway.metastore.jobs.list(limit=limit, table=table)
+    return StatisticsJobList(jobs=[StatisticsJobReply.of(job) for job in jobs])
+
+
+@router.get("/jobs/{job_id}")
+def get_job(job_id: str, gateway: Served) -> StatisticsJobReply:
+    """Return how far a job is."""
+    job = gateway.metastore.jobs.get(job_id)
+    if job is None:
+        raise ApiError("NOT_FOUND", "There is no such job.")
+    return StatisticsJobReply.of(job)
+
+
+@router.delete("/jobs/{job_id}")
+def cancel_job(job_id: str, gateway: Served) -> StatisticsJobReply:
+    """Cancel a job and return how it ended; one that has ended already stays as it is."""
+    gateway.jobs.cancel(job_id)
+    return get_job(job_id, gateway)
+
+
+@router.get("/keys")
+def list_keys(gateway: Served) -> KeyList:
+    """List pairs of columns that are joined, and where each was learned from."""
+    known = gateway.metastore.keys.sources()
+    return KeyList(keys=[KeyModel.of(pair, source) for pair, source in known.items()])
+
+
+@router.post("/keys")
+def learn_keys(body: WorkloadRequest, gateway: Served) -> WorkloadReply:
+    """Learn from statements which columns are joined. Those that cannot be read are told, and stop nobody."""
+    tables, limits = gateway.catalog.current().tables, gateway.coordinator.parser_limits
+    pairs: set[KeyPair] = set()
+    refused = []
+    for number, sql in enumerate(body.statements, start=1):
+        try:
+            pairs.update(joined_columns(checking.check(sql, body.dialect, catalog=tables, limits=limits)))
+        except SqlError as error:
+            failure = Failure(error.code, error.message, error.position)
+            refused.append(RefusedStatement(number=number, error=ErrorModel.of(failure)))
+    new = gateway.metastore.keys.learn(pairs, source="workload", at=dt.datetime.now(dt.UTC))
+    known = gateway.metastore.keys.sources()
+    return WorkloadReply(new=new, keys=[KeyModel.of(pair, known[pair]) for pair in sorted(pairs)], refused=refused)

@@ -1,0 +1,128 @@
+"""Statements that are no queries, as values: what is asked about statistics and the catalog, resolved and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from metastore.inspection import DEFAULT_PARTITION
+from metastore.records import Partition, Position
+
+Test = Callable[[Any, Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a PARTITION clause asks of one column. value: None is NULL. position: of the column's name."""
+
+    column: str
+    test: Test
+    value: int | str | None
+    position: Position
+
+    def holds(self, partition: Partition) -> bool:
+        """Tell whether a partition is meant; no comparison with a value holds for NULL."""
+        text = partition.values[self.column]
+        if self.value is None:
+            return self.test(text, DEFAULT_PARTITION)
+        return text != DEFAULT_PARTITION and self.test(int(text) if isinstance(self.value, int) else text, self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeStats:
+    """columns: empty for all. share: of a sample, 0..1, None for everything."""
+
+    table: str
+    columns: tuple[str, ...] = ()
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeIncrementalStats:
+    """Only what is new or changed. conditions: all of them hold for the partitions that are meant."""
+
+    table: str
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DropStats:
+    """Nothing is in force any more."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropIncrementalStats:
+    """The summaries of some partitions go; what is in force stays until the next computation."""
+
+    table: str
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTableStats:
+    """A row per partition."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowColumnStats:
+    """A row per column."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetRows:
+    """How many rows a table has, by hand."""
+
+    table: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetColumnStats:
+    """Figures of one column by hand, under the statistics' own names."""
+
+    table: str
+    column: str
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTables:
+    """Names of tables. pattern: with ``*`` for any text and ``|`` between alternatives; None for all."""
+
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """A row per column."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """Look at files again. table: None for all tables."""
+
+    table: str | None = None
+
+
+Command = (
+    ComputeStats
+    | ComputeIncrementalStats
+    | DropStats
+    | DropIncrementalStats
+    | ShowTableStats
+    | ShowColumnStats
+    | SetRows
+    | SetColumnStats
+    | ShowTables
+    | Describe
+    | Refresh
+)

@@ -1,0 +1,107 @@
+"""How far a table's files have moved on since its statistics were computed, by names, sizes and times."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from engines.protocol import TableSource
+from metastore.inspection import DataFile, InspectionFailed, data_files
+from metastore.records import FileMark, Staleness
+from metastore.store import Metastore
+from selector.statistics import TableStatistics
+
+KEPT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Files against those of the build in force. files: all that were there then or are now."""
+
+    new: int
+    changed: int
+    removed: int
+    files: int
+
+    @property
+    def share(self) -> float:
+        """Share of the files that are not as they were, 0..1."""
+        return (self.new + self.changed + self.removed) / self.files if self.files else 0.0
+
+    @classmethod
+    def between(cls, marks: Iterable[FileMark], found: Iterable[FileMark]) -> Drift:
+        """Compare the files that a build read with those that are there."""
+        then, now = ({mark.path: mark for mark in some} for some in (marks, found))
+        both = then.keys() & now.keys()
+        return cls(
+            new=len(now.keys() - both),
+            changed=sum(then[path] != now[path] for path in both),
+            removed=len(then.keys() - both),
+            files=len(then.keys() | now.keys()),
+        )
+
+
+class Freshness:
+    """Looks at tables' files, and remembers for a moment what it saw: a page asks about all tables at once."""
+
+    def __init__(self, metastore: Metastore) -> None:
+        self._metastore = metastore
+        self._seen: dict[tuple[str, int | None], tuple[float, Drift | None]] = {}
+        self._lock = threading.Lock()
+
+    def look(self, table: TableSource, build: TableStatistics | None) -> Drift | None:
+        """Compare a table's files with its build; None without one. Raises InspectionFailed, OSError."""
+        if build is None:
+            return None
+        root = Path(table.location)
+        files = data_files(root)
+        parts = self._metastore.statistics.part_marks(table.name)
+        if parts:
+            marks = [mark for part in parts for mark in part.files]
+            return Drift.between(marks, (file.mark(root) for file in files))
+        return _since(build, files)
+
+    def recent(self, table: TableSource, build: TableStatistics | None) -> Drift | None:
+        """Return what ``look`` says now or said a moment ago; None also where the files cannot be seen."""
+        key = (table.name, build.version if build else None)
+        with self._lock:
+            seen_s, drift = self._seen.get(key, (-KEPT_S, None))
+        if time.monotonic() - seen_s < KEPT_S:
+            return drift
+        try:
+            drift = self.look(table, build)
+        except (InspectionFailed, OSError):
+            drift = None
+        with self._lock:
+            self._seen = {kept: value for kept, value in self._seen.items() if kept[0] != table.name}
+            self._seen[key] = (time.monotonic(), drift)
+        return drift
+
+    def why_stale(
+        self, limit: Staleness, table: TableSource, build: TableStatistics | None, *, at: dt.datetime
+    ) -> str | None:
+        """Say in words why a table's statistics are due, None where they are not. Raises InspectionFailed, OSError."""
+        if build is None or build.built_at is None:
+            return "it has no statistics"
+        age_days = (at - build.built_at) / dt.timedelta(days=1)
+        if limit.days is not None and age_days >= limit.days:
+            return f"its statistics are {age_days:.1f} days old"
+        if limit.changed_files is None:
+            return None
+        drift = self.look(table, build)
+        if drift is None or drift.share < limit.changed_files:
+            return None
+        return f"{drift.share:.0%} of its files have changed"
+
+
+def _since(build: TableStatistics, files: Iterable[DataFile]) -> Drift:
+    """Judge by times where a build kept no marks: which files it read is then a guess from their number."""
+    found = tuple(files)
+    touched = sum(build.built_at is not None and file.modified_ns > build.built_at.timestamp() * 1e9 for file in found)
+    known = build.files or len(found) - touched
+    new = min(touched, max(0, len(found) - known))
+    return Drift(new, touched - new, max(0, known - len(found)), max(known, len(found)))

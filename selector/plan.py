@@ -22,6 +22,7 @@ class Operator(StrEnum):
     WINDOW = "window"
     UNION = "union"
     MATERIALIZE = "materialize"
+    EXCHANGE = "exchange"
     EMPTY = "empty"
     OTHER = "other"
 
@@ -42,13 +43,66 @@ class JoinType(StrEnum):
     CROSS = "cross"
 
 
+class Distribution(StrEnum):
+    """How a join's build side reaches its instances: whole to every host, or divided by its keys."""
+
+    BROADCAST = "broadcast"
+    PARTITIONED = "partitioned"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a node runs: in a fragment of a distributed plan. instances: over all hosts together."""
+
+    fragment: str
+    hosts: int
+    instances: int
+
+    @property
+    def instances_per_host(self) -> int:
+        """Instances on the host that has most."""
+        return -(-self.instances // self.hosts)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What the engine's planner says of one instance of a node; None where it does not say.
+
+    row_bytes: of a row that comes out. estimate_bytes: memory that it expects. reservation_bytes: memory without
+    which it does not start. buffer_bytes: size of the pages that it fills.
+    """
+
+    row_bytes: float | None = None
+    estimate_bytes: float | None = None
+    reservation_bytes: float | None = None
+    buffer_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRead:
+    """The files of a scan that are left after pruning.
+
+    range_bytes, range_rows: of the largest part that is read in one go; None where the engine does not say.
+    """
+
+    count: int
+    bytes: float
+    range_bytes: float | None = None
+    range_rows: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class PlanColumn:
-    """A column that flows through a node. table: where it came from, None for a computed one."""
+    """A column that flows through a node.
+
+    table: where it came from, None for a computed one. scan: number of the scan that read it, which tells two readings
+    of one table apart; None where the reader does not count.
+    """
 
     name: str
     data_type: str | None = None
     table: str | None = None
+    scan: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +113,15 @@ class PlanNode:
     children: probe side first, build side second for a join.
     scanned: columns that a scan decodes: those it hands on and those that only its filters need.
     predicates: filters of a scan or filter node, as SQL text of the engine's dialect.
-    join_keys: pairs (probe side, build side). group_keys: of an aggregate, empty for a global one.
+    join_keys: pairs (probe side, build side). group_keys: of an aggregate, empty for a global one. sort_keys: of a sort
+    or top-n, where the reader tells them.
     limit: rows of a limit or top-n. reference: name of the common table expression that a MATERIALIZE node
     defines (children: definition, body) or that a leaf reads.
+    scan: number of a scan, as its columns have it. identifier: the engine's own, as its run-time report has it too.
+    unfiltered: the cardinality before filters that
+    the engine expects from joins while it runs. offset: rows of a top-n that are sorted but skipped.
+    distribution: of a join or of the exchange below it. build_placement: where a join's table is built, if not where
+    it is probed. These, placement, resources and files: of a distributed plan, where its text has them.
     """
 
     operator: Operator
@@ -75,8 +135,18 @@ class PlanNode:
     join_type: JoinType | None = None
     join_keys: tuple[tuple[PlanColumn, PlanColumn], ...] = ()
     group_keys: tuple[PlanColumn, ...] = ()
+    sort_keys: tuple[PlanColumn, ...] = ()
     limit: int | None = None
     reference: str | None = None
+    scan: int | None = None
+    identifier: str | None = None
+    unfiltered: float | None = None
+    offset: int = 0
+    distribution: Distribution | None = None
+    placement: Placement | None = None
+    build_placement: Placement | None = None
+    resources: Resources | None = None
+    files: FilesRead | None = None
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, PlanNode]]:
         """Yield (depth, node), parents first."""
@@ -87,11 +157,16 @@ class PlanNode:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole plan. dialect: of its predicates. notes: what could not be told apart while reading it."""
+    """A whole plan. dialect: of its predicates. notes: what could not be told apart while reading it.
+
+    reservation_bytes, estimate_bytes: per host, as the engine's planner adds them up; None where it does not say.
+    """
 
     root: PlanNode
     dialect: str
     notes: tuple[str, ...] = ()
+    reservation_bytes: float | None = None
+    estimate_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,3 +21,12 @@ def percentage_errors(estimates: Sequence[float], truths: Sequence[float]) -> ND
 def mape(estimates: Sequence[float], truths: Sequence[float]) -> float:
     """Return the mean absolute percentage error, in percent."""
     return float(percentage_errors(estimates, truths).mean())
+
+
+def q_errors(estimates: Sequence[float], truths: Sequence[float]) -> NDArray[np.float64]:
+    """Return max(estimate / truth, truth / estimate) of each; fewer rows than one count as one."""
+    if len(estimates) != len(truths) or not truths:
+        raise ValueError(f"{len(estimates)} estimates of {len(truths)} truths cannot be compared")
+    estimate = np.maximum(np.asarray(estimates, dtype=np.float64), 1.0)
+    truth = np.maximum(np.asarray(truths, dtype=np.float64), 1.0)
+    return np.maximum(estimate / truth, truth / estimate)

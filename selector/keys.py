@@ -76,12 +76,44 @@ class Bins:
 class ConditionalCounts:
     """Rows by the bucket of another column and the key's bin: P(predicate | bin) is read off it.
 
+    Of the cells only those are kept that hold rows; most do not.
+
     buckets: the cut of the other column, which is its own for a filter column and its group's for a second key.
-    counts: shape (buckets.count + 1, bins), float64, rows; the last row counts NULLs of the other column.
+    bins: how many bins the key has. ends: shape (buckets.count + 1,), where each bucket's cells end; the last bucket
+    counts NULLs of the other column. bin, rows: shape (cells,), int32 and float32, in order of buckets.
+    share: of the table's rows that were counted, 0..1; rows are scaled up from it.
     """
 
     buckets: Bins
-    counts: Floats
+    bins: int
+    ends: NDArray[np.int64]
+    bin: NDArray[np.int32]
+    rows: NDArray[np.float32]
+    share: float = 1.0
+
+    @classmethod
+    def of(cls, buckets: Bins, counts: Floats, *, share: float = 1.0) -> ConditionalCounts:
+        """Keep what is not zero. counts: shape (buckets.count + 1, bins)."""
+        if counts.shape[0] != buckets.count + 1:
+            raise ValueError("every bucket needs its counts, and NULL too")
+        at, bins = np.nonzero(counts)
+        ends = np.cumsum(np.bincount(at, minlength=counts.shape[0]))
+        return cls(buckets, counts.shape[1], ends, bins.astype(np.int32), counts[at, bins].astype(np.float32), share)
+
+    def weighted(self, weights: Floats) -> Floats:
+        """Return the rows of each bin, those of each bucket by its weight.
+
+        weights: shape (buckets.count + 1,). Shape of the result: (bins,).
+        """
+        used = np.flatnonzero(weights)
+        if not used.size:
+            return np.zeros(self.bins)
+        first, last = int(used[0]), int(used[-1])
+        cells = slice(int(self.ends[first - 1]) if first else 0, int(self.ends[last]))
+        sizes = np.diff(self.ends[first : last + 1], prepend=cells.start)
+        each = self.rows[cells] * np.repeat(weights[first : last + 1], sizes)
+        found: Floats = np.bincount(self.bin[cells], weights=each, minlength=self.bins).astype(np.float64)
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

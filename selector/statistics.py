@@ -22,6 +22,8 @@ from selector.keys import KeyStatistics
 EPOCH_DATE = dt.date(1970, 1, 1)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MICROSECOND = dt.timedelta(microseconds=1)
+SOURCE_CONFIDENCE = {"hive": 0.8, "manual": 0.7}
+SHARE_EXPONENT = 0.1  # a tenth of the table read: 0.79
 TEXT_KEY_BYTES = 32  # strings that agree in so many bytes count as one value of a histogram
 
 Keys = NDArray[np.float64] | NDArray[np.bytes_]
@@ -88,7 +90,7 @@ class Histogram:
         if right == 0:
             return 0.0
         start, end = self.up_to[right - 1], self.below[right]
-        return float(start + (end - start) * _way(self.endpoints[right - 1], self.endpoints[right], x))
+        return float(start + (end - start) * way_between(self.endpoints[right - 1], self.endpoints[right], x))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,9 +134,13 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleColumn:
-    """One column of a row sample. values: shape (rows,), float64 or ``S32``; nulls: shape (rows,), bool."""
+    """One column of a row sample.
 
-    values: Keys
+    values: shape (rows,), float64 on the type's line, or objects of type ``str`` (whole, up to 256 characters) for
+    strings; of NULLs anything. nulls: shape (rows,), bool.
+    """
+
+    values: NDArray[np.float64] | NDArray[np.object_]
     nulls: NDArray[np.bool_]
 
 
@@ -173,18 +179,23 @@ class TableStatistics:
     sample: RowSample | None = None
     keys: Mapping[str, KeyStatistics] = field(default_factory=dict)
 
+    @property
+    def confidence(self) -> float:
+        """How far to trust the numbers, 0..1: less where only a share was read, or somebody else built them."""
+        return SOURCE_CONFIDENCE.get(self.source, 1.0) * float(self.share**SHARE_EXPONENT)
+
 
 def as_text_key(text: str) -> bytes:
     """Put a string on the line of strings."""
     return text.encode("utf-8")[:TEXT_KEY_BYTES].rstrip(b"\0")
 
 
-def _way(low: Any, high: Any, x: Any) -> float:
-    """Return how far x lies between two endpoints, 0..1."""
+def way_between(low: Any, high: Any, x: Any) -> float:
+    """Return how far x lies between two places of a line, 0..1."""
     if isinstance(low, bytes):
         common = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
         low, high, x = (_fraction(key[common:]) for key in (low, high, x))
-        return min(1.0, max(0.0, (x - low) / (high - low))) if high > low else 0.5
+        return float(min(1.0, max(0.0, (x - low) / (high - low)))) if high > low else 0.5
     return float((x / 2 - low / 2) / (high / 2 - low / 2))  # halves: no overflow
 
 

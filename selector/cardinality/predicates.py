@@ -1,26 +1,62 @@
-"""Selectivity of predicates on one table (the paper's Eqs. (2) and (3), and equi-height histograms).
+"""Selectivity of predicates on one table, from the statistics that answer them best.
 
-Conjuncts on one column are taken together as one interval; different columns are taken as independent, and each
-such assumption lowers the confidence. A predicate that no statistic answers keeps all rows: that errs towards
-more memory, never towards less.
+Conjuncts on one column are one region, whose share comes from common values, the histogram, or minimum, maximum and
+NDV (the paper's Eqs. (2) and (3)). How several columns go together is counted on the row sample; where few sampled
+rows are left, or none was taken, it is exponential back-off: the most selective counts in full, each further one with
+half the weight of the one before. What is no region is counted on the sample. What nothing answers is guessed from its
+form, or keeps all rows; it is named as unanswered.
+
+``Filtered.given`` spreads the same over the bins of a key, for joins.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from decimal import Decimal
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, reduce
 
-import sqlglot
+import numpy as np
+from numpy.typing import NDArray
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
-from selector.statistics import ColumnStatistics, Histogram, Key, Literal, TableStatistics, as_key
+from selector.cardinality.conditions import Condition, parsed, region_of, truth_of
+from selector.cardinality.evaluate import constant, truth
+from selector.cardinality.regions import Region
+from selector.cardinality.shares import share, shares
+from selector.cardinality.vectors import Bools
+from selector.keys import Bins, KeyStatistics
+from selector.statistics import ColumnStatistics, RowSample, SampleColumn, TableStatistics
 
 UNANSWERED_CONFIDENCE = 0.6  # a predicate about which nothing is known
-INDEPENDENCE_CONFIDENCE = 0.9  # two columns multiplied as if they had nothing to do with each other
-UNIFORM_CONFIDENCE = 0.9  # Eq. (2), Eq. (3): every value, every part of the range, equally likely
+GUESS_CONFIDENCE = 0.6  # one that is guessed from its form
+INDEPENDENCE_CONFIDENCE = 0.9  # another column taken by exponential back-off
+SAMPLE_CONFIDENCE = 0.98  # counted on a sample, of which many rows were kept
+MANY_HITS = 30.0  # sampled rows from which on a count is trusted
+PRIOR_HITS = 2.0  # so many sampled rows is what an estimate without the sample is worth
+GUESSED_HITS = 0.5  # and so many a guess
+BIN_ROWS = 2.0  # so many rows is the table's share worth in a bin of keys
+BIN_HITS = 4.0  # so many sampled rows the share of a bin
+EQUAL_SHARE = 0.02  # an expression equals a constant
+RANGE_SHARE = 1 / 3  # an expression is below or above one
+PATTERN_SHARE = 0.1  # a string is like a pattern
+OTHER_SHARE = 0.5  # any other predicate on columns that exist
+HALVINGS = 12  # of an interval, until a weight is near enough
+COUNTED_SHARE = 0.9999  # of a column's rows, from which on its common values are all it has
+LEAST_SHARE = 1e-12  # nothing is divided by less
+_DOMAINS: dict[type[exp.Expr], float] = {  # how many values a part of a date has
+    exp.Quarter: 4.0,
+    exp.Month: 12.0,
+    exp.Day: 31.0,
+    exp.DayOfMonth: 31.0,
+    exp.DayOfWeek: 7.0,
+    exp.DayOfYear: 366.0,
+    exp.Hour: 24.0,
+    exp.Minute: 60.0,
+    exp.Second: 60.0,
+}
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,234 +69,390 @@ class Selectivity:
     unanswered: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Interval:
-    """Bounds that conjuncts put on one column, on its type's line."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Conjuncts that were answered together. column, region: of those on one column that are one region.
 
-    low: Key | None = None
-    high: Key | None = None
-    low_inclusive: bool = True
-    high_inclusive: bool = True
-    texts: list[str] = field(default_factory=list)
+    answered: by a statistic, not by a guess.
+    """
 
-    def raise_low(self, value: Key, *, inclusive: bool) -> None:
-        if self.low is None or (value, not inclusive) > (self.low, not self.low_inclusive):
-            self.low, self.low_inclusive = value, inclusive
-
-    def lower_high(self, value: Key, *, inclusive: bool) -> None:
-        if self.high is None or (value, inclusive) < (self.high, self.high_inclusive):
-            self.high, self.high_inclusive = value, inclusive
+    share: float
+    confidence: float
+    basis: str
+    conditions: tuple[Condition, ...] = ()
+    column: ColumnStatistics | None = None
+    region: Region | None = None
+    unanswered: tuple[str, ...] = ()
 
 
-_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.LT: exp.GT,
-    exp.LTE: exp.GTE,
-    exp.GT: exp.LT,
-    exp.GTE: exp.LTE,
-}
+@dataclass(frozen=True, slots=True, eq=False)
+class Filtered(Selectivity):
+    """A table's rows behind a filter.
+
+    regions: by column, what its conjuncts keep of it.
+    """
+
+    regions: Mapping[str, Region] = field(default_factory=dict)
+    _parts: tuple[_Part, ...] = ()
+    _statistics: TableStatistics | None = None
+
+    def given(self, key: str) -> Floats:
+        """Return P(filter | bin) for each bin of a key column of the statistics, shape (bins,).
+
+        Each predicate's share of a bin comes from the counts beside the key. They are put together by back-off with
+        the weight that gives ``share`` for the whole table, 1 where predicates are independent and 0 where one implies
+        all others, and scaled so that they keep as many rows as it says.
+        """
+        assert self._statistics is not None
+        statistics, known = self._statistics, self._statistics.keys[key]
+        parts = [part for part in self._parts if part.share < 1.0 or part.region is not None]
+        if self.share <= 0.0 or not parts:
+            return np.full(known.bins.count, self.share)
+        found = [_in_bins(part, key, known, statistics) for part in parts]
+        flat = np.ones(known.bins.count)
+        each = [
+            flat * part.share if one is None else np.clip(one, LEAST_SHARE, 1.0)
+            for one, part in zip(found, parts, strict=True)
+        ]
+        alone = [max(part.share, LEAST_SHARE) for part in parts]
+        weight = _weight(alone, self.share)
+        ordered = np.log(np.sort(np.stack(each), axis=0))
+        spread = np.exp((ordered * (weight ** np.arange(len(each)))[:, None]).sum(axis=0))
+        present = float(known.rows.sum())
+        kept = [float((known.rows * one).sum()) for one in each]
+        lifts = [math.log(max(k, LEAST_SHARE) / (present * a)) for k, a in zip(kept, alone, strict=True) if present]
+        lift = sum(one * weight**i for i, one in enumerate(sorted(lifts, key=abs, reverse=True)))
+        has_key = min(1.0, present / max(1, statistics.rows) * math.exp(lift))
+        place, mask = self._sampled(key, parts) if len(parts) > 1 or found[0] is None else (None, None)
+        if place is not None and mask is not None:
+            rows = np.bincount(place, minlength=known.bins.count + 1)
+            hits = np.bincount(place[mask], minlength=known.bins.count + 1)
+            spread = (hits[:-1] + BIN_HITS) / (rows[:-1] + BIN_HITS / np.maximum(spread, LEAST_SHARE))
+            has_key = (float(hits[:-1].sum()) + BIN_HITS * has_key) / (float(hits.sum()) + BIN_HITS)
+        most = reduce(np.minimum, (one for one in found if one is not None), flat)
+        return _scaled(spread, most, known.rows, self.share * statistics.rows * has_key)
+
+    def _sampled(self, key: str, parts: Sequence[_Part]) -> tuple[NDArray[np.intp] | None, Bools | None]:
+        """Return the bins of the sampled rows and which of these are kept; None where the sample does not tell."""
+        statistics = self._statistics
+        if statistics is None or statistics.sample is None:
+            return None, None
+        column = statistics.sample.columns.get(key)
+        masks = [_mask_of(part, statistics) if part.conditions else None for part in parts]
+        found = [mask for mask in masks if mask is not None]
+        if column is None or len(found) < len(masks):
+            return None, None
+        return _sampled_keys(statistics.keys[key].bins, column), reduce(np.logical_and, found)
 
 
 def selectivity(predicates: Sequence[str], statistics: TableStatistics | None, *, dialect: str) -> Selectivity:
     """Return the share of a table's rows that all predicates (SQL texts, ANDed) keep."""
-    conjuncts: list[exp.Expr] = []
-    unread: list[str] = []
+    return filter_of(predicates, statistics, dialect=dialect)
+
+
+def filter_of(predicates: Sequence[str], statistics: TableStatistics | None, *, dialect: str) -> Filtered:
+    """Return what predicates (SQL texts, ANDed) leave of a table, of whose statistics there may be none."""
+    parts: list[_Part] = []
+    by_column: dict[str, list[tuple[Condition, Region]]] = {}
     for text in predicates:
-        try:
-            conjuncts += _conjuncts(sqlglot.parse_one(text, read=dialect))
-        except SqlglotError:
-            unread.append(text)
-    parts = [_unanswered(text) for text in unread] + _all_of(conjuncts, statistics)
-    return _independent(parts)
-
-
-def _conjuncts(expression: exp.Expr) -> list[exp.Expr]:
-    expression = expression.unnest()
-    if isinstance(expression, exp.And):
-        return _conjuncts(expression.this) + _conjuncts(expression.expression)
-    if isinstance(expression, exp.Between):
-        column, low, high = expression.this, expression.args["low"], expression.args["high"]
-        return [exp.GTE(this=column, expression=low), exp.LTE(this=column.copy(), expression=high)]
-    return [expression]
-
-
-def _all_of(conjuncts: Iterable[exp.Expr], statistics: TableStatistics | None) -> list[Selectivity]:
-    """Return one part per column that has bounds, and one per other predicate."""
-    intervals: dict[str, tuple[ColumnStatistics, _Interval]] = {}
-    others: list[Selectivity] = []
-    for conjunct in conjuncts:
-        comparison = _comparison(conjunct, statistics)
-        if comparison is not None and type(conjunct) in _MIRRORED:
-            column, kind, value = comparison
-            _, interval = intervals.setdefault(column.name, (column, _Interval()))
-            interval.texts.append(conjunct.sql())
-            if kind in (exp.LT, exp.LTE):
-                interval.lower_high(value, inclusive=kind is exp.LTE)
+        conditions = parsed(text, dialect)
+        if conditions is None:
+            parts.append(_unanswered(text))
+            continue
+        for condition in conditions:
+            column = _only_column(condition, statistics)
+            region = _region(condition, column, statistics)
+            if column is not None and region is not None:
+                by_column.setdefault(column.name, []).append((condition, region))
             else:
-                interval.raise_low(value, inclusive=kind is exp.GTE)
-        else:
-            others.append(_one(conjunct, statistics))
-    rows = statistics.rows if statistics else 0
-    return [_range(column, interval, rows) for column, interval in intervals.values()] + others
-
-
-def _one(predicate: exp.Expr, statistics: TableStatistics | None) -> Selectivity:
-    predicate = predicate.unnest()
-    rows = statistics.rows if statistics else 0
-    match predicate:
-        case exp.And():
-            return _independent(_all_of(_conjuncts(predicate), statistics))
-        case exp.Or():
-            return _either(_one(predicate.this, statistics), _one(predicate.expression, statistics))
-        case exp.Not():
-            kept = _one(predicate.this, statistics)
-            return kept if kept.unanswered else Selectivity(1.0 - kept.share, kept.confidence, kept.basis)
-        case exp.Boolean():
-            return Selectivity(1.0 if predicate.this else 0.0, basis="constant")
-        case exp.Is() if isinstance(predicate.expression, exp.Null):
-            column = _column(predicate.this, statistics)
-            if column is not None:
-                return Selectivity(_null_share(column, rows), basis=f"nulls of {column.name}")
-        case exp.EQ() | exp.NEQ():
-            column, value = _column_and_literal(predicate, statistics)
-            if column is not None and value is not None:
-                equal = _equals(column, value, rows)
-                if isinstance(predicate, exp.EQ):
-                    return equal
-                share = max(0.0, 1.0 - _null_share(column, rows) - equal.share)
-                return Selectivity(share, equal.confidence, equal.basis)
-        case exp.In() if predicate.expressions:
-            column = _column(predicate.this, statistics)
-            values = [_literal(item) for item in predicate.expressions]
-            if column is not None and all(value is not None for value in values):
-                each = [_equals(column, value, rows) for value in set(values) if value is not None]
-                share = min(1.0 - _null_share(column, rows), sum(part.share for part in each))
-                return Selectivity(max(0.0, share), min(p.confidence for p in each), each[0].basis)
-        case exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
-            if _comparison(predicate, statistics) is not None:
-                return _independent(_all_of([predicate], statistics))
-    return _unanswered(predicate.sql())
-
-
-def _independent(parts: Sequence[Selectivity]) -> Selectivity:
-    share, confidence = 1.0, 1.0
-    for part in parts:
-        share *= part.share
-        confidence *= part.confidence
-    answered = sum(1 for part in parts if not part.unanswered and part.share < 1.0)
-    if answered > 1:
-        confidence *= INDEPENDENCE_CONFIDENCE ** (answered - 1)
+                parts.append(_other(condition, statistics))
+    regions: dict[str, Region] = {}
+    for name, found in by_column.items():
+        assert statistics is not None
+        column = statistics.columns[name]
+        regions[name] = reduce(Region.__and__, (region for _, region in found))
+        parts.append(_one_column(column, regions[name], tuple(c for c, _ in found), statistics))
+    kept, confidence = _together(parts, statistics)
     basis = "; ".join(dict.fromkeys(part.basis for part in parts if part.basis))
-    return Selectivity(share, confidence, basis, tuple(text for part in parts for text in part.unanswered))
+    unanswered = tuple(text for part in parts for text in part.unanswered)
+    return Filtered(kept, confidence, basis, unanswered, regions, tuple(parts), statistics)
 
 
-def _either(left: Selectivity, right: Selectivity) -> Selectivity:
-    share = min(1.0, left.share + right.share - left.share * right.share)
-    basis = "; ".join(dict.fromkeys(part.basis for part in (left, right) if part.basis))
-    return Selectivity(share, left.confidence * right.confidence, basis, (*left.unanswered, *right.unanswered))
-
-
-def _unanswered(text: str) -> Selectivity:
-    return Selectivity(1.0, UNANSWERED_CONFIDENCE, f"no statistic answers {text}", (text,))
-
-
-def _range(column: ColumnStatistics, interval: _Interval, rows: int) -> Selectivity:
-    present = 1.0 - _null_share(column, rows)
-    if column.histogram is not None:
-        histogram = column.histogram
-        high = 1.0 if interval.high is None else _up_to(histogram, interval.high, interval.high_inclusive)
-        low = 0.0 if interval.low is None else _up_to(histogram, interval.low, not interval.low_inclusive)
-        return Selectivity(max(0.0, high - low) * present, basis=f"histogram of {column.name}")
-    if isinstance(column.minimum, float | int) and isinstance(column.maximum, float | int):
-        high = _linear(interval.high, column.minimum, column.maximum) if isinstance(interval.high, float) else 1.0
-        low = _linear(interval.low, column.minimum, column.maximum) if isinstance(interval.low, float) else 0.0
-        share = max(0.0, high - low) * present  # Eq. (3)
-        return Selectivity(share, UNIFORM_CONFIDENCE, f"range of {column.name}")
-    return _unanswered(" AND ".join(interval.texts))
-
-
-def _up_to(histogram: Histogram, x: Key, inclusive: bool) -> float:
-    return histogram.share_up_to(x) if inclusive else histogram.share_below(x)
-
-
-def _linear(x: float, minimum: float, maximum: float) -> float:
-    """Eq. (3): share of a uniform column below x."""
-    if maximum <= minimum:
-        return 1.0 if x > minimum else 0.0
-    return min(1.0, max(0.0, (x - minimum) / (maximum - minimum)))
-
-
-def _equals(column: ColumnStatistics, value: Literal, rows: int) -> Selectivity:
-    """Eq. (2): 1 / NDV; a value that fills histogram endpoints is popular and has its own share."""
-    present = 1.0 - _null_share(column, rows)
-    key = as_key(value, column.data_type)
-    if column.histogram is not None and key is not None:
-        below, up_to = column.histogram.share_below(key), column.histogram.share_up_to(key)
-        if up_to <= 0.0 or below >= 1.0:
-            return Selectivity(0.0, basis=f"histogram of {column.name}")
-        popular = up_to - below
-        if popular > 0.0:
-            return Selectivity(popular * present, basis=f"histogram of {column.name}")
-    if column.ndv <= 0:
-        return Selectivity(0.0, basis=f"NDV of {column.name}")
-    return Selectivity(present / column.ndv, UNIFORM_CONFIDENCE, f"NDV of {column.name}")
-
-
-def _null_share(column: ColumnStatistics, rows: int) -> float:
-    return column.nulls / rows if rows else 0.0
-
-
-def _comparison(
-    predicate: exp.Expr, statistics: TableStatistics | None
-) -> tuple[ColumnStatistics, type[exp.Expr], Key] | None:
-    """Return (column, comparison as if the column stood left, value on its line)."""
-    if type(predicate) not in _MIRRORED:
+def _only_column(condition: Condition, statistics: TableStatistics | None) -> ColumnStatistics | None:
+    if statistics is None or len(condition.columns) != 1:
         return None
-    column, value = _column_and_literal(predicate, statistics)
-    if column is None or value is None:
+    return _column(next(iter(condition.columns)), statistics)
+
+
+def _column(name: str, statistics: TableStatistics) -> ColumnStatistics | None:
+    found = statistics.columns.get(name)
+    if found is not None:
+        return found
+    return next((column for known, column in statistics.columns.items() if known.lower() == name.lower()), None)
+
+
+def _region(condition: Condition, column: ColumnStatistics | None, statistics: TableStatistics | None) -> Region | None:
+    """Return the region of a column that a condition keeps; any condition has one where all values are counted."""
+    if column is None or statistics is None:
         return None
-    key = as_key(value, column.data_type)
-    if key is None or (column.histogram is None and not isinstance(column.minimum, float | int)):
+    region = region_of(condition, column.data_type)
+    if region is not None or column.common is None:
+        return region
+    if float(column.common.rows.sum()) < COUNTED_SHARE * (statistics.rows - column.nulls):
         return None
-    kind = type(predicate)
-    turned = _literal(predicate.this) is not None
-    return column, _MIRRORED[kind] if turned else kind, key
+    return _region_of_values(condition, column)
 
 
-def _column_and_literal(
-    predicate: exp.Expr, statistics: TableStatistics | None
-) -> tuple[ColumnStatistics | None, Literal | None]:
-    left, right = predicate.this, predicate.expression
-    column = _column(left, statistics)
-    if column is not None:
-        return column, _literal(right)
-    return _column(right, statistics), _literal(left)
+@lru_cache(maxsize=1024)
+def _region_of_values(condition: Condition, column: ColumnStatistics) -> Region | None:
+    """Apply a condition to each of a column's common values, and to NULL."""
+    assert column.common is not None
+    held = column.common.values
+    is_text = held.dtype.kind == "S"
+    values = np.empty(held.size + 1, dtype=object if is_text else np.float64)
+    values[:-1] = [key.decode("utf-8", "replace") for key in held.tolist()] if is_text else held
+    values[-1] = "" if is_text else 0.0
+    nulls = np.arange(values.size) == held.size
+    rows = RowSample(values.size, 1.0, {column.name: SampleColumn(values, nulls)})
+    mask = truth(condition.expression, rows, {column.name: column.data_type}, dialect=condition.dialect)
+    if mask is None:
+        return None
+    kept = Region.one_of(held[mask[:-1]].tolist(), text=is_text)
+    return replace(kept, nulls=bool(mask[-1]))
 
 
-def _column(expression: exp.Expr, statistics: TableStatistics | None) -> ColumnStatistics | None:
-    expression = expression.unnest()
-    while isinstance(expression, exp.Cast) and expression.find(exp.Column):
+def _unanswered(text: str) -> _Part:
+    return _Part(1.0, UNANSWERED_CONFIDENCE, f"no statistic answers {text}", unanswered=(text,))
+
+
+def _one_column(
+    column: ColumnStatistics, region: Region, conditions: tuple[Condition, ...], statistics: TableStatistics
+) -> _Part:
+    """Return the part of one column's conjuncts."""
+    found = share(region, column, statistics.rows, complete=statistics.share >= 1.0)
+    if found is not None and (column.histogram is not None or len(conditions) == 1):
+        return _Part(found.share, found.confidence, found.basis, conditions, column, region)
+    guesses = [_other(condition, statistics) for condition in conditions]
+    if found is not None:
+        guesses.append(_Part(found.share, found.confidence, found.basis))
+    least = min(guesses, key=lambda part: part.share)
+    return replace(least, conditions=conditions, column=column, region=region)
+
+
+def _other(condition: Condition, statistics: TableStatistics | None) -> _Part:
+    """Return the part of a condition that is no region: a count on the sample, or a guess."""
+    holds = truth_of(condition)
+    if holds is not None:
+        return _Part(1.0 if holds else 0.0, 1.0, "constant")
+    columns = [_column(name, statistics) for name in sorted(condition.columns)] if statistics is not None else []
+    if statistics is None or not columns or any(column is None for column in columns):
+        return _unanswered(condition.text)
+    guess, answered = _guess(condition, statistics)
+    mask = _mask(condition, statistics)
+    names = ", ".join(column.name for column in columns if column is not None)
+    if mask is not None and statistics.sample is not None:
+        hits = float(np.count_nonzero(mask))
+        kept = _counted(hits, guess, statistics, PRIOR_HITS if answered else GUESSED_HITS)
+        return _Part(kept, _sample_confidence(hits, GUESS_CONFIDENCE), f"sample of {names}", (condition,))
+    if answered:
+        return _Part(guess, INDEPENDENCE_CONFIDENCE, f"statistics of {names}", (condition,))
+    text = condition.text
+    return _Part(guess, GUESS_CONFIDENCE, f"no statistic answers {text}", (condition,), unanswered=(text,))
+
+
+def _guess(condition: Condition, statistics: TableStatistics) -> tuple[float, bool]:
+    """Return the share that a condition keeps without the sample, and whether statistics answered all of it."""
+    column = _only_column(condition, statistics)
+    region = _region(condition, column, statistics)
+    if column is not None and region is not None:
+        found = share(region, column, statistics.rows, complete=statistics.share >= 1.0)
+        if found is not None:
+            return found.share, True
+    if condition.alternatives:
+        dropped, answered = 1.0, True
+        for branch in condition.alternatives:
+            parts = [_guess(part, statistics) for part in branch]
+            dropped *= 1.0 - _backed_off([kept for kept, _ in parts])
+            answered = answered and all(sure for _, sure in parts)
+        return 1.0 - dropped, answered
+    expression = condition.expression
+    negated = isinstance(expression, exp.Not)
+    if negated:
         expression = expression.this.unnest()
-    if statistics is None or not isinstance(expression, exp.Column):
-        return None
-    return statistics.columns.get(expression.name)
+    present = math.prod(
+        1.0 - min(1.0, found.nulls / statistics.rows) if found is not None and statistics.rows else 1.0
+        for found in (_column(name, statistics) for name in condition.columns)
+    )
+    kept, answered = _guess_of_form(expression, statistics, condition.dialect)
+    return present * (1.0 - kept if negated else kept), answered
 
 
-def _literal(expression: exp.Expr) -> Literal | None:
-    expression = expression.unnest()
+def _guess_of_form(expression: exp.Expr, statistics: TableStatistics, dialect: str) -> tuple[float, bool]:
+    """Return the share of rows without NULLs that a predicate of some form keeps."""
+    left, right = expression.this, expression.args.get("expression")
     match expression:
-        case exp.Neg():
-            value = _literal(expression.this)
-            return -value if isinstance(value, int | float | Decimal) else None
-        case exp.Cast() if isinstance(expression.this.unnest(), exp.Literal | exp.Neg):
-            return _literal(expression.this)
-        case exp.Boolean():
-            return bool(expression.this)
-        case exp.Literal() if expression.is_string:
-            return str(expression.this)
-        case exp.Literal():
-            number = Decimal(expression.this)
-            return int(number) if number == number.to_integral_value() else number
-        case exp.Date() | exp.TsOrDsToDate() if expression.this is not None:
-            value = _literal(expression.this)
-            return dt.date.fromisoformat(value) if isinstance(value, str) else None
-    return None
+        case exp.EQ() | exp.NEQ() | exp.NullSafeEQ() | exp.NullSafeNEQ():
+            equal, answered = _equal(left, right, statistics, dialect)
+            return (equal if isinstance(expression, exp.EQ | exp.NullSafeEQ) else 1.0 - equal), answered
+        case exp.LT() | exp.LTE() | exp.GT() | exp.GTE() | exp.Between():
+            return RANGE_SHARE, False
+        case exp.In():
+            equal, _ = _equal(left, exp.Null(), statistics, dialect)
+            return min(OTHER_SHARE, max(1, len(expression.expressions)) * equal), False
+        case exp.Like() | exp.ILike() | exp.Escape():
+            return (1.0 - PATTERN_SHARE if expression.args.get("negate") else PATTERN_SHARE), False
+        case exp.RegexpLike() | exp.RegexpILike() | exp.RegexpFullMatch() | exp.SimilarTo():
+            return PATTERN_SHARE, False
+        case exp.StartsWith() | exp.EndsWith() | exp.Contains() | exp.Anonymous():
+            return PATTERN_SHARE, False
+    return OTHER_SHARE, False
+
+
+def _equal(left: exp.Expr, right: exp.Expr | None, statistics: TableStatistics, dialect: str) -> tuple[float, bool]:
+    """Return the share in which two expressions are equal: one by the larger of their numbers of values."""
+    left, right = left.unnest(), right.unnest() if right is not None else exp.Null()
+    columns = [_column(side.name, statistics) for side in (left, right) if isinstance(side, exp.Column)]
+    if len(columns) == 2:
+        most = max((column.ndv for column in columns if column is not None), default=0.0)
+        return (1.0 / most, True) if most >= 1.0 else (EQUAL_SHARE, False)
+    expression = right if constant(left, dialect=dialect) is not None else left
+    if type(expression) in _DOMAINS:
+        return 1.0 / _DOMAINS[type(expression)], False
+    if isinstance(expression, exp.Mod):
+        by = constant(expression.expression, dialect=dialect)
+        values = by.item() if by is not None and by.kind.is_number and by.is_constant else None
+        return (1.0 / values if values is not None and values >= 1.0 else EQUAL_SHARE), False
+    return EQUAL_SHARE, False
+
+
+def _together(parts: Sequence[_Part], statistics: TableStatistics | None) -> tuple[float, float]:
+    """Return the share that all parts keep together, and how far to trust it."""
+    confidence = math.prod(part.confidence for part in parts)
+    if any(part.share <= 0.0 for part in parts):
+        return 0.0, confidence
+    counted: list[_Part] = []
+    masks: list[Bools] = []
+    rest = [part for part in parts if not part.conditions]
+    for part in parts:
+        mask = _mask_of(part, statistics) if statistics is not None and part.conditions else None
+        if mask is not None:
+            counted.append(part)
+            masks.append(mask)
+        elif part.conditions:
+            rest.append(part)
+    found = [part.share for part in rest]
+    related = sum(1 for share_ in found if share_ < 1.0)
+    if counted and statistics is not None:
+        kept, trust = _jointly(counted, masks, statistics)
+        found.append(kept)
+        confidence *= trust
+        related += kept < 1.0
+    return _backed_off(found), confidence * INDEPENDENCE_CONFIDENCE ** max(0, related - 1)
+
+
+def _jointly(parts: Sequence[_Part], masks: Sequence[Bools], statistics: TableStatistics) -> tuple[float, float]:
+    """Return the share that parts keep together, by the sample, and how far to trust that they were put together."""
+    alone = [part.share for part in parts]
+    whole = _is_whole(statistics)
+    if len(parts) == 1 and not whole:
+        return alone[0], 1.0
+    hits = float(np.count_nonzero(reduce(np.logical_and, masks)))
+    if whole:
+        return hits / len(masks[0]) if len(masks[0]) else 0.0, 1.0
+    kept = _counted(hits, _backed_off(alone), statistics, PRIOR_HITS)
+    kept = min(max(kept, 1.0 - sum(1.0 - one for one in alone)), *alone)
+    narrowing = sum(1 for one in alone if one < 1.0)
+    return kept, _sample_confidence(hits, INDEPENDENCE_CONFIDENCE ** max(0, narrowing - 1)) if narrowing > 1 else 1.0
+
+
+def _counted(hits: float, prior: float, statistics: TableStatistics, worth: float) -> float:
+    """Return the share that sampled rows tell, beside what was expected without them.
+
+    A rate with a gamma prior whose mean is what was expected; worth: its shape, in sampled rows.
+    """
+    assert statistics.sample is not None
+    if _is_whole(statistics):
+        return hits / statistics.sample.rows
+    if prior <= 0.0:
+        prior = 1.0 / max(1.0, float(statistics.rows))
+    return min(1.0, (hits + worth) / (statistics.sample.rows + worth / prior))
+
+
+def _sample_confidence(hits: float, without: float) -> float:
+    trust = hits / (hits + MANY_HITS)
+    return trust * SAMPLE_CONFIDENCE + (1.0 - trust) * without
+
+
+def _is_whole(statistics: TableStatistics) -> bool:
+    """Return whether the sample holds all of a table's rows."""
+    sample = statistics.sample
+    return sample is not None and sample.share >= 1.0 and sample.rows == statistics.rows > 0
+
+
+def _backed_off(found: Sequence[float], weight: float = 0.5) -> float:
+    """Multiply shares, most selective first, each further one with a part of the weight of the one before."""
+    return math.prod(math.pow(one, weight**position) for position, one in enumerate(sorted(found)))
+
+
+def _weight(alone: Sequence[float], together: float) -> float:
+    """Return the weight with which back-off gives what shares are together, 0..1."""
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _backed_off(alone, middle) > together else (low, middle)
+    return high if len(alone) > 1 else 1.0
+
+
+def _mask_of(part: _Part, statistics: TableStatistics) -> Bools | None:
+    masks = [_mask(condition, statistics) for condition in part.conditions]
+    found = [mask for mask in masks if mask is not None]
+    return reduce(np.logical_and, found) if found and len(found) == len(masks) else None
+
+
+def _mask(condition: Condition, statistics: TableStatistics) -> Bools | None:
+    if statistics.sample is None or not statistics.sample.rows:
+        return None
+    types = tuple((name, column.data_type) for name, column in statistics.columns.items())
+    return _mask_on(condition, statistics.sample, types)
+
+
+@lru_cache(maxsize=1024)
+def _mask_on(condition: Condition, sample: RowSample, types: tuple[tuple[str, str], ...]) -> Bools | None:
+    return truth(condition.expression, sample, dict(types), dialect=condition.dialect)
+
+
+def _in_bins(part: _Part, key: str, known: KeyStatistics, statistics: TableStatistics) -> Floats | None:
+    """Return the share that a part keeps of each bin of a key, shape (bins,); None where nothing tells bins apart."""
+    if part.column is None or part.region is None:
+        return None
+    if part.column.name == key:
+        own = shares(part.region, known.bins, part.column, statistics.rows)
+        return own[:-1] if own is not None else None
+    beside = known.given.get(part.column.name)
+    by_bucket = shares(part.region, beside.buckets, part.column, statistics.rows) if beside is not None else None
+    if beside is None or by_bucket is None:
+        return None
+    kept = beside.weighted(by_bucket)
+    unseen = BIN_ROWS * (1.0 - beside.share)  # what was counted whole is not smoothed
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = (kept + unseen * part.share) / (known.rows + unseen)
+    return np.where(known.rows > 0.0, np.minimum(found, 1.0), part.share)
+
+
+@lru_cache(maxsize=256)
+def _sampled_keys(bins: Bins, column: SampleColumn) -> NDArray[np.intp] | None:
+    """Return the bin of each sampled row, shape (rows,), NULL behind the last; None for keys that are strings."""
+    if column.values.dtype == object or bins.starts.dtype.kind == "S":
+        return None
+    return np.where(column.nulls, bins.count, bins.of(column.values))  # type: ignore[arg-type]
+
+
+def _scaled(spread: Floats, most: Floats, rows: Floats, wanted: float) -> Floats:
+    """Scale shares of bins, none above its most, until they keep so many rows."""
+    found = np.minimum(spread, most)
+    for _ in range(4):
+        kept = float((found * rows).sum())
+        if kept <= 0.0 or abs(kept - wanted) <= 1e-6 * wanted:
+            break
+        found = np.minimum(found * (wanted / kept), most)
+    return found

@@ -1,37 +1,42 @@
-"""Our own cardinalities for every node of a plan, from statistics instead of the engine's guesses.
+"""Our cardinality for every node of a plan.
 
-Joins follow Selinger's containment assumption, |L| * |R| / max(NDV), over the key columns' whole tables: with a
-unique key on one side that is the paper's Eq. (1), cardinality * selectivity. Only a filter on the key itself makes its
-NDV smaller; engines push one down from the other side of a join, and it must not count twice. Several keys, like
-several grouping columns, are rarely independent; the second and later ones count by exponential back-off.
+A join multiplies per bin of its keys where both sides were counted over the same ones (relations.py). Where they were
+not it follows System R and Swinger's containment assumption, |L| * |R| / max(NDV): with a unique key on one side that
+is the paper's Eq. (1), cardinality * selectivity. Every node has an expected value and an upper bound, in which each
+row of a join meets as many rows as the most frequent key of its bin has.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
+import numpy as np
 
-from selector.cardinality.predicates import selectivity
+from selector.cardinality.predicates import Filtered, filter_of
+from selector.cardinality.relations import Base, Derived, Joined, Opaque, Relation
 from selector.plan import JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
-from selector.statistics import ColumnStatistics, TableStatistics
+from selector.statistics import RowSample, TableStatistics
 
 NO_STATISTICS_CONFIDENCE = 0.5  # rows from the files, nothing about the columns
 ENGINE_CONFIDENCE = 0.3  # only the engine's own guess
 UNKNOWN_KEY_CONFIDENCE = 0.6  # a join or grouping key whose distinct values nobody counted
+BINS_CONFIDENCE = 0.98  # keys counted over the same bins on both sides
 JOIN_CONFIDENCE = 0.95  # containment and uniform frequencies assumed
 UNNEST_ROWS = 5  # elements of a list that nobody counted
 UNNEST_CONFIDENCE = 0.5
 INEQUALITY_SHARE = 1 / 3  # pairs that a join without an equality keeps
+SAMPLED_GROUPS = 0.3  # of the groups in a sample may be of one row each, if the sample is to tell their number
 
 
 @dataclass(frozen=True, slots=True)
 class EstimatedNode:
-    """A node with our cardinality. rows: None where nothing is known. confidence: 0..1, of this node's rows."""
+    """A node with our cardinality.
+
+    rows: None where nothing is known. upper: rows that it has at most, as far as keys tell. confidence: 0..1, of this
+    node's rows.
+    """
 
     node: PlanNode
     rows: float | None
@@ -39,6 +44,7 @@ class EstimatedNode:
     basis: str
     children: tuple[EstimatedNode, ...] = ()
     gaps: tuple[str, ...] = ()
+    upper: float | None = None
 
     def all_gaps(self) -> tuple[str, ...]:
         """Return what was missing anywhere below, without repetition."""
@@ -48,7 +54,10 @@ class EstimatedNode:
 
 def estimate_rows(plan: Plan, statistics: Mapping[str, TableStatistics], shapes: Sequence[TableShape]) -> EstimatedNode:
     """Return the plan's tree with our cardinalities. statistics, shapes: of the tables in the plan."""
-    return _Estimator(plan.dialect, statistics, {shape.name: shape for shape in shapes}).visit(plan.root)
+    return _Estimator(plan.dialect, statistics, {shape.name: shape for shape in shapes}).visit(plan.root)[0]
+
+
+Visited = tuple[EstimatedNode, Relation]
 
 
 class _Estimator:
@@ -58,60 +67,74 @@ class _Estimator:
         self._dialect = dialect
         self._statistics = statistics
         self._shapes = shapes
-        self._definitions: dict[str, EstimatedNode] = {}
+        self._definitions: dict[str, Visited] = {}
 
-    def visit(self, node: PlanNode) -> EstimatedNode:
+    def visit(self, node: PlanNode) -> Visited:
         if node.operator is Operator.SCAN:
             return self._scan(node)
         if node.operator is Operator.MATERIALIZE:
             definition = self.visit(node.children[0])
             self._definitions[node.reference or ""] = definition
-            body = self.visit(node.children[1])
-            confidence = definition.confidence * body.confidence
-            return EstimatedNode(node, body.rows, confidence, "as its body", (definition, body))
-        children = tuple(self.visit(child) for child in node.children)
-        if not children:
+            body, relation = self.visit(node.children[1])
+            confidence = definition[0].confidence * body.confidence
+            both = (definition[0], body)
+            return EstimatedNode(node, body.rows, confidence, "as its body", both, upper=body.upper), relation
+        visited = [self.visit(child) for child in node.children]
+        if not visited:
             return self._leaf(node)
+        children = tuple(child for child, _ in visited)
         if any(child.rows is None for child in children):
-            return EstimatedNode(node, None, 0.0, "unknown below", children)
-        rows, confidence, basis = self._inner(node, children)
-        return EstimatedNode(node, rows, confidence * math.prod(c.confidence for c in children), basis, children)
+            return EstimatedNode(node, None, 0.0, "unknown below", children), Opaque(1.0)
+        relation, confidence, basis = self._inner(node, [below for _, below in visited])
+        confidence *= math.prod(child.confidence for child in children)
+        return EstimatedNode(node, relation.rows, confidence, basis, children, upper=relation.upper), relation
 
-    def _inner(self, node: PlanNode, children: tuple[EstimatedNode, ...]) -> tuple[float, float, str]:
-        rows = children[0].rows or 0.0
+    def _inner(self, node: PlanNode, below: Sequence[Relation]) -> tuple[Relation, float, str]:
+        first = below[0]
         match node.operator:
+            case Operator.FILTER if isinstance(first, Base):
+                behind = first.behind(node.predicates)
+                return behind, behind.filtered.confidence / first.filtered.confidence, behind.filtered.basis
             case Operator.FILTER:
-                kept = selectivity(node.predicates, self._visible(node.columns), dialect=self._dialect)
-                return rows * kept.share, kept.confidence, kept.basis
+                kept = self._filter(node.predicates, node.columns)
+                return Derived(first, first.rows * kept.share), kept.confidence, kept.basis
             case Operator.HASH_JOIN | Operator.NESTED_LOOP_JOIN:
-                return self._join(children, node)
+                return self._join(node, below[0], below[1])
             case Operator.AGGREGATE:
-                return self._groups(node, rows)
+                return self._groups(node, first)
             case Operator.TOP_N | Operator.LIMIT if node.limit is not None:
-                return min(rows, float(node.limit)), 1.0, "limit"
+                most = float(node.limit)
+                return Derived(first, min(first.rows, most), upper=most), 1.0, "limit"
             case Operator.OTHER if node.label == "UNNEST":
-                return rows * UNNEST_ROWS, UNNEST_CONFIDENCE, f"{UNNEST_ROWS} elements a row, a guess"
+                basis = f"{UNNEST_ROWS} elements a row, a guess"
+                return Opaque(first.rows * UNNEST_ROWS, members=below), UNNEST_CONFIDENCE, basis
             case Operator.UNION:
-                return sum(child.rows or 0.0 for child in children), 1.0, "sum"
+                rows, upper = sum(part.rows for part in below), sum(part.upper for part in below)
+                return Opaque(rows, upper=upper, members=below), 1.0, "sum"
             case _:
-                return rows, 1.0, "as its input"
+                return first, 1.0, "as its input"
 
-    def _leaf(self, node: PlanNode) -> EstimatedNode:
+    def _leaf(self, node: PlanNode) -> Visited:
         if node.operator is Operator.EMPTY:
-            return EstimatedNode(node, 0.0, 1.0, "contradiction")
+            return EstimatedNode(node, 0.0, 1.0, "contradiction", upper=0.0), Opaque(0.0)
         definition = self._definitions.get(node.reference or "")
         if definition is not None:
+            found, relation = definition
             # Its confidence counts once, where the definition stands, however often it is read.
-            return EstimatedNode(node, definition.rows, 1.0, "as its definition")
-        return EstimatedNode(node, node.cardinality if node.cardinality is not None else 1.0, 1.0, "engine")
+            return EstimatedNode(node, found.rows, 1.0, "as its definition", upper=found.upper), relation
+        rows = node.cardinality if node.cardinality is not None else 1.0
+        return EstimatedNode(node, rows, 1.0, "engine", upper=rows), Opaque(rows)
 
-    def _scan(self, node: PlanNode) -> EstimatedNode:
+    def _scan(self, node: PlanNode) -> Visited:
         statistics = self._statistics.get(node.table or "")
         if statistics is not None:
-            kept = selectivity(node.predicates, statistics, dialect=self._dialect)
+            relation = Base(statistics, node.predicates, node.scan, dialect=self._dialect)
+            kept = relation.filtered
             gaps = tuple(f"{statistics.table}: no statistic answers {text}" for text in kept.unanswered)
             basis = kept.basis or f"rows of {statistics.table}"
-            return EstimatedNode(node, statistics.rows * kept.share, kept.confidence, basis, gaps=gaps)
+            confidence = kept.confidence * statistics.confidence
+            found = EstimatedNode(node, relation.rows, confidence, basis, gaps=gaps, upper=relation.upper)
+            return found, relation
         shape = self._shapes.get(node.table or "")
         gap = (
             f"{node.table} has no statistics; run `fusion stats compute {node.table}`"
@@ -119,114 +142,117 @@ class _Estimator:
             else (f"a scan of {', '.join(c.name for c in node.columns) or 'no columns'} could not be told apart")
         )
         if shape is not None and shape.rows is not None:
-            basis = f"rows in the files of {shape.name}"
-            return EstimatedNode(node, float(shape.rows), NO_STATISTICS_CONFIDENCE, basis, gaps=(gap,))
-        return EstimatedNode(node, node.cardinality, ENGINE_CONFIDENCE, "the engine's guess", gaps=(gap,))
+            rows, confidence, basis = float(shape.rows), NO_STATISTICS_CONFIDENCE, f"rows in the files of {shape.name}"
+        elif node.cardinality is not None:
+            rows, confidence, basis = node.cardinality, ENGINE_CONFIDENCE, "the engine's guess"
+        else:
+            return EstimatedNode(node, None, ENGINE_CONFIDENCE, "nothing known", gaps=(gap,)), Opaque(1.0)
+        return EstimatedNode(node, rows, confidence, basis, gaps=(gap,), upper=rows), Opaque(rows)
 
-    def _join(self, children: tuple[EstimatedNode, ...], node: PlanNode) -> tuple[float, float, str]:
-        left, right = children[0].rows or 0.0, children[1].rows or 0.0
-        if node.join_type is JoinType.CROSS:
-            return left * right, 1.0, "product"
-        confidence, basis = JOIN_CONFIDENCE, "containment of keys"
-        shares: list[float] = []
-        left_matched: list[float] = []
-        right_matched: list[float] = []
-        for probe, build in node.join_keys:
-            probe_ndv, build_ndv = self._key_ndv(probe, children[0]), self._key_ndv(build, children[1])
-            if probe_ndv is None or build_ndv is None:
-                confidence *= UNKNOWN_KEY_CONFIDENCE
-                basis = "keys taken as unique on the smaller side"
-            larger = max(probe_ndv or 0.0, build_ndv or 0.0) or max(1.0, min(left, right))
-            shares.append(1.0 / larger)
-            left_matched.append(min(1.0, (build_ndv or right) / (probe_ndv or max(left, 1.0))))
-            right_matched.append(min(1.0, (probe_ndv or left) / (build_ndv or max(right, 1.0))))
-        inner = left * right * (_backed_off(shares) if shares else INEQUALITY_SHARE)
-        if node.predicates:
-            confidence *= UNKNOWN_KEY_CONFIDENCE
-        match node.join_type:
-            case JoinType.LEFT:
-                rows = max(inner, left)
-            case JoinType.RIGHT:
-                rows = max(inner, right)
-            case JoinType.FULL:
-                rows = max(inner, left + right)
-            case JoinType.SEMI:
-                rows = left * _backed_off(left_matched)
-            case JoinType.ANTI:
-                rows = left * (1.0 - _backed_off(left_matched))
-            case JoinType.RIGHT_SEMI:
-                rows = right * _backed_off(right_matched)
-            case JoinType.RIGHT_ANTI:
-                rows = right * (1.0 - _backed_off(right_matched))
-            case JoinType.MARK | JoinType.SINGLE:
-                rows = left
-            case _:
-                rows = inner
-        return rows, confidence, basis
+    def _join(self, node: PlanNode, left: Relation, right: Relation) -> tuple[Relation, float, str]:
+        kind = node.join_type or JoinType.INNER
+        if kind is JoinType.CROSS:
+            return self._crossed(left, right, 1.0), 1.0, "product"
+        confidence = UNKNOWN_KEY_CONFIDENCE if node.predicates else 1.0
+        share = INEQUALITY_SHARE ** min(1, len(node.predicates))
+        keys = [(probe, build) for probe, build in node.join_keys if left.holds(probe) and right.holds(build)]
+        if not keys:
+            if not node.join_keys:
+                return self._crossed(left, right, share, kind), confidence, "a third of the pairs"
+            rows = left.rows * right.rows / max(1.0, min(left.rows, right.rows)) * share
+            met = Opaque(_outer(kind, rows, left, right), upper=left.upper * right.upper, members=(left, right))
+            return met, UNKNOWN_KEY_CONFIDENCE, "keys taken as unique on the smaller side"
+        joined = Joined(left, right, keys, kind, share=share)
+        if joined.by_bins:
+            basis = f"key bins of {keys[0][0].table}.{keys[0][0].name} and {keys[0][1].table}.{keys[0][1].name}"
+            return joined, confidence * BINS_CONFIDENCE, basis
+        known = all(left.ndv(probe) is not None and right.ndv(build) is not None for probe, build in keys)
+        if known:
+            return joined, confidence * JOIN_CONFIDENCE, "containment of keys"
+        return joined, confidence * UNKNOWN_KEY_CONFIDENCE, "keys taken as unique on the smaller side"
 
-    def _groups(self, node: PlanNode, rows: float) -> tuple[float, float, str]:
+    def _crossed(self, left: Relation, right: Relation, share: float, kind: JoinType = JoinType.INNER) -> Relation:
+        rows = _outer(kind, left.rows * right.rows * share, left, right)
+        return Opaque(rows, upper=left.upper * right.upper, members=(left, right))
+
+    def _groups(self, node: PlanNode, below: Relation) -> tuple[Relation, float, str]:
         if not node.group_keys:
-            return 1.0, 1.0, "one group"
-        counts = [self._ndv(key) for key in node.group_keys]
+            return Opaque(1.0), 1.0, "one group"
+        counts = [below.ndv(key) for key in node.group_keys]
         if any(count is None for count in counts):
-            return rows, UNKNOWN_KEY_CONFIDENCE, "a grouping key without statistics: every row its own group"
-        distinct = math.prod(count for count in counts if count is not None)
-        if distinct <= 0:
-            return 0.0, 1.0, "NDV of the grouping keys"
+            confidence, basis = UNKNOWN_KEY_CONFIDENCE, "a grouping key without statistics: every row its own group"
+            return Derived(below, below.rows), confidence, basis
+        known = [count for count in counts if count is not None]
+        distinct = self._combinations(node.group_keys, known, below)
         # Expected distinct values among `rows` draws from `distinct` equally likely ones.
-        return distinct * -math.expm1(-rows / distinct), 1.0, "NDV of the grouping keys"
+        rows = distinct * -math.expm1(-below.rows / distinct) if distinct > 0 else 0.0
+        upper = min(below.upper, math.prod(max(1.0, count) for count in known))
+        unique = node.group_keys[0] if len(node.group_keys) == 1 else None
+        return Derived(below, min(rows, below.rows), upper=upper, unique=unique), 1.0, "NDV of the grouping keys"
 
-    def _key_ndv(self, key: PlanColumn, below: EstimatedNode) -> float | None:
-        """Return the distinct values of a join key that the filters on the key itself leave.
+    def _combinations(self, keys: Sequence[PlanColumn], counts: Sequence[float], below: Relation) -> float:
+        """Return how many combinations of grouping keys there are: seen in the sample, or backed off.
 
-        Of groups there are no more than rows; a scan's filters on other columns do not make its key's domain smaller.
+        Columns of one table are rarely independent: the second most numerous counts with half its weight, and so on.
         """
-        found = self._column(key)
-        if found is None:
-            return None
-        own = [text for text in _predicates_below(below.node) if _names(text, self._dialect) == {key.name}]
-        kept = selectivity(own, self._statistics.get(key.table or ""), dialect=self._dialect)
-        distinct = found.ndv * kept.share
-        grouped = any(part.operator is Operator.AGGREGATE for _, part in below.node.walk())
-        return max(1.0, min(distinct, below.rows or 0.0) if grouped else distinct)
+        if len(keys) == 1:
+            return counts[0]
+        ordered = sorted(counts, reverse=True)
+        guessed = math.prod(math.pow(count, 0.5**place) for place, count in enumerate(ordered))
+        tables = {key.table for key in keys}
+        statistics = self._statistics.get(tables.pop() or "") if len(tables) == 1 else None
+        seen = _groups_in_sample([key.name for key in keys], statistics.sample) if statistics is not None else None
+        return max(ordered[0], min(math.prod(counts), guessed if seen is None else seen))
 
-    def _ndv(self, column: PlanColumn) -> float | None:
-        found = self._column(column)
-        return max(1.0, found.ndv) if found is not None else None
-
-    def _column(self, column: PlanColumn) -> ColumnStatistics | None:
-        table = self._statistics.get(column.table or "")
-        return table.columns.get(column.name) if table is not None else None
-
-    def _visible(self, columns: Sequence[PlanColumn]) -> TableStatistics | None:
-        """Return the statistics behind columns of one or several tables as if they were one table's."""
-        names = {column.table for column in columns if column.table}
-        tables = [self._statistics[name] for name in names if name in self._statistics]
-        if len(tables) <= 1:
-            return tables[0] if tables else None
-        rows = max(table.rows for table in tables)
-        merged: dict[str, ColumnStatistics] = {}
-        for column in columns:
-            found, table = self._column(column), self._statistics.get(column.table or "")
-            if found is not None and table is not None and column.name not in merged:
-                merged[column.name] = replace(found, nulls=round(found.nulls * rows / max(1, table.rows)))
-        return TableStatistics(table="", version=0, rows=rows, bytes=0, columns=merged)
+    def _filter(self, predicates: Sequence[str], columns: Sequence[PlanColumn]) -> Filtered:
+        """Return what a filter above other nodes keeps, by the statistics of the one table that it names, if any."""
+        tables = {column.table for column in columns if column.table}
+        known = [self._statistics[name] for name in tables if name in self._statistics]
+        best: Filtered | None = None
+        for statistics in known:
+            kept = filter_of(predicates, statistics, dialect=self._dialect)
+            if best is None or len(kept.unanswered) < len(best.unanswered):
+                best = kept
+        return best if best is not None else filter_of(predicates, None, dialect=self._dialect)
 
 
-def _predicates_below(node: PlanNode) -> Iterator[str]:
-    """Yield the filters of a node and of what feeds it, down to its scans."""
-    for _, part in node.walk():
-        if part.operator in (Operator.SCAN, Operator.FILTER):
-            yield from part.predicates
+def _outer(kind: JoinType, inner: float, left: Relation, right: Relation) -> float:
+    """Return the rows of a join of any kind, of which nothing but the matching pairs is known."""
+    match kind:
+        case JoinType.LEFT:
+            return max(inner, left.rows)
+        case JoinType.RIGHT:
+            return max(inner, right.rows)
+        case JoinType.FULL:
+            return max(inner, left.rows + right.rows)
+        case JoinType.SEMI | JoinType.ANTI:
+            return min(inner, left.rows) if kind is JoinType.SEMI else max(left.rows - inner, left.rows / 2)
+        case JoinType.RIGHT_SEMI | JoinType.RIGHT_ANTI:
+            return min(inner, right.rows) if kind is JoinType.RIGHT_SEMI else max(right.rows - inner, right.rows / 2)
+        case JoinType.MARK | JoinType.SINGLE:
+            return left.rows
+        case _:
+            return inner
 
 
-def _names(predicate: str, dialect: str) -> set[str]:
-    try:
-        return {column.name for column in sqlglot.parse_one(predicate, read=dialect).find_all(exp.Column)}
-    except SqlglotError:
-        return set()
+def _groups_in_sample(names: Sequence[str], sample: RowSample | None) -> float | None:
+    """Return how many different combinations a sample promises; None where it has seen too few of them twice.
 
-
-def _backed_off(shares: Sequence[float]) -> float:
-    """Multiply shares, most selective first, each further one with half the weight."""
-    return math.prod(math.pow(share, 0.5**position) for position, share in enumerate(sorted(shares)))
+    Haas and Stokes' Duj1, as for columns: n d / (n - f1 + f1 n / N).
+    """
+    if sample is None or not all(name in sample.columns for name in names) or sample.rows < 2:
+        return None
+    code = np.zeros(sample.rows, dtype=np.int64)
+    for name in names:
+        column = sample.columns[name]
+        _, inverse = np.unique(
+            column.values.astype(str) if column.values.dtype == object else column.values, return_inverse=True
+        )
+        code = code * (int(inverse.max()) + 2) + np.where(column.nulls, -1, inverse) + 1
+        _, code = np.unique(code, return_inverse=True)
+    held = np.bincount(code)
+    held = held[held > 0]
+    once = int(np.count_nonzero(held == 1))
+    if once > SAMPLED_GROUPS * held.size:
+        return None
+    return float(sample.rows * held.size / (sample.rows - once + once * sample.share))

@@ -10,18 +10,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from selector.keys import KeyPair, key_groups
 from selector.plan import JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
 
 DIALECT = "duckdb"
 FILTERED_SHARE = 0.2  # what DuckDB's optimizer keeps of a scan that has any filter
+NEAR = 1e-3  # of a table's rows: DuckDB counts those of one file, and multiplies
 
 _OPERATORS = {
     "FILTER": Operator.FILTER,
@@ -56,6 +60,7 @@ _EQUI_CONDITION = re.compile(r"^(.*?) (?:=|IS NOT DISTINCT FROM) (.*)$")
 _POSITION = re.compile(r"^#(\d+)$")
 _ANY_POSITION = re.compile(r"#(\d+)")
 _CAST_POSITION = re.compile(r"^CAST\(#(\d+) AS ([^)]*(?:\([^)]*\))?)\)$")
+_SORT_ORDER = re.compile(r" (ASC|DESC)( NULLS (FIRST|LAST))?$")
 _AGGREGATE_CALL = re.compile(r"^(\w+)\((?:DISTINCT )?(.*)\)$")
 _AGGREGATE_TYPES = {"count": "bigint", "count_star": "bigint", "avg": "double", "sum": "decimal(38,0)"}
 _SPARK_TYPES = {
@@ -77,11 +82,22 @@ class UnreadablePlan(ValueError):
     """The text is not a DuckDB plan."""
 
 
-def read(text: str, tables: Sequence[TableShape]) -> Plan:
-    """Read a plan over these tables: those that the statement names. Raises UnreadablePlan."""
+def read(
+    text: str,
+    tables: Sequence[TableShape],
+    joined: Iterable[KeyPair] = (),
+    references: Mapping[str, int] | None = None,
+) -> Plan:
+    """Read a plan over these tables: those that the statement names. Raises UnreadablePlan.
+
+    joined: pairs of columns that the statement joins. A condition names columns without their tables; where several
+    columns of that name come in, those that are joined are meant. references: how often the statement names each
+    table, which tells scans of the same columns apart; None where nobody counted.
+    """
     try:
         roots = json.loads(text)
-        reader = _Reader(tables)
+        reader = _Reader(tables, joined)
+        reader.match(roots[0], references)
         return Plan(reader.node(roots[0]), DIALECT, tuple(reader.notes))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise UnreadablePlan(f"not a DuckDB plan: {error}") from error
@@ -90,9 +106,12 @@ def read(text: str, tables: Sequence[TableShape]) -> Plan:
 class _Reader:
     """Turns nodes around, bottom up; keeps what CTE definitions put out for the scans of them."""
 
-    def __init__(self, tables: Sequence[TableShape]) -> None:
+    def __init__(self, tables: Sequence[TableShape], joined: Iterable[KeyPair]) -> None:
         self._tables = tables
+        self._group_of = {str(column): name for name, group in key_groups(joined).items() for column in group}
         self._definitions: dict[str, PlanNode] = {}
+        self._scans = 0
+        self._matched: list[TableShape | None] = []
         self.notes: list[str] = []
 
     def node(self, raw: dict[str, Any]) -> PlanNode:
@@ -116,14 +135,17 @@ class _Reader:
                 texts = _texts(info.get("Projections"))
                 return replace(node, columns=_projected(texts, _outputs(children[0], texts)))
             case Operator.HASH_JOIN | Operator.NESTED_LOOP_JOIN:
-                return _join(node, info)
+                return self._join(node, info)
             case Operator.AGGREGATE:
                 return _aggregate(node, info)
             case Operator.WINDOW:
                 added = tuple(PlanColumn(text, "bigint") for text in _texts(info.get("Projections")))
                 return replace(node, columns=(*node.columns, *added))
-            case Operator.TOP_N | Operator.LIMIT:
-                return replace(node, limit=_rows(info.get("Top") or info.get("Limit")))
+            case Operator.SORT | Operator.TOP_N:
+                keys = tuple(_resolve(_SORT_ORDER.sub("", text), node.columns) for text in _texts(info.get("Order By")))
+                return replace(node, sort_keys=keys, limit=_rows(info.get("Top")))
+            case Operator.LIMIT:
+                return replace(node, limit=_rows(info.get("Limit")))
             case _ if name in ("CTE_SCAN", "RECURSIVE_CTE_SCAN"):
                 index = str(info.get("CTE Index", ""))
                 definition = self._definitions.get(index)
@@ -146,59 +168,125 @@ class _Reader:
         )
 
     def _scan(self, node: PlanNode, info: dict[str, Any]) -> PlanNode:
-        names = _texts(info.get("Projections"))
-        filters = tuple(text for text in _texts(info.get("Filters")) if not text.startswith("optional:"))
-        read = (*names, *sorted(_columns_of(filters) - set(names)))
-        table = self._table(set(read), node.cardinality, filtered=bool(filters))
+        names, filters = _texts(info.get("Projections")), _filters(info)
+        read = _read_columns(info)
+        table = self._matched[self._scans]
+        self._scans += 1
         columns = tuple(
-            PlanColumn(name, table.columns.get(name) if table else None, table.name if table else None) for name in read
+            PlanColumn(name, table.columns.get(name) if table else None, table.name if table else None, self._scans)
+            for name in read
         )
         return replace(
             node,
+            scan=self._scans,
             columns=columns[: len(names)],
             scanned=columns,
             table=table.name if table else None,
             predicates=filters,
         )
 
-    def _table(self, names: set[str], cardinality: float | None, *, filtered: bool) -> TableShape | None:
+    def _join(self, node: PlanNode, info: dict[str, Any]) -> PlanNode:
+        probe, build = node.children[0], node.children[1]
+        kind = _JOIN_TYPES.get(str(info.get("Join Type", "INNER")), JoinType.INNER)
+        if node.label == "CROSS_PRODUCT":
+            kind = JoinType.CROSS
+        keys, others = [], []
+        for condition in _texts(info.get("Conditions")):
+            equal = _EQUI_CONDITION.match(condition)
+            if equal:
+                keys.append(self._pair(equal.group(1), equal.group(2), probe.columns, build.columns))
+            else:
+                others.append(condition)
+        match kind:
+            case JoinType.SEMI | JoinType.ANTI:
+                columns = probe.columns
+            case JoinType.RIGHT_SEMI | JoinType.RIGHT_ANTI:
+                columns = build.columns
+            case JoinType.MARK:
+                columns = (*probe.columns, PlanColumn("SUBQUERY", "boolean"))
+            case _:
+                columns = (*probe.columns, *build.columns)
+        return replace(node, join_type=kind, join_keys=tuple(keys), predicates=tuple(others), columns=columns)
+
+    def _pair(
+        self, left: str, right: str, probe: tuple[PlanColumn, ...], build: tuple[PlanColumn, ...]
+    ) -> tuple[PlanColumn, PlanColumn]:
+        """Resolve both sides of an equality; of several columns with one name take two that are joined.
+
+        Of columns that are equal DuckDB may print the name of one that does not come in.
+        """
+        ways = (
+            (_named(left, probe), _named(right, build)),
+            (_named(left, probe), build),
+            (probe, _named(right, build)),
+        )
+        for some, others in ways:
+            for a, b in product(some, others):
+                group = self._group_of.get(f"{a.table}.{a.name.lower()}")
+                if group is not None and self._group_of.get(f"{b.table}.{b.name.lower()}") == group:
+                    return a, b
+        return _resolve(left, probe), _resolve(right, build)
+
+    def match(self, root: dict[str, Any], references: Mapping[str, int] | None) -> None:
+        """Find out which table each scan reads, those with the least choice first."""
+        scans = list(_scans_below(root))
+        left = dict(references) if references is not None else {}
+        possible = [self._possible(scan) for scan in scans]
+
+        def free(at: int) -> list[TableShape]:
+            return [table for table in possible[at] if left.get(table.name, 0) > 0] or possible[at]
+
+        matched: dict[int, TableShape | None] = {}
+        while len(matched) < len(scans):
+            at = min((at for at in range(len(scans)) if at not in matched), key=lambda at: (len(free(at)), at))
+            options = free(at)
+            if len(options) > 1:
+                among = " or ".join(sorted(table.name for table in options))
+                columns = ", ".join(sorted(_read_columns(scans[at].get("extra_info") or {})))
+                self.notes.append(f"a scan of {columns or 'no columns'} may be of {among}")
+            matched[at] = max(options, key=lambda table: table.rows or 0, default=None)
+            found = matched[at]
+            if found is not None:
+                left[found.name] = left.get(found.name, 0) - 1
+        self._matched = [matched[at] for at in range(len(scans))]
+
+    def _possible(self, scan: dict[str, Any]) -> list[TableShape]:
+        info = scan.get("extra_info") or {}
+        names, cardinality = set(_read_columns(info)), _number(info.get("Estimated Cardinality"))
         possible = [table for table in self._tables if names <= set(table.columns)]
         if len(possible) > 1 and cardinality is not None:
-            shares = (1.0, FILTERED_SHARE) if filtered else (1.0,)
+            shares = (1.0, FILTERED_SHARE) if _filters(info) else (1.0,)
             alike = [t for t in possible if t.rows is not None and _is_share(cardinality, t.rows, shares)]
             possible = alike or possible
-        if len(possible) > 1:
-            among = " or ".join(sorted(table.name for table in possible))
-            self.notes.append(f"a scan of {', '.join(sorted(names)) or 'no columns'} may be of {among}")
-        return max(possible, key=lambda table: table.rows or 0, default=None)
+        return possible
+
+
+def _scans_below(raw: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield scans in the order in which the nodes are turned around."""
+    if _SCANS.match(raw["name"]):
+        yield raw
+        return
+    for child in raw.get("children", ()):
+        yield from _scans_below(child)
+
+
+def _filters(info: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(text for text in _texts(info.get("Filters")) if not text.startswith("optional:"))
+
+
+def _read_columns(info: dict[str, Any]) -> tuple[str, ...]:
+    """Return what a scan decodes: the columns that it hands on, then those that only its filters need."""
+    names = _texts(info.get("Projections"))
+    return (*names, *sorted(_columns_of(_filters(info)) - set(names)))
+
+
+def _named(text: str, inputs: tuple[PlanColumn, ...]) -> tuple[PlanColumn, ...]:
+    name = text.strip().strip('"')
+    return tuple(column for column in inputs if column.name == name)
 
 
 def _is_share(cardinality: float, rows: int, shares: Sequence[float]) -> bool:
-    return any(abs(rows * share - cardinality) <= 1 for share in shares)
-
-
-def _join(node: PlanNode, info: dict[str, Any]) -> PlanNode:
-    probe, build = node.children[0], node.children[1]
-    kind = _JOIN_TYPES.get(str(info.get("Join Type", "INNER")), JoinType.INNER)
-    if node.label == "CROSS_PRODUCT":
-        kind = JoinType.CROSS
-    keys, others = [], []
-    for condition in _texts(info.get("Conditions")):
-        equal = _EQUI_CONDITION.match(condition)
-        if equal:
-            keys.append((_resolve(equal.group(1), probe.columns), _resolve(equal.group(2), build.columns)))
-        else:
-            others.append(condition)
-    match kind:
-        case JoinType.SEMI | JoinType.ANTI:
-            columns = probe.columns
-        case JoinType.RIGHT_SEMI | JoinType.RIGHT_ANTI:
-            columns = build.columns
-        case JoinType.MARK:
-            columns = (*probe.columns, PlanColumn("SUBQUERY", "boolean"))
-        case _:
-            columns = (*probe.columns, *build.columns)
-    return replace(node, join_type=kind, join_keys=tuple(keys), predicates=tuple(others), columns=columns)
+    return any(abs(rows * share - cardinality) <= max(1.0, NEAR * rows * share) for share in shares)
 
 
 def _outputs(node: PlanNode, texts: Sequence[str]) -> tuple[PlanColumn, ...]:
@@ -276,14 +364,16 @@ def _spark_type(duckdb_type: str) -> str:
     return _SPARK_TYPES.get(duckdb_type.upper(), duckdb_type.lower())
 
 
-def _columns_of(filters: Sequence[str]) -> set[str]:
-    names: set[str] = set()
-    for text in filters:
-        try:
-            names |= {column.name for column in sqlglot.parse_one(text, read=DIALECT).find_all(exp.Column)}
-        except SqlglotError:
-            continue
-    return names
+def _columns_of(filters: Sequence[str]) -> frozenset[str]:
+    return frozenset().union(*(_columns_in(text) for text in filters))
+
+
+@lru_cache(maxsize=4_096)
+def _columns_in(predicate: str) -> frozenset[str]:
+    try:
+        return frozenset(column.name for column in sqlglot.parse_one(predicate, read=DIALECT).find_all(exp.Column))
+    except SqlglotError:
+        return frozenset()
 
 
 def _texts(value: Any) -> tuple[str, ...]:

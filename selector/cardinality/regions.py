@@ -1,0 +1,152 @@
+"""Sets of values of one column.
+
+A region is a row of cuts on the column's line, each just before or just behind a value, between which values are kept
+by turns. Which values there are in between is a matter of the column: on whole numbers, behind 3 is before 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from selector.statistics import TEXT_KEY_BYTES, Key
+
+Cut = tuple[Key, int]  # (value, 0): just before it; (value, 1): just behind it
+
+_NUMBERS = ((-np.inf, 0), (np.inf, 1))
+TEXT_TOP = b"\xff" * (TEXT_KEY_BYTES + 1)  # no UTF-8 text has such a byte
+_TEXTS = ((b"", 0), (TEXT_TOP, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """What a predicate keeps of one column.
+
+    cuts: an even number, strictly increasing; values between the first and the second are kept, and so on.
+    nulls: whether rows without a value are. text: whether the line is that of strings.
+    """
+
+    cuts: tuple[Cut, ...]
+    nulls: bool = False
+    text: bool = False
+
+    @classmethod
+    def everything(cls, *, text: bool = False, nulls: bool = False) -> Region:
+        """Keep every value."""
+        return cls(_TEXTS if text else _NUMBERS, nulls, text)
+
+    @classmethod
+    def nothing(cls, *, text: bool = False, nulls: bool = False) -> Region:
+        """Keep no value."""
+        return cls((), nulls, text)
+
+    @classmethod
+    def where(cls, comparison: str, value: Key) -> Region:
+        """Keep the values that compare so with one. comparison: one of = <> < <= > >=."""
+        text = isinstance(value, bytes)
+        bottom, top = _TEXTS if text else _NUMBERS
+        before, behind = (value, 0), (value, 1)
+        cuts = {
+            "=": (before, behind),
+            "<>": (bottom, before, behind, top),
+            "<": (bottom, before),
+            "<=": (bottom, behind),
+            ">": (behind, top),
+            ">=": (before, top),
+        }[comparison]
+        return cls(joined(cuts), text=text)
+
+    @classmethod
+    def one_of(cls, values: Iterable[Key], *, text: bool) -> Region:
+        """Keep some values."""
+        return cls(tuple(cut for value in sorted(set(values)) for cut in ((value, 0), (value, 1))), text=text)
+
+    @classmethod
+    def beginning_with(cls, prefix: bytes) -> Region:
+        """Keep the strings with a prefix."""
+        end = after_prefix(prefix)
+        return cls(((prefix, 0), end if end is not None else _TEXTS[1]), text=True)
+
+    @property
+    def line(self) -> tuple[Cut, Cut]:
+        """Return the cuts before and behind everything."""
+        return _TEXTS if self.text else _NUMBERS
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether every value is kept."""
+        return self.cuts == self.line
+
+    def __and__(self, other: Region) -> Region:
+        cuts = self._without_line(other)
+        if cuts is None:
+            cuts = _intersection(self.cuts, other.cuts)
+        return Region(cuts, self.nulls and other.nulls, self.text)
+
+    def __or__(self, other: Region) -> Region:
+        return Region((~(~self & ~other)).cuts, self.nulls or other.nulls, self.text)
+
+    def __invert__(self) -> Region:
+        """Keep the other values; NULL, of which nothing is known, stays out."""
+        bottom, top = self.line
+        head = self.cuts[1:] if self.cuts[:1] == (bottom,) else (bottom, *self.cuts)
+        return Region(head[:-1] if head[-1:] == (top,) else (*head, top), False, self.text)
+
+    def otherwise(self) -> Region:
+        """Keep all rows that this region does not, those with NULL among them."""
+        return Region((~self).cuts, not self.nulls, self.text)
+
+    def mapped(self, place: Callable[[Key, int], Cut], *, falling: bool = False, text: bool = False) -> Region:
+        """Return the values whose images under a monotone function lie here.
+
+        place: the cut of such values for a cut of images. falling: the function falls. text: they are strings.
+        """
+        (bottom, top), (low, high) = self.line, (_TEXTS if text else _NUMBERS)
+        if falling:
+            low, high = high, low
+        moved = [low if cut == bottom else high if cut == top else place(*cut) for cut in self.cuts]
+        return Region(joined(moved[::-1] if falling else moved), self.nulls, text)
+
+    def holds(self, value: Key) -> bool:
+        """Return whether a value is kept."""
+        return sum(1 for cut in self.cuts if cut <= (value, 0)) % 2 == 1
+
+    def _without_line(self, other: Region) -> tuple[Cut, ...] | None:
+        if self.is_everything:
+            return other.cuts
+        return self.cuts if other.is_everything else None
+
+
+def after_prefix(prefix: bytes) -> Cut | None:
+    """Return the cut behind all strings with a prefix; None where nothing comes after them."""
+    stem = prefix.rstrip(b"\xff")
+    return (stem[:-1] + bytes((stem[-1] + 1,)), 0) if stem else None
+
+
+def _intersection(a: Sequence[Cut], b: Sequence[Cut]) -> tuple[Cut, ...]:
+    found: list[Cut] = []
+    i = j = 0
+    while i < len(a) and j < len(b):
+        low, high = max(a[i], b[j]), min(a[i + 1], b[j + 1])
+        if low < high:
+            found += (low, high)
+        if a[i + 1] < b[j + 1]:
+            i += 2
+        else:
+            j += 2
+    return tuple(found)
+
+
+def joined(cuts: Sequence[Cut]) -> tuple[Cut, ...]:
+    """Leave out empty stretches, and put stretches that touch together."""
+    found: list[Cut] = []
+    for low, high in zip(cuts[::2], cuts[1::2], strict=True):
+        if low >= high:
+            continue
+        if found and found[-1] >= low:
+            found[-1] = max(found[-1], high)
+        else:
+            found += (low, high)
+    return tuple(found)

@@ -1,0 +1,319 @@
+"""Values of SQL expressions, a whole column at once: their kinds, comparisons, three-valued logic and calendar.
+
+Values are on the lines of ``selector.statistics``: dates are days, timestamps microseconds, and strings are themselves.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from selector.statistics import as_number
+
+DAY_US = 86_400_000_000.0
+FARTHEST_DAY = 1e8  # from 1970, what calendars are asked about
+MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
+_MICROSECONDS = {
+    "WEEK": 7 * DAY_US,
+    "DAY": DAY_US,
+    "HOUR": 3_600e6,
+    "MINUTE": 60e6,
+    "SECOND": 1e6,
+    "MILLISECOND": 1e3,
+    "MICROSECOND": 1.0,
+}
+
+Bools = NDArray[np.bool_]
+
+
+class Kind(Enum):
+    """What a value is, and so which line it lies on."""
+
+    NULL = "null"
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    DECIMAL = "decimal"
+    DOUBLE = "double"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    TEXT = "text"
+    INTERVAL = "interval"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it lies on the line of numbers; a boolean does, as 0 or 1."""
+        return self in (Kind.BOOLEAN, Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vector:
+    """A value per row, or one for all. values: shape (rows,) or (); of NULLs anything. nulls: alike.
+
+    Values are float64, bool where the kind is BOOLEAN, objects for strings, (months, microseconds) for an interval.
+    """
+
+    kind: Kind
+    values: Any
+    nulls: Any = np.False_
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is one value for all rows."""
+        return np.ndim(self.values) == 0 or self.kind is Kind.INTERVAL
+
+    def item(self) -> Any:
+        """Return a constant's value; None for NULL."""
+        return None if self.kind is Kind.NULL or bool(self.nulls) else np.asarray(self.values).item()
+
+
+NULL = Vector(Kind.NULL, np.float64(0.0), np.True_)
+
+
+class CannotSay(Exception):
+    """No answer: something in an expression is not known here."""
+
+
+def kind_of(data_type: str) -> Kind | None:
+    """Return what a column's values are. data_type: Spark's short form."""
+    if data_type.startswith(("timestamp",)):
+        return Kind.TIMESTAMP
+    if data_type.startswith("decimal"):
+        return Kind.DECIMAL
+    if data_type.startswith(("varchar", "char")):
+        return Kind.TEXT
+    return {
+        "boolean": Kind.BOOLEAN,
+        "tinyint": Kind.INTEGER,
+        "smallint": Kind.INTEGER,
+        "int": Kind.INTEGER,
+        "bigint": Kind.INTEGER,
+        "float": Kind.DOUBLE,
+        "double": Kind.DOUBLE,
+        "date": Kind.DATE,
+        "string": Kind.TEXT,
+    }.get(data_type)
+
+
+def cast_kind(to: exp.Expr) -> Kind | None:
+    """Return what a cast to a type makes; None for types that are not known here."""
+    if not isinstance(to, exp.DataType):
+        return None
+    if to.this in exp.DataType.INTEGER_TYPES:
+        return Kind.INTEGER
+    if to.this in exp.DataType.TEXT_TYPES:
+        return Kind.TEXT
+    name = to.this.name if isinstance(to.this, Enum) else str(to.this)
+    if name.startswith("TIMESTAMP") or name == "DATETIME":
+        return Kind.TIMESTAMP
+    return {
+        "BOOLEAN": Kind.BOOLEAN,
+        "DECIMAL": Kind.DECIMAL,
+        "FLOAT": Kind.DOUBLE,
+        "DOUBLE": Kind.DOUBLE,
+        "DATE": Kind.DATE,
+        "INTERVAL": Kind.INTERVAL,
+    }.get(name)
+
+
+def unit_of(unit: exp.Expr | None) -> str:
+    """Return the name of a unit of time, singular and in upper case."""
+    text = str(unit.this if isinstance(unit, exp.Var | exp.Literal) else unit or "DAY").upper()
+    return {"MM": "MONTH", "MON": "MONTH", "YYYY": "YEAR", "YY": "YEAR", "DD": "DAY", "Q": "QUARTER"}.get(
+        text, text.removesuffix("S")
+    )
+
+
+def interval_of(amount: float, unit: str) -> tuple[float, float]:
+    """Return an interval as (months, microseconds). Raises CannotSay."""
+    if unit in MONTHS:
+        return amount * MONTHS[unit], 0.0
+    if unit in _MICROSECONDS:
+        return 0.0, amount * _MICROSECONDS[unit]
+    raise CannotSay(unit)
+
+
+def truncated(days_or_us: Any, kind: Kind, unit: str) -> Any:
+    """Return the beginning of the unit in which each date or timestamp lies, as microseconds. Raises CannotSay."""
+    us = np.floor(days_or_us * DAY_US if kind is Kind.DATE else days_or_us)
+    if unit == "WEEK":  # 1970-01-01 was a Thursday
+        return np.floor((us + 3 * DAY_US) / (7 * DAY_US)) * (7 * DAY_US) - 3 * DAY_US
+    if unit in MONTHS:
+        months = np.floor(months_of(us) / MONTHS[unit]) * MONTHS[unit]
+        return days_of_months(months) * DAY_US
+    if unit in _MICROSECONDS:
+        return np.floor(us / _MICROSECONDS[unit]) * _MICROSECONDS[unit]
+    raise CannotSay(unit)
+
+
+def shifted(us: Any, months: float, microseconds: float) -> Any:
+    """Add an interval to timestamps; a day that a month does not have becomes its last one."""
+    if months:
+        first = truncated(us, Kind.TIMESTAMP, "MONTH")
+        index = months_of(us) + months
+        length = days_of_months(index + 1) - days_of_months(index)
+        day = np.floor((us - first) / DAY_US)
+        time = us - first - day * DAY_US
+        us = (days_of_months(index) + np.minimum(day, length - 1)) * DAY_US + time
+    return us + microseconds
+
+
+def months_of(us: Any) -> Any:
+    """Return the months since 1970-01 of timestamps. Raises CannotSay far beyond the calendar."""
+    days = np.floor(np.asarray(us) / DAY_US)
+    if not np.all(np.abs(days) <= FARTHEST_DAY):
+        raise CannotSay("a time far away")
+    return days.astype("datetime64[D]").astype("datetime64[M]").astype(np.float64)
+
+
+def days_of_months(months: Any) -> Any:
+    """Return the first day of months since 1970-01. Raises CannotSay far beyond the calendar."""
+    if not np.all(np.abs(months) <= FARTHEST_DAY / 28):
+        raise CannotSay("a month far away")
+    return np.asarray(months).astype("datetime64[M]").astype("datetime64[D]").astype(np.float64)
+
+
+def all_of(left: Vector, right: Vector) -> Vector:
+    """AND, three-valued."""
+    no_left = np.logical_and(np.logical_not(left.values), np.logical_not(left.nulls))
+    no_right = np.logical_and(np.logical_not(right.values), np.logical_not(right.nulls))
+    false = np.logical_or(no_left, no_right)
+    nulls = np.logical_and(np.logical_or(left.nulls, right.nulls), np.logical_not(false))
+    return Vector(Kind.BOOLEAN, np.logical_not(np.logical_or(false, nulls)), nulls)
+
+
+def not_(found: Vector) -> Vector:
+    """NOT, three-valued."""
+    return Vector(Kind.BOOLEAN, np.logical_not(found.values), found.nulls)
+
+
+def either(condition: Vector, then: Vector, otherwise: Vector) -> Vector:
+    """Take each row from one of two vectors."""
+    met = np.logical_and(condition.values, np.logical_not(condition.nulls))
+    if then.kind is Kind.NULL and otherwise.kind is Kind.NULL:
+        return NULL
+    if then.kind is Kind.NULL:
+        return Vector(otherwise.kind, otherwise.values, np.logical_or(met, otherwise.nulls))
+    if otherwise.kind is Kind.NULL:
+        return Vector(then.kind, then.values, np.logical_or(np.logical_not(met), then.nulls))
+    then, otherwise = aligned(then, otherwise)
+    kind = then.kind if then.kind is otherwise.kind else Kind.DOUBLE
+    values = np.where(met, then.values, otherwise.values)
+    return Vector(kind, values, np.where(met, then.nulls, otherwise.nulls))
+
+
+def aligned(left: Vector, right: Vector) -> tuple[Vector, Vector]:
+    """Put two vectors on one line; a constant string is read as what it is compared with."""
+    if (
+        left.kind is right.kind
+        or (left.kind.is_number and right.kind.is_number)
+        or Kind.NULL in (left.kind, right.kind)
+    ):
+        return left, right
+    if right.kind is Kind.TEXT and right.is_constant:
+        return left, from_text(right, left.kind)
+    if left.kind is Kind.TEXT and left.is_constant:
+        return from_text(left, right.kind), right
+    if left.kind is Kind.DATE and right.kind is Kind.TIMESTAMP:
+        return Vector(Kind.TIMESTAMP, left.values * DAY_US, left.nulls), right
+    if left.kind is Kind.TIMESTAMP and right.kind is Kind.DATE:
+        return left, Vector(Kind.TIMESTAMP, right.values * DAY_US, right.nulls)
+    raise CannotSay(f"{left.kind.value} and {right.kind.value}")
+
+
+OPERATORS: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
+    exp.EQ: operator.eq,
+    exp.NEQ: operator.ne,
+    exp.LT: operator.lt,
+    exp.LTE: operator.le,
+    exp.GT: operator.gt,
+    exp.GTE: operator.ge,
+}
+
+
+def compared(kind: type[exp.Expr], left: Vector, right: Vector) -> Vector:
+    """Compare two vectors. kind: the comparison's. Raises CannotSay where they have no common line, and for NaN."""
+    if Kind.NULL in (left.kind, right.kind):
+        return Vector(Kind.BOOLEAN, np.False_, np.True_)
+    left, right = aligned(left, right)
+    a, b = left.values, right.values
+    if left.kind is not Kind.TEXT:
+        a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+        if np.isnan(a).any() or np.isnan(b).any():
+            raise CannotSay("NaN")
+    found = np.asarray(OPERATORS[kind](a, b), dtype=np.bool_)
+    return Vector(Kind.BOOLEAN, found, np.logical_or(left.nulls, right.nulls))
+
+
+def is_in(value: Vector, wanted: Sequence[Any]) -> Any:
+    """Return which values are among some."""
+    if value.kind is Kind.TEXT:
+        texts = frozenset(wanted)
+        return np.array([text in texts for text in np.atleast_1d(value.values)]).reshape(np.shape(value.values))
+    return np.isin(np.asarray(value.values, dtype=np.float64), np.array(wanted, dtype=np.float64))
+
+
+def mapped(found: Vector, kind: Kind, change: Callable[[Any], Any]) -> Vector:
+    """Change each value by a function, each different one once."""
+    if found.kind is Kind.NULL:
+        return NULL
+    dtype: Any = {Kind.BOOLEAN: np.bool_, Kind.TEXT: object}.get(kind, np.float64)
+    values = np.atleast_1d(np.where(found.nulls, "", found.values) if found.kind is Kind.TEXT else found.values)
+    changed = {value: change(value) for value in set(values.tolist())}
+    result = np.empty(values.shape, dtype=dtype)
+    result[:] = [changed[value] for value in values.tolist()]
+    return Vector(kind, result.reshape(np.shape(found.values)), found.nulls)
+
+
+def from_text(found: Vector, kind: Kind) -> Vector:
+    """Read strings as values of another kind; what cannot be read is NULL."""
+    if kind not in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.DATE, Kind.TIMESTAMP, Kind.BOOLEAN):
+        raise CannotSay(kind.value)
+    data_type = kind.value
+
+    def read(text: str) -> float:
+        if kind is Kind.BOOLEAN:
+            return {"true": 1.0, "t": 1.0, "false": 0.0, "f": 0.0}.get(text.strip().lower(), np.nan)
+        number = as_number(text, data_type)
+        return np.nan if number is None else number
+
+    read_values = mapped(found, Kind.DOUBLE, read).values
+    nulls = np.logical_or(found.nulls, np.isnan(read_values))
+    values = np.where(nulls, 0.0, read_values)
+    if kind is Kind.INTEGER:
+        values = np.trunc(values)
+    return Vector(kind, values > 0.0 if kind is Kind.BOOLEAN else values, nulls)
+
+
+def rounded(values: Any, decimals: int) -> Any:
+    """Round half away from zero."""
+    scale = 10.0**decimals
+    return np.copysign(np.floor(np.abs(values) * scale + 0.5), values) / scale
+
+
+def text_value(value: str) -> Vector:
+    """Return a constant string."""
+    held = np.empty((), dtype=object)
+    held[()] = value
+    return Vector(Kind.TEXT, held)
+
+
+def interval_text(text: str) -> Vector:
+    """Read an interval such as '3 days' or '1 year 2 months'."""
+    words = text.split()
+    months = microseconds = 0.0
+    if not words or len(words) % 2:
+        raise CannotSay(text)
+    for amount, unit in zip(words[::2], words[1::2], strict=True):
+        try:
+            more = interval_of(float(amount), unit_of(exp.var(unit)))
+        except ValueError as error:
+            raise CannotSay(text) from error
+        months, microseconds = months + more[0], microseconds + more[1]
+    return Vector(Kind.INTERVAL, (months, microseconds))

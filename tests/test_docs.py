@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from engines.errors import EngineError
 from gateway.cli import app
-from gateway.http import catalog, queries
+from gateway.http import catalog, queries, schedules, statistics
 from gateway.http.errors import STATUS
+from gateway.schedule_errors import ScheduleInvalid, SchedulePaused, ScheduleTaken, UnknownTimeZone
 from gateway.settings import Settings
 from gateway.sql.errors import SqlError
 from selector.decide import ReasonCode
@@ -50,7 +51,7 @@ def test_every_setting_is_documented(name: str, meaning: str) -> None:
     "route",
     [
         f"{method} {getattr(route, 'path', '')}"
-        for router in (queries.router, catalog.router)
+        for router in (queries.router, catalog.router, statistics.router, schedules.router)
         for route in router.routes
         for method in getattr(route, "methods", ())
     ],
@@ -66,6 +67,8 @@ def test_every_route_is_documented(route: str) -> None:
         | {kind.code for kind in SqlError.__subclasses__()}
         | set(STATUS)
         | {"RESULT_TOO_LARGE", "RESULT_STORE_FULL", "GATEWAY_STOPPED", "TABLE_UNREADABLE", "UNKNOWN_ENGINE"}
+        | {"STATISTICS_FAILED", "NOTHING_TO_AMEND"}
+        | {ScheduleInvalid.code, UnknownTimeZone.code, ScheduleTaken.code, SchedulePaused.code}
     ),
 )
 def test_every_error_code_is_documented(code: str) -> None:

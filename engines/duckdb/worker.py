@@ -45,6 +45,7 @@ _LOCK_DOWN = (
     "SET allow_persistent_secrets=false",
     "SET python_enable_replacements=false",
     "SET enable_external_file_cache=false",  # it would count another statement's bytes into this one's peak
+    "SET read_ahead_depth=1",  # row groups; without a bound, scans take what is free, and peaks cannot be told before
     "SET parquet_metadata_cache=true",
     "SET TimeZone='UTC'",
     "SET default_null_order='nulls_last'",

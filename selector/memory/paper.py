@@ -8,13 +8,14 @@ the peak is one over time, not a plain sum: a join holds its own table while its
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate
+from selector.memory.pipeline import Peak, gathered, joined, label, materialized, streamed, walk
 from selector.memory.widths import encoded_bytes, row_bytes
-from selector.plan import JoinType, Operator
+from selector.plan import Operator
 from selector.statistics import TableStatistics
 
 POINTER_BYTES = 8
@@ -27,14 +28,6 @@ _GROWING_STATE = re.compile(
     r"(list|array_agg|string_agg|group_concat|listagg|median|mode|quantile|histogram|map)\w*\(|\w+\(DISTINCT ",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Peak:
-    """Bytes over time: the most that a subtree needs at once, and what it still holds while it hands out rows."""
-
-    peak_bytes: float
-    held_bytes: float
 
 
 def hash_table_bytes(rows: float) -> float:
@@ -51,20 +44,20 @@ def estimate(
     tree: EstimatedNode, statistics: Mapping[str, TableStatistics], *, threads: int, notes: tuple[str, ...] = ()
 ) -> MemoryEstimate:
     """Return expected peak and upper bound of a plan that runs with this many scanning threads."""
-    if any(part.rows is None for _, part in _walk(tree)):
+    if any(part.rows is None for _, part in walk(tree)):
         return replace(UNKNOWN, gaps=tree.all_gaps())
     model = _Model(statistics, threads)
     peak = model.peak(tree).peak_bytes
     operators = tuple(
         OperatorEstimate(
-            operator=_label(part),
+            operator=label(part),
             depth=depth,
             rows=part.rows,
             engine_rows=part.node.cardinality,
             held_bytes=round(model.own_bytes(part)),
             basis=part.basis,
         )
-        for depth, part in _walk(tree)
+        for depth, part in walk(tree)
     )
     confidence = max(0.01, tree.confidence)
     upper = peak * UPPER_FACTOR / confidence
@@ -108,17 +101,13 @@ class _Model:
         below = [self.peak(child) for child in part.children]
         match part.node.operator:
             case Operator.HASH_JOIN | Operator.NESTED_LOOP_JOIN:
-                probe, build = below[0], below[1]
-                peak = max(build.peak_bytes, build.held_bytes + own, own + probe.peak_bytes)
-                return Peak(peak, own + probe.held_bytes)
+                return joined(own, own, probe=below[0], build=below[1])
             case Operator.AGGREGATE | Operator.SORT | Operator.WINDOW | Operator.TOP_N:
-                return Peak(max(below[0].peak_bytes, below[0].held_bytes + own), own)
+                return gathered(own, own, below[0])
             case Operator.MATERIALIZE:
-                definition, body = below[0], below[1]
-                filled = definition.held_bytes + own
-                return Peak(max(definition.peak_bytes, filled, own + body.peak_bytes), own + body.held_bytes)
+                return materialized(own, definition=below[0], body=below[1])
             case _:
-                return Peak(own + sum(p.peak_bytes for p in below), own + sum(p.held_bytes for p in below))
+                return streamed(own, below)
 
     def _scan_buffers(self, part: EstimatedNode) -> float:
         table = self._statistics.get(part.node.table or "")
@@ -133,18 +122,3 @@ class _Model:
 def _keeps_inputs(part: EstimatedNode) -> bool:
     """Tell whether an aggregate's state grows with its input: lists, texts, distinct values, exact quantiles."""
     return any(_GROWING_STATE.match(column.name) for column in part.node.columns)
-
-
-def _walk(part: EstimatedNode, depth: int = 0) -> Iterator[tuple[int, EstimatedNode]]:
-    yield depth, part
-    for child in part.children:
-        yield from _walk(child, depth + 1)
-
-
-def _label(part: EstimatedNode) -> str:
-    node = part.node
-    if node.table:
-        return f"{node.operator} of {node.table}"
-    if node.join_type not in (None, JoinType.INNER):
-        return f"{node.join_type} {node.operator}"
-    return node.label.lower().replace("_", " ") if node.operator is Operator.OTHER else str(node.operator)

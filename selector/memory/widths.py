@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from selector.plan import PlanColumn
-from selector.statistics import TableStatistics
+from selector.statistics import SampleColumn, TableStatistics
 
 _FIXED_BYTES = {
     "boolean": 1,
@@ -25,7 +27,51 @@ STRING_BYTES = 16  # length, prefix and pointer; a string of up to INLINE_BYTES 
 INLINE_BYTES = 12
 LENGTH_BYTES = 4  # before each string in a file
 UNKNOWN_BYTES = 16
+UNKNOWN_NUMBER_BYTES = 8
 UNKNOWN_LENGTH_BYTES = 16
+CACHED_COLUMNS = 4_096  # samples of string columns whose lengths are not counted again
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of an in-memory table. heap_bytes: of its strings that are too long to lie in it, on average."""
+
+    columns: int
+    fixed_bytes: float
+    heap_bytes: float
+    has_strings: bool
+
+
+def row_of(columns: Sequence[PlanColumn], statistics: Mapping[str, TableStatistics]) -> Row:
+    """Return DuckDB's row of these columns. Of a computed column without a type, a number's width is assumed."""
+    fixed = [_duckdb_bytes(column) for column in columns]
+    strings = [column for column, width in zip(columns, fixed, strict=True) if width is None]
+    return Row(
+        columns=len(columns),
+        fixed_bytes=sum(STRING_BYTES if width is None else width for width in fixed),
+        heap_bytes=sum(heap_bytes(column, statistics) for column in strings),
+        has_strings=bool(strings),
+    )
+
+
+def heap_bytes(column: PlanColumn, statistics: Mapping[str, TableStatistics]) -> float:
+    """Return the average bytes of a string column that lie outside its rows: of strings that are too long for them."""
+    table = statistics.get(column.table or "")
+    known = table.columns.get(column.name) if table is not None else None
+    if known is not None and known.maximum_length is not None and known.maximum_length <= INLINE_BYTES:
+        return 0.0
+    length = _length(column, statistics)
+    sampled = table.sample.columns.get(column.name) if table is not None and table.sample is not None else None
+    if sampled is not None and sampled.values.dtype == object:
+        return length * _long_share(sampled)
+    return length if length > INLINE_BYTES else 0.0
+
+
+@functools.lru_cache(maxsize=CACHED_COLUMNS)
+def _long_share(sampled: SampleColumn) -> float:
+    """Return which share of a string column's bytes is in strings that do not lie in their row."""
+    lengths = [len(str(text).encode()) for text in sampled.values[~sampled.nulls]]
+    return sum(length for length in lengths if length > INLINE_BYTES) / max(1, sum(lengths))
 
 
 def row_bytes(columns: Sequence[PlanColumn], statistics: Mapping[str, TableStatistics]) -> float:
@@ -46,6 +92,18 @@ def _fixed_bytes(column: PlanColumn) -> float | None:
     decimal = _DECIMAL.match(data_type)
     if decimal:
         return 8 if int(decimal.group(1)) <= 18 else 16
+    return _FIXED_BYTES.get(data_type)
+
+
+def _duckdb_bytes(column: PlanColumn) -> float | None:
+    """Return the width of a type as DuckDB keeps it: its decimals have four; None for strings."""
+    data_type = column.data_type
+    if data_type is None:
+        return UNKNOWN_NUMBER_BYTES
+    decimal = _DECIMAL.match(data_type)
+    if decimal:
+        digits = int(decimal.group(1))
+        return next((width for most, width in ((4, 2), (9, 4), (18, 8)) if digits <= most), 16)
     return _FIXED_BYTES.get(data_type)
 
 

@@ -1,0 +1,155 @@
+"""Claim: a statement's peak memory on DuckDB is known before it runs, better than by the paper's formula.
+
+DIR holds tables (CSV or Parquet files, or folders of them), FILE statements: a JSON list of {"sql"} or SQL text that
+``;`` divides. Statistics are built by the real job, and each statement runs alone in a worker of the gateway's own. Its
+measured peak stands beside the estimate from the rows that were counted, and from the rows that we expect.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from benchmarks.accuracy import percentage_errors
+from benchmarks.claim import Claim, RunFailed, at_most, conditions, run_command, show_table
+from benchmarks.peaks import Run, runs
+from benchmarks.statements import read_all
+from benchmarks.tables import Tables, described
+from engines.protocol import Lease
+from selector.cardinality.tree import EstimatedNode
+from selector.decide import mebibytes
+from selector.estimate import MemoryEstimate
+from selector.memory import duckdb, paper
+from selector.memory.duckdb_tables import CALIBRATED, Constants
+
+MIB = 1 << 20
+LARGE_BYTES = 50 * MIB  # below, a statement fits anywhere
+TARGETS = {
+    "true.joins.mape": at_most(4.0),
+    "true.large.mape": at_most(7.0),
+    "ours.joins.mape": at_most(6.0),
+    "ours.large.mape": at_most(10.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """One statement's bytes: measured, by the model and by the paper's formula, from true rows and from ours."""
+
+    run: Run
+    true: MemoryEstimate
+    ours: MemoryEstimate
+    paper_true: MemoryEstimate
+    paper_ours: MemoryEstimate
+
+
+def measure(
+    data: Annotated[Path, typer.Option(help="Folder of tables.", exists=True, file_okay=False)],
+    queries: Annotated[list[Path], typer.Option(help="Statements: JSON or SQL. May be repeated.", exists=True)],
+    threads: Annotated[int, typer.Option(help="Of DuckDB.", min=1)] = 2,
+    limit_mib: Annotated[int, typer.Option(help="DuckDB's memory limit.", min=64)] = 4096,
+    repeats: Annotated[int, typer.Option(help="Runs of each statement; their median counts.", min=1)] = 3,
+) -> Claim:
+    """Run every statement and compare its peak with the estimates."""
+    statements = read_all(queries)
+    names = ", ".join(file.name for file in queries)
+    print(conditions(data=data.name, queries=f"{names} ({len(statements)})", threads=threads, repeats=repeats))
+    with tempfile.TemporaryDirectory(prefix="memory-") as work:
+        tables = described(data, Path(work), [statement.sql for statement in statements])
+        lease = Lease(limit_mib * MIB)
+        found = predicted(runs(tables, statements, threads=threads, lease=lease, repeats=repeats), tables, threads)
+    if not found:
+        raise RunFailed("no statement ran")
+    show(found)
+    all_figures = figures(found)
+    return Claim("memory", all_figures, {name: bound for name, bound in TARGETS.items() if name in all_figures})
+
+
+def predicted(
+    measured: Sequence[Run], tables: Tables, threads: int, constants: Constants = CALIBRATED
+) -> list[Predicted]:
+    """Estimate statements that were run."""
+    statistics = tables.statistics
+
+    def model(tree: EstimatedNode) -> MemoryEstimate:
+        return duckdb.estimate(tree, statistics, threads=threads, constants=constants)
+
+    def formula(tree: EstimatedNode) -> MemoryEstimate:
+        return paper.estimate(tree, statistics, threads=threads)
+
+    return [Predicted(run, model(run.true), model(run.ours), formula(run.true), formula(run.ours)) for run in measured]
+
+
+def figures(found: Sequence[Predicted]) -> dict[str, float]:
+    """Return mean, median and 90th percentile of the errors in percent, and how many peaks the upper bound covers.
+
+    joins, large: of 50 MiB and more, statements that keep rows for joins only, and all; all: of any size.
+    """
+    result: dict[str, float] = {"statements": len(found)}
+    large = [one for one in found if one.run.peak_bytes >= LARGE_BYTES]
+    groups = {"joins": [one for one in large if one.run.is_join], "large": large, "all": list(found)}
+    for group, members in groups.items():
+        if not members:
+            continue
+        result[f"{group}.statements"] = len(members)
+        for whose in ("true", "ours", "paper_true", "paper_ours"):
+            errors = _errors(members, whose)
+            result[f"{whose}.{group}.mape"] = float(errors.mean())
+            result[f"{whose}.{group}.median"] = float(np.median(errors))
+            result[f"{whose}.{group}.p90"] = float(np.percentile(errors, 90))
+        for whose in ("true", "ours"):
+            covered = [one.run.peak_bytes <= (getattr(one, whose).upper_bytes or 0) for one in members]
+            result[f"{whose}.{group}.upper_covers_percent"] = 100.0 * float(np.mean(covered))
+    return result
+
+
+def show(found: Sequence[Predicted]) -> None:
+    """Print each statement's peaks, and the errors of each group."""
+    rows = []
+    for one in sorted(found, key=lambda one: -one.run.peak_bytes):
+        peak = one.run.peak_bytes
+        cells = [mebibytes(round(peak))]
+        for whose in ("true", "ours", "paper_true"):
+            estimate = getattr(one, whose).peak_bytes
+            cells += ["?", "?"] if estimate is None else [mebibytes(estimate), f"{100 * (estimate / peak - 1):+.1f}"]
+        rows.append([one.run.statement.name, "join" if one.run.is_join else "", *cells])
+    head = ["statement", "", "measured", "true rows", "%", "our rows", "%", "paper, true rows", "%"]
+    show_table("Peak memory", head, rows)
+    of = figures(found)
+    show_table(
+        "Errors in percent: mean / median / 90 % (statements)",
+        ["", "joins >= 50 MiB", "all >= 50 MiB", "all"],
+        [
+            [name, *(_cell(of, whose, group) for group in ("joins", "large", "all"))]
+            for name, whose in (
+                ("true rows", "true"),
+                ("our rows", "ours"),
+                ("paper, true rows", "paper_true"),
+                ("paper, our rows", "paper_ours"),
+            )
+        ],
+    )
+    covers = [f"{whose} rows {of[f'{whose}.all.upper_covers_percent']:.1f} %" for whose in ("true", "ours")]
+    print(f"The upper bound covers, with {' and with '.join(covers)}")
+
+
+def _errors(members: Sequence[Predicted], whose: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    estimates = [float(getattr(one, whose).peak_bytes or 0) for one in members]
+    return percentage_errors(estimates, [one.run.peak_bytes for one in members])
+
+
+def _cell(of: dict[str, float], whose: str, group: str) -> str:
+    if f"{whose}.{group}.mape" not in of:
+        return ""
+    errors = " / ".join(f"{of[f'{whose}.{group}.{measure}']:.1f}" for measure in ("mape", "median", "p90"))
+    return f"{errors} ({of[f'{group}.statements']:.0f})"
+
+
+if __name__ == "__main__":
+    run_command(measure)

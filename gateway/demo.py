@@ -128,7 +128,7 @@ def _register(client: Client, folder: Path, console: Console) -> None:
 
 
 def _surprise(client: Client, console: Console) -> None:
-    console.print("\nA query whose estimate is honestly wrong (correlated predicates), sent twice:")
+    console.print("\nA query whose estimate is honestly wrong (a fuzzy match, which no statistic answers), sent twice:")
     with suppress(RequestFailed):
         fingerprint = client.post("/v1/explain", {"sql": SURPRISE_QUERY})["fingerprint"]
         client.delete(f"/v1/misestimates/{fingerprint}")  # of an earlier demo

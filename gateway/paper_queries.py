@@ -17,11 +17,11 @@ PAPER_QUERIES = {
     "ORDER BY revenue DESC LIMIT 10",
 }
 
-# Eq. (2) takes category and publisher as uniform and as having nothing to do with each other. But the largest house
-# publishes most of the fiction and nothing else, so that hundreds of times more rows come out than expected.
+# No statistic answers a fuzzy match, so it is taken for an ordinary equality, one value of all. But the largest house
+# publishes a tenth of the books, so that tens of times more rows come out than expected.
 SURPRISE_QUERY = (
     "SELECT customer_id, isbn, publisher, transaction_date, SUM(price * quantity) AS revenue "
     "FROM transactions JOIN books ON transactions.book_id = books.id "
-    "WHERE category = 'Fiction' AND publisher = 'Harrow & Vale Publishing House' "
+    "WHERE levenshtein(publisher, 'Harrow & Vale Publishing House') = 0 "
     "GROUP BY customer_id, isbn, publisher, transaction_date ORDER BY revenue DESC, customer_id, isbn LIMIT 10"
 )

@@ -32,6 +32,7 @@ from gateway.sql.commands import (
 from gateway.statements import Run
 from gateway.stats_tables import column_stats, rows_of, table_stats
 from metastore.inspection import InspectionFailed, inspect
+from metastore.jobs import TablesBusy
 from metastore.records import (
     CatalogTable,
     Failure,
@@ -138,12 +139,12 @@ class CommandRunner:
 
     def _drop_incremental(self, command: DropIncrementalStats) -> pa.Table:
         folders = {each.path for each in self._meant(command.table, command.conditions)}
-        statistics = self._metastore.statistics
-        build, parts = statistics.current(command.table), statistics.part_marks(command.table)
-        kept = [part for part in parts if part.folder not in folders]
-        if build is not None and len(kept) < len(parts):
-            statistics.publish(build, at=_now(), parts=kept)
-        return _summary(f"Incremental stats of {len(parts) - len(kept)} partition(s) have been dropped.")
+        self._jobs.recover()  # a job that died a moment ago must not stand in the way
+        try:
+            dropped = self._metastore.statistics.drop_parts(command.table, folders)
+        except TablesBusy as busy:
+            raise CommandFailed("JOB_RUNNING", str(JobsBusy.by(busy))) from busy
+        return _summary(f"Incremental stats of {dropped} partition(s) have been dropped.")
 
     def _set_rows(self, command: SetRows) -> pa.Table:
         self._amend(command.table, rows=command.rows)

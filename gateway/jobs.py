@@ -12,13 +12,12 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 import engines.lifeline
 from gateway.statements import new_query_id
 from metastore.jobs import TablesBusy
-from metastore.records import JobRequest, JobState, Mode, StatisticsJob
+from metastore.records import JobRequest, JobState, StatisticsJob
 from metastore.store import Metastore
 
 log = logging.getLogger(__name__)
@@ -30,6 +29,11 @@ METASTORE_VARIABLE = "STATSPROC_METASTORE"  # not on the command line, where eve
 
 class JobsBusy(Exception):
     """A table's statistics are being computed already."""
+
+    @classmethod
+    def by(cls, busy: TablesBusy) -> JobsBusy:
+        """Say which job holds which tables."""
+        return cls(f"Job {busy.job_id} computes the statistics of {', '.join(busy.tables)} already.")
 
 
 class JobElsewhere(Exception):
@@ -57,7 +61,10 @@ class JobRunner:
         self._lock = threading.Lock()
 
     def start(self, request: JobRequest, *, schedule: str | None = None) -> StatisticsJob:
-        """Start a job and return it as it is written. Raises JobsBusy where an open job holds one of the tables."""
+        """Start a job and return it as it is written; one whose process cannot be started has failed.
+
+        Raises JobsBusy where an open job holds one of the tables.
+        """
         job = StatisticsJob(
             id=new_query_id(), request=request, state=JobState.QUEUED, created_at=_now(), schedule=schedule
         )
@@ -65,15 +72,15 @@ class JobRunner:
         try:
             self._metastore.jobs.create(job)
         except TablesBusy as busy:
-            tables = ", ".join(busy.tables)
-            raise JobsBusy(f"Job {busy.job_id} computes the statistics of {tables} already.") from busy
+            raise JobsBusy.by(busy) from busy
         try:
-            process = self._launch(job)
+            process = self._launch(job.id)
         except OSError as error:
+            log.error("job %s: could not be started", job.id, exc_info=error)
             self._metastore.jobs.ended(job.id, at=_now(), error=f"The job could not be started: {error.strerror}.")
-            raise
-        threading.Thread(target=self._watch, args=(job.id, process), name=f"job {job.id}", daemon=True).start()
-        log.info("job %s: %s statistics of %s", job.id, request.mode, ", ".join(request.tables))
+        else:
+            threading.Thread(target=self._watch, args=(job.id, process), name=f"job {job.id}", daemon=True).start()
+            log.info("job %s: %s statistics of %s", job.id, request.mode, ", ".join(request.tables))
         return self._metastore.jobs.get(job.id) or job
 
     def cancel(self, job_id: str) -> bool:
@@ -117,17 +124,18 @@ class JobRunner:
                 process.kill()
                 process.wait()
 
-    def _launch(self, job: StatisticsJob) -> subprocess.Popen[bytes]:
+    def _launch(self, job_id: str) -> subprocess.Popen[bytes]:
+        """Start a job's process. What it is asked for is in its row: a command line is too short for partitions."""
         self._work.mkdir(parents=True, exist_ok=True)
-        with self._lock, self.log_file(job.id).open("wb") as output:
+        with self._lock, self.log_file(job_id).open("wb") as output:
             process = subprocess.Popen(
-                [*self._command(), "--job-id", job.id, *_arguments(job.request)],
+                [*self._command(), "--job-id", job_id],
                 env={**os.environ, METASTORE_VARIABLE: self._url},
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-            self._processes[job.id] = process
+            self._processes[job_id] = process
         return process
 
     def _command(self) -> list[str]:
@@ -146,18 +154,6 @@ class JobRunner:
             self._metastore.jobs.ended(job_id, at=_now(), error=error)
         with self._lock:
             self._processes.pop(job_id, None)
-
-
-def _arguments(request: JobRequest) -> Sequence[str]:
-    """Write a request as the statistics processor's command line has it."""
-    arguments = ["--mode", request.mode.value]
-    if request.mode is Mode.SAMPLE:
-        arguments += ["--share", repr(request.share)]
-    if request.columns:
-        arguments += ["--columns", ",".join(request.columns)]
-    for folder in request.partitions:
-        arguments += ["--partition", folder]
-    return [*arguments, "--", *request.tables]
 
 
 def _now() -> dt.datetime:

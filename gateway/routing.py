@@ -72,16 +72,20 @@ class CatalogView:
 
     def _read(self, version: int) -> CatalogSnapshot:
         tables = self._metastore.catalog.list()
+        statistics = self._metastore.statistics.current_of(table.name for table in tables)
+        counted = {name: build.rows for name, build in statistics.items()}
         return CatalogSnapshot(
             version=version,
             tables={table.name: table.source for table in tables},
             shapes={
                 table.name: TableShape(
-                    table.name, {column.name: column.data_type for column in table.source.columns}, table.rows
+                    table.name,
+                    {column.name: column.data_type for column in table.source.columns},
+                    table.rows if table.rows is not None else counted.get(table.name),
                 )
                 for table in tables
             },
-            statistics=self._metastore.statistics.current_of(table.name for table in tables),
+            statistics=statistics,
         )
 
 

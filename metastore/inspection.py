@@ -1,4 +1,7 @@
-"""A look at a folder or file: what table it is, from the files themselves."""
+"""A look at a folder or file: what table it is, from the files themselves.
+
+It is long because five formats tell their columns in five ways; ``inspect`` and ``data_files`` are the whole of its face.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -20,12 +23,13 @@ import pyarrow.parquet as pq
 
 from engines.protocol import Column, TableSource
 from metastore import avro
-from metastore.records import FileMark, Inspection, Partition
+from metastore.records import CatalogTable, FileMark, Inspection, Partition
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hive's folder for NULL
 FORMATS = ("parquet", "csv", "json", "orc", "avro")
 SAMPLE_BYTES = 1 << 20
 DELIMITERS = ("|", "\t", ",", ";")
+OPTIONS = {"csv": ("delimiter", "sep", "header")}  # by format: how to read it, understood alike by every engine
 
 _SUFFIXES = {
     **dict.fromkeys((".parquet", ".parq", ".pq"), "parquet"),
@@ -77,7 +81,7 @@ def inspect(
 ) -> Inspection:
     """Say what table lies at a location: format, columns, files, partitions, and rows where files count them.
 
-    format, options and columns: what the caller knows; the rest is found out. Text and JSON are judged by the
+    format, options and columns: what the caller knows; the rest is found out. options: those of OPTIONS. Text and JSON are judged by the
     first megabyte of the first file, with types wide enough for what may follow (``bigint``, ``double``).
     """
     root = _root(location)
@@ -88,6 +92,7 @@ def inspect(
             "write the table's files there first, or give another location"
         )
     found = _format(files, format)
+    _check_options(found, options or {})
     partition_columns = _partition_columns(files, root)
     told = {column.name.lower(): column for column in columns or ()}
     inside = {column.name.lower() for column in partition_columns}
@@ -110,12 +115,34 @@ def inspect(
     )
 
 
+def listed(table: CatalogTable) -> Inspection:
+    """Say what lies at a registered table's location now, by the names and sizes of its files alone.
+
+    Columns stay as they are registered, but for those of partition folders; rows are not counted.
+    """
+    source = table.source
+    root = _root(source.location)
+    files = data_files(root)
+    in_folders = _partition_columns(files, root) if files else ()
+    own = tuple(column for column in source.columns if column.name not in source.partition_columns)
+    return Inspection(
+        source=replace(source, columns=own + in_folders, partition_columns=tuple(c.name for c in in_folders)),
+        files=len(files),
+        bytes=sum(file.bytes for file in files),
+        rows=None,
+        partitions=_partitions(files),
+    )
+
+
 def data_files(root: Path) -> tuple[DataFile, ...]:
-    """Return a table's files in path order, without hidden ones (leading ``_`` or ``.``) and empty folders."""
+    """Return a table's files in path order, without hidden ones (leading ``_`` or ``.``) and empty folders.
+
+    Links to folders do not count. Raises InspectionFailed for a link to a file outside the table's own folder.
+    """
     if root.is_file():
         stat = root.stat()
         return (DataFile(root, stat.st_size, "", {}, stat.st_mtime_ns),)
-    return tuple(_walk(root, ()))
+    return tuple(_walk(root, (), root.resolve()))
 
 
 def largest_row_group(files: Iterable[DataFile]) -> int | None:
@@ -174,13 +201,21 @@ _PLAIN_TYPES = {
 }
 
 
-def _root(location: str | Path) -> Path:
+def path_of(location: str | Path) -> Path:
+    """Return the path that a location means, whether anything is there or not. Raises InspectionFailed."""
     text = str(location)
     if text.startswith("file:"):
         text = unquote(re.sub(r"^file:(//[^/]*)?", "", text))
     elif "://" in text:
         raise InspectionFailed(f"{text} is not on this machine: give a folder or file that the gateway can read")
-    root = Path(text).expanduser().absolute()
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError as failure:
+        raise InspectionFailed(f"{text} begins with a home that is not known: give an absolute path") from failure
+
+
+def _root(location: str | Path) -> Path:
+    root = path_of(location)
     try:
         exists = root.exists()
     except OSError as failure:
@@ -192,8 +227,8 @@ def _root(location: str | Path) -> Path:
     return root
 
 
-def _walk(folder: Path, steps: tuple[str, ...]) -> Iterator[DataFile]:
-    """Yield the files below a folder that lies ``steps`` below the table's."""
+def _walk(folder: Path, steps: tuple[str, ...], home: Path) -> Iterator[DataFile]:
+    """Yield the files below a folder that lies ``steps`` below the table's. home: the table's folder, links resolved."""
     try:
         with os.scandir(folder) as found:
             entries = sorted(found, key=lambda entry: entry.name)
@@ -206,7 +241,7 @@ def _walk(folder: Path, steps: tuple[str, ...]) -> Iterator[DataFile]:
         if entry.name.startswith(("_", ".")):
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(folder / entry.name, (*steps, entry.name))
+            yield from _walk(folder / entry.name, (*steps, entry.name), home)
             continue
         try:
             if not entry.is_file():
@@ -215,6 +250,10 @@ def _walk(folder: Path, steps: tuple[str, ...]) -> Iterator[DataFile]:
         except OSError:  # a link that leads to itself
             continue
         path = folder / entry.name
+        if entry.is_symlink() and not path.resolve().is_relative_to(home):
+            raise InspectionFailed(
+                f"{path} is a link that leads out of the table's folder: put the file itself there, or remove the link"
+            )
         yield DataFile(path, stat.st_size, "/".join(steps) if values else "", values, stat.st_mtime_ns)
 
 
@@ -271,6 +310,18 @@ def _format(files: Sequence[DataFile], told: str | None) -> str:
             f"the folder mixes formats: {seen}; move what does not belong to the table, or say which format it is"
         )
     return next(iter(kinds))
+
+
+def _check_options(kind: str, options: Mapping[str, str]) -> None:
+    allowed = OPTIONS.get(kind, ())
+    for name, value in options.items():
+        if name not in allowed:
+            can = ", ".join(allowed) or "none"
+            raise InspectionFailed(f"{name} is not an option of a {kind} table: leave it out; allowed are {can}")
+        if name == "header" and value.lower() not in ("true", "false"):
+            raise InspectionFailed(f"the header is true or false, not {value!r}")
+        if name != "header" and (len(value) != 1 or value in '"\r\n\0'):
+            raise InspectionFailed(f"the delimiter is one character, and no quote or line end, not {value!r}")
 
 
 def _format_of(path: Path) -> str:
@@ -429,8 +480,7 @@ def _csv(file: DataFile, options: dict[str, str], columns: tuple[Column, ...]) -
     lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
     lines = [line for line in lines if line]
     header = options["header"].lower() == "true" if "header" in options else _has_header(lines, columns)
-    kept = {name: value for name, value in options.items() if name not in ("sep", "delimiter", "header")}
-    kept |= {"delimiter": delimiter, "header": str(header).lower()}
+    kept = {"delimiter": delimiter, "header": str(header).lower()}
     width = len(lines[0]) if lines else len(columns)
     if columns:
         if len(columns) != width:

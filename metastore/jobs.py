@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from metastore.catalog import wait_for_writers
 from metastore.models import JobTableRow, StatisticsJobRow, TableLockRow
-from metastore.records import JobRequest, JobState, Mode, StatisticsJob, TableProgress
+from metastore.records import SMALLEST_SHARE, JobRequest, JobState, Mode, StatisticsJob, TableProgress
 
 SILENCE_S = 60.0  # without a sign, after which a job on another host counts as dead; signs come every few seconds
 _OPEN = (JobState.QUEUED, JobState.RUNNING)
@@ -146,14 +146,14 @@ class StatisticsJobs:
     ) -> tuple[StatisticsJob, ...]:
         """Return the open jobs whose process is gone, oldest first; nothing is done to them.
 
-        alive: tells of a process of this host. Of a job that runs elsewhere, or that no process has taken up yet, only
-        its silence tells: it is dead after more than ``silence_s`` without a sign.
+        alive: tells of a process of this host. Whatever it says, a job is dead after more than ``silence_s`` without a
+        sign: numbers of processes are used again, and of other hosts nothing else tells.
         """
         silence = dt.timedelta(seconds=silence_s)
 
         def is_dead(job: StatisticsJob) -> bool:
-            if job.process_id is not None and job.host == host:
-                return not alive(job.process_id)
+            if job.process_id is not None and job.host == host and not alive(job.process_id):
+                return True
             signs = (job.created_at, job.started_at, job.heartbeat_at)
             return now - max(sign for sign in signs if sign is not None) > silence
 
@@ -203,7 +203,7 @@ def _record(row: StatisticsJobRow) -> StatisticsJob:
             tables=tuple(table.table for table in row.tables),
             mode=Mode(row.mode),
             columns=tuple(row.columns),
-            share=row.share,
+            share=max(row.share, SMALLEST_SHARE),  # jobs of earlier releases had no limit
             partitions=tuple(row.partitions),
         ),
         state=JobState(row.state),

@@ -150,11 +150,14 @@ class Mode(StrEnum):
     SAMPLE = "sample"  # a share of the row groups or files
 
 
+SMALLEST_SHARE = 1e-6  # of a table, that a sample reads
+
+
 @dataclass(frozen=True, slots=True)
 class JobRequest:
     """What a statistics job is asked for.
 
-    columns: of a single table, empty for all. share: of a sample, 0..1. partitions: folders, relative to the
+    columns: of a single table, empty for all. share: of a sample, SMALLEST_SHARE..1. partitions: folders, relative to the
     table's location, to which an incremental job is confined; empty for all.
     """
 
@@ -165,8 +168,8 @@ class JobRequest:
     partitions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.share <= 1.0:
-            raise ValueError(f"a sample's share lies in 0..1, not {self.share}")
+        if not SMALLEST_SHARE <= self.share <= 1.0:
+            raise ValueError(f"a sample's share lies in {SMALLEST_SHARE:f}..1, not {self.share}")
         if (self.columns or self.partitions) and len(self.tables) != 1:
             raise ValueError("columns and partitions belong to a single table")
 

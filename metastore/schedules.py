@@ -184,7 +184,7 @@ def _record(row: ScheduleRow) -> Schedule:
         trigger=_trigger(row),
         created_at=row.created_at,
         mode=Mode(row.mode),
-        share=row.share,
+        share=max(row.share, SMALLEST_SHARE),  # schedules of earlier releases had no limit
         paused=row.paused,
         next_run_at=row.next_run_at,
         awaited=tuple(row.awaited),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,8 @@ from sqlalchemy import Engine, bindparam, delete, func, insert, select, update
 from sqlalchemy.orm import Session, defer
 
 from metastore import encoding
-from metastore.catalog import advance_version
+from metastore.catalog import advance_version, wait_for_writers
+from metastore.jobs import TablesBusy
 from metastore.models import (
     ColumnStatisticsRow,
     JobTableRow,
@@ -101,6 +102,7 @@ class StatisticsStore:
     ) -> TableStatistics:
         """Set values by hand, on top of the build in force; the next build replaces them.
 
+        Statistics do not get any fresher by it: the time stays that of the build, and is ``at`` only without one.
         columns: by name, values by field: ``ndv``, ``nulls``, ``average_length``, ``maximum_length``. Where there is no
         build yet, the rows must be told unless the files told them, and of a column without statistics its ``ndv``.
         """
@@ -118,7 +120,7 @@ class StatisticsStore:
                     raise UnknownColumn(f"table {row.name} has no column {told}")
                 name, data_type = types[told.lower()]
                 amended[name] = _amended(amended.get(name), name, data_type, values)
-            return _publish(session, row, replace(build, columns=amended), at)
+            return _publish(session, row, replace(build, columns=amended), build.built_at or at)
 
     def drop(self, table: str, *, at: dt.datetime) -> bool:
         """Put nothing in force and forget the parts; returns whether there was anything. Versions go on counting."""
@@ -132,6 +134,22 @@ class StatisticsStore:
             row.statistics_version = None
             _replace_parts(session, row.id, ())
             return found
+
+    def drop_parts(self, table: str, folders: Collection[str]) -> int:
+        """Forget the mergeable summaries of some folders, and return how many there were; what is in force stays.
+
+        Raises TablesBusy where a job holds the table: it merges these summaries, and would bring them back.
+        """
+        with Session(self._engine) as session, session.begin():
+            wait_for_writers(session)
+            row = _table(session, table)
+            holder = session.scalar(select(TableLockRow.job_id).where(TableLockRow.table == row.name))
+            if holder is not None:
+                raise TablesBusy(holder, (row.name,))
+            stored = session.scalars(select(StatisticsPartRow.folder).where(StatisticsPartRow.table_id == row.id))
+            gone = sorted(set(stored) & set(folders))
+            _delete_parts(session, row.id, gone)
+            return len(gone)
 
     def current(self, table: str) -> TableStatistics | None:
         """Return the build in force, or None where there is none."""
@@ -293,10 +311,7 @@ def _replace_parts(session: Session, table_id: int, parts: Sequence[StatisticsPa
         )
     }
     kept = {part.folder for part in parts if stored.get(part.folder) == part.built_at}
-    gone = [{"gone": folder} for folder in stored if folder not in kept]
-    if gone:
-        at_folder = [StatisticsPartRow.table_id == table_id, StatisticsPartRow.folder == bindparam("gone")]
-        session.connection().execute(delete(StatisticsPartRow).where(*at_folder), gone)
+    _delete_parts(session, table_id, [folder for folder in stored if folder not in kept])
     new = [part for part in parts if part.folder not in kept]
     for part in new:
         if not part.summary:
@@ -318,6 +333,13 @@ def _replace_parts(session: Session, table_id: int, parts: Sequence[StatisticsPa
                 for part in new
             ],
         )
+
+
+def _delete_parts(session: Session, table_id: int, folders: Sequence[str]) -> None:
+    if folders:
+        at_folder = [StatisticsPartRow.table_id == table_id, StatisticsPartRow.folder == bindparam("gone")]
+        gone = [{"gone": folder} for folder in folders]
+        session.connection().execute(delete(StatisticsPartRow).where(*at_folder), gone)
 
 
 def _empty(table: TableRow, rows: int | None) -> TableStatistics:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +16,12 @@ from selector.statistics import ColumnStatistics, TableStatistics
 from statsproc.extent import Extent, Pieces, changed, everything, pieces, whole_files
 from statsproc.files import FileUnusable
 from statsproc.keys import Cut, describe_key
-from statsproc.partitions import with_partition
+from statsproc.partitions import of_all_partitions, with_partition
+from statsproc.plain import NotPlain
 from statsproc.read import Wanted
 from statsproc.sample import row_sample, rows_wanted
-from statsproc.scan import WorkerDied, scan_splits, scan_through_spark
+from statsproc.scan import LITTLE_BYTES, WorkerDied, scan_here, scan_splits, scan_through_spark
+from statsproc.session import is_local
 from statsproc.summary import ColumnSummary, describe, is_summarised
 from statsproc.table import TableSummary, UnreadableSummary, compact_table, decode, encode, merge_tables
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 BYTES_A_ROW = 50  # of formats that do not count their rows; decides about shares only
 CUT_ROWS = 1 << 20  # are enough to find out how keys are spread
+MOST_ADDITIONS = 16  # to a partition's summary, before the partition is read anew
 MANY_PARTS = 100  # partitions; of more than that each keeps less, so that all of them together stay small
 FEWER = 4
 
@@ -53,15 +57,15 @@ class Before:
 
     @classmethod
     def of(cls, source: TableSource, statistics: TableStatistics | None, parts: Sequence[StatisticsPart]) -> Before:
-        """Take what is stored; summaries of another format or of other columns are left out."""
-        wanted = columns_of(source)
+        """Take what is stored but summaries of another format, of other columns, or too often added to."""
+        wanted = list(columns_of(source).items())
         summaries = {}
         for part in parts:
             try:
                 found = decode(part.summary)
             except UnreadableSummary:
                 continue
-            if list(found.columns) == list(wanted):
+            if list(found.types.items()) == wanted and found.additions < MOST_ADDITIONS:
                 summaries[part.folder] = found
         return cls(statistics, tuple(part for part in parts if part.folder in summaries), summaries)
 
@@ -111,20 +115,23 @@ def build(
         shares = [summary.sample.share for summary in stored.values()]
         rows = found.rows if found.rows is not None else sum(file.bytes for file in files) // BYTES_A_ROW
         chance = min([1.2 * rows_wanted(len(columns)) / max(1.0, rows * found.share), 1.0, *shares])
-        anew = _read(spark, source, found, Wanted(columns, tuple(cut.bins), cut, chance))
+        wanted = Wanted(columns, tuple(cut.bins), cut, chance)
+        little = request.mode is Mode.INCREMENTAL and _is_little(spark, source, found)
+        values = {file.folder: file.values for file in files}
+        with ThreadPoolExecutor(1) as aside:  # what stays is put together while what is new is read
+            stay = {folder: summary for folder, summary in stored.items() if folder not in extent.anew}
+            rest = aside.submit(_together, source, stay, values)
+            anew = scan_here(found.splits, wanted) if little else _read(spark, source, found, wanted)
+            staying = rest.result()
     except FileUnusable as failure:
         raise BuildFailed(str(failure)) from failure
     folders = sorted({*extent.anew, *extent.kept})
-    nothing = TableSummary(columns=dict.fromkeys(columns, ColumnSummary()), cut=cut.identity)
-    parts = {
-        folder: merge_tables([summaries[folder] for summaries in (stored, anew) if folder in summaries] or [nothing])
-        for folder in folders
-    }
-    values = {file.folder: file.values for file in files}
-    whole = merge_tables(
-        [with_partition(parts[folder], source, values[folder]) for folder in folders]
-        or [with_partition(nothing, source, {})]
-    )
+    nothing = TableSummary(columns=dict.fromkeys(columns, ColumnSummary()), cut=cut.identity, types=columns)
+    parts = {folder: _added(stored.get(folder), anew.get(folder)) or nothing for folder in extent.anew}
+    new = _together(source, parts, values)
+    whole = merge_tables([part for part in (staying, new) if part is not None] or [with_partition(nothing, source, {})])
+    if request.mode is Mode.SAMPLE:
+        whole = replace(whole, columns={**whole.columns, **of_all_partitions(whole, source, files)})
     share = found.share * _known(files, extent)
     statistics = _described(table, whole, cut, files, found, request, before.statistics, share=share)
     if request.mode is Mode.SAMPLE or request.columns:
@@ -143,6 +150,21 @@ def build(
             summary=encode(compact_table(parts[folder], fewer=fewer)),
         )
     return Built(statistics, tuple(kept[folder] for folder in folders))
+
+
+def _together(
+    source: TableSource, parts: Mapping[str, TableSummary], values: Mapping[str, Mapping[str, str]]
+) -> TableSummary | None:
+    """Put partitions together, in order; None where there are none."""
+    in_order = [with_partition(part, source, values[folder]) for folder, part in sorted(parts.items())]
+    return merge_tables(in_order) if in_order else None
+
+
+def _added(stored: TableSummary | None, new: TableSummary | None) -> TableSummary | None:
+    """Add new files to what is known of a partition."""
+    if stored is None or new is None:
+        return stored or new
+    return replace(merge_tables([stored, new]), additions=stored.additions + 1)
 
 
 def files_of(source: TableSource) -> tuple[DataFile, ...]:
@@ -183,11 +205,19 @@ def look_for_keys(spark: SparkSession, source: TableSource, keys: Sequence[str])
     return merge_tables(list(parts.values()))
 
 
+def _is_little(spark: SparkSession, source: TableSource, found: Pieces) -> bool:
+    """Return whether this process reads the new files itself; ORC's reader may not survive a broken one."""
+    few = sum(split.bytes for split in found.splits) <= LITTLE_BYTES
+    return few and not found.folders and source.format == "parquet" and is_local(spark)
+
+
 def _read(spark: SparkSession, source: TableSource, found: Pieces, wanted: Wanted) -> dict[str, TableSummary]:
-    if found.folders:
-        return scan_through_spark(spark, source, found.folders, wanted)
+    if not found.splits:
+        return scan_through_spark(spark, source, found.folders, wanted) if found.folders else {}
     try:
         return scan_splits(spark, found.splits, wanted)
+    except NotPlain:  # quotes, escapes, values of another form: what they mean is Spark's to say
+        return scan_through_spark(spark, source, found.folders, wanted)
     except WorkerDied:
         if source.format == "orc":  # Arrow's reader does not survive every broken file; Spark's fails and names it
             scan_through_spark(spark, source, whole_files(found.splits), wanted)

@@ -13,10 +13,12 @@ import numpy as np
 from engines.protocol import TableSource
 from metastore.inspection import DataFile, spark_type
 from metastore.records import StatisticsPart
-from statsproc.files import FileShape, Split, fields_of, look, look_at_all, splits_of
+from statsproc.files import FileShape, Piece, fields_of, look, look_at_all, splits_of
+from statsproc.plain import pieces_of
 from statsproc.scan import FolderFiles
 from statsproc.summary import is_text
 
+FEWEST_PIECES = 8  # of a sample, if there are so many
 DIRECT = ("parquet", "orc")  # formats that tasks read themselves
 
 
@@ -41,19 +43,20 @@ class Extent:
 class Pieces:
     """The files of an extent as they are read.
 
-    shapes: what their footers tell. splits: for tasks that read themselves. folders: for Spark's reader.
+    shapes: what their footers tell. splits: for tasks that read themselves. folders: for Spark's reader; of text both
+    are there, since only reading it tells whether it is plain.
     share: of what the extent holds, by rows where they are known, else by bytes.
     """
 
     shapes: tuple[FileShape, ...]
-    splits: tuple[Split, ...]
+    splits: tuple[Piece, ...]
     folders: tuple[FolderFiles, ...]
     share: float = 1.0
 
     @property
     def rows(self) -> int | None:
         """Rows in all files, read or not; None where footers do not tell."""
-        return None if self.folders and not self.shapes else sum(shape.rows for shape in self.shapes)
+        return None if (self.folders or self.splits) and not self.shapes else sum(shape.rows for shape in self.shapes)
 
 
 def everything(files: Iterable[DataFile]) -> Extent:
@@ -131,11 +134,15 @@ def pieces(extent: Extent, source: TableSource, columns: Mapping[str, str], *, s
         return Pieces(tuple(shapes), tuple(splits), (), sum(split.rows for split in splits) / rows if rows else 1.0)
     some = files if share >= 1.0 else [files[i] for i in _drawn(chance, [file.bytes for _, file in files], share)]
     folders = _folders((folder, str(file.path), file.bytes) for folder, file in some)
+    plain = [list(pieces_of(source, file, folder, columns)) for folder, file in some if file.bytes]
+    together = [piece for of_file in plain for piece in of_file] if all(plain) else []  # one reader for all files
     size = sum(file.bytes for _, file in files)
-    return Pieces(tuple(shapes), (), folders, sum(folder.bytes for folder in folders) / size if size else 1.0)
+    return Pieces(
+        tuple(shapes), tuple(together), folders, sum(folder.bytes for folder in folders) / size if size else 1.0
+    )
 
 
-def whole_files(splits: Iterable[Split]) -> tuple[FolderFiles, ...]:
+def whole_files(splits: Iterable[Piece]) -> tuple[FolderFiles, ...]:
     """Return the files of splits, for Spark's reader."""
     return _folders({(split.folder, split.path, split.file_bytes) for split in splits})
 
@@ -159,8 +166,8 @@ def _by_folder(files: Iterable[DataFile]) -> dict[str, tuple[DataFile, ...]]:
 
 
 def _drawn(chance: np.random.Generator, sizes: Sequence[int], share: float) -> list[int]:
-    """Draw pieces until they hold a share of all, at least one."""
+    """Draw pieces until they hold a share of all, but several: neighbours in a table are alike."""
     order = chance.permutation(len(sizes))
     held = np.cumsum(np.array(sizes, dtype=np.float64)[order])
     enough = int(np.searchsorted(held, share * held[-1], side="left")) + 1 if len(sizes) else 0
-    return sorted(order[:enough].tolist())
+    return sorted(order[: max(enough, FEWEST_PIECES)].tolist())

@@ -62,6 +62,37 @@ class Split:
     modified_ns: int
     fields: tuple[Field, ...]
 
+    def chunk(self) -> Chunk:
+        """Return the rows, to be read column by column."""
+        return FileChunk(self)
+
+
+class Piece(Protocol):
+    """A part of a file that a task reads by itself."""
+
+    @property
+    def path(self) -> str:
+        """The file."""
+
+    @property
+    def folder(self) -> str:
+        """The partition, "" without one."""
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """Which parts of the file, in order."""
+
+    @property
+    def bytes(self) -> int:
+        """How much there is to read."""
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of the whole file."""
+
+    def chunk(self) -> Chunk:
+        """Return the rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileShape:
@@ -210,7 +241,7 @@ def fields_of(shape: FileShape, columns: Mapping[str, str], *, is_text: Callable
     stored = {name.lower(): name for name in shape.types}
     found: list[Field] = []
     for name, data_type in columns.items():
-        at = stored.get(name.lower())
+        at = name if name in shape.types else stored.get(name.lower())
         there = shape.types[at] if at is not None else data_type
         if there not in ("void", data_type) and data_type not in _WIDER.get(there, ()) and not _alike(there, data_type):
             raise FileUnusable(

@@ -22,6 +22,7 @@ BUCKETS = 254  # as Spark's ANALYZE and Oracle have at most
 POINTS = 4096  # rank error of one chunk: at most 1 / POINTS of its rows, between two points only
 HEAVY = 2 * POINTS  # a value with a larger share of a chunk is a point of its own
 MERGED_POINTS = 2 * POINTS
+ADDED_AT_ONCE = 4
 CROWDED = POINTS // 2  # strings that agree in a word are told apart where they have a larger share of a chunk
 TAIL_BUCKETS = 6  # at each end of the column, each half as high as the next; finer than the points would be guessing
 COMMON_VALUES = 500
@@ -140,6 +141,8 @@ def _text_points(
 def add_all(parts: Sequence[Distribution]) -> Distribution:
     """Add up distributions of disjoint rows."""
     filled = [part for part in parts if part.values.size]
+    while len(filled) > ADDED_AT_ONCE:  # each costs as many look-ups as all have points
+        filled = [add_all(filled[at : at + ADDED_AT_ONCE]) for at in range(0, len(filled), ADDED_AT_ONCE)]
     if len(filled) <= 1:
         return filled[0] if filled else EMPTY
     values = np.unique(np.concatenate([part.values for part in filled]))

@@ -12,8 +12,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from engines.spark.java import JavaNotFound
-from metastore.inspection import InspectionFailed
+from metastore.inspection import InspectionFailed, listed
 from metastore.records import CatalogTable, JobRequest, JobState, Mode, StatisticsJob, TableProgress
 from metastore.statistics import LockLost
 from metastore.store import Metastore
@@ -38,7 +40,17 @@ class Stopped(BaseException):
     """The process was asked to end. Not an Exception, so that nothing takes it for a failure of its own."""
 
 
-_TABLE_FAILURES = (BuildFailed, InspectionFailed, LockLost, LookupError, OSError, SparkFailed)
+# of one table, after which the job goes on with the next
+_TABLE_FAILURES = (
+    BuildFailed,
+    InspectionFailed,
+    LockLost,
+    LookupError,
+    OSError,
+    SparkFailed,
+    SQLAlchemyError,
+    ValueError,  # Arrow's too: content that nobody foresaw
+)
 
 
 @dataclass(slots=True)
@@ -185,8 +197,10 @@ class _Job:
                 built = build(
                     self._spark, table, self._request, cut=self._cut(table, joins, before), before=before, now=_now()
                 )
+            self._require_same(table)
+            parts = built.parts if built.parts is not None else self._metastore.statistics.part_marks(name)
             published = self._metastore.statistics.publish(
-                built.statistics, at=_now(), parts=built.parts, job_id=self._job_id
+                built.statistics, at=_now(), parts=parts, job_id=self._job_id
             )
         except _TABLE_FAILURES as failure:
             return str(failure)
@@ -214,10 +228,20 @@ class _Job:
         return None
 
     def _table(self, name: str) -> CatalogTable:
+        """Return a table as its files are now: what was added since it was registered counts."""
         table = self._metastore.catalog.get(name)
         if table is None:
             raise BuildFailed(f"table {name} is not registered")
-        return table
+        files = files_of(table.source)
+        if not files or (len(files), sum(file.bytes for file in files)) == (table.files, table.bytes):
+            return table
+        return self._metastore.catalog.put(listed(table), at=_now())
+
+    def _require_same(self, table: CatalogTable) -> None:
+        """See that the table that was read is still the one that is registered. Raises BuildFailed."""
+        now = self._metastore.catalog.get(table.name)
+        if now is None or now.source.columns != table.source.columns:
+            raise BuildFailed(f"the columns of {table.name} were changed meanwhile: compute the statistics again")
 
     def _teller(self, progress: TableProgress) -> Callable[[int, int], None]:
         """Return what turns tasks into files; the last file is done only when the table is."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from engines.protocol import TableSource
-from metastore.inspection import DEFAULT_PARTITION
+from metastore.inspection import DEFAULT_PARTITION, DataFile
 from statsproc.sample import Draw
-from statsproc.summary import constant, is_summarised
+from statsproc.summary import ColumnSummary, constant, is_summarised, merge
 from statsproc.table import TableSummary
 
 _ARROW = {
@@ -40,6 +40,24 @@ def with_partition(part: TableSummary, source: TableSource, values: Mapping[str,
         columns[name] = constant(value, part.rows, types[name])
         sampled[name] = every_row.of(pa.array([value.as_py()], type=value.type), types[name])
     return replace(part, columns=columns, sample=replace(part.sample, columns=sampled))
+
+
+def of_all_partitions(part: TableSummary, source: TableSource, files: Sequence[DataFile]) -> dict[str, ColumnSummary]:
+    """Summarise the partition columns over all folders, of which a sample read a few.
+
+    The sample's rows are spread over the folders by their bytes.
+    """
+    size = max(1, sum(file.bytes for file in files))
+    types = {column.name: column.data_type for column in source.columns}
+    rows: dict[tuple[str, ...], float] = {}
+    for file in files:
+        key = tuple(file.values.get(name, DEFAULT_PARTITION) for name in source.partition_columns)
+        rows[key] = rows.get(key, 0.0) + part.rows * file.bytes / size
+    return {
+        name: merge([constant(_value(key[at], types[name]), max(1, round(n)), types[name]) for key, n in rows.items()])
+        for at, name in enumerate(source.partition_columns)
+        if is_summarised(types[name]) and rows
+    }
 
 
 def _value(text: str | None, data_type: str) -> pa.Scalar:

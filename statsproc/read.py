@@ -78,4 +78,5 @@ def summarise_chunk(chunk: Chunk, wanted: Wanted) -> TableSummary:
         keys=keys,
         sample=Sampled(drawn.share, drawn.tickets, sample),
         cut=wanted.cut.identity,
+        types=wanted.columns,
     )

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from engines.protocol import TableSource
-from statsproc.files import Chunk, FileChunk, FileUnusable, Split, TableChunk
+from statsproc.files import Chunk, FileUnusable, Piece, TableChunk
+from statsproc.plain import NotPlain
 from statsproc.read import Wanted, summarise_chunks
 from statsproc.session import SparkFailed, is_local, parallelism, spark_errors, without_pandas_warning
 from statsproc.table import TableSummary, compact_table, decode, encode, merge_tables
@@ -30,6 +31,7 @@ BUFFER_ROWS = 262_144  # what is summarised at once of it
 BUFFER_BYTES = 128 << 20
 TASKS_PER_CORE = 4  # so that a bar moves, and no core waits long for the last task
 SMALLEST_TASK_BYTES = 8 << 20
+LITTLE_BYTES = 32 << 20  # are read faster than a job of Spark starts
 MERGED_ON_DRIVER = 64  # summaries; more are put together by tasks first
 FOLDERS_AT_ONCE = 50  # partitions that one job reads through Spark
 
@@ -39,13 +41,15 @@ _MODULES = (
     "selector.statistics",
     *(
         f"statsproc.{name}"
-        for name in ("texts", "distinct", "histogram", "summary", "sample", "keys", "table", "orc", "files")
+        for name in ("texts", "distinct", "histogram", "summary", "sample", "keys", "table", "orc", "files", "plain")
     ),
     "statsproc.read",
     __name__,
 )
-_STATE = "folder STRING, error STRING, summary BINARY"
-_STATE_ARROW = pa.schema([("folder", pa.string()), ("error", pa.string()), ("summary", pa.binary())])
+_STATE = "folder STRING, error STRING, plain BOOLEAN, summary BINARY"
+_STATE_ARROW = pa.schema(
+    [("folder", pa.string()), ("error", pa.string()), ("plain", pa.bool_()), ("summary", pa.binary())]
+)
 
 
 class WorkerDied(SparkFailed):
@@ -61,10 +65,10 @@ class FolderFiles:
     bytes: int
 
 
-def scan_splits(spark: SparkSession, splits: Sequence[Split], wanted: Wanted) -> dict[str, TableSummary]:
-    """Read splits of Parquet or ORC files; returns a summary per partition.
+def scan_splits(spark: SparkSession, splits: Sequence[Piece], wanted: Wanted) -> dict[str, TableSummary]:
+    """Read pieces of files that tasks read themselves; returns a summary per partition.
 
-    Raises FileUnusable, WorkerDied, SparkFailed.
+    Raises FileUnusable, NotPlain, WorkerDied, SparkFailed.
     """
     if not splits:
         return {}
@@ -73,6 +77,17 @@ def scan_splits(spark: SparkSession, splits: Sequence[Split], wanted: Wanted) ->
     with _reading():
         states = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_SplitReader(tasks, wanted), _STATE)
         return _collected(states, len(tasks))
+
+
+def scan_here(splits: Sequence[Piece], wanted: Wanted) -> dict[str, TableSummary]:
+    """Read splits in this process, for so little that a job of Spark costs more; returns a summary per partition.
+
+    Raises FileUnusable.
+    """
+    parts: dict[str, list[TableSummary]] = {}
+    for folder, summary in summarise_chunks((split.chunk() for split in splits), wanted):
+        parts.setdefault(folder, []).append(summary)
+    return {folder: merge_tables(found) for folder, found in parts.items()}
 
 
 def scan_through_spark(
@@ -141,7 +156,7 @@ def _union(frames: Iterable[DataFrame]) -> DataFrame:
 class _SplitReader:
     """A task that reads files itself."""
 
-    def __init__(self, tasks: Sequence[Sequence[Split]], wanted: Wanted) -> None:
+    def __init__(self, tasks: Sequence[Sequence[Piece]], wanted: Wanted) -> None:
         self._tasks = tuple(tasks)
         self._wanted = wanted
 
@@ -149,7 +164,7 @@ class _SplitReader:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 splits = sorted(self._tasks[number], key=lambda split: (split.folder, split.path, split.groups))
-                yield from _states((FileChunk(split) for split in splits), self._wanted)
+                yield from _states((split.chunk() for split in splits), self._wanted)
 
 
 class _BatchReader:
@@ -181,8 +196,8 @@ class _Merger:
         merged, errors = _merged(batches)
         for folder, summary in merged.items():
             yield _state(folder, summary=summary)
-        for error in errors:
-            yield _state("", error=error)
+        for error, plain in errors:
+            yield _state("", error=error, plain=plain)
 
 
 def _states(chunks: Iterable[Chunk], wanted: Wanted) -> Iterator[pa.RecordBatch]:
@@ -191,11 +206,15 @@ def _states(chunks: Iterable[Chunk], wanted: Wanted) -> Iterator[pa.RecordBatch]
             yield _state(folder, summary=compact_table(summary))
     except FileUnusable as failure:
         yield _state("", error=str(failure))
+    except NotPlain as failure:
+        yield _state("", error=str(failure), plain=False)
 
 
-def _state(folder: str, *, summary: TableSummary | None = None, error: str | None = None) -> pa.RecordBatch:
-    content = None if summary is None else encode(summary)
-    return pa.RecordBatch.from_pylist([{"folder": folder, "error": error, "summary": content}], schema=_STATE_ARROW)
+def _state(
+    folder: str, *, summary: TableSummary | None = None, error: str | None = None, plain: bool = True
+) -> pa.RecordBatch:
+    row = {"folder": folder, "error": error, "plain": plain, "summary": None if summary is None else encode(summary)}
+    return pa.RecordBatch.from_pylist([row], schema=_STATE_ARROW)
 
 
 def _buffered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -215,29 +234,30 @@ def _collected(states: DataFrame, expected: int) -> dict[str, TableSummary]:
     if expected > MERGED_ON_DRIVER:
         states = states.repartition(MERGED_ON_DRIVER // 2, "folder").mapInArrow(_Merger(), _STATE)
     merged, errors = _merged(states.toArrow().to_batches())
-    if errors:
-        raise FileUnusable(errors[0])
+    for error, plain in errors:
+        raise FileUnusable(error) if plain else NotPlain(error)
     return merged
 
 
-def _merged(batches: Iterable[pa.RecordBatch]) -> tuple[dict[str, TableSummary], list[str]]:
+def _merged(batches: Iterable[pa.RecordBatch]) -> tuple[dict[str, TableSummary], list[tuple[str, bool]]]:
+    """Put summaries together by partition; errors come with whether they are of files that are plain."""
     parts: dict[str, list[TableSummary]] = {}
-    errors: list[str] = []
+    errors: list[tuple[str, bool]] = []
     for batch in batches:
         for row in batch.to_pylist():
             if row["error"] is not None:
-                errors.append(row["error"])
+                errors.append((row["error"], row["plain"]))
             else:
                 parts.setdefault(row["folder"], []).append(decode(row["summary"]))
     return {folder: merge_tables(found) for folder, found in parts.items()}, sorted(errors)
 
 
-def _shared_out(splits: Sequence[Split], most: int) -> list[list[Split]]:
+def _shared_out(splits: Sequence[Piece], most: int) -> list[list[Piece]]:
     """Give splits to tasks, the largest first, each to the task that has least so far."""
     size = sum(split.bytes for split in splits)
     count = max(1, min(most, len(splits), size // SMALLEST_TASK_BYTES))
     heap: list[tuple[int, int]] = [(0, task) for task in range(count)]
-    tasks: list[list[Split]] = [[] for _ in range(count)]
+    tasks: list[list[Piece]] = [[] for _ in range(count)]
     for split in sorted(splits, key=lambda split: (-split.bytes, split.path, split.groups)):
         load, task = heapq.heappop(heap)
         tasks[task].append(split)

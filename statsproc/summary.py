@@ -197,7 +197,8 @@ def describe(summary: ColumnSummary, name: str, data_type: str, *, share: float 
             average, longest = summary.text_bytes / present, summary.longest_bytes
     elif known.values.size:
         lowest, highest = float(known.values[0]), float(known.values[-1])
-    ndv = min(_ndv(summary, share), present / share, _places(known, data_type))
+    places = _places(known, data_type) if share >= 1.0 else np.inf  # more may lie beyond what was read
+    ndv = min(_ndv(summary, share), present / share, places)
     return ColumnStatistics(
         name=name,
         data_type=data_type,

@@ -31,13 +31,19 @@ class UnreadableSummary(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableSummary:
-    """A table over some rows. cut: identity of the one that its keys were counted under."""
+    """A table over some rows.
+
+    cut: identity of the one that its keys were counted under. types: of the columns, as they were read. additions: how
+    often it was put together from what was made small before; each time it gets a little less exact.
+    """
 
     rows: int = 0
     columns: Mapping[str, ColumnSummary] = field(default_factory=dict)
     keys: Mapping[str, KeySummary] = field(default_factory=dict)
     sample: Sampled = field(default_factory=Sampled)
     cut: str = ""
+    types: Mapping[str, str] = field(default_factory=dict)
+    additions: int = 0
 
 
 def merge_tables(parts: Sequence[TableSummary]) -> TableSummary:
@@ -59,6 +65,8 @@ def merge_tables(parts: Sequence[TableSummary]) -> TableSummary:
         keys={name: merge_keys([part.keys[name] for part in parts]) for name in keys},
         sample=merge_samples([part.sample for part in parts]),
         cut=first.cut if one_cut else "",
+        types=first.types,
+        additions=max((part.additions for part in parts), default=0),
     )
 
 
@@ -83,6 +91,7 @@ def encode(whole: TableSummary) -> bytes:
     """Write a summary as bytes: an Arrow stream with one row per array, behind a row of all that is small."""
     arrays: Arrays = {}
     head: dict[str, Any] = {"format": FORMAT, "rows": whole.rows, "cut": whole.cut}
+    head |= {"types": dict(whole.types), "additions": whole.additions}
     head["columns"] = [_put_column(arrays, f"c{i}", *item) for i, item in enumerate(whole.columns.items())]
     head["keys"] = [_put_key(arrays, f"k{i}", *item) for i, item in enumerate(whole.keys.items())]
     head["share"] = whole.sample.share
@@ -114,6 +123,8 @@ def decode(stored: bytes) -> TableSummary:
         keys=dict(_key(arrays, f"k{i}", found) for i, found in enumerate(head["keys"])),
         sample=Sampled(head["share"], arrays["tickets"], sample),
         cut=head["cut"],
+        types=head["types"],
+        additions=head["additions"],
     )
 
 

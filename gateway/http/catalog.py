@@ -23,7 +23,7 @@ from gateway.http.models import (
 )
 from gateway.http.queries import Served
 from gateway.sql.errors import UnknownColumn, UnknownTable, did_you_mean
-from metastore.inspection import inspect
+from metastore.inspection import inspect, path_of
 from selector.keys import ColumnRef, KeyPair
 
 router = APIRouter(prefix="/v1")
@@ -57,7 +57,7 @@ def _keys_of(table: str, gateway: Gateway) -> dict[KeyPair, str]:
 @router.post("/tables", status_code=201, tags=["catalog"])
 def add_table(body: TableRequest, gateway: Served) -> TableReply:
     """Register a table, or look again at one that is registered."""
-    _require_root(Path(body.location), gateway.settings.catalog.roots)
+    _require_root(path_of(body.location), gateway.settings.catalog.roots)
     found = inspect(body.name, body.location, format=body.format, options=body.options or None)
     known = {**gateway.catalog.current().tables, body.name.lower(): found.source}
     pairs = [_declared(found.source, key, known) for key in body.keys]
@@ -84,6 +84,7 @@ def _column(table: TableSource, name: str) -> ColumnRef:
 
 
 def _require_root(location: Path, roots: Sequence[Path]) -> None:
+    """Refuse what lies elsewhere, links followed. It holds for every file: no table has one outside its own folder."""
     if not roots:
         return
     try:

@@ -1,4 +1,7 @@
-"""JSON in and out. Names are fixed; fields may be added."""
+"""JSON in and out. Names are fixed; fields may be added.
+
+It is long because it is one contract: every body and reply but those of schedules, to be read side by side.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.statements import AUTO
 from metastore.records import (
+    SMALLEST_SHARE,
     Attempt,
     CatalogTable,
     Failure,
@@ -63,7 +67,9 @@ class TableRequest(_Request):
     name: str = Field(pattern=NAME)
     location: str = Field(description="Absolute path of a folder or file that every engine can read.")
     format: str | None = Field(None, description="parquet, csv, json, orc or avro; found out without it.")
-    options: dict[str, str] = Field(default_factory=dict, description='For text: {"delimiter": "|", "header": "true"}.')
+    options: dict[str, str] = Field(
+        default_factory=dict, description='Of text, and no other: {"delimiter": "|", "header": "true"}.'
+    )
     keys: list[KeyRequest] = Field(default_factory=list, description="Columns that are joined with other tables'.")
 
 
@@ -72,7 +78,9 @@ class StatisticsJobRequest(_Request):
 
     tables: list[str] = Field(min_length=1)
     mode: Mode = Field(Mode.FULL, strict=False, description="full, incremental (what is new or changed) or sample.")
-    share: float | None = Field(None, gt=0.0, le=1.0, description="Of a sample: how much of each table is read.")
+    share: float | None = Field(
+        None, ge=SMALLEST_SHARE, le=1.0, description="Of a sample: how much of each table is read."
+    )
     columns: list[str] = Field(default_factory=list, description="None for all.")
     partitions: list[str] = Field(default_factory=list, description="Folders, such as year=2024 or year=2024/month=1.")
 

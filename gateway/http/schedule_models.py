@@ -23,7 +23,7 @@ class _Definition(BaseModel):
     stale_days: float | None = Field(None, description="Age of the statistics.")
     after_misestimate: bool | None = Field(None, description="Computes the tables of statements that did not fit.")
     mode: Mode | None = Field(None, strict=False, description="full, incremental or sample.")
-    share: float | None = Field(None, description="Of a sample, above 0 and at most 1.")
+    share: float | None = Field(None, description="Of a sample, 0.000001 to 1.")
 
     def trigger(self, before: Trigger | None = None) -> Trigger | None:
         """Return the reason to run that is asked for; None for none. before: what may be changed in part."""

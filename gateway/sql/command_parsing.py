@@ -53,7 +53,7 @@ from gateway.sql.errors import (
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.sql.parsing import ParserLimits, require_length
 from gateway.sql.position import position_at
-from metastore.records import Position
+from metastore.records import SMALLEST_SHARE, Position
 
 ROWS_KEY = "numRows"
 MARK_KEY = (
@@ -222,8 +222,10 @@ class _Reader:
         self._need_sign(TokenType.L_PAREN, "(")
         where = self._token()
         percent = self._number()
-        if not 0 < percent <= 100:
-            raise ValueOutOfRange("A sample is more than 0 and at most 100 percent.", self._position(where))
+        if not SMALLEST_SHARE <= percent / 100 <= 1:
+            raise ValueOutOfRange(
+                f"A sample is at least {100 * SMALLEST_SHARE:g} and at most 100 percent.", self._position(where)
+            )
         self._need_sign(TokenType.R_PAREN, ")")
         if self._words("REPEATABLE"):  # every sample is: which row groups are read follows from the files
             self._need_sign(TokenType.L_PAREN, "(")

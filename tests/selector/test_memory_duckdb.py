@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import UNKNOWN
+from selector.explain.duckdb import read
 from selector.memory.duckdb import UPPER_FACTOR, estimate, is_clustered
 from selector.memory.duckdb_tables import (
     CALIBRATED,
@@ -24,7 +26,7 @@ from selector.memory.duckdb_tables import (
 )
 from selector.memory.pipeline import Peak, fanned_out, gathered, joined, materialized, streamed
 from selector.memory.widths import INLINE_BYTES, STRING_BYTES, heap_bytes, row_of
-from selector.plan import JoinType, Operator, PlanColumn, PlanNode
+from selector.plan import JoinType, Operator, PlanColumn, PlanNode, TableShape
 from selector.statistics import ColumnStatistics, RowSample, SampleColumn, TableStatistics
 
 PAGE, ENTRY, HASH = CALIBRATED.page_bytes, CALIBRATED.entry_bytes, CALIBRATED.hash_bytes
@@ -314,3 +316,19 @@ def test_states_that_grow_take_their_inputs(call: str) -> None:
     growing = node(Operator.AGGREGATE, 1, below, columns=(PlanColumn(call),))
     assert held(alone) == 0
     assert held(growing) >= 10_000_000 * CALIBRATED.growing_state * 4  # bytes of an int
+
+
+def printed(rows: int, **sort: str) -> str:
+    scanned = {"Projections": "id", "Estimated Cardinality": str(rows)}
+    below = {"name": "READ_PARQUET", "children": [], "extra_info": scanned}
+    return json.dumps([{"name": "ORDER_BY", "children": [below], "extra_info": sort}])
+
+
+def test_what_a_plan_sorts_by_is_read() -> None:
+    plan = read(printed(ROWS, **{"Order By": "#0 DESC NULLS LAST"}), [TableShape("books", {"id": "bigint"}, ROWS)])
+    assert [key.name for key in plan.root.sort_keys] == ["id"]
+
+
+def test_a_table_of_several_files_is_told_by_its_rows_though_duckdb_only_counts_one_file() -> None:
+    shapes = [TableShape("books", {"id": "bigint"}, ROWS + 3), TableShape("transactions", {"id": "bigint"}, 2 * ROWS)]
+    assert read(printed(ROWS), shapes).root.children[0].table == "books"

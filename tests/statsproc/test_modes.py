@@ -244,7 +244,7 @@ def test_a_sample_of_text_is_one_of_files(runs: Runs) -> None:
         (runs.folder / "t" / f"{number}.csv").write_text("".join(f"{number * 100 + n},x\n" for n in range(100, 200)))
     runs.register("t")
     found = runs.statistics("t", Mode.SAMPLE, share=0.25)
-    assert found.share == pytest.approx(0.25, abs=0.05)
+    assert found.share == pytest.approx(8 / 20, abs=0.01)  # a quarter would be five files: at least eight are read
     assert found.rows == pytest.approx(2000, rel=0.02)
     assert found.confidence < 1
 

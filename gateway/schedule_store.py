@@ -1,7 +1,7 @@
 """The scheduler library's view of our schedules: its job store and its trigger, over the metastore.
 
-The library keeps time, threads and overlap; the metastore keeps everything else, as plain columns. A job of the
-library is made from a row whenever it asks for one, and nothing of it is ever stored.
+The library keeps time and threads; the metastore keeps everything else, as plain columns, also what runs. A job of
+the library is made from a row whenever it asks for one, and nothing of it is ever stored.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from metastore.schedules import ScheduleExists, Schedules
 
 log = logging.getLogger(__name__)
 
+NO_LIMIT = 1 << 30  # of runs at once: the library learns of a run's end later than the metastore, which sees to it
 LOOK_AGAIN = dt.timedelta(seconds=30)  # what another gateway wrote is seen no later
 
 
@@ -48,9 +49,14 @@ class ScheduleTrigger(BaseTrigger):
 
 
 class MetastoreJobStore(BaseJobStore):
-    """Schedules as jobs that call ``run`` with a schedule's name. A due job is handed out by one gateway only."""
+    """Schedules as jobs that call ``run`` with a schedule's name and what its run is known by.
 
-    def __init__(self, schedules: Schedules, run: Callable[[str], None], check_every: dt.timedelta) -> None:
+    A due job is handed out by one gateway only, and not while the schedule runs.
+    """
+
+    def __init__(
+        self, schedules: Schedules, run: Callable[[str, dt.datetime], None], check_every: dt.timedelta
+    ) -> None:
         super().__init__()
         self._schedules = schedules
         self._run = run
@@ -77,11 +83,13 @@ class MetastoreJobStore(BaseJobStore):
             return claimed
         try:
             for schedule in self._schedules.due(now):
-                job = self._job(schedule)
-                assert schedule.next_run_at is not None
-                after = job.trigger.get_next_fire_time(schedule.next_run_at, now)
-                if self._schedules.claim(schedule.name, due_at=schedule.next_run_at, next_run_at=after, at=now):
-                    claimed.append(job)
+                due_at = schedule.next_run_at
+                assert due_at is not None
+                after = ScheduleTrigger(schedule, self._check_every).get_next_fire_time(due_at, now)
+                if schedule.running:
+                    self._schedules.leave_out(schedule.name, due_at=due_at, next_run_at=after)
+                elif self._schedules.claim(schedule.name, due_at=due_at, next_run_at=after, at=now):
+                    claimed.append(self._job(replace(schedule, last_run_at=now, running=True)))
         except SQLAlchemyError as error:
             log.warning("the metastore does not answer, schedules wait: %s", error)
         return claimed
@@ -119,12 +127,12 @@ class MetastoreJobStore(BaseJobStore):
             id=schedule.name,
             name=schedule.name,
             func=self._run,
-            args=(schedule.name,),
+            args=(schedule.name, schedule.last_run_at),
             kwargs={},
             trigger=ScheduleTrigger(schedule, self._check_every),
             executor="default",
             coalesce=True,
-            max_instances=1,
+            max_instances=NO_LIMIT,
             misfire_grace_time=None,
             next_run_time=schedule.next_run_at,
         )

@@ -1,6 +1,6 @@
 """Statistics by themselves: by the clock, once they are stale, after a misestimate. Kept in the metastore.
 
-APScheduler keeps time, threads and overlap. A run here is: which tables are due, a job over them, its end, and what
+APScheduler keeps time and threads. A run here is: which tables are due, a job over them, its end, and what
 follows from that end.
 """
 
@@ -15,7 +15,9 @@ from dataclasses import replace
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.jobstores.base import ConflictingIdError
+from apscheduler.jobstores.memory import MemoryJobStore
 from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.interval import IntervalTrigger
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway import timing
@@ -36,6 +38,9 @@ POLL_S = 0.25
 LOOK_FOR_DEAD_JOBS_EVERY = 20  # polls
 METASTORE_AWAY_S = 5.0
 JOBS_LOOKED_AT = 20
+TAKE_OVER_EVERY_S = 30.0
+END_NOTICED_WITHIN = dt.timedelta(seconds=10)  # by the gateway that started the job, if there still is one
+CLAIM_HOLDS = dt.timedelta(minutes=10)  # for a run that has no job yet: it may wait for a thread
 
 
 class Schedules:
@@ -60,8 +65,18 @@ class Schedules:
         self._followers: list[threading.Thread] = []
         self._scheduler = BackgroundScheduler(
             timezone=dt.UTC,
-            executors={"default": ThreadPoolExecutor(settings.jobs)},
-            jobstores={"default": MetastoreJobStore(metastore.schedules, self._run, self._check_every)},
+            executors={"default": ThreadPoolExecutor(settings.jobs), "aside": ThreadPoolExecutor(1)},
+            jobstores={
+                "default": MetastoreJobStore(metastore.schedules, self._run, self._check_every),
+                "aside": MemoryJobStore(),
+            },
+        )
+        self._scheduler.add_job(
+            self._take_over,
+            IntervalTrigger(seconds=TAKE_OVER_EVERY_S, timezone=dt.UTC),
+            jobstore="aside",
+            executor="aside",
+            misfire_grace_time=None,
         )
 
     def start(self) -> None:
@@ -89,7 +104,7 @@ class Schedules:
             self._scheduler.add_job(
                 self._run,
                 ScheduleTrigger(wanted, self._check_every),
-                args=(wanted.name,),
+                args=(wanted.name, wanted.created_at),
                 id=wanted.name,
                 name=wanted.name,
             )
@@ -129,7 +144,7 @@ class Schedules:
         if schedule.paused:
             raise SchedulePaused(f"The schedule {name} is paused; resume it first, or compute its tables directly.")
         job = self._begin(schedule, self._tables(schedule))
-        self._follow_aside(name, job.id, repeat=False)
+        self._follow_aside(name, job, repeat=False)
         return job
 
     def misestimated(self, tables: Sequence[str]) -> None:
@@ -142,48 +157,50 @@ class Schedules:
 
     # ------------------------------------------------------------------ one run
 
-    def _run(self, name: str) -> None:
+    def _run(self, name: str, run_at: dt.datetime) -> None:
         """Do what a claimed run asks for; called by the library, in a thread of its pool."""
         while not self._stopped.is_set():
             try:
-                self._attempt(name)
+                self._attempt(name, run_at)
                 return
             except SQLAlchemyError as error:
                 log.warning("schedule %s: the metastore does not answer: %s", name, error)
                 self._stopped.wait(METASTORE_AWAY_S)
 
-    def _attempt(self, name: str) -> None:
+    def _attempt(self, name: str, run_at: dt.datetime) -> None:
         schedule = self._metastore.schedules.get(name)
-        if schedule is None:
-            return
+        if schedule is None or not schedule.running or schedule.last_run_at != run_at:
+            return  # while it waited for a thread it was removed, run by hand, or taken over by another gateway
         try:
             due = self._due(schedule)
             if not due:
-                self._metastore.schedules.succeeded(name)
+                self._metastore.schedules.succeeded(name, run_at=run_at)
+                self._wake()
                 return
             job = self._begin(schedule, due)
         except JobsBusy as busy:
             until = _now() + dt.timedelta(seconds=self._settings.retry_first_s)
             log.info("schedule %s: waits until %s. %s", name, until, busy)
-            self._metastore.schedules.postponed(name, until=until)
+            self._metastore.schedules.postponed(name, run_at=run_at, until=until)
             self._wake()
             return
         except (UnknownTable, InspectionFailed, OSError) as error:
-            self._failed(schedule, str(error), repeat=True)
+            self._failed(schedule, run_at, str(error), repeat=True)
             return
-        self._follow(name, job.id, repeat=True)
+        self._follow(name, job, repeat=True)
 
     def _due(self, schedule: Schedule) -> tuple[str, ...]:
         """Return the tables to compute, which may be none."""
         tables = self._tables(schedule)
         left = self._left_over(schedule) if schedule.retries else frozenset()
-        if left:
-            return tuple(table for table in tables if table in left)
         match schedule.trigger:
+            case AfterMisestimate():  # what was awaited while the failed job ran has no time of its own
+                helped = {table for table in schedule.awaited if table in tables and self._helps(schedule, table)}
+                return tuple(table for table in tables if table in left | helped)
+            case _ if left:
+                return tuple(table for table in tables if table in left)
             case Staleness() as limit:
                 return tuple(self._stale(schedule, limit, tables))
-            case AfterMisestimate():
-                return tuple(table for table in tables if table in schedule.awaited and self._helps(schedule, table))
             case _:
                 return tables
 
@@ -233,7 +250,7 @@ class Schedules:
         log.info("schedule %s: job %s computes %s", schedule.name, job.id, _words(tables))
         return job
 
-    def _follow(self, name: str, job_id: str, *, repeat: bool) -> None:
+    def _follow(self, name: str, begun: StatisticsJob, *, repeat: bool) -> None:
         """Wait for a job's end and take note of it, unless the gateway stops before."""
         for poll in itertools.count(1):
             if self._stopped.wait(POLL_S):
@@ -241,39 +258,40 @@ class Schedules:
             try:
                 if poll % LOOK_FOR_DEAD_JOBS_EVERY == 0:
                     self._jobs.recover()
-                job = self._metastore.jobs.get(job_id)
+                job = self._metastore.jobs.get(begun.id)
                 if job is None or job.state.ended:
-                    self._take_note(name, job, repeat=repeat)
+                    self._take_note(name, begun.created_at, job, repeat=repeat)
                     return
             except SQLAlchemyError as error:
                 log.warning("schedule %s: the metastore does not answer: %s", name, error)
 
-    def _follow_aside(self, name: str, job_id: str, *, repeat: bool) -> None:
+    def _follow_aside(self, name: str, job: StatisticsJob, *, repeat: bool) -> None:
         thread = threading.Thread(
-            target=self._follow, args=(name, job_id), kwargs={"repeat": repeat}, name=f"schedule {name}", daemon=True
+            target=self._follow, args=(name, job), kwargs={"repeat": repeat}, name=f"schedule {name}", daemon=True
         )
         self._followers = [follower for follower in self._followers if follower.is_alive()] + [thread]
         thread.start()
 
-    def _take_note(self, name: str, job: StatisticsJob | None, *, repeat: bool) -> None:
+    def _take_note(self, name: str, run_at: dt.datetime, job: StatisticsJob | None, *, repeat: bool) -> None:
         if job is not None and job.error is None:
-            self._metastore.schedules.succeeded(name)
+            self._metastore.schedules.succeeded(name, run_at=run_at)
+            self._wake()  # more may have become due while it ran
             return
         schedule = self._metastore.schedules.get(name)
         error = (job.error if job else None) or "The job is gone."
         if schedule is not None:
-            self._failed(schedule, error, repeat=repeat and error != CANCELLED)
+            self._failed(schedule, run_at, error, repeat=repeat and error != CANCELLED)
 
-    def _failed(self, schedule: Schedule, error: str, *, repeat: bool) -> None:
-        settings = self._settings
+    def _failed(self, schedule: Schedule, run_at: dt.datetime, error: str, *, repeat: bool) -> None:
+        name, settings = schedule.name, self._settings
         if not repeat or schedule.retries >= settings.retries:
-            log.warning("schedule %s: failed. %s", schedule.name, error)
-            self._metastore.schedules.failed(schedule.name, error=error)
-            return
-        wait_s = min(settings.retry_first_s * 2.0**schedule.retries, settings.retry_longest_s)
-        log.warning("schedule %s: failed, is repeated in %.0f s. %s", schedule.name, wait_s, error)
-        retry_at = _now() + dt.timedelta(seconds=wait_s)
-        self._metastore.schedules.failed(schedule.name, error=error, retry_at=retry_at)
+            if self._metastore.schedules.failed(name, run_at=run_at, error=error):
+                log.warning("schedule %s: failed. %s", name, error)
+        else:
+            wait_s = min(settings.retry_first_s * 2.0**schedule.retries, settings.retry_longest_s)
+            retry_at = _now() + dt.timedelta(seconds=wait_s)
+            if self._metastore.schedules.failed(name, run_at=run_at, error=error, retry_at=retry_at):
+                log.warning("schedule %s: failed, is repeated in %.0f s. %s", name, wait_s, error)
         self._wake()
 
     # ------------------------------------------------------------------ help
@@ -295,14 +313,32 @@ class Schedules:
 
     def _recover(self) -> None:
         """Follow the jobs of an earlier gateway to their end, and repeat runs that had not got so far."""
-        for schedule in self._metastore.schedules.list():
-            if not schedule.running:
-                continue
-            job = self._metastore.jobs.get(schedule.last_job_id) if schedule.last_job_id else None
-            if job is None or (schedule.last_run_at is not None and job.created_at < schedule.last_run_at):
-                self._metastore.schedules.postponed(schedule.name, until=_now())
+        for name, run_at, job in self._open_runs():
+            if job is None:
+                self._metastore.schedules.postponed(name, run_at=run_at, until=_now())
             else:
-                self._follow_aside(schedule.name, job.id, repeat=True)
+                self._follow_aside(name, job, repeat=True)
+
+    def _take_over(self) -> None:
+        """Take note of runs that nobody follows any more, because another gateway went away."""
+        try:
+            self._jobs.recover()
+            for name, run_at, job in self._open_runs():
+                if job is None and _now() - run_at > CLAIM_HOLDS:
+                    self._metastore.schedules.postponed(name, run_at=run_at, until=_now())
+                    self._wake()
+                elif job is not None and job.finished_at and _now() - job.finished_at > END_NOTICED_WITHIN:
+                    self._take_note(name, run_at, job, repeat=True)
+        except SQLAlchemyError as error:
+            log.warning("schedules: the metastore does not answer: %s", error)
+
+    def _open_runs(self) -> Iterable[tuple[str, dt.datetime, StatisticsJob | None]]:
+        """Yield the runs whose end has not been told: schedule, what the run is known by, and its job if it has one."""
+        for schedule in self._metastore.schedules.list():
+            if schedule.running and schedule.last_run_at is not None:
+                job = self._metastore.jobs.get(schedule.last_job_id) if schedule.last_job_id else None
+                ours = job is not None and job.created_at == schedule.last_run_at
+                yield schedule.name, schedule.last_run_at, job if ours else None
 
 
 def _words(names: Iterable[str]) -> str:

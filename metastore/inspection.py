@@ -1,6 +1,6 @@
 """A look at a folder or file: what table it is, from the files themselves.
 
-It is long because five formats tell their columns in five ways; ``inspect`` and ``data_files`` are the whole of its face.
+It is long because five formats tell their columns in five ways, and only ``inspect`` has to know them.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def inspect(
 ) -> Inspection:
     """Say what table lies at a location: format, columns, files, partitions, and rows where files count them.
 
-    format, options and columns: what the caller knows; the rest is found out. options: those of OPTIONS. Text and JSON are judged by the
-    first megabyte of the first file, with types wide enough for what may follow (``bigint``, ``double``).
+    format, options (those of OPTIONS) and columns: what the caller knows; the rest is found out. Text and JSON are
+    judged by the first megabyte of the first file, with types wide enough for what may follow (``bigint``, ``double``).
     """
     root = _root(location)
     files = data_files(root)
@@ -208,6 +208,8 @@ def path_of(location: str | Path) -> Path:
         text = unquote(re.sub(r"^file:(//[^/]*)?", "", text))
     elif "://" in text:
         raise InspectionFailed(f"{text} is not on this machine: give a folder or file that the gateway can read")
+    if "\0" in text:
+        raise InspectionFailed(f"{text!r} is no path: it holds a zero byte")
     try:
         return Path(text).expanduser().absolute()
     except RuntimeError as failure:
@@ -228,7 +230,7 @@ def _root(location: str | Path) -> Path:
 
 
 def _walk(folder: Path, steps: tuple[str, ...], home: Path) -> Iterator[DataFile]:
-    """Yield the files below a folder that lies ``steps`` below the table's. home: the table's folder, links resolved."""
+    """Yield the files below a folder that lies ``steps`` below the table's. home: that one, links resolved."""
     try:
         with os.scandir(folder) as found:
             entries = sorted(found, key=lambda entry: entry.name)
@@ -320,8 +322,8 @@ def _check_options(kind: str, options: Mapping[str, str]) -> None:
             raise InspectionFailed(f"{name} is not an option of a {kind} table: leave it out; allowed are {can}")
         if name == "header" and value.lower() not in ("true", "false"):
             raise InspectionFailed(f"the header is true or false, not {value!r}")
-        if name != "header" and (len(value) != 1 or value in '"\r\n\0'):
-            raise InspectionFailed(f"the delimiter is one character, and no quote or line end, not {value!r}")
+        if name != "header" and (len(value) != 1 or not value.isascii() or value in '"\r\n\0'):
+            raise InspectionFailed(f"the delimiter is one ASCII character, no quote and no line end, not {value!r}")
 
 
 def _format_of(path: Path) -> str:

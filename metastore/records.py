@@ -157,8 +157,8 @@ SMALLEST_SHARE = 1e-6  # of a table, that a sample reads
 class JobRequest:
     """What a statistics job is asked for.
 
-    columns: of a single table, empty for all. share: of a sample, SMALLEST_SHARE..1. partitions: folders, relative to the
-    table's location, to which an incremental job is confined; empty for all.
+    columns: of a single table, empty for all. share: of a sample, SMALLEST_SHARE..1. partitions: folders, relative to
+    the table's location, to which an incremental job is confined; empty for all.
     """
 
     tables: tuple[str, ...]

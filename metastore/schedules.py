@@ -11,9 +11,19 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from metastore.models import ScheduleRow
-from metastore.records import ALL_TABLES, AfterMisestimate, Cron, Mode, Schedule, Staleness, Trigger
+from metastore.records import (
+    ALL_TABLES,
+    SMALLEST_SHARE,
+    AfterMisestimate,
+    Cron,
+    Mode,
+    Schedule,
+    Staleness,
+    Trigger,
+)
 
 _CRON, _STALENESS, _MISESTIMATE = "cron", "staleness", "misestimate"
+_NOT_WAITING = ~ScheduleRow.running | (ScheduleRow.kind != _MISESTIMATE)
 
 
 class ScheduleExists(Exception):
@@ -72,9 +82,14 @@ class Schedules:
     # ------------------------------------------------------------------ what is due
 
     def due(self, at: dt.datetime) -> tuple[Schedule, ...]:
-        """Return the schedules whose time has come, the longest overdue first."""
+        """Return the schedules whose time has come, the longest overdue first.
+
+        Those that run are among them if they go by the clock; what else has become due has to wait for the run's end.
+        """
         wanted = (
-            select(ScheduleRow).where(ScheduleRow.next_run_at <= at).order_by(ScheduleRow.next_run_at, ScheduleRow.name)
+            select(ScheduleRow)
+            .where(ScheduleRow.next_run_at <= at, _NOT_WAITING)
+            .order_by(ScheduleRow.next_run_at, ScheduleRow.name)
         )
         with Session(self._engine) as session:
             return tuple(_record(row) for row in session.scalars(wanted))
@@ -82,14 +97,23 @@ class Schedules:
     def next_due_at(self) -> dt.datetime | None:
         """Return when the next schedule is due, None where none is."""
         with Session(self._engine) as session:
-            return session.scalar(select(func.min(ScheduleRow.next_run_at)))
+            return session.scalar(select(func.min(ScheduleRow.next_run_at)).where(_NOT_WAITING))
 
     def claim(self, name: str, *, due_at: dt.datetime, next_run_at: dt.datetime | None, at: dt.datetime) -> bool:
-        """Take a due run, and write when the one after it is due; False where another gateway was faster."""
+        """Take a due run, and write when the one after it is due; False where another gateway was faster.
+
+        at: what the run is known by until it has a job. A schedule that runs cannot be claimed.
+        """
         return self._change(
             _of(name)
-            .where(ScheduleRow.next_run_at == due_at)
+            .where(ScheduleRow.next_run_at == due_at, ~ScheduleRow.running)
             .values(next_run_at=next_run_at, last_run_at=at, running=True)
+        )
+
+    def leave_out(self, name: str, *, due_at: dt.datetime, next_run_at: dt.datetime | None) -> bool:
+        """Pass over a time that came while the schedule runs; returns whether it still did both."""
+        return self._change(
+            _of(name).where(ScheduleRow.next_run_at == due_at, ScheduleRow.running).values(next_run_at=next_run_at)
         )
 
     def misestimated(self, tables: Collection[str], *, due_at: dt.datetime) -> tuple[str, ...]:
@@ -110,31 +134,31 @@ class Schedules:
 
     # ------------------------------------------------------------------ what became of a run
 
+    # run_at: which run is meant, by its ``last_run_at``. What is told of another one, or a second time, changes
+    # nothing: two gateways may watch the end of one job. Each returns whether it did.
+
     def started(self, name: str, *, job_id: str, tables: Collection[str], at: dt.datetime) -> None:
-        """Write that a job computes these tables now; they are awaited no longer."""
+        """Write that a job computes these tables now; they are awaited no longer. at: the run is known by from here."""
         with Session(self._engine) as session, session.begin():
             session.execute(_of(name).values(last_job_id=job_id, last_run_at=at, running=True))  # first: the write lock
             row = session.get(ScheduleRow, name)
             if row is not None:
                 row.awaited = sorted(set(row.awaited) - set(tables))
 
-    def succeeded(self, name: str) -> None:
+    def succeeded(self, name: str, *, run_at: dt.datetime) -> bool:
         """Write that a run did what it should, or found nothing to do."""
-        self._change(_of(name).values(running=False, last_error=None, failures=0, retries=0))
+        return self._change(_run(name, run_at).values(running=False, last_error=None, failures=0, retries=0))
 
-    def postponed(self, name: str, *, until: dt.datetime) -> None:
+    def postponed(self, name: str, *, run_at: dt.datetime, until: dt.datetime) -> bool:
         """Write that a run has to wait, which is no failure; a schedule that was paused meanwhile stays so."""
-        self._change(_of(name).values(running=False, next_run_at=_unless_paused(until)))
+        return self._change(_run(name, run_at).values(running=False, next_run_at=_unless_paused(until)))
 
-    def failed(self, name: str, *, error: str, retry_at: dt.datetime | None = None) -> None:
-        """Write that the run failed, and when it is repeated; None: it waits for its next regular time.
-
-        What has been told already is not counted twice: two gateways may watch the end of one job.
-        """
+    def failed(self, name: str, *, run_at: dt.datetime, error: str, retry_at: dt.datetime | None = None) -> bool:
+        """Write that a run failed, and when it is repeated; None: it waits for its next regular time."""
         what = {"running": False, "last_error": error, "failures": ScheduleRow.failures + 1, "retries": 0}
         if retry_at is not None:
             what |= {"retries": ScheduleRow.retries + 1, "next_run_at": _unless_paused(retry_at)}
-        self._change(_of(name).where(ScheduleRow.running).values(what))
+        return self._change(_run(name, run_at).values(what))
 
     def _change(self, statement: Update) -> bool:
         with Session(self._engine) as session, session.begin():
@@ -151,6 +175,10 @@ def _unless_paused(at: dt.datetime) -> ColumnElement[dt.datetime | None]:
 
 def _of(name: str) -> Update:
     return update(ScheduleRow).where(ScheduleRow.name == name)
+
+
+def _run(name: str, run_at: dt.datetime) -> Update:
+    return _of(name).where(ScheduleRow.running, ScheduleRow.last_run_at == run_at)
 
 
 def _definition(schedule: Schedule) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from engines.spark.java import JavaNotFound
 from metastore.inspection import InspectionFailed
 from metastore.jobs import TablesBusy
-from metastore.records import JobRequest, Mode
+from metastore.records import SMALLEST_SHARE, JobRequest, Mode
 from metastore.store import Metastore
 from statsproc import job
 from statsproc.bookstore import Bookstore, Distribution, Format, write_table
@@ -58,6 +58,10 @@ Memory = Annotated[str, typer.Option(help="Heap of Spark's driver; with a local 
 Hive = Annotated[str, typer.Option(help="The Hive Metastore, such as thrift://127.0.0.1:9083.")]
 Database = Annotated[str, typer.Option(help="Of the tables in Hive.")]
 JsonProgress = Annotated[bool, typer.Option("--json-progress", help="One JSON object a line on standard output.")]
+
+
+class JobNotOpen(Exception):
+    """The job whose row should say what to compute is not there, or has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +146,13 @@ def ingest(
 
 @app.command()
 def stats(
-    tables: Annotated[list[str], typer.Argument(help="Names of registered tables.")],
     metastore: Annotated[str, typer.Option(help="URL of the metastore's database.", envvar="STATSPROC_METASTORE")],
-    job_id: Annotated[str | None, typer.Option(help="The job's row; made if it is not there.")] = None,
+    tables: Annotated[
+        list[str] | None, typer.Argument(help="Names of registered tables; none for what the row of --job-id asks for.")
+    ] = None,
+    job_id: Annotated[str | None, typer.Option(help="The job's row; made of TABLES if it is not there.")] = None,
     mode: Annotated[Mode, typer.Option(help="incremental: what is new or changed. sample: a share.")] = Mode.FULL,
-    share: Annotated[float, typer.Option(help="Of a sample, 0..1.", min=1e-6, max=1.0)] = 1.0,
+    share: Annotated[float, typer.Option(help="Of a sample, 0..1.", min=SMALLEST_SHARE, max=1.0)] = 1.0,
     columns: Annotated[str, typer.Option(help="Of a single table, with commas; all by default.")] = "",
     partition: Annotated[
         list[str] | None, typer.Option(help="Folder such as year=2024/month=1, of an incremental job.")
@@ -160,8 +166,8 @@ def stats(
     """Build the tables' statistics and put them in force."""
     spark = _Spark(master, remote, work_dir, driver_memory)
     try:
-        request = JobRequest(
-            tables=tuple(name.lower() for name in tables),
+        asked = JobRequest(
+            tables=tuple(name.lower() for name in tables or ()),
             mode=mode,
             share=share,
             columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
@@ -169,11 +175,24 @@ def stats(
         )
     except ValueError as failure:
         raise typer.BadParameter(str(failure)) from failure
+    if not asked.tables and (job_id is None or asked != JobRequest(())):
+        raise typer.BadParameter("give TABLES, or --job-id alone, of a job whose row says what it computes")
     with closing(reporter(as_json=json_progress)) as told, Metastore(metastore) as store:
+        request = asked if job_id is None or asked.tables else _request_of(store, job_id)
         errors = job.run_job(store, job_id or uuid.uuid4().hex, request, spark.open, told)
         told.done(failed=errors)
     if errors:
         raise typer.Exit(FAILED)
+
+
+def _request_of(store: Metastore, job_id: str) -> JobRequest:
+    """Return what an open job was made for. Raises JobNotOpen."""
+    known = store.jobs.get(job_id)
+    if known is None:
+        raise JobNotOpen(f"there is no job {job_id}: give the tables to make one")
+    if known.state.ended:
+        raise JobNotOpen(f"job {job_id} has ended already: {known.error or 'all of its tables are done'}")
+    return known.request
 
 
 @app.command()
@@ -239,6 +258,7 @@ def main() -> None:
         IngestFailed,
         InspectionFailed,
         JavaNotFound,
+        JobNotOpen,
         OSError,
         SparkFailed,
         SparkUnavailable,

@@ -159,7 +159,7 @@ class _Job:
 
     def _before(self, table: CatalogTable) -> Before:
         if self._request.mode is not Mode.INCREMENTAL:
-            return Before(self._metastore.statistics.current(table.name))
+            return Before(self._metastore.statistics.current(table.name) if self._request.columns else None)
         if table.name not in self._known:
             statistics, parts = self._metastore.statistics.current(table.name), self._metastore.statistics.parts
             self._known[table.name] = Before.of(table.source, statistics, parts(table.name))

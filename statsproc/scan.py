@@ -46,7 +46,6 @@ _MODULES = (
     "statsproc.read",
     __name__,
 )
-_STATE = "folder STRING, error STRING, plain BOOLEAN, summary BINARY"
 _STATE_ARROW = pa.schema(
     [("folder", pa.string()), ("error", pa.string()), ("plain", pa.bool_()), ("summary", pa.binary())]
 )
@@ -75,7 +74,7 @@ def scan_splits(spark: SparkSession, splits: Sequence[Piece], wanted: Wanted) ->
     tasks = _shared_out(splits, TASKS_PER_CORE * parallelism(spark))
     _take_along(spark)
     with _reading():
-        states = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_SplitReader(tasks, wanted), _STATE)
+        states = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_SplitReader(tasks, wanted), _state_type())
         return _collected(states, len(tasks))
 
 
@@ -105,7 +104,7 @@ def scan_through_spark(
         with _reading():
             rows = _union(_rows(spark, source, wanted, folder, at) for at, folder in enumerate(some))
             names = [folder.folder for folder in some]
-            states = rows.mapInArrow(_BatchReader(names, wanted), _STATE)
+            states = rows.mapInArrow(_BatchReader(names, wanted), _state_type())
             found |= _collected(states, MERGED_ON_DRIVER)
     return found
 
@@ -200,6 +199,13 @@ class _Merger:
             yield _state("", error=error, plain=plain)
 
 
+def _state_type() -> Any:
+    """Return the type of a task's rows; as text it would cost a call to the JVM."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(_STATE_ARROW)
+
+
 def _states(chunks: Iterable[Chunk], wanted: Wanted) -> Iterator[pa.RecordBatch]:
     try:
         for folder, summary in summarise_chunks(chunks, wanted):
@@ -232,7 +238,7 @@ def _buffered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _collected(states: DataFrame, expected: int) -> dict[str, TableSummary]:
     if expected > MERGED_ON_DRIVER:
-        states = states.repartition(MERGED_ON_DRIVER // 2, "folder").mapInArrow(_Merger(), _STATE)
+        states = states.repartition(MERGED_ON_DRIVER // 2, "folder").mapInArrow(_Merger(), _state_type())
     merged, errors = _merged(states.toArrow().to_batches())
     for error, plain in errors:
         raise FileUnusable(error) if plain else NotPlain(error)

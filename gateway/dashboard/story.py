@@ -18,6 +18,21 @@ from engines.errors import (
 )
 from gateway.coordinator import GATEWAY_STOPPED
 from gateway.dashboard.figures import counted, duration, memory
+from gateway.sql.errors import (
+    EmptyStatement,
+    MultipleStatements,
+    NotAllowed,
+    SqlError,
+    StatementTooDeep,
+    StatementTooLong,
+    SyntaxInvalid,
+    UnknownColumn,
+    UnknownDialect,
+    UnknownPartition,
+    UnknownProperty,
+    UnknownTable,
+    ValueOutOfRange,
+)
 from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
 from selector.decide import Decision, ReasonCode
 
@@ -33,6 +48,28 @@ FAILURES: Mapping[str, str] = {
     "RESULT_TOO_LARGE": "gave a result that is larger than the gateway keeps",
     "RESULT_STORE_FULL": "gave a result that the gateway had no room for",
     GATEWAY_STOPPED.code: "was interrupted when the gateway stopped",
+    "STATISTICS_FAILED": "could not compute the statistics",
+    "JOB_RUNNING": "found the statistics being computed already",
+    "NOTHING_TO_AMEND": "knew nothing that the value could stand beside",
+    "TABLE_UNREADABLE": "could not read the table's files",
+    UnknownTable.code: "found the table gone",
+    UnknownPartition.code: "found no such partition",
+}
+
+REFUSALS: Mapping[str, str] = {
+    SqlError.code: "it is wrong",
+    EmptyStatement.code: "it is empty",
+    MultipleStatements.code: "it is more than one statement",
+    StatementTooLong.code: "it is too long",
+    StatementTooDeep.code: "it is nested too deep",
+    UnknownDialect.code: "its dialect is not known",
+    SyntaxInvalid.code: "it cannot be parsed",
+    UnknownTable.code: "it names a table that is not registered",
+    UnknownColumn.code: "it names a column that is not there",
+    UnknownPartition.code: "it names a partition that is not there",
+    UnknownProperty.code: "it sets a property that cannot be set",
+    ValueOutOfRange.code: "it holds a value that makes no sense in its place",
+    NotAllowed.code: "it does what is not allowed here",
 }
 
 ELSEWHERE: Mapping[ReasonCode, str] = {
@@ -90,7 +127,8 @@ def headline(record: QueryRecord) -> str:
         case QueryState.CANCELLED:
             return f"{before} Cancelled{f' while on {last.engine}' if last else ''}.".strip()
         case _ if last is None:
-            return "Refused before any engine was tried."
+            why = REFUSALS.get(record.error.code) if record.error else None
+            return f"Refused before any engine was tried{f': {why}' if why else ''}."
         case _:
             return f"{before} {last.engine} {failure(last)}.".strip()
 

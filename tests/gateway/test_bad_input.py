@@ -297,8 +297,36 @@ def test_tables_are_registered_under_the_roots_only(scripted: Callable[..., Scri
     catalog = house.gateway.settings.catalog.model_copy(update={"roots": (bookstore / "books",)})
     house.gateway.settings = house.gateway.settings.model_copy(update={"catalog": catalog})
     with serving(create_app(house.gateway)) as client:
-        for place, status in ((bookstore / "books", 201), (bookstore / "books" / ".." / "transactions", 403)):
+        for place, status in (
+            (bookstore / "books", 201),
+            (f"file://{bookstore}/books", 201),
+            (bookstore / "books" / ".." / "transactions", 403),
+            (f"file://{bookstore}/transactions", 403),
+            ("~", 403),
+        ):
             assert client.post("/v1/tables", json={"name": "x", "location": str(place)}).status_code == status
+
+
+def test_a_link_out_of_a_table_is_no_way_around_the_roots(
+    scripted: Callable[..., Scripted], bookstore: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "part.parquet").symlink_to(next((bookstore / "books").glob("*.parquet")))
+    house = scripted()
+    catalog = house.gateway.settings.catalog.model_copy(update={"roots": (tmp_path,)})
+    house.gateway.settings = house.gateway.settings.model_copy(update={"catalog": catalog})
+    with serving(create_app(house.gateway)) as client:
+        response = client.post("/v1/tables", json={"name": "x", "location": str(tmp_path / "x")})
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "TABLE_UNREADABLE")
+    assert "leads out of the table's folder" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("options", [{"pathGlobFilter": "none"}, {"avroSchemaUrl": "/etc/hostname"}])
+def test_options_of_a_reader_are_not_passed_on(client: httpx.Client, bookstore: Path, options: dict[str, str]) -> None:
+    body = {"name": "x", "location": str(bookstore / "books"), "options": options}
+    response = client.post("/v1/tables", json=body)
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "TABLE_UNREADABLE")
+    assert next(iter(options)) in response.json()["error"]["message"]
 
 
 def test_statistics_of_an_unknown_table(client: httpx.Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from gateway import wiring
 from gateway.gateway import Gateway
 from gateway.http.app import create_app
 from gateway.jobs import JobRunner
-from metastore.records import JobRequest, JobState, StatisticsJob
+from metastore.records import JobRequest, JobState, Mode, StatisticsJob
 from tests.gateway import job_process
 from tests.gateway.conftest import BOOKS, TRANSACTIONS, register, serving
 
@@ -233,6 +234,26 @@ def test_a_job_whose_process_fails_is_told(client: httpx.Client, monkeypatch: py
     assert reply["attempts"][0]["failure"] == "STATISTICS_FAILED"
 
 
+def test_a_job_over_any_number_of_partitions(client: httpx.Client, gateway: Gateway) -> None:
+    folders = tuple(f"day={n:040}" for n in range(60_000))  # more than a command line can hold
+    job = gateway.jobs.start(JobRequest(("sales",), Mode.INCREMENTAL, partitions=folders))
+    assert job.request.partitions == folders
+    assert wait_for_job(client, "FINISHED")["id"] == job.id
+
+
+def test_a_job_that_cannot_be_started_has_failed(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobRunner, "_command", lambda _: ["/nowhere/python"])
+    reply = run(client, "COMPUTE STATS transactions")
+    assert (reply["state"], reply["error"]["code"]) == ("FAILED", "STATISTICS_FAILED")
+    assert reply["error"]["message"] == "The job could not be started: No such file or directory."
+    job = client.post("/v1/stats/jobs", json={"tables": ["transactions"]})
+    assert (job.status_code, job.json()["state"]) == (202, "FAILED")
+    monkeypatch.undo()
+    monkeypatch.setenv("SECONDS", "0")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    assert told(client, "COMPUTE STATS transactions")  # it is not locked
+
+
 def test_people_see_commands_among_their_queries(client: httpx.Client) -> None:
     query_id = run(client, "SHOW TABLES")["id"]
     page = client.get(f"/dashboard/queries/{query_id}")
@@ -301,6 +322,29 @@ def test_incremental_statistics_of_partitions_are_dropped(client: httpx.Client, 
     ]
 
 
+def test_a_job_keeps_the_summaries_that_it_merges(
+    client: httpx.Client, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statistics = gateway.metastore.statistics
+    told(client, "COMPUTE STATS sales")
+    before = statistics.current("sales")
+    assert before is not None
+    (part,) = statistics.parts("sales")
+    statistics.publish(before, at=part.built_at, parts=[replace(part, folder="year=2019")])
+    monkeypatch.setenv("SECONDS", "60")
+    query_id = run(client, "COMPUTE STATS sales", wait_s=0)["id"]
+    wait_for_job(client, "RUNNING")
+    drop = "DROP INCREMENTAL STATS sales PARTITION (year = 2019)"
+    refused = client.post("/v1/queries", json={"sql": drop, "wait_s": 30})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "JOB_RUNNING")
+    assert "computes the statistics of sales already" in refused.json()["error"]["message"]
+    client.delete(f"/v1/queries/{query_id}")
+    version = client.get("/v1/tables/sales").json()["statistics_version"]
+    assert told(client, drop) == [["Incremental stats of 1 partition(s) have been dropped."]]
+    assert statistics.part_marks("sales") == ()
+    assert client.get("/v1/tables/sales").json()["statistics_version"] == version
+
+
 # ---------------------------------------------------------------------- what is on disk
 
 
@@ -334,6 +378,7 @@ def test_jobs_are_checked_before_they_start(client: httpx.Client) -> None:
         ({"tables": ["books"], "share": 0.5}, "INVALID_BODY"),
         ({"tables": ["books"], "mode": "sample"}, "INVALID_BODY"),
         ({"tables": ["books"], "mode": "often"}, "INVALID_BODY"),
+        ({"tables": ["books"], "mode": "sample", "share": 1e-320}, "INVALID_BODY"),
         ({"tables": ["books", "sales"], "columns": ["id"]}, "INVALID_BODY"),
         ({"tables": ["sales"], "partitions": ["year=2020"]}, "INVALID_BODY"),
         ({"tables": ["sales"], "mode": "incremental", "partitions": ["year=20"]}, "UNKNOWN_PARTITION"),

@@ -48,7 +48,7 @@ from tests.gateway.scripted_gateway import PLAN, ROWS
 SECOND = dt.timedelta(seconds=1)
 EVERY_5_S = Cron("*/5 * * * * *")
 ON_TIME = 2 * SECOND
-MIB = 1 << 20
+LIMIT_BYTES = 64 << 20
 TOO_BIG = "SELECT title FROM books WHERE id < 77"
 
 
@@ -116,7 +116,7 @@ def open_gateway(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch)
         fast.script("77", Script(steps=(MemoryExceeded("Out of memory"),), plan=PLAN))
         fleet = Fleet(
             [
-                Member(fast, Ledger("fast", slots=2, capacity_bytes=2 * MIB), limit_bytes=MIB),
+                Member(fast, Ledger("fast", slots=2, capacity_bytes=2 * LIMIT_BYTES), limit_bytes=LIMIT_BYTES),
                 Member(dependable, Ledger("dependable", slots=2, capacity_bytes=None)),
             ]
         )
@@ -264,6 +264,57 @@ def test_a_run_that_ended_with_its_gateway_is_repeated_by_the_next_one(
     assert (cut.state, repeated.state) == (JobState.FAILED, JobState.FINISHED)
 
 
+def test_a_gateway_that_comes_up_leaves_a_run_of_another_one_alone(
+    open_gateway: Callable[..., Gateway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECONDS", "4")
+    first = open_gateway("one")
+    first.schedules.add(schedule(Cron("* * * * * *")))
+    wait_until(lambda: any(job.state is JobState.RUNNING for job in jobs_of(first)))
+    time.sleep(2.5)  # times that come while it runs are left out, and say nothing about it
+    (job,) = jobs_of(first)
+    second = open_gateway("two")
+    known = second.schedules.get("s")
+    assert (known.running, known.last_run_at, known.last_job_id) == (True, job.created_at, job.id)
+    done, following = ended(second, 2)
+    assert (done.error, following.error) == (None, None)
+    assert done.finished_at is not None and following.created_at >= done.finished_at
+    first.schedules.remove("s")
+
+
+def test_a_claim_without_a_job_is_given_up_once_it_was_taken_over(open_gateway: Callable[..., Gateway]) -> None:
+    first = open_gateway("one", enabled=False)  # claims, and gets no thread for it
+    added = first.schedules.add(schedule(Cron("0 3 * * *")))
+    assert added.next_run_at is not None
+    claimed_at, later = now(), added.next_run_at + dt.timedelta(days=1)
+    assert first.metastore.schedules.claim("s", due_at=added.next_run_at, next_run_at=later, at=claimed_at)
+    second = open_gateway("two")
+    (job,) = ended(second, 1)
+    first.schedules._run("s", claimed_at)  # its thread at last
+    assert jobs_of(first) == [job]
+
+
+def test_a_run_whose_gateway_went_away_is_repeated_by_another_one(
+    open_gateway: Callable[..., Gateway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.schedules.TAKE_OVER_EVERY_S", 0.5)
+    monkeypatch.setattr("gateway.schedules.END_NOTICED_WITHIN", SECOND)
+    monkeypatch.setenv("SECONDS", "60")
+    first, second = open_gateway("one"), open_gateway("two")
+    first.schedules.add(schedule(AfterMisestimate()))
+    first.schedules.misestimated(["books"])
+    wait_until(lambda: any(job.state is JobState.RUNNING for job in jobs_of(first)))
+    (job,) = jobs_of(first)
+    began, other = (first, second) if first.jobs.log_file(job.id).exists() else (second, first)
+    monkeypatch.setenv("SECONDS", "0")
+    began.close()
+    cut, repeated = ended(other, 2)
+    assert (cut.state, repeated.state) == (JobState.FAILED, JobState.FINISHED)
+    assert other.jobs.log_file(repeated.id).exists()
+    known = other.schedules.get("s")
+    assert (known.awaited, known.failures, known.next_run_at) == ((), 0, None)
+
+
 def test_a_metastore_that_is_away_for_a_moment_stops_nothing(
     open_gateway: Callable[..., Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +382,39 @@ def test_a_misestimate_brings_new_statistics_of_the_tables_that_caused_it(
     ended(gateway, 2)
 
 
+def test_a_misestimate_during_a_run_brings_another_run(
+    open_gateway: Callable[..., Gateway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECONDS", "3")
+    gateway = open_gateway()
+    gateway.schedules.add(schedule(AfterMisestimate(), *ALL_TABLES))
+    gateway.schedules.misestimated(["books"])
+    wait_until(lambda: any(job.state is JobState.RUNNING for job in jobs_of(gateway)))
+    gateway.schedules.misestimated(["sales"])
+    time.sleep(1)  # longer than a misestimate waits: it becomes due while the job still runs
+    assert not jobs_of(gateway)[0].state.ended
+    first, second = ended(gateway, 2)
+    assert (first.request.tables, second.request.tables) == (("books",), ("sales",))
+    assert first.finished_at is not None
+    assert 0 * SECOND <= second.created_at - first.finished_at < ON_TIME
+    known = gateway.schedules.get("s")
+    assert (known.awaited, known.next_run_at, known.last_error) == ((), None, None)
+
+
+def test_a_misestimate_during_a_run_that_fails_is_part_of_its_repetition(
+    open_gateway: Callable[..., Gateway], library: Path
+) -> None:
+    gateway = open_gateway(retry_first_s=2.0, retries=1)
+    shutil.rmtree(library / "books")
+    gateway.schedules.add(schedule(AfterMisestimate(), *ALL_TABLES))
+    gateway.schedules.misestimated(["books"])
+    wait_until(lambda: gateway.schedules.get("s").retries == 1)
+    gateway.schedules.misestimated(["sales"])
+    first, second = ended(gateway, 2)
+    assert (first.request.tables, second.request.tables) == (("books",), ("books", "sales"))
+    assert gateway.schedules.get("s").awaited == ()
+
+
 def test_a_schedule_runs_by_hand_whatever_it_waits_for(open_gateway: Callable[..., Gateway], library: Path) -> None:
     gateway = open_gateway()
     gateway.schedules.add(schedule(AfterMisestimate(), "sales"))
@@ -368,7 +452,7 @@ def test_the_library_sees_the_same_schedules(open_gateway: Callable[..., Gateway
     gateway = open_gateway(enabled=False)
     gateway.schedules.add(schedule(EVERY_5_S))
     gateway.schedules.add(schedule(AfterMisestimate(), name="t"))
-    store = MetastoreJobStore(gateway.metastore.schedules, lambda _: None, SECOND)
+    store = MetastoreJobStore(gateway.metastore.schedules, lambda _, __: None, SECOND)
     store.start(gateway.schedules._scheduler, "default")
     assert [(job.id, job.next_run_time) for job in store.get_all_jobs()] == [
         (known.name, known.next_run_at) for known in gateway.metastore.schedules.list()

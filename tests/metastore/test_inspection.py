@@ -174,11 +174,44 @@ def test_text_is_judged_by_its_start(
 def test_text_with_columns_that_are_told(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("1|x\n")
     columns = (Column("id", "int"), Column("name", "string"))
-    found = inspect("t", tmp_path, columns=columns, options={"sep": "|", "header": "false", "nullValue": "-"})
+    found = inspect("t", tmp_path, columns=columns, options={"sep": "|", "header": "false"})
     assert found.source.columns == columns
-    assert found.source.options == {"delimiter": "|", "header": "false", "nullValue": "-"}
+    assert found.source.options == {"delimiter": "|", "header": "false"}
     with pytest.raises(InspectionFailed, match="2 fields a line, but 1 columns"):
         inspect("t", tmp_path, columns=columns[:1])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"pathGlobFilter": "x"},
+            "pathGlobFilter is not an option of a csv table: .*allowed are delimiter, sep, header",
+        ),
+        ({"delimiter": "|", "nullValue": "-"}, "nullValue is not an option of a csv table"),
+        ({"header": "yes"}, "true or false, not 'yes'"),
+        ({"sep": "||"}, "one ASCII character"),
+        ({"delimiter": "\n"}, "one ASCII character"),
+    ],
+)
+def test_options_of_text_are_those_that_all_engines_know(tmp_path: Path, options: dict[str, str], message: str) -> None:
+    (tmp_path / "a.csv").write_text("id|n\n1|2\n")
+    with pytest.raises(InspectionFailed, match=message):
+        inspect("t", tmp_path, options=options)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "option"),
+    [
+        ("a.jsonl", b'{"id": 1}\n', "delimiter"),
+        ("a.avro", b"Obj\x01", "avroSchemaUrl"),
+        ("a.orc", b"ORC", "mergeSchema"),
+    ],
+)
+def test_other_formats_have_no_options(tmp_path: Path, name: str, content: bytes, option: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InspectionFailed, match=f"{option} is not an option of a .* table: .*allowed are none"):
+        inspect("t", tmp_path, options={option: "/etc/hostname"})
 
 
 def test_text_in_partitions_with_columns_that_are_told(tmp_path: Path) -> None:
@@ -321,12 +354,31 @@ def test_marks_tell_files_apart(tmp_path: Path) -> None:
 
 
 def test_links_to_files_count_and_links_to_folders_do_not(tmp_path: Path) -> None:
-    target = _write(tmp_path / "elsewhere")
-    (tmp_path / "t").mkdir()
-    (tmp_path / "t" / "linked.parquet").symlink_to(target)
-    (tmp_path / "t" / "folder").symlink_to(target.parent)
-    (tmp_path / "t" / "nowhere").symlink_to(tmp_path / "nothing")
-    assert [file.path.name for file in data_files(tmp_path / "t")] == ["linked.parquet"]
+    table = tmp_path / "t"
+    target = _write(table / "_kept")
+    (table / "p=1").mkdir()
+    (table / "p=1" / "linked.parquet").symlink_to(target)
+    (table / "folder").symlink_to(_write(tmp_path / "elsewhere").parent)
+    (table / "nowhere").symlink_to(tmp_path / "nothing")
+    (tmp_path / "same").symlink_to(table)
+    for root in (table, tmp_path / "same"):
+        assert [file.path for file in data_files(root)] == [root / "p=1" / "linked.parquet"]
+        assert inspect("t", root).rows == ROWS
+
+
+def test_a_link_to_a_file_outside_the_table_is_refused(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    _write(table)
+    (tmp_path / "secret.parquet").write_text("not yours")
+    (table / "deeper").mkdir()
+    (table / "deeper" / "hop.parquet").symlink_to(table / "_hop")
+    (table / "_hop").symlink_to("../secret.parquet")
+    (tmp_path / "same").symlink_to(table)
+    for root in (table, tmp_path / "same"):
+        with pytest.raises(InspectionFailed, match=f"{root}/deeper/hop.parquet is a link that leads out"):
+            inspect("t", root)
+    (table / "deeper" / "hop.parquet").unlink()
+    assert inspect("t", table).files == 1
 
 
 def test_a_table_of_many_columns_and_folders(tmp_path: Path) -> None:

@@ -117,7 +117,8 @@ def test_dead_jobs_are_found(store: Metastore) -> None:
     now = NOON + dt.timedelta(seconds=2 * SILENCE_S)
     recently = now - dt.timedelta(seconds=SILENCE_S / 2)
     for name, host, process_id, heard in (
-        ("alive here, silent", HERE, 1, NOON),
+        ("alive here, heard", HERE, 1, recently),
+        ("its number used again", HERE, 1, NOON),
         ("gone here, heard", HERE, 2, recently),
         ("elsewhere, heard", "there", 2, recently),
         ("elsewhere, silent", "there", 1, NOON),
@@ -130,7 +131,8 @@ def test_dead_jobs_are_found(store: Metastore) -> None:
     store.jobs.create(_job("ended", "z", at=NOON))
     store.jobs.ended("ended", at=NOON)
     dead = store.jobs.dead(host=HERE, alive={1}.__contains__, now=now, silence_s=SILENCE_S)
-    assert {job.id for job in dead} == {"gone here, heard", "elsewhere, silent", "never taken up"}
+    expected = {"its number used again", "gone here, heard", "elsewhere, silent", "never taken up"}
+    assert {job.id for job in dead} == expected
 
 
 def _try(store: Metastore, name: str, tables: tuple[str, ...]) -> bool:

@@ -89,17 +89,18 @@ def test_failures_count_until_a_success(store: Metastore) -> None:
     for due_at, retry_at in ((NOON + MINUTE, NOON + 2 * MINUTE), (NOON + 2 * MINUTE, NOON + 4 * MINUTE)):
         assert store.schedules.claim("nightly", due_at=due_at, next_run_at=NOON + 9 * MINUTE, at=due_at)
         for _ in range(2):  # each of two gateways takes note of the same end
-            store.schedules.failed("nightly", error="gone", retry_at=retry_at)
+            store.schedules.failed("nightly", run_at=due_at, error="gone", retry_at=retry_at)
     again = store.schedules.get("nightly")
     assert again is not None
     assert (again.failures, again.retries, again.next_run_at) == (2, 2, NOON + 4 * MINUTE)
     assert store.schedules.claim("nightly", due_at=NOON + 4 * MINUTE, next_run_at=NOON + 9 * MINUTE, at=NOON)
-    store.schedules.failed("nightly", error="still gone")
+    store.schedules.failed("nightly", run_at=NOON, error="still gone")
     given_up = store.schedules.get("nightly")
     assert given_up is not None
     assert (given_up.failures, given_up.retries, given_up.last_error) == (3, 0, "still gone")
     assert given_up.next_run_at == NOON + 9 * MINUTE
-    store.schedules.succeeded("nightly")
+    assert store.schedules.claim("nightly", due_at=NOON + 9 * MINUTE, next_run_at=None, at=NOON + 9 * MINUTE)
+    assert store.schedules.succeeded("nightly", run_at=NOON + 9 * MINUTE)
     well = store.schedules.get("nightly")
     assert well is not None
     assert (well.failures, well.last_error, well.running) == (0, None, False)
@@ -107,7 +108,51 @@ def test_failures_count_until_a_success(store: Metastore) -> None:
 
 def test_a_schedule_that_was_paused_during_a_run_stays_paused(store: Metastore) -> None:
     store.schedules.create(NIGHTLY)
+    store.schedules.started("nightly", job_id="j1", tables=("books",), at=NOON)
     store.schedules.define(replace(NIGHTLY, paused=True, next_run_at=None), due_anew=True)
-    store.schedules.failed("nightly", error="gone", retry_at=NOON + 2 * MINUTE)
-    store.schedules.postponed("nightly", until=NOON + 3 * MINUTE)
+    assert store.schedules.failed("nightly", run_at=NOON, error="gone", retry_at=NOON + 2 * MINUTE)
+    store.schedules.started("nightly", job_id="j2", tables=("books",), at=NOON + MINUTE)
+    assert store.schedules.postponed("nightly", run_at=NOON + MINUTE, until=NOON + 3 * MINUTE)
     assert store.schedules.next_due_at() is None
+
+
+def test_what_goes_by_the_clock_leaves_out_times_while_it_runs(store: Metastore) -> None:
+    store.schedules.create(NIGHTLY)
+    assert store.schedules.claim("nightly", due_at=NOON + MINUTE, next_run_at=NOON + 2 * MINUTE, at=NOON + MINUTE)
+    (running,) = store.schedules.due(NOON + 2 * MINUTE)
+    assert running.running
+    assert not store.schedules.claim("nightly", due_at=NOON + 2 * MINUTE, next_run_at=None, at=NOON + 2 * MINUTE)
+    assert store.schedules.leave_out("nightly", due_at=NOON + 2 * MINUTE, next_run_at=NOON + 3 * MINUTE)
+    assert not store.schedules.leave_out("nightly", due_at=NOON + 2 * MINUTE, next_run_at=NOON + 9 * MINUTE)
+    known = store.schedules.get("nightly")
+    assert known is not None
+    assert (known.last_run_at, known.next_run_at) == (NOON + MINUTE, NOON + 3 * MINUTE)
+    assert store.schedules.succeeded("nightly", run_at=NOON + MINUTE)
+    assert not store.schedules.leave_out("nightly", due_at=NOON + 3 * MINUTE, next_run_at=NOON + 9 * MINUTE)
+
+
+def test_a_misestimate_during_a_run_is_due_once_that_has_ended(store: Metastore) -> None:
+    store.schedules.create(WAITING)
+    store.schedules.misestimated(["books"], due_at=NOON)
+    assert store.schedules.claim("waiting", due_at=NOON, next_run_at=None, at=NOON)
+    store.schedules.started("waiting", job_id="j1", tables=("books",), at=NOON + MINUTE)
+    assert store.schedules.misestimated(["sales"], due_at=NOON + 2 * MINUTE) == ("waiting",)
+    assert store.schedules.next_due_at() is None
+    assert store.schedules.due(NOON + 3 * MINUTE) == ()
+    assert not store.schedules.claim("waiting", due_at=NOON + 2 * MINUTE, next_run_at=None, at=NOON + 3 * MINUTE)
+    assert store.schedules.succeeded("waiting", run_at=NOON + MINUTE)
+    (due,) = store.schedules.due(NOON + 3 * MINUTE)
+    assert (due.awaited, due.next_run_at) == (("sales",), NOON + 2 * MINUTE)
+
+
+def test_the_end_of_an_earlier_run_does_not_end_the_one_that_runs(store: Metastore) -> None:
+    store.schedules.create(NIGHTLY)
+    store.schedules.started("nightly", job_id="j1", tables=("books",), at=NOON)
+    assert store.schedules.succeeded("nightly", run_at=NOON)
+    assert store.schedules.claim("nightly", due_at=NOON + MINUTE, next_run_at=NOON + 9 * MINUTE, at=NOON + MINUTE)
+    assert not store.schedules.succeeded("nightly", run_at=NOON)
+    assert not store.schedules.failed("nightly", run_at=NOON, error="late")
+    assert not store.schedules.postponed("nightly", run_at=NOON, until=NOON + 2 * MINUTE)
+    known = store.schedules.get("nightly")
+    assert known is not None
+    assert (known.running, known.failures, known.next_run_at) == (True, 0, NOON + 9 * MINUTE)

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import Engine, select
 
 from engines.protocol import Column
+from metastore.jobs import TablesBusy
 from metastore.models import ColumnStatisticsRow, KeyStatisticsRow, StatisticsBuildRow, StatisticsPartRow
 from metastore.records import Inspection, JobRequest, JobState, StatisticsJob, StatisticsPart
 from metastore.statistics import KEPT_BUILDS, LockLost, NothingToAmend, UnknownColumn, UnknownTable
@@ -256,8 +257,7 @@ def test_values_set_by_hand_lie_on_top_of_the_build(store: Metastore) -> None:
     expected = replace(
         before,
         version=2,
-        rows=7,
-        built_at=NOON + MINUTE,
+        rows=7,  # and as old as the build was
         manual=frozenset({"rows"}),
         columns={**before.columns, "price": price},
     )
@@ -265,6 +265,43 @@ def test_values_set_by_hand_lie_on_top_of_the_build(store: Metastore) -> None:
     assert_same(store.statistics.current("books"), expected)
     assert _folders(store.statistics.parts("books")) == [""]
     assert store.statistics.publish(build(), at=NOON).manual == frozenset()
+
+
+def test_dropped_parts(store: Metastore) -> None:
+    store.catalog.put(books(), at=NOON)
+    newest = store.statistics.publish(build(), at=NOON, parts=[part("a"), part("b"), part("c")])
+    assert store.statistics.drop_parts("Books", ["a", "c", "unknown"]) == 2
+    assert _folders(store.statistics.parts("books")) == ["b"]
+    assert store.statistics.drop_parts("books", ["a"]) == 0
+    found = store.statistics.current("books")
+    assert found is not None
+    assert (found.version, found.built_at) == (newest.version, NOON)
+    with pytest.raises(UnknownTable):
+        store.statistics.drop_parts("nobody", ["a"])
+
+
+def test_parts_of_a_table_that_a_job_works_on_are_not_dropped(store: Metastore) -> None:
+    store.catalog.put(books(), at=NOON)
+    store.statistics.publish(build(), at=NOON, parts=[part("a"), part("b")])
+    store.jobs.create(StatisticsJob("j1", JobRequest(("books",)), JobState.QUEUED, NOON))
+    with pytest.raises(TablesBusy) as busy:
+        store.statistics.drop_parts("books", ["a"])
+    assert (busy.value.job_id, busy.value.tables) == ("j1", ("books",))
+    published = store.statistics.publish(build(), at=NOON + MINUTE, parts=[part("a"), part("b")], job_id="j1")
+    store.jobs.ended("j1", at=NOON)
+    assert store.statistics.drop_parts("books", ["a"]) == 1
+    found = store.statistics.current("books")
+    assert found is not None
+    assert (found.version, _folders(store.statistics.parts("books"))) == (published.version, ["b"])
+
+
+def test_many_parts_are_dropped_at_once(store: Metastore) -> None:
+    store.catalog.put(books(), at=NOON)
+    folders = [f"day={n}" for n in range(40_000)]  # more than a statement of SQLite has places for
+    marks = [part(folder) for folder in folders]
+    store.statistics.publish(build(), at=NOON, parts=marks)
+    assert store.statistics.drop_parts("books", folders[1:]) == len(folders) - 1
+    assert _folders(store.statistics.part_marks("books")) == folders[:1]
 
 
 def test_values_set_by_hand_where_nothing_is_known(store: Metastore) -> None:

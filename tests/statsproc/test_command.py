@@ -9,11 +9,13 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from metastore.database import sqlite_url
 from metastore.inspection import inspect
-from metastore.records import JobState
+from metastore.records import JobRequest, JobState, StatisticsJob
 from metastore.store import Metastore
 
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
@@ -81,6 +83,30 @@ def test_from_text_to_statistics(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+def test_a_job_is_what_its_row_says(tmp_path: Path) -> None:
+    for year in (2020, 2021):
+        folder = tmp_path / "sales" / f"year={year}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"a,b": [year, 1], "a": [2, 2], "b": [3, 3]}), folder / "x.parquet")
+    url = sqlite_url(tmp_path / "metastore.db")
+    with Metastore(url) as store:
+        store.catalog.put(inspect("sales", tmp_path / "sales"), at=NOON)
+        now = dt.datetime.now(dt.UTC)
+        request = JobRequest(("sales",), columns=("a,b",))
+        store.jobs.create(StatisticsJob("j1", request, JobState.QUEUED, now))
+        done = _run("stats", "--metastore", url, "--job-id", "j1", folder=tmp_path)
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+        current = store.statistics.current("sales")
+        assert current is not None
+        assert (current.rows, list(current.columns)) == (4, ["a,b", "year"])  # partition columns cost nothing
+        again = _run("stats", "--metastore", url, "--job-id", "j1", folder=tmp_path)
+        assert (again.returncode, again.stderr) == (
+            1,
+            "error: job j1 has ended already: all of its tables are done\n",
+        )
+
+
+@pytest.mark.spark
 def test_sigterm_ends_a_job_cleanly(tmp_path: Path) -> None:
     url = sqlite_url(tmp_path / "metastore.db")
     with Metastore(url) as store:
@@ -113,6 +139,9 @@ def test_sigterm_ends_a_job_cleanly(tmp_path: Path) -> None:
         (["stats", "--metastore", "sqlite:////nowhere/at/all.db", "books"], 1, "error: "),
         (["stats", "--metastore", "sqlite://", "--columns", "a", "books", "customers"], 2, "belong to a single table"),
         (["stats", "--metastore", "sqlite://", "--mode", "sample", "--share", "2", "books"], 2, "share"),
+        (["stats", "--metastore", "sqlite://"], 2, "give TABLES"),
+        (["stats", "--metastore", "sqlite://", "--job-id", "j1", "--mode", "sample"], 2, "give TABLES"),
+        (["stats", "--metastore", "sqlite://", "--job-id", "j1"], 1, "error: there is no job j1: give the tables"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_in_a_line(arguments: list[str], code: int, message: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ for the moment where none does.
 
 from __future__ import annotations
 
+import json
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -13,10 +14,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
-from rich.tree import Tree
+from rich.text import Text
 
 from gateway import demo as demonstration
 from gateway import doctor as doctoring
+from gateway.dashboard.trees import branches
 from gateway.server import configure_logging, serve
 from gateway.statements import AUTO
 from gateway.stats_cli import stats_app
@@ -83,27 +85,26 @@ def explain(
     home: Home = None,
     dialect: Dialect = "spark",
     engine: EngineName = AUTO,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the gateway's whole reply.")] = False,
 ) -> None:
-    """Tell where a query would run and why; nothing runs."""
+    """Tell where a query would run, why, and what would change that; nothing runs."""
     with connected(home) as client:
         reply = client.post("/v1/explain", {"sql": _text(sql), "dialect": dialect, "engine": engine})
+    if as_json:
+        sys.stdout.write(json.dumps(reply, indent=2) + "\n")
+        return
     decision = reply["decision"]
     estimate = decision["estimate"]
     out.print(f"[bold]{decision['engine']}[/bold] (ranking: {', '.join(decision['ranking'])})")
     for reason in decision["reasons"]:
-        out.print(f"  {reason['code']}: {reason['text']}", markup=False, highlight=False)
-    out.print(
+        _line(f"  {reason['code']}: {reason['text']}")
+    _line(
         f"estimate {size(estimate['peak_bytes'])}, at most {size(estimate['upper_bytes'])}, "
         f"confidence {estimate['confidence']:.2f}, limit {size(decision['limit_bytes'])}"
     )
-    branches: dict[int, Tree] = {}
-    for part in estimate["operators"]:
-        text = f"{part['operator']}: {count(part['rows'])} rows (engine: {count(part['engine_rows'])}), "
-        text += f"{size(part['held_bytes'])}; {part['basis']}"
-        parent = branches.get(part["depth"] - 1)
-        branches[part["depth"]] = parent.add(text) if parent else Tree(text)
-    if 0 in branches:
-        out.print(branches[0], markup=False)
+    for text in (*reply["outlook"], *(basis["text"] for basis in reply["statistics"])):
+        _line(text)
+    _print_plan(estimate["operators"])
 
 
 @tables_app.command("add")
@@ -206,6 +207,35 @@ def _print_decision(reply: dict[str, Any]) -> None:
         err.print(f"{attempt['engine']}: {failure}", markup=False, highlight=False)
     for reason in (reply["decision"] or {"reasons": []})["reasons"]:
         err.print(f"  {reason['code']}: {reason['text']}", style="dim", markup=False, highlight=False)
+
+
+def _line(text: str) -> None:
+    out.print(text, markup=False, highlight=False, soft_wrap=not out.is_terminal)
+
+
+def _print_plan(operators: list[dict[str, Any]]) -> None:
+    """Print a plan's operators: a table for people, a line each for what reads them from a pipe."""
+    drawn = zip(branches([part["depth"] for part in operators]), operators, strict=True)
+    if not out.is_terminal:
+        for branch, part in drawn:
+            rows = (
+                f"{count(part['rows'])} rows (at most {count(part['upper_rows'])}, engine {count(part['engine_rows'])})"
+            )
+            told = "; ".join((part["basis"], *part["notes"]))
+            _line(f"{branch}{part['operator']}: {rows}, {size(part['held_bytes'])}; {told}")
+        return
+    table = Table("operator", "our rows", "at most", "engine's rows", "holds", "our rows come from", "note")
+    for column in table.columns[1:5]:
+        column.justify = "right"
+    for branch, part in drawn:
+        numbers = (count(part[name]) for name in ("rows", "upper_rows", "engine_rows"))
+        first, basis, notes = (
+            Text(text) for text in (f"{branch}{part['operator']}", part["basis"], "; ".join(part["notes"]))
+        )
+        style = "bold" if part["notes"] else ""
+        table.add_row(first, *numbers, size(part["held_bytes"]), basis, notes, style=style)
+    if operators:
+        out.print(table)
 
 
 def _print_rows(reply: dict[str, Any]) -> None:

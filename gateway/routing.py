@@ -115,6 +115,7 @@ class Router:
         estimate = UNKNOWN
         for member in self._fleet.values():
             prospect = self._prospect(member, statement, snapshot)
+            missed = [lesson for lesson in lessons if _applies(lesson, member)]
             if not member.dependable and estimate is UNKNOWN:
                 estimate = prospect.estimate
             candidates.append(
@@ -124,7 +125,8 @@ class Router:
                     limit_bytes=member.limit_bytes,
                     down=member.why_down(),
                     unsupported=prospect.unsupported,
-                    misestimates=tuple(lesson.query_id for lesson in lessons if _applies(lesson, member)),
+                    misestimates=tuple(lesson.query_id for lesson in missed),
+                    missed_bytes=max((lesson.limit_bytes for lesson in missed), default=None),
                 )
             )
         return decide(candidates, estimate, policy=self._policy, pinned=pinned)

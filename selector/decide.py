@@ -41,7 +41,7 @@ class Candidate:
     limit_bytes: memory that one statement may take there; None where the engine spills instead of failing.
     down: why it takes no work, None if it does. unsupported: why it cannot run this statement.
     misestimates: query ids of runs of this statement that ran out of memory there, under these statistics and
-        this limit.
+        this limit. missed_bytes: the largest limit of those runs.
     """
 
     engine: str
@@ -50,6 +50,7 @@ class Candidate:
     down: str | None = None
     unsupported: str | None = None
     misestimates: tuple[str, ...] = ()
+    missed_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +61,34 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class Remedy:
+    """What would let a statement into the fast engine that it is kept out of: all of it together.
+
+    limit_bytes: that it would have to give one statement, at least; None where the limit is not in the way.
+    confidence: that the estimate would have to have, at least; None where it has enough.
+    blocked: what neither of them lifts.
+    """
+
+    engine: str
+    limit_bytes: int | None = None
+    confidence: float | None = None
+    blocked: tuple[ReasonCode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
-    """Where a statement goes. ranking: engines in the order in which they are tried; the first is ``engine``."""
+    """Where a statement goes.
+
+    ranking: engines in the order in which they are tried; the first is ``engine``. remedy: of the first fast engine,
+    where none of them is in the ranking; None for a pinned statement.
+    """
 
     engine: str
     ranking: tuple[str, ...]
     reasons: tuple[Reason, ...]
     estimate: MemoryEstimate
     limit_bytes: int | None
+    remedy: Remedy | None = None
 
 
 class NoEngine(Exception):
@@ -112,7 +133,8 @@ def decide(
         raise NoEngine(reasons)
     reasons += [Reason(ReasonCode.STATISTICS_MISSING, gap) for gap in estimate.gaps]
     limit = next((candidate.limit_bytes for candidate in fast if candidate.limit_bytes is not None), None)
-    return Decision(ranking[0].engine, tuple(c.engine for c in ranking), tuple(reasons), estimate, limit)
+    remedy = _remedy(fast[0], estimate, policy) if fast and ranking[0].dependable else None
+    return Decision(ranking[0].engine, tuple(c.engine for c in ranking), tuple(reasons), estimate, limit, remedy)
 
 
 def _pinned(candidates: Sequence[Candidate], estimate: MemoryEstimate, name: str) -> Decision:
@@ -162,6 +184,22 @@ def _fits(candidate: Candidate, estimate: MemoryEstimate, policy: Policy) -> tup
         return False, reasons
     verdict = "By the estimate it would fit" if reasons else "Fits"
     return not reasons, [*reasons, Reason(ReasonCode.FITS, f"{verdict}: {text}")]
+
+
+def _remedy(candidate: Candidate, estimate: MemoryEstimate, policy: Policy) -> Remedy:
+    blocked = [reason.code for reason in _obstacles(candidate)]
+    if candidate.limit_bytes is None:
+        missed = [ReasonCode.MISESTIMATE_ON_RECORD] if candidate.misestimates else []
+        return Remedy(candidate.engine, blocked=(*blocked, *missed))
+    if estimate.upper_bytes is None:
+        return Remedy(candidate.engine, blocked=(*blocked, ReasonCode.NO_ESTIMATE))
+    needed = max(estimate.upper_bytes, (candidate.missed_bytes or 0) + 1 if candidate.misestimates else 0)
+    return Remedy(
+        engine=candidate.engine,
+        limit_bytes=needed if needed > candidate.limit_bytes else None,
+        confidence=policy.minimum_confidence if estimate.confidence < policy.minimum_confidence else None,
+        blocked=tuple(blocked),
+    )
 
 
 def mebibytes(count: int) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+PARTING_FACTOR = 2.0  # cardinalities that differ by more than this no longer agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +14,7 @@ class OperatorEstimate:
 
     rows: our cardinality; engine_rows: the engine's own. None means unknown, never zero.
     held_bytes: memory that the operator holds while it lives. basis: where the number of rows came from.
+    upper_rows: the most rows that there can be, as far as keys tell. table: that a scan reads.
     """
 
     operator: str
@@ -19,6 +23,21 @@ class OperatorEstimate:
     engine_rows: float | None
     held_bytes: int
     basis: str
+    upper_rows: float | None = None
+    table: str | None = None
+
+    @property
+    def parting(self) -> float | None:
+        """How many times the two cardinalities differ, at least 1; None where one is unknown. No row counts as one."""
+        if self.rows is None or self.engine_rows is None:
+            return None
+        ours, theirs = max(1.0, self.rows), max(1.0, self.engine_rows)
+        return max(ours / theirs, theirs / ours)
+
+    @property
+    def parts(self) -> bool:
+        """Whether the two cardinalities no longer agree."""
+        return self.parting is not None and self.parting > PARTING_FACTOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +45,8 @@ class MemoryEstimate:
     """Expected peak and its upper bound, in bytes; both None where nothing can be said.
 
     confidence: 0..1; 1 means that every number rests on current statistics of the very columns.
-    gaps: what was missing, in words.
+    operators: of the plan, parents first. gaps: what was missing, in words.
+    driver: position of the operator that holds most of what is alive at the peak; None where the model does not tell.
     """
 
     peak_bytes: int | None
@@ -34,6 +54,7 @@ class MemoryEstimate:
     confidence: float
     operators: tuple[OperatorEstimate, ...] = ()
     gaps: tuple[str, ...] = ()
+    driver: int | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.confidence <= 1.0:
@@ -42,6 +63,38 @@ class MemoryEstimate:
             raise ValueError("an expected peak and its upper bound are known together or not at all")
         if self.peak_bytes is not None and self.upper_bytes is not None and self.upper_bytes < self.peak_bytes:
             raise ValueError("the upper bound is below the expected peak")
+
+    def partings(self) -> tuple[int, ...]:
+        """Return the positions where the engine's cardinalities leave ours: what is below still agrees, if known."""
+        return tuple(
+            place
+            for place, part in enumerate(self.operators)
+            if part.parts and not any(self.operators[below].parts for below in self._known_below(place))
+        )
+
+    def tables_below(self, place: int) -> tuple[str, ...]:
+        """Return the tables that an operator's rows come from, in the plan's order."""
+        parts = (self.operators[place], *(self.operators[below] for below in _below(self.operators, place)))
+        return tuple(dict.fromkeys(part.table for part in parts if part.table is not None))
+
+    def _known_below(self, place: int) -> Iterator[int]:
+        """Yield the operators below one whose two cardinalities are known, the nearest on each way down."""
+        hidden: int | None = None
+        for below in _below(self.operators, place):
+            part = self.operators[below]
+            if hidden is not None and part.depth > hidden:
+                continue
+            hidden = None
+            if part.parting is not None:
+                hidden = part.depth
+                yield below
+
+
+def _below(operators: Sequence[OperatorEstimate], place: int) -> Iterator[int]:
+    for below in range(place + 1, len(operators)):
+        if operators[below].depth <= operators[place].depth:
+            return
+        yield below
 
 
 UNKNOWN = MemoryEstimate(peak_bytes=None, upper_bytes=None, confidence=0.0)

@@ -11,6 +11,7 @@ from gateway.dashboard import story
 from gateway.dashboard.chart import MemoryChart
 from gateway.dashboard.figures import DASH, cardinality, distance, duration, exact, memory
 from gateway.dashboard.trees import branches
+from gateway.explain import operator_notes, outlook
 from gateway.fleet import Fleet
 from gateway.http.models import EngineModel
 from metastore.records import Attempt, Misestimate, Position, QueryRecord, QueryState
@@ -152,6 +153,8 @@ class OperatorLine:
     engine_rows: str
     held: str
     basis: str
+    upper_rows: str
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +257,7 @@ class QueryPage:
     sql: MarkedSql
     error: ErrorBox | None
     reasons: tuple[ReasonLine, ...]
+    outlook: tuple[str, ...]
     confidence: str
     chart: MemoryChart | None
     operators: tuple[OperatorLine, ...]
@@ -280,6 +284,7 @@ class QueryPage:
             sql=MarkedSql.of(record.sql, position),
             error=_error(record),
             reasons=tuple(ReasonLine.of(reason) for reason in decision.reasons) if decision else (),
+            outlook=outlook(decision) if decision else (),
             confidence=f"{decision.estimate.confidence:.2f}" if decision else "",
             chart=MemoryChart.of(decision, record.attempts, spilling=_spilling(fleet)) if decision else None,
             operators=_operators(decision) if decision else (),
@@ -332,6 +337,7 @@ def _error(record: QueryRecord) -> ErrorBox | None:
 
 def _operators(decision: Decision) -> tuple[OperatorLine, ...]:
     parts = decision.estimate.operators
+    drawn = branches([part.depth for part in parts])
     return tuple(
         OperatorLine(
             branch=branch,
@@ -340,8 +346,10 @@ def _operators(decision: Decision) -> tuple[OperatorLine, ...]:
             engine_rows=cardinality(part.engine_rows),
             held=memory(part.held_bytes),
             basis=part.basis,
+            upper_rows=cardinality(part.upper_rows),
+            notes=notes,
         )
-        for branch, part in zip(branches([part.depth for part in parts]), parts, strict=True)
+        for branch, part, notes in zip(drawn, parts, operator_notes(decision.estimate), strict=True)
     )
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gateway.explain import operator_notes
+from gateway.staleness import Drift
 from gateway.statements import AUTO
 from metastore.records import (
     SMALLEST_SHARE,
@@ -23,7 +25,7 @@ from metastore.records import (
     StatisticsJob,
     TableProgress,
 )
-from selector.decide import Decision
+from selector.decide import Decision, Remedy
 from selector.estimate import MemoryEstimate
 from selector.keys import KeyPair
 from selector.statistics import ColumnStatistics, Keys, TableStatistics
@@ -136,44 +138,100 @@ class ReasonModel(BaseModel):
 
 
 class OperatorModel(BaseModel):
-    """One operator's part of an estimate; null is unknown."""
+    """One operator's part of an estimate; null is unknown.
+
+    upper_rows: the most that there can be. parting: how many times our rows and the engine's differ, at least 1.
+    notes: what is special about it, in words.
+    """
 
     operator: str
     depth: int
+    table: str | None
     rows: float | None
+    upper_rows: float | None
     engine_rows: float | None
+    parting: float | None
     held_bytes: int
     basis: str
+    notes: list[str]
 
 
 class EstimateModel(BaseModel):
-    """Expected peak and its upper bound; null is unknown."""
+    """Expected peak and its upper bound; null is unknown.
+
+    operators: of the plan, parents first. driver: position of the one that holds most at the peak. partings: positions
+    where the engine's rows leave ours by more than a factor of two, though they agree below.
+    """
 
     peak_bytes: int | None
     upper_bytes: int | None
     confidence: float
     operators: list[OperatorModel]
+    driver: int | None
+    partings: list[int]
 
     @classmethod
     def of(cls, estimate: MemoryEstimate) -> EstimateModel:
         """Show an estimate."""
-        operators = [OperatorModel.model_validate(part, from_attributes=True) for part in estimate.operators]
+        operators = [
+            OperatorModel(
+                operator=part.operator,
+                depth=part.depth,
+                table=part.table,
+                rows=part.rows,
+                upper_rows=part.upper_rows,
+                engine_rows=part.engine_rows,
+                parting=part.parting,
+                held_bytes=part.held_bytes,
+                basis=part.basis,
+                notes=list(notes),
+            )
+            for part, notes in zip(estimate.operators, operator_notes(estimate), strict=True)
+        ]
         return cls(
             peak_bytes=estimate.peak_bytes,
             upper_bytes=estimate.upper_bytes,
             confidence=estimate.confidence,
             operators=operators,
+            driver=estimate.driver,
+            partings=list(estimate.partings()),
+        )
+
+
+class RemedyModel(BaseModel):
+    """What would let a statement into the fast engine: all of it together; null is not in the way.
+
+    blocked: codes of reasons that neither a limit nor confidence lifts.
+    """
+
+    engine: str
+    limit_bytes: int | None
+    confidence: float | None
+    blocked: list[str]
+
+    @classmethod
+    def of(cls, remedy: Remedy) -> RemedyModel:
+        """Show a remedy."""
+        return cls(
+            engine=remedy.engine,
+            limit_bytes=remedy.limit_bytes,
+            confidence=remedy.confidence,
+            blocked=[code.value for code in remedy.blocked],
         )
 
 
 class DecisionModel(BaseModel):
-    """Where a statement goes, and why. limit_bytes: of the fast engine, for one statement."""
+    """Where a statement goes, and why. limit_bytes: of the fast engine, for one statement.
+
+    remedy: what would let it into the fast engine, null where it is let in or an engine was asked for by name.
+    """
 
     engine: str
     ranking: list[str]
     reasons: list[ReasonModel]
     estimate: EstimateModel
     limit_bytes: int | None
+    remedy: RemedyModel | None
 
     @classmethod
     def of(cls, decision: Decision) -> DecisionModel:
@@ -184,6 +242,7 @@ class DecisionModel(BaseModel):
             reasons=[ReasonModel(code=reason.code.value, text=reason.text) for reason in decision.reasons],
             estimate=EstimateModel.of(decision.estimate),
             limit_bytes=decision.limit_bytes,
+            remedy=RemedyModel.of(decision.remedy) if decision.remedy else None,
         )
 
 
@@ -254,11 +313,45 @@ class QueryList(BaseModel):
     queries: list[QueryReply]
 
 
+class BasisModel(BaseModel):
+    """A table's statistics as an estimate rests on them; null where it has none, or where its files cannot be seen.
+
+    changed_files: share of its files that are not as they were then, 0..1. text: all of it in words.
+    """
+
+    table: str
+    version: int | None
+    built_at: dt.datetime | None
+    source: str | None
+    share: float | None
+    changed_files: float | None
+    text: str
+
+    @classmethod
+    def of(cls, table: str, build: TableStatistics | None, drift: Drift | None, text: str) -> BasisModel:
+        """Show what is known of a table."""
+        return cls(
+            table=table,
+            version=build.version if build else None,
+            built_at=build.built_at if build else None,
+            source=build.source if build else None,
+            share=build.share if build else None,
+            changed_files=drift.share if drift else None,
+            text=text,
+        )
+
+
 class ExplainReply(BaseModel):
-    """A decision about a statement that was not run. sql: as each engine would get it."""
+    """A decision about a statement that was not run. sql: as each engine would get it.
+
+    outlook: what would change the decision, what drives the peak and where the estimates part, in words. statistics: of
+    its tables, those first that meet where the peak is driven.
+    """
 
     fingerprint: str
     decision: DecisionModel
+    outlook: list[str]
+    statistics: list[BasisModel]
     sql: dict[str, str]
 
 

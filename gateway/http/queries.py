@@ -13,10 +13,12 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from engines.errors import UnsupportedFeature
+from gateway.explain import by_weight, outlook, statistics_sentence
 from gateway.gateway import Gateway
 from gateway.http import render
 from gateway.http.errors import STATUS_OF_FAILED_QUERY, ApiError, retry_headers
 from gateway.http.models import (
+    BasisModel,
     DecisionModel,
     ExplainReply,
     ExplainRequest,
@@ -25,8 +27,10 @@ from gateway.http.models import (
     QueryRequest,
 )
 from gateway.results import ResultGone, Spool
+from gateway.sql.statement import CheckedStatement
 from gateway.statements import Run, Statement
 from metastore.records import QueryRecord, QueryState
+from selector.decide import Decision
 
 router = APIRouter(prefix="/v1", tags=["queries"])
 
@@ -120,7 +124,24 @@ def explain(body: ExplainRequest, gateway: Served) -> ExplainReply:
     for member in gateway.fleet.values():
         with contextlib.suppress(UnsupportedFeature):
             sql[member.name] = checked.sql(member.engine.dialect)
-    return ExplainReply(fingerprint=checked.fingerprint, decision=DecisionModel.of(decision), sql=sql)
+    return ExplainReply(
+        fingerprint=checked.fingerprint,
+        decision=DecisionModel.of(decision),
+        outlook=list(outlook(decision)),
+        statistics=_bases(gateway, checked, decision),
+        sql=sql,
+    )
+
+
+def _bases(gateway: Gateway, checked: CheckedStatement, decision: Decision) -> list[BasisModel]:
+    builds, now = gateway.catalog.current().statistics, dt.datetime.now(dt.UTC)
+    sources = {table.name: table for table in checked.tables}
+    bases = []
+    for name in by_weight(tuple(sources), decision.estimate):
+        build = builds.get(name)
+        drift = gateway.freshness.recent(sources[name], build)
+        bases.append(BasisModel.of(name, build, drift, statistics_sentence(name, build, drift, at=now)))
+    return bases
 
 
 async def _wait(run: Run, seconds: float) -> None:

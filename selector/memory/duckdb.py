@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from selector.cardinality.tree import EstimatedNode
-from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate
+from selector.estimate import UNKNOWN, MemoryEstimate
 from selector.memory.duckdb_tables import (
     CALIBRATED,
     Constants,
@@ -27,7 +27,17 @@ from selector.memory.duckdb_tables import (
     pages_bytes,
     power_of_two,
 )
-from selector.memory.pipeline import Peak, fanned_out, gathered, joined, label, materialized, streamed, walk
+from selector.memory.pipeline import (
+    Peak,
+    fanned_out,
+    gathered,
+    joined,
+    materialized,
+    operator_of,
+    place_of,
+    streamed,
+    walk,
+)
 from selector.memory.widths import CACHED_COLUMNS, Row, encoded_bytes, heap_bytes, row_of
 from selector.plan import JoinType, Operator, PlanColumn, PlanNode
 from selector.statistics import SampleColumn, TableStatistics
@@ -79,21 +89,13 @@ def estimate(
     if any(part.rows is None for _, part in walk(tree)):
         return replace(UNKNOWN, gaps=tree.all_gaps())
     model = _Model(statistics, threads, constants)
-    peak = model.peak(tree, None).peak_bytes + constants.base_bytes
+    found = model.peak(tree, None)
+    peak = found.peak_bytes + constants.base_bytes
     confidence = max(0.01, tree.confidence)
     upper = peak * max(1.0, upper_factor) / confidence
-    operators = tuple(
-        OperatorEstimate(
-            operator=label(part),
-            depth=depth,
-            rows=part.rows,
-            engine_rows=part.node.cardinality,
-            held_bytes=round(model.held.get(id(part), 0.0)),
-            basis=part.basis,
-        )
-        for depth, part in walk(tree)
-    )
-    return MemoryEstimate(round(peak), round(upper), confidence, operators, (*tree.all_gaps(), *notes))
+    operators = tuple(operator_of(part, depth, model.held.get(id(part), 0.0)) for depth, part in walk(tree))
+    driver = place_of(found.at_peak, tree)
+    return MemoryEstimate(round(peak), round(upper), confidence, operators, (*tree.all_gaps(), *notes), driver)
 
 
 Needed = frozenset[PlanColumn] | None  # columns that are used above; None: all of them
@@ -111,7 +113,7 @@ class _Model:
     def peak(self, part: EstimatedNode, needed: Needed) -> Peak:
         """Return a subtree's bytes over time."""
         below = [self.peak(child, needs) for child, needs in zip(part.children, _needs(part.node, needed), strict=True)]
-        peak = self._over_time(part, needed, below)
+        peak = self._over_time(part, needed, below).named(part)
         self.held[id(part)] = max(0.0, peak.held_bytes - sum(p.held_bytes for p in _beside(part.node, below)))
         return peak
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate
+from selector.memory.pipeline import operator_of
 from selector.memory.widths import row_bytes as width_of
 from selector.plan import Distribution, FilesRead, JoinType, Operator, Placement, Plan, PlanNode
 from selector.statistics import TableStatistics
@@ -216,10 +217,7 @@ class _Model:
             return None
         own, reserved = self._own(part)
         self.reserved_bytes += reserved
-        held = round(own + reserved)
-        self.operators.insert(
-            place, OperatorEstimate(_name(part.node), depth, part.rows, part.node.cardinality, held, part.basis)
-        )
+        self.operators.insert(place, operator_of(part, depth, own + reserved, name=_name(part.node)))
         return self._over_time(part.node, own, known)
 
     def _over_time(self, node: PlanNode, own: float, below: list[Growth]) -> Growth:

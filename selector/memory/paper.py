@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from selector.cardinality.tree import EstimatedNode
-from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate
-from selector.memory.pipeline import Peak, gathered, joined, label, materialized, streamed, walk
+from selector.estimate import UNKNOWN, MemoryEstimate
+from selector.memory.pipeline import Peak, gathered, joined, materialized, operator_of, place_of, streamed, walk
 from selector.memory.widths import encoded_bytes, row_bytes
 from selector.plan import Operator
 from selector.statistics import TableStatistics
@@ -47,21 +47,13 @@ def estimate(
     if any(part.rows is None for _, part in walk(tree)):
         return replace(UNKNOWN, gaps=tree.all_gaps())
     model = _Model(statistics, threads)
-    peak = model.peak(tree).peak_bytes
-    operators = tuple(
-        OperatorEstimate(
-            operator=label(part),
-            depth=depth,
-            rows=part.rows,
-            engine_rows=part.node.cardinality,
-            held_bytes=round(model.own_bytes(part)),
-            basis=part.basis,
-        )
-        for depth, part in walk(tree)
-    )
+    found = model.peak(tree)
+    peak = found.peak_bytes
+    operators = tuple(operator_of(part, depth, model.own_bytes(part)) for depth, part in walk(tree))
     confidence = max(0.01, tree.confidence)
     upper = peak * UPPER_FACTOR / confidence
-    return MemoryEstimate(round(peak), round(upper), confidence, operators, (*tree.all_gaps(), *notes))
+    driver = place_of(found.at_peak, tree)
+    return MemoryEstimate(round(peak), round(upper), confidence, operators, (*tree.all_gaps(), *notes), driver)
 
 
 class _Model:
@@ -97,6 +89,9 @@ class _Model:
 
     def peak(self, part: EstimatedNode) -> Peak:
         """Return a subtree's bytes over time."""
+        return self._over_time(part).named(part)
+
+    def _over_time(self, part: EstimatedNode) -> Peak:
         own = self.own_bytes(part)
         below = [self.peak(child) for child in part.children]
         match part.node.operator:

@@ -59,16 +59,13 @@ def now() -> dt.datetime:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--job-id", required=True)
-    parser.add_argument("--mode")
-    parser.add_argument("--share")
-    parser.add_argument("--columns")
-    parser.add_argument("--partition", action="append")
-    parser.add_argument("tables", nargs="+")
     told = parser.parse_args()
     with Metastore(os.environ["STATSPROC_METASTORE"]) as store:
+        job = store.jobs.get(told.job_id)
+        assert job is not None
         store.jobs.started(told.job_id, at=now(), host=socket.gethostname(), process_id=os.getpid())
         errors = []
-        for table in told.tables:
+        for table in job.request.tables:
             progress = compute(store, table, told.job_id)
             store.jobs.progressed(told.job_id, progress, at=now())
             errors += [f"{table}: {progress.error}"] if progress.error else []

@@ -56,6 +56,9 @@ def test_from_a_folder_to_an_answer(fusion: Fusion, bookstore: Path) -> None:
     explained = fusion("explain", SQL)
     assert "duckdb" in explained.stdout
     assert "scan of books" in explained.stdout
+    assert "No engine would take it if the limit of duckdb were below" in explained.stdout
+    assert "books has no statistics; run: fusion stats compute books" in explained.stdout
+    assert json.loads(fusion("explain", SQL, "--json").stdout)["decision"]["engine"] == "duckdb"
     nothing = fusion("stats", "show", "books")
     assert nothing.returncode == 1
     assert "fusion stats compute books" in nothing.stderr

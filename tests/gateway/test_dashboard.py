@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import html
+import inspect
 import re
 import warnings
 from collections.abc import Iterator
@@ -16,11 +17,14 @@ from starlette.exceptions import StarletteDeprecationWarning
 from engines.errors import EngineUnavailable, MemoryExceeded
 from engines.protocol import EngineStatus
 from engines.scripted import Script
+from gateway import commands
+from gateway.coordinator import ITSELF
 from gateway.dashboard import figures, listing, story
 from gateway.dashboard.chart import HEADROOM, MemoryChart
 from gateway.dashboard.trees import branches
 from gateway.dashboard.views import MarkedSql, QueryRow, ReasonLine, shortened
 from gateway.http.app import create_app
+from gateway.sql.errors import SqlError
 from metastore.records import Attempt, Failure, Misestimate, Position, QueryRecord, QueryState
 from selector.decide import Decision, Reason, ReasonCode
 from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate
@@ -284,9 +288,12 @@ def test_the_plan_stands_beside_the_engines_own(client: TestClient, scripted: Sc
 
     text = read(client, f"/dashboard/queries/{FAILED_OVER.id}")
 
-    assert "hash join 31,500,200 25,245,458 91 MiB containment of keys" in text
-    assert "├─ scan of transactions 339,799,026 unknown 12 MiB rows of transactions" in text
-    assert "└─ scan of books 2.5 126,227,290 0 MiB histogram of price" in text
+    assert "hash join 31,500,200 unknown 25,245,458 91 MiB containment of keys" in text
+    assert "├─ scan of transactions 339,799,026 unknown unknown 12 MiB rows of transactions" in text
+    assert "└─ scan of books 2.5 unknown 126,227,290 0 MiB histogram of price; parts from the engine's rows by" in text
+    assert (
+        "What would change it It would go to spark if the limit of duckdb were below 300 MiB (it is 384 MiB)." in text
+    )
     assert "Estimated peak 200 MiB Upper bound 300 MiB within the limit Measured on duckdb 384 MiB" in text
 
 
@@ -295,7 +302,7 @@ def test_a_refused_statement_shows_the_place_of_its_error(client: TestClient) ->
 
     page = client.get(f"/dashboard/queries/{error['query_id']}").text
 
-    assert "Refused before any engine was tried." in page
+    assert "Refused before any engine was tried: it names a table that is not registered." in page
     assert "UNKNOWN_TABLE" in words(page)
     assert "At line 2, column 6." in page
     assert "SELECT 1\nFROM <mark>nowhere</mark>" in page
@@ -427,6 +434,40 @@ def test_a_pinned_miss_goes_past_the_engine_next_time() -> None:
 )
 def test_headlines(state: QueryState, attempts: tuple[Attempt, ...], sentence: str) -> None:
     assert story.headline(replace(FAILED_OVER, state=state, attempts=attempts)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("STATISTICS_FAILED", "gateway could not compute the statistics."),
+        ("JOB_RUNNING", "gateway found the statistics being computed already."),
+        ("NOTHING_TO_AMEND", "gateway knew nothing that the value could stand beside."),
+        ("TABLE_UNREADABLE", "gateway could not read the table's files."),
+        ("UNKNOWN_TABLE", "gateway found the table gone."),
+        ("UNKNOWN_PARTITION", "gateway found no such partition."),
+    ],
+)
+def test_a_command_that_failed_says_how(code: str, sentence: str) -> None:
+    attempt = Attempt(1, ITSELF, QueryState.FAILED, started_at=RAN_OUT.started_at, failure=code, message="why")
+    failed = replace(FAILED_OVER, state=QueryState.FAILED, attempts=(attempt,), decision=None)
+
+    assert story.headline(failed) == sentence
+    assert [(step.text, step.tone, step.code) for step in story.steps(failed, [])] == [(sentence, story.Tone.BAD, code)]
+
+
+def test_every_failure_of_a_command_has_words_of_its_own() -> None:
+    codes = set(re.findall(r'CommandFailed\(\s*"([A-Z_]+)"', inspect.getsource(commands)))
+
+    assert "STATISTICS_FAILED" in codes
+    assert codes <= story.FAILURES.keys()
+
+
+@pytest.mark.parametrize("kind", [SqlError, *SqlError.__subclasses__()], ids=lambda kind: kind.code)
+def test_every_refusal_has_words_of_its_own(kind: type[SqlError]) -> None:
+    refused = replace(FAILED_OVER, state=QueryState.FAILED, attempts=(), error=Failure(kind.code, "why"))
+
+    assert story.headline(refused) == f"Refused before any engine was tried: {story.REFUSALS[kind.code]}."
+    assert len(set(story.REFUSALS.values())) == len(story.REFUSALS)
 
 
 @pytest.mark.parametrize(

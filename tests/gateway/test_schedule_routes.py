@@ -290,8 +290,9 @@ def test_the_page_of_statistics_shows_jobs_schedules_and_tables(
 ) -> None:
     client.post(ROUTE, json=nightly())
     gateway.schedules.add(Schedule("learn", ("*",), AfterMisestimate(), _now()))
-    gateway.metastore.schedules.started("learn", job_id="f1", tables=(), at=_now())
-    gateway.metastore.schedules.failed("learn", error="2.parquet is torn")
+    run_at = _now()
+    gateway.metastore.schedules.started("learn", job_id="f1", tables=(), at=run_at)
+    gateway.metastore.schedules.failed("learn", run_at=run_at, error="2.parquet is torn")
     page = read(client, "/dashboard/statistics")
     assert "FAILED f1 full, started by schedule nightly" in page
     assert "1 of 4 files" in page

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
-from selector.decide import MIB, Candidate, Decision, NoEngine, Policy, ReasonCode, decide
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from selector.decide import MIB, Candidate, Decision, NoEngine, Policy, ReasonCode, Remedy, decide
 from selector.estimate import UNKNOWN, MemoryEstimate
 
 LIMIT = 1024 * MIB
@@ -20,8 +24,6 @@ def decided(
 
 
 def changed(candidate: Candidate, **fields: object) -> Candidate:
-    from dataclasses import replace
-
     return replace(candidate, **fields)  # type: ignore[arg-type]
 
 
@@ -93,3 +95,41 @@ def test_without_a_fast_engine_the_reason_says_so() -> None:
 def test_estimates_check_themselves(arguments: tuple[int | None, int, float]) -> None:
     with pytest.raises(ValueError, match=r"."):
         MemoryEstimate(*arguments)
+
+
+def test_what_does_not_fit_tells_the_limit_that_it_needs() -> None:
+    assert decided(FAST, SPARK, estimate=LARGE)[0].remedy == Remedy("duckdb", limit_bytes=LARGE.upper_bytes)
+    assert decided(FAST, SPARK)[0].remedy is None
+    assert decided(FAST, SPARK, estimate=LARGE, pinned="spark")[0].remedy is None
+
+
+def test_what_no_limit_lifts_is_told_beside_it() -> None:
+    troubled = changed(FAST, down="no worker", unsupported="no such function")
+    decision, _ = decided(troubled, SPARK, estimate=UNKNOWN)
+    obstacles = (ReasonCode.ENGINE_DOWN, ReasonCode.UNSUPPORTED_FEATURE, ReasonCode.NO_ESTIMATE)
+    assert decision.remedy == Remedy("duckdb", blocked=obstacles)
+
+
+@given(
+    upper=st.integers(1, 4 * LIMIT),
+    confidence=st.floats(0.0, 1.0),
+    missed=st.none() | st.integers(LIMIT, 2 * LIMIT),
+)
+def test_a_remedy_is_enough_and_not_a_byte_too_much(upper: int, confidence: float, missed: int | None) -> None:
+    estimate = MemoryEstimate(upper // 2, upper, confidence)
+    candidate = changed(FAST, misestimates=("q1",), missed_bytes=missed) if missed is not None else FAST
+
+    def engine_with(limit: int, confidence: float) -> str:
+        lesson = missed is not None and limit <= missed
+        now = changed(candidate, limit_bytes=limit, misestimates=("q1",) if lesson else ())
+        return decided(now, SPARK, estimate=replace(estimate, confidence=confidence))[0].engine
+
+    decision, _ = decided(candidate, SPARK, estimate=estimate)
+    assert (decision.remedy is None) == (decision.engine == "duckdb")
+    if decision.remedy is not None:
+        limit, sure = decision.remedy.limit_bytes or LIMIT, decision.remedy.confidence or confidence
+        assert engine_with(limit, sure) == "duckdb"
+        if decision.remedy.limit_bytes is not None:
+            assert engine_with(limit - 1, sure) == "spark"
+        if decision.remedy.confidence is not None:
+            assert engine_with(limit, confidence) == "spark"

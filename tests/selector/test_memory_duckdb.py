@@ -24,7 +24,7 @@ from selector.memory.duckdb_tables import (
     join_table_bytes,
     pages_bytes,
 )
-from selector.memory.pipeline import Peak, fanned_out, gathered, joined, materialized, streamed
+from selector.memory.pipeline import Largest, Peak, fanned_out, gathered, joined, materialized, place_of, streamed
 from selector.memory.widths import INLINE_BYTES, STRING_BYTES, heap_bytes, row_of
 from selector.plan import JoinType, Operator, PlanColumn, PlanNode, TableShape
 from selector.statistics import ColumnStatistics, RowSample, SampleColumn, TableStatistics
@@ -106,7 +106,7 @@ def held(tree: EstimatedNode) -> float:
 
 
 def bloom_bytes(rows: float) -> float:
-    return 2 ** math.ceil(math.log2(CALIBRATED.bloom_bits * rows)) / 8
+    return float(2 ** math.ceil(math.log2(CALIBRATED.bloom_bits * rows)) / 8)
 
 
 @pytest.mark.parametrize(("rows", "mebibytes"), [(1_040_000, 16), (1_060_000, 32), (2_110_000, 64)])
@@ -289,6 +289,23 @@ def test_rows_that_drain_from_one_operator_into_another_are_there_once() -> None
 def test_streams_add_up_and_rows_that_are_fanned_out_are_not_kept() -> None:
     assert streamed(5, [Peak(10, 3), Peak(20, 4)]) == Peak(35, 12)
     assert fanned_out(Peak(30, 10), Peak(25, 5)) == Peak(10 + 25, 5)
+
+
+def test_the_driver_is_who_holds_most_at_the_peak_not_who_holds_most_ever() -> None:
+    tree = join(ROWS)
+    probe, build = (Peak(bytes_, bytes_, at_peak=Largest(bytes_), while_handing=Largest(bytes_)) for bytes_ in (60, 50))
+    probe, build = probe.named(tree.children[0]), build.named(tree.children[1])
+    together = joined(55, 55, probe, build).named(tree)
+    assert (together.peak_bytes, place_of(together.at_peak, tree)) == (55 + 60, 1)
+    assert place_of(joined(70, 70, probe, build).named(tree).at_peak, tree) == 0
+    assert place_of(joined(1, 1, probe, replace(build, peak_bytes=500)).named(tree).at_peak, tree) == 2
+    assert place_of(streamed(0.0, []).at_peak, tree) is None
+
+
+def test_the_driver_of_a_join_that_fills_memory_is_the_join() -> None:
+    found = estimate(join(ROWS), STATISTICS, threads=THREADS)
+    assert found.driver is not None
+    assert found.operators[found.driver].operator == "hash join"
 
 
 def test_the_upper_bound_is_the_quantile_that_it_is_given() -> None:

@@ -18,6 +18,7 @@ import typer
 
 from benchmarks.accuracy import percentage_errors
 from benchmarks.claim import Claim, RunFailed, at_most, conditions, run_command, show_table
+from benchmarks.coverage import SMALLEST, Covered, replay, told
 from benchmarks.peaks import Run, runs
 from benchmarks.statements import read_all
 from benchmarks.tables import Tables, described
@@ -25,11 +26,13 @@ from engines.protocol import Lease
 from selector.cardinality.tree import EstimatedNode
 from selector.decide import mebibytes
 from selector.estimate import MemoryEstimate
+from selector.learning import Subject, observe
 from selector.memory import duckdb, paper
 from selector.memory.duckdb_tables import CALIBRATED, Constants
 
 MIB = 1 << 20
 LARGE_BYTES = 50 * MIB  # below, a statement fits anywhere
+ORDERS = 50  # in which runs are told to what learns from them
 TARGETS = {
     "true.joins.mape": at_most(4.0),
     "true.large.mape": at_most(7.0),
@@ -68,6 +71,10 @@ def measure(
         raise RunFailed("no statement ran")
     show(found)
     all_figures = figures(found)
+    if len(found) >= SMALLEST:
+        covered = learned(found, Lease(limit_mib * MIB))
+        print(told(covered))
+        all_figures["learned.all.upper_covers_percent"] = covered.learned_percent
     return Claim("memory", all_figures, {name: bound for name, bound in TARGETS.items() if name in all_figures})
 
 
@@ -107,6 +114,16 @@ def figures(found: Sequence[Predicted]) -> dict[str, float]:
             covered = [one.run.peak_bytes <= (getattr(one, whose).upper_bytes or 0) for one in members]
             result[f"{whose}.{group}.upper_covers_percent"] = 100.0 * float(np.mean(covered))
     return result
+
+
+def learned(found: Sequence[Predicted], lease: Lease) -> Covered:
+    """Tell the runs to what learns, in random orders: each statement is new, and has a template of its own."""
+    seen = (
+        observe(one.ours, Subject(name, name, "", lease.memory_bytes), measured_bytes=round(one.run.peak_bytes))
+        for one in found
+        for name in [one.run.statement.name]
+    )
+    return replay([one for one in seen if one is not None], orders=ORDERS)
 
 
 def show(found: Sequence[Predicted]) -> None:

@@ -175,7 +175,11 @@ class Coordinator:
                 return
             version = snapshot.statistics_version(checked.tables)
             run.record = replace(
-                run.record, fingerprint=checked.fingerprint, statistics_version=version, decision=decision
+                run.record,
+                fingerprint=checked.fingerprint,
+                template=checked.template,
+                statistics_version=version,
+                decision=decision,
             )
             log.info("query %s: %s because %s", run.id, decision.engine, _codes(decision))
             self._joins.learn(checked)
@@ -185,6 +189,7 @@ class Coordinator:
                     self._metastore.queries.decided(
                         run.id,
                         fingerprint=checked.fingerprint,
+                        template=checked.template,
                         statistics_version=version,
                         decision=decision,
                         first=attempt,
@@ -214,6 +219,7 @@ class Coordinator:
             attempt, result = self._execute(run, checked, member, attempt)
         except EngineError as error:
             attempt = _failed(attempt, error, begun)
+            self._router.learn(run.record, attempt)
             self._learn(run, checked, decision, version, member, error)
             if error.fails_over and not last:
                 log.info("query %s: %s failed with %s, trying the next engine", run.id, member.name, error.code)
@@ -227,6 +233,7 @@ class Coordinator:
             self._close(run, QueryState.FAILED, attempt=attempt, error=failure)
         else:
             attempt = replace(attempt, wall_s=time.monotonic() - begun)
+            self._router.learn(run.record, attempt)
             self._close(run, QueryState.FINISHED, attempt=attempt, result=result)
         return True
 

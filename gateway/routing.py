@@ -10,18 +10,19 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from engines.errors import EngineError, UnsupportedFeature
+from engines.errors import EngineError, MemoryExceeded, UnsupportedFeature
 from engines.protocol import TableSource
 from gateway.fleet import Fleet, Member
 from gateway.joins import joined_columns
 from gateway.sql.statement import CheckedStatement
-from metastore.records import Misestimate
+from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
 from metastore.store import Metastore
 from selector.cardinality.tree import estimate_rows
 from selector.decide import Candidate, Decision, Policy, decide
 from selector.estimate import UNKNOWN, MemoryEstimate
 from selector.explain import duckdb as duckdb_explain
 from selector.keys import KeyPair
+from selector.learning import RECENT, Residuals, Subject, observe
 from selector.memory import duckdb as duckdb_memory
 from selector.plan import Plan, TableShape
 from selector.statistics import TableStatistics
@@ -98,7 +99,10 @@ class _Prospect:
 
 
 class Router:
-    """Decides where statements go. Estimates are kept per fingerprint until the catalog changes."""
+    """Decides where statements go. Estimates are kept per fingerprint until the catalog changes.
+
+    What runs taught is read once; after that, the coordinator tells each run that ends. Estimates are kept without it.
+    """
 
     def __init__(self, fleet: Fleet, metastore: Metastore, policy: Policy) -> None:
         self._fleet = fleet
@@ -106,6 +110,11 @@ class Router:
         self._policy = policy
         self._lock = threading.Lock()
         self._prospects: OrderedDict[tuple[int, str, str], _Prospect] = OrderedDict()
+        self._residuals = {
+            member.name: Residuals(metastore.queries.observations(member.name, limit=RECENT))
+            for member in fleet.values()
+            if member.limit_bytes is not None
+        }
 
     def decide(self, statement: CheckedStatement, snapshot: CatalogSnapshot, *, pinned: str | None) -> Decision:
         """Return the ranking and its reasons. Raises NoEngine where nothing can take the statement."""
@@ -117,7 +126,7 @@ class Router:
             prospect = self._prospect(member, statement, snapshot)
             missed = [lesson for lesson in lessons if _applies(lesson, member)]
             if not member.dependable and estimate is UNKNOWN:
-                estimate = prospect.estimate
+                estimate = self._corrected(prospect.estimate, member, statement, version)
             candidates.append(
                 Candidate(
                     engine=member.name,
@@ -130,6 +139,30 @@ class Router:
                 )
             )
         return decide(candidates, estimate, policy=self._policy, pinned=pinned)
+
+    def learn(self, query: QueryRecord, attempt: Attempt) -> None:
+        """Learn from an attempt that has ended: its measured peak, or that it ran out of memory."""
+        residuals, decision = self._residuals.get(attempt.engine), query.decision
+        ran_out = attempt.failure == MemoryExceeded.code
+        measured = attempt.state is QueryState.FINISHED and attempt.peak_bytes is not None
+        if residuals is None or decision is None or decision.limit_bytes is None or not (measured or ran_out):
+            return
+        subject = Subject(
+            query.fingerprint or "", query.template or "", query.statistics_version or "", decision.limit_bytes
+        )
+        observation = observe(decision.estimate, subject, measured_bytes=None if ran_out else attempt.peak_bytes)
+        if observation is not None:
+            with self._lock:
+                residuals.add(observation)
+
+    def _corrected(
+        self, estimate: MemoryEstimate, member: Member, statement: CheckedStatement, version: str
+    ) -> MemoryEstimate:
+        if member.limit_bytes is None:
+            return estimate
+        subject = Subject(statement.fingerprint, statement.template, version, member.limit_bytes)
+        with self._lock:
+            return self._residuals[member.name].correct(estimate, subject)
 
     def _prospect(self, member: Member, statement: CheckedStatement, snapshot: CatalogSnapshot) -> _Prospect:
         unreadable = [table.name for table in statement.tables if table.format not in member.engine.formats]

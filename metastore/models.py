@@ -265,7 +265,11 @@ class TableLockRow(Base):
 
 
 class QueryRow(Base):
-    """One statement as it was asked, and how it ended."""
+    """One statement as it was asked, and how it ended.
+
+    expected_bytes, upper_bytes, holder: what the memory model said by itself, which runs are held against; limit_bytes:
+    of the fast engine. The decision has them, too, but is long to read.
+    """
 
     __tablename__ = "queries"
     __table_args__ = (Index("ix_queries_submitted_at", "submitted_at"),)
@@ -278,7 +282,12 @@ class QueryRow(Base):
     state: Mapped[str] = mapped_column(String(16), index=True)
     engine: Mapped[str | None] = mapped_column(String(64))
     fingerprint: Mapped[str | None] = mapped_column(String(64), index=True)
+    template: Mapped[str | None] = mapped_column(String(64))
     statistics_version: Mapped[str | None] = mapped_column(Text)
+    expected_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    upper_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    holder: Mapped[str | None] = mapped_column(Text)
+    limit_bytes: Mapped[int | None] = mapped_column(BigInteger)
     decision: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
     rows: Mapped[int | None] = mapped_column(BigInteger)
     result_bytes: Mapped[int | None] = mapped_column(BigInteger)
@@ -297,6 +306,7 @@ class AttemptRow(Base):
     """One try of one query on one engine. actuals: operators with the rows that came out of them."""
 
     __tablename__ = "attempts"
+    __table_args__ = (Index("ix_attempts_engine", "engine", "started_at"),)
 
     query_id: Mapped[str] = mapped_column(ForeignKey("queries.id", ondelete="CASCADE"), primary_key=True)
     ordinal: Mapped[int] = mapped_column(Integer, primary_key=True)

@@ -8,13 +8,15 @@ from itertools import islice
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy import Connection, Engine, and_, insert, or_, select, update
 from sqlalchemy.orm import Session
 
+from engines.errors import MemoryExceeded
 from engines.protocol import Actuals
 from metastore.models import AttemptRow, QueryRow
 from metastore.records import Attempt, Failure, Position, QueryRecord, QueryState
 from selector.decide import Decision
+from selector.learning import LARGEST_BYTES, Observation, Subject, holder_of
 
 _DECISION = TypeAdapter(Decision)
 _ACTUALS = TypeAdapter(Actuals)
@@ -44,16 +46,29 @@ class Queries:
             )
 
     def decided(
-        self, query_id: str, *, fingerprint: str, statistics_version: str, decision: Decision, first: Attempt
+        self,
+        query_id: str,
+        *,
+        fingerprint: str,
+        template: str,
+        statistics_version: str,
+        decision: Decision,
+        first: Attempt,
     ) -> None:
         """Keep where a query goes and why, and that its first attempt starts now."""
+        model = decision.estimate.learned or decision.estimate
         with self._engine.begin() as connection:
             connection.execute(
                 update(QueryRow)
                 .where(QueryRow.id == query_id)
                 .values(
                     fingerprint=fingerprint,
+                    template=template,
                     statistics_version=statistics_version,
+                    expected_bytes=_storable(model.peak_bytes),
+                    upper_bytes=_storable(model.upper_bytes),
+                    holder=holder_of(decision.estimate),
+                    limit_bytes=decision.limit_bytes,
                     decision=_DECISION.dump_python(decision, mode="json"),
                 )
             )
@@ -116,6 +131,50 @@ class Queries:
         with Session(self._engine) as session:
             return tuple(_record(row) for row in session.scalars(wanted))
 
+    def observations(self, engine: str, *, limit: int) -> tuple[Observation, ...]:
+        """Return the last runs on an engine that teach something about its memory, oldest first.
+
+        Those are the ones that were measured and those that ran out of memory; a run that was cancelled, or that failed
+        otherwise, teaches nothing.
+        """
+        ran_out = AttemptRow.failure == MemoryExceeded.code
+        measured = and_(AttemptRow.state == QueryState.FINISHED, AttemptRow.peak_bytes.is_not(None))
+        wanted = (
+            select(
+                QueryRow.fingerprint,
+                QueryRow.template,
+                QueryRow.statistics_version,
+                QueryRow.limit_bytes,
+                QueryRow.holder,
+                QueryRow.expected_bytes,
+                QueryRow.upper_bytes,
+                AttemptRow.failure,
+                AttemptRow.peak_bytes,
+            )
+            .join(AttemptRow, AttemptRow.query_id == QueryRow.id)
+            .where(
+                AttemptRow.engine == engine,
+                or_(measured, ran_out),
+                QueryRow.template.is_not(None),
+                QueryRow.expected_bytes.is_not(None),
+                QueryRow.limit_bytes.is_not(None),
+            )
+            .order_by(AttemptRow.started_at.desc())
+            .limit(limit)
+        )
+        with self._engine.connect() as connection:
+            rows = connection.execute(wanted).all()
+        return tuple(
+            Observation(
+                Subject(row.fingerprint, row.template, row.statistics_version, row.limit_bytes),
+                row.holder,
+                row.expected_bytes,
+                row.upper_bytes,
+                None if row.failure == MemoryExceeded.code else row.peak_bytes,
+            )
+            for row in reversed(rows)
+        )
+
     def close_orphans(self, *, at: dt.datetime, error: Failure) -> tuple[str, ...]:
         """End what a gateway left open when it died; returns the queries' ids."""
         with Session(self._engine) as session, session.begin():
@@ -145,6 +204,11 @@ class Queries:
                 wanted = select(QueryRow.id).where(QueryRow.id.in_(some), QueryRow.state == QueryState.FINISHED)
                 found.update(session.scalars(wanted))
         return frozenset(found)
+
+
+def _storable(count: int | None) -> int | None:
+    """Return bytes that fit into a column: estimates of cross joins may be larger than any number there."""
+    return None if count is None else min(count, LARGEST_BYTES)
 
 
 def _batched(items: Iterable[str], size: int) -> Iterator[tuple[str, ...]]:
@@ -200,6 +264,7 @@ def _record(row: QueryRow) -> QueryRecord:
         submitted_at=row.submitted_at,
         engine=row.engine,
         fingerprint=row.fingerprint,
+        template=row.template,
         statistics_version=row.statistics_version,
         decision=_DECISION.validate_python(row.decision) if row.decision else None,
         attempts=tuple(_attempt(attempt) for attempt in row.attempts),

@@ -106,6 +106,7 @@ class Attempt:
 class QueryRecord:
     """One statement as asked, what was decided, what was tried, how it ended.
 
+    template: the fingerprint of what is left without literals.
     statistics_version: the builds it was decided on, such as ``books@3,transactions@2``.
     """
 
@@ -118,6 +119,7 @@ class QueryRecord:
     submitted_at: dt.datetime
     engine: str | None = None
     fingerprint: str | None = None
+    template: str | None = None
     statistics_version: str | None = None
     decision: Decision | None = None
     attempts: tuple[Attempt, ...] = ()

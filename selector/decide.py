@@ -19,6 +19,7 @@ class ReasonCode(StrEnum):
     NO_ESTIMATE = "NO_ESTIMATE"
     LOW_CONFIDENCE = "LOW_CONFIDENCE"
     STATISTICS_MISSING = "STATISTICS_MISSING"
+    LEARNED_FROM_RUNS = "LEARNED_FROM_RUNS"
     MISESTIMATE_ON_RECORD = "MISESTIMATE_ON_RECORD"
     PINNED = "PINNED"
     UNSUPPORTED_FEATURE = "UNSUPPORTED_FEATURE"
@@ -131,6 +132,8 @@ def decide(
             ranking.append(candidate)
     if not ranking:
         raise NoEngine(reasons)
+    if estimate.learned is not None:
+        reasons.append(Reason(ReasonCode.LEARNED_FROM_RUNS, estimate.learned.text))
     reasons += [Reason(ReasonCode.STATISTICS_MISSING, gap) for gap in estimate.gaps]
     limit = next((candidate.limit_bytes for candidate in fast if candidate.limit_bytes is not None), None)
     remedy = _remedy(fast[0], estimate, policy) if fast and ranking[0].dependable else None

@@ -41,10 +41,21 @@ class OperatorEstimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Learned:
+    """What earlier runs changed. text: which ones, for people; peak_bytes, upper_bytes: the memory model's own."""
+
+    text: str
+    runs: int
+    peak_bytes: int | None
+    upper_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryEstimate:
     """Expected peak and its upper bound, in bytes; both None where nothing can be said.
 
-    confidence: 0..1; 1 means that every number rests on current statistics of the very columns.
+    confidence: 0..1; 1 means that every number rests on current statistics of the very columns, or that the statement
+        itself was measured. learned: what runs had to say, None where none had.
     operators: of the plan, parents first. gaps: what was missing, in words.
     driver: position of the operator that holds most of what is alive at the peak; None where the model does not tell.
     """
@@ -55,6 +66,7 @@ class MemoryEstimate:
     operators: tuple[OperatorEstimate, ...] = ()
     gaps: tuple[str, ...] = ()
     driver: int | None = None
+    learned: Learned | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.confidence <= 1.0:

@@ -38,7 +38,15 @@ _TYPES = {
         "timestamp": pa.timestamp("us"),
         "timestamp_ntz": pa.timestamp("us"),
     },
-    "json": {"bigint": pa.int64(), "double": pa.float64(), "boolean": pa.bool_(), "string": pa.string()},
+    "json": {
+        "bigint": pa.int64(),
+        "double": pa.float64(),
+        "boolean": pa.bool_(),
+        "string": pa.string(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us"),
+        "timestamp_ntz": pa.timestamp("us"),
+    },
 }
 _DECIMAL = re.compile(r"^decimal\((\d+),(\d+)\)$")
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
@@ -127,13 +135,12 @@ class TextPiece:
             return pa.table({name: pa.array([], kind) for name, kind in self.columns})
         if lines.lstrip()[:1] != b"{":
             raise NotPlain(f"{self.path} is not one JSON object a line")
+        stored = pa.schema([(name, pa.string() if pa.types.is_temporal(kind) else kind) for name, kind in self.columns])
         return pa_json.read_json(
             pa.BufferReader(lines),
             read_options=pa_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
-            parse_options=pa_json.ParseOptions(
-                explicit_schema=pa.schema(self.columns), unexpected_field_behavior="ignore"
-            ),
-        )
+            parse_options=pa_json.ParseOptions(explicit_schema=stored, unexpected_field_behavior="ignore"),
+        ).cast(pa.schema(self.columns))
 
 
 def pieces_of(source: TableSource, file: DataFile, folder: str, wanted: Mapping[str, str]) -> Iterator[TextPiece]:

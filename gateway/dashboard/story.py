@@ -75,6 +75,7 @@ REFUSALS: Mapping[str, str] = {
 ELSEWHERE: Mapping[ReasonCode, str] = {
     ReasonCode.NO_ESTIMATE: "its memory could not be estimated, and guesses do not open the fast engine",
     ReasonCode.STATISTICS_MISSING: "statistics about its tables are missing",
+    ReasonCode.LEARNED_FROM_RUNS: "earlier runs corrected its estimate",
     ReasonCode.MISESTIMATE_ON_RECORD: "the same statement ran out of memory on the fast engine before",
     ReasonCode.UNSUPPORTED_FEATURE: "the fast engine cannot run it",
     ReasonCode.ENGINE_DOWN: "the fast engine took no work at that moment",

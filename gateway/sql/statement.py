@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,14 +21,25 @@ from gateway.sql.parsing import ParserLimits
 FINGERPRINT_HEX = 32
 READ_BACK = 2_048
 
+_WORDS = re.compile(
+    r"(?P<alias> AS `(?:[^`]|``)*`)|(?P<name>`(?:[^`]|``)*`)|'(?:[^'\\]|\\.)*'"
+    r"|(?<![\w.])-?\d+(?:\.\d*)?(?:E[+-]?\d+)?\w*",
+    re.IGNORECASE | re.DOTALL,
+)
+_LITERALS = re.compile(r"\?(?:, \?)+")
+
 
 @dataclass(frozen=True, slots=True)
 class CheckedStatement:
-    """A query that may run. tables: all that it reads. fingerprint: equal for texts that mean the same tree."""
+    """A query that may run. tables: all that it reads.
+
+    fingerprint: equal for texts that mean the same tree. template: equal for those that differ in their literals only.
+    """
 
     tree: exp.Expr
     tables: tuple[TableSource, ...]
     fingerprint: str
+    template: str
 
     def sql(self, dialect: str) -> str:
         """Write the statement for an engine. Raises UnsupportedFeature where the dialect has no words for it."""
@@ -64,11 +76,23 @@ def check(sql: str, dialect: str, *, catalog: Mapping[str, TableSource], limits:
         tables = names.resolve(tree, catalog)
         rewriting.settle_casts(tree, dialect)
         rewriting.name_outputs(tree)
-        return CheckedStatement(tree, tables, _fingerprint(tree))
+        normal = tree.sql(dialect="spark", normalize=True, identify=True, comments=False)
+        return CheckedStatement(tree, tables, _digest(normal), _digest(without_literals(normal)))
     except RecursionError as error:
         raise StatementTooDeep("The statement is nested too deep.") from error
 
 
-def _fingerprint(tree: exp.Expr) -> str:
-    normal = tree.sql(dialect="spark", normalize=True, identify=True, comments=False)
-    return hashlib.sha256(normal.encode()).hexdigest()[:FINGERPRINT_HEX]
+def without_literals(normal: str) -> str:
+    """Put ? for every literal of a text that Spark's writer made, and for every list of them.
+
+    Names that columns are given are left out, because an expression without one is named after its own text.
+    """
+
+    def kept(found: re.Match[str]) -> str:
+        return found["name"] or ("" if found["alias"] else "?")
+
+    return _LITERALS.sub("?", _WORDS.sub(kept, normal))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:FINGERPRINT_HEX]

@@ -9,11 +9,11 @@ import pytest
 
 from benchmarks.calibrate import fit, mean_error, upper_factor
 from benchmarks.claim import RunFailed
-from benchmarks.memory import LARGE_BYTES, figures, predicted
+from benchmarks.memory import LARGE_BYTES, ORDERS, figures, learned, predicted
 from benchmarks.peaks import Run, has_only_joins, measured_tree
 from benchmarks.statements import Named, read_all, read_statements
 from benchmarks.tables import Tables
-from engines.protocol import OperatorActual
+from engines.protocol import Lease, OperatorActual
 from selector.cardinality.tree import EstimatedNode
 from selector.memory.duckdb import estimate
 from selector.memory.duckdb_tables import CALIBRATED
@@ -114,6 +114,13 @@ def test_fitting_finds_what_was_changed() -> None:
     found = fit(heavier, {}, 2)
     assert found.base_bytes > 2 * CALIBRATED.base_bytes
     assert mean_error(heavier, {}, 2, found) < mean_error(heavier, {}, 2, CALIBRATED)
+
+
+def test_the_bound_is_learned_from_the_statements_before() -> None:
+    found = predicted([run(str(place), 1_000_000, place / 100) for place in range(60)], TABLES, 2)
+    covered = learned(found, Lease(1 << 30))
+    assert covered.runs == ORDERS * (60 - 19)
+    assert 93.0 <= covered.learned_percent <= 98.0  # of few statements: ceil(0.95 n) of n
 
 
 def test_the_upper_factor_covers_what_it_was_fitted_to() -> None:

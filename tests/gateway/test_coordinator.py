@@ -30,6 +30,7 @@ from gateway.coordinator import GATEWAY_STOPPED, NO_ENGINE, TooManyQueries, Unkn
 from gateway.statements import Run, Statement
 from metastore.records import JobRequest, JobState, QueryRecord, QueryState, StatisticsJob
 from selector.decide import ReasonCode
+from selector.estimate import Learned, MemoryEstimate
 from selector.statistics import TableStatistics
 from tests.gateway.conftest import BOOKS, LIMIT, MIB, Scripted
 
@@ -312,6 +313,89 @@ def test_estimates_are_made_once_until_the_catalog_changes(scripted: Build) -> N
     compute_statistics(house)
     finished(house)
     assert len(house.fast.explained) == 2
+
+
+def estimated(record: QueryRecord) -> MemoryEstimate:
+    assert record.decision is not None
+    return record.decision.estimate
+
+
+def test_a_statement_is_expected_to_take_what_it_took(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", ANSWER)
+    first, second, third = finished(house), finished(house), finished(house)
+    assert estimated(first).learned is None
+    assert estimated(second).peak_bytes == estimated(third).peak_bytes == PEAK
+    assert (estimated(second).upper_bytes or 0) > PEAK
+    assert ReasonCode.LEARNED_FROM_RUNS in codes(second)
+    assert estimated(third).learned == Learned(
+        "Learned from 2 runs of this statement.", 2, estimated(first).peak_bytes, estimated(first).upper_bytes
+    )
+
+
+def test_other_literals_are_the_same_template(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", ANSWER)
+    first = finished(house)
+    second = finished(house, SQL.replace("10", "11"))
+    assert (estimated(first).peak_bytes or 0) < (estimated(second).peak_bytes or 0) < PEAK
+    assert (estimated(second).upper_bytes or 0) >= PEAK
+    assert first.template == second.template
+    assert first.fingerprint != second.fingerprint
+
+
+def test_what_was_learned_outlives_the_gateway(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", ANSWER)
+    finished(house)
+    house.gateway.close()
+    later = scripted()
+    later.fast.script("books", ANSWER)
+    assert estimated(finished(later)).peak_bytes == PEAK
+
+
+@pytest.mark.parametrize("change", ["statistics", "limit"])
+def test_new_statistics_and_another_limit_retire_what_was_learned(scripted: Build, change: str) -> None:
+    house = scripted()
+    house.fast.script("books", ANSWER)
+    finished(house)
+    if change == "statistics":
+        compute_statistics(house)
+    else:
+        house.gateway.close()
+        house = scripted(limit_bytes=2 * LIMIT)
+        house.fast.script("books", ANSWER)
+    record = finished(house)
+    assert estimated(record).learned is None
+    assert (estimated(record).peak_bytes or 0) < PEAK
+
+
+@pytest.mark.parametrize("error", [EngineUnavailable("lost", peak_bytes=PEAK), EngineFault("odd", peak_bytes=PEAK)])
+def test_a_failure_that_is_not_about_memory_teaches_nothing(scripted: Build, error: EngineError) -> None:
+    house = scripted()
+    house.fast.script("books", failing(error), ANSWER)
+    house.dependable.script("books", ANSWER)
+    finished(house)
+    assert estimated(finished(house)).learned is None
+
+
+def test_a_cancelled_run_teaches_nothing(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", HANGS, ANSWER)
+    run = started(house)
+    wait_until(lambda: bool(house.fast.asked))
+    house.gateway.coordinator.cancel(run.id)
+    run.done.result(timeout=10)
+    assert estimated(finished(house)).learned is None
+
+
+def test_a_run_that_failed_over_teaches_that_the_limit_is_not_enough(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", failing(MemoryExceeded("full", peak_bytes=LIMIT // 2)))
+    house.dependable.script("books", ANSWER)  # its peak is another engine's
+    finished(house)
+    assert estimated(finished(house)).peak_bytes == LIMIT
+    assert len(house.gateway.metastore.queries.observations("fast", limit=9)) == 1
 
 
 def test_what_the_fast_engine_cannot_plan_goes_to_the_dependable_one(scripted: Build) -> None:

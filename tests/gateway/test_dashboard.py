@@ -125,6 +125,7 @@ def log_query(scripted: ScriptedGateway, record: QueryRecord) -> None:
         queries.decided(
             record.id,
             fingerprint=record.fingerprint or "",
+            template=record.template or "",
             statistics_version=record.statistics_version or "",
             decision=record.decision,
             first=record.attempts[0],

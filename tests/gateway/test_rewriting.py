@@ -73,6 +73,30 @@ def test_the_same_tree_has_the_same_fingerprint(one: str, other: str) -> None:
     assert checked(one).fingerprint == checked(other).fingerprint
 
 
+TEMPLATE = "SELECT id, price < 3 FROM books WHERE price < 3 AND CAST(id AS STRING) IN ('a', 'b') LIMIT 5"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        TEMPLATE.replace("3", "-4.5e3"),
+        TEMPLATE.replace("'a', 'b'", r"'it\'s AS `x', 'b', 'c', '?'"),
+        TEMPLATE.replace("LIMIT 5", "LIMIT 50").lower(),
+        TEMPLATE.replace("'a'", r"'\\'"),
+    ],
+)
+def test_other_literals_have_the_same_template(other: str) -> None:
+    assert checked(other).template == checked(TEMPLATE).template
+    assert checked(other).fingerprint != checked(TEMPLATE).fingerprint
+
+
+@pytest.mark.parametrize(
+    "other", [TEMPLATE.replace("id,", "price,"), TEMPLATE.replace("AND", "OR"), TEMPLATE.replace(" LIMIT 5", "")]
+)
+def test_another_column_or_clause_has_another_template(other: str) -> None:
+    assert checked(other).template != checked(TEMPLATE).template
+
+
 @pytest.mark.parametrize("other", ["SELECT id FROM books WHERE price < 4", "SELECT price FROM books"])
 def test_another_literal_or_column_has_another_fingerprint(other: str) -> None:
     assert checked("SELECT id FROM books WHERE price < 3").fingerprint != checked(other).fingerprint

@@ -6,7 +6,8 @@ from engines.protocol import Actuals, OperatorActual
 from metastore.records import Attempt, Failure, Position, QueryState
 from metastore.store import Metastore
 from selector.decide import Decision, Reason, ReasonCode
-from selector.estimate import MemoryEstimate, OperatorEstimate
+from selector.estimate import Learned, MemoryEstimate, OperatorEstimate
+from selector.learning import Observation, Subject
 from tests.metastore.examples import MINUTE, NOON, query
 
 DECISION = Decision(
@@ -29,7 +30,9 @@ def test_a_query_comes_back_as_it_was_opened(store: Metastore) -> None:
 
 def test_a_life_with_a_failover(store: Metastore) -> None:
     store.queries.open(query())
-    store.queries.decided("q1", fingerprint="f", statistics_version="books@3", decision=DECISION, first=FIRST)
+    store.queries.decided(
+        "q1", fingerprint="f", template="t", statistics_version="books@3", decision=DECISION, first=FIRST
+    )
     running = store.queries.get("q1")
     assert running is not None
     assert (running.state, running.engine, running.attempts) == (QueryState.RUNNING, "duckdb", (FIRST,))
@@ -60,6 +63,7 @@ def test_a_life_with_a_failover(store: Metastore) -> None:
         state=QueryState.FINISHED,
         engine="spark",
         fingerprint="f",
+        template="t",
         statistics_version="books@3",
         decision=DECISION,
         attempts=(failed, finished),
@@ -68,6 +72,48 @@ def test_a_life_with_a_failover(store: Metastore) -> None:
         finished_at=NOON + 2 * MINUTE,
     )
     assert store.queries.finished(["q1", "q2", "none"]) == {"q1"}
+
+
+def test_runs_that_teach_are_read_oldest_first(store: Metastore) -> None:
+    model = Learned("Learned.", 1, 10, 20)
+    estimate = replace(DECISION.estimate, peak_bytes=99, upper_bytes=99, driver=0, learned=model)
+    ends = {
+        "measured": replace(FIRST, state=QueryState.FINISHED, peak_bytes=70),
+        "ran out": replace(FIRST, state=QueryState.FAILED, failure="MEMORY_EXCEEDED", peak_bytes=80),
+        "cancelled": replace(FIRST, state=QueryState.CANCELLED, failure="STATEMENT_CANCELLED", peak_bytes=80),
+        "lost": replace(FIRST, state=QueryState.FAILED, failure="ENGINE_UNAVAILABLE", peak_bytes=80),
+        "not measured": replace(FIRST, state=QueryState.FINISHED),
+        "elsewhere": replace(FIRST, engine="spark", state=QueryState.FINISHED, peak_bytes=70),
+    }
+    for minute, (name, end) in enumerate(ends.items()):
+        at = NOON + minute * MINUTE
+        store.queries.open(query(name, at))
+        store.queries.decided(
+            name,
+            fingerprint=name,
+            template="t",
+            statistics_version="books@3",
+            decision=replace(DECISION, estimate=estimate),
+            first=replace(FIRST, engine=end.engine, started_at=at),
+        )
+        store.queries.attempt_ended(name, end)
+    subject = Subject("measured", "t", "books@3", 1 << 33)
+    seen = Observation(subject, "HASH_JOIN", 10, 20, 70)
+    missed = Observation(replace(subject, fingerprint="ran out"), "HASH_JOIN", 10, 20, None)
+    assert store.queries.observations("duckdb", limit=9) == (seen, missed)
+    assert store.queries.observations("duckdb", limit=1) == (missed,)
+    assert [run.measured_bytes for run in store.queries.observations("spark", limit=9)] == [70]
+
+
+def test_estimates_beyond_all_bounds_are_kept(store: Metastore) -> None:
+    endless = replace(DECISION, estimate=MemoryEstimate(10**30, 10**31, 0.5))
+    store.queries.open(query())
+    store.queries.decided(
+        "q1", fingerprint="f", template="t", statistics_version="books@3", decision=endless, first=FIRST
+    )
+    found = store.queries.get("q1")
+    assert found is not None
+    assert found.decision == endless
 
 
 def test_an_ended_query_stays_as_it_ended(store: Metastore) -> None:

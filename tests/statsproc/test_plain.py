@@ -70,6 +70,14 @@ def test_json_lines(tmp_path: Path) -> None:
         {"id": 1, "name": 'a "b"', "price": 2.0, "ok": True},
         {"id": None, "name": None, "price": None, "ok": None},
     ]
+    times = {"day": "date", "at": "timestamp"}
+    (tmp_path / "b.json").write_text('{"day": "2024-02-29", "at": "2024-02-29 01:02:03.5"}\n{"day": null}\n')
+    first, second = rows(pieces(tmp_path / "b.json", "json", times)).to_pylist()
+    assert (str(first["day"]), str(first["at"])) == ("2024-02-29", "2024-02-29 01:02:03.500000")
+    assert second == {"day": None, "at": None}
+    (tmp_path / "b.json").write_text('{"day": "29.02.2024"}')
+    with pytest.raises(NotPlain):
+        rows(pieces(tmp_path / "b.json", "json", times))
     for text in ('[{"id": 1}]', '{"id": "1"}', '{"id": 1.5}', "{"):
         (tmp_path / "a.json").write_text(text)
         with pytest.raises(NotPlain):

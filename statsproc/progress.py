@@ -156,6 +156,7 @@ def reporter(*, as_json: bool) -> Reporter:
 @contextmanager
 def watched(spark: SparkSession, told: Callable[[int, int], None]) -> Iterator[None]:
     """Tell tasks done and tasks known of whatever the session runs meanwhile."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkAttributeError, PySparkNotImplementedError
 
     told(0, 0)
@@ -165,6 +166,8 @@ def watched(spark: SparkSession, told: Callable[[int, int], None]) -> Iterator[N
         with _watched_remotely(spark, told):
             yield
         return
+    except (Py4JError, ConnectionError) as failure:
+        raise SparkFailed("Spark is gone") from failure
     ended = threading.Event()
     thread = threading.Thread(target=_poll, args=(tracker, told, ended), daemon=True)
     thread.start()

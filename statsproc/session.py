@@ -111,12 +111,15 @@ def _first_line(text: str) -> str:
 
 def parallelism(spark: SparkSession) -> int:
     """Return how many tasks run at once; over Spark Connect, which does not tell, a guess."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkAttributeError, PySparkNotImplementedError
 
     try:
         return int(spark.sparkContext.defaultParallelism)
     except (PySparkAttributeError, PySparkNotImplementedError):
         return REMOTE_PARALLELISM
+    except (Py4JError, ConnectionError) as failure:
+        raise SparkFailed("Spark is gone") from failure
 
 
 def is_local(spark: SparkSession) -> bool:

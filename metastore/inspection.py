@@ -145,16 +145,6 @@ def data_files(root: Path) -> tuple[DataFile, ...]:
     return tuple(_walk(root, (), root.resolve()))
 
 
-def largest_row_group(files: Iterable[DataFile]) -> int | None:
-    """Return the rows of the largest Parquet row group, None where there is none."""
-    largest: int | None = None
-    for file in files:
-        footer = _footer(file.path)
-        for group in range(footer.num_row_groups):
-            largest = max(largest or 0, footer.row_group(group).num_rows)
-    return largest
-
-
 def spark_type(arrow: pa.DataType) -> str:
     """Return the short name of the type that Spark reads an Arrow type as."""
     types = pa.types

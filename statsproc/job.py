@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -108,6 +108,7 @@ class _Job:
         self._job_id = job_id
         self._request = request
         self._reporter = reporter
+        self._tables: dict[str, CatalogTable] = {}
         self._known: dict[str, Before] = {}
 
     def run(self) -> dict[str, str]:
@@ -190,8 +191,7 @@ class _Job:
         try:
             table = self._table(name)
             before = self._before(table)
-            files = len(files_of(table.source))
-            progress = TableProgress(name, JobState.RUNNING, 0, files)
+            progress = TableProgress(name, JobState.RUNNING, 0, table.files)
             self._tell(progress)
             with watched(self._spark, self._teller(progress)):
                 built = build(
@@ -207,8 +207,8 @@ class _Job:
         done = TableProgress(
             name,
             JobState.FINISHED,
-            files,
-            files,
+            published.files,
+            published.files,
             rows=published.rows,
             columns=len(published.columns),
             seconds=round(time.monotonic() - began, 3),
@@ -229,13 +229,15 @@ class _Job:
 
     def _table(self, name: str) -> CatalogTable:
         """Return a table as its files are now: what was added since it was registered counts."""
-        table = self._metastore.catalog.get(name)
-        if table is None:
-            raise BuildFailed(f"table {name} is not registered")
-        files = files_of(table.source)
-        if not files or (len(files), sum(file.bytes for file in files)) == (table.files, table.bytes):
-            return table
-        return self._metastore.catalog.put(listed(table), at=_now())
+        if name not in self._tables:
+            table = self._metastore.catalog.get(name)
+            if table is None:
+                raise BuildFailed(f"table {name} is not registered")
+            files = files_of(table.source)
+            if files and (len(files), sum(file.bytes for file in files)) != (table.files, table.bytes):
+                table = self._metastore.catalog.put(listed(table), at=_now())
+            self._tables[name] = table
+        return self._tables[name]
 
     def _require_same(self, table: CatalogTable) -> None:
         """See that the table that was read is still the one that is registered. Raises BuildFailed."""
@@ -267,7 +269,8 @@ def _heartbeat(metastore: Metastore, job_id: str) -> Iterator[None]:
 
     def beat() -> None:
         while not ended.wait(HEARTBEAT_S):
-            metastore.jobs.heartbeat(job_id, at=_now())
+            with suppress(SQLAlchemyError):  # away for a moment: the next beat counts as well
+                metastore.jobs.heartbeat(job_id, at=_now())
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
     thread.start()

@@ -252,11 +252,6 @@ def numbers_of(present: pa.Array) -> Values:
     raise TypeError(f"no numbers in {kind}")
 
 
-def text_keys(present: pa.Array) -> NDArray[np.bytes_]:
-    """Return non-null strings' places on their line; of a dictionary those of its entries."""
-    return Texts.of(present).keys()
-
-
 def _distribution(values: Keys, below: NDArray[np.float64], up_to: NDArray[np.float64]) -> Distribution:
     """Make a distribution of points in order; some may have become equal on the line."""
     starts = run_starts(values)

@@ -342,10 +342,8 @@ class Joined(Relation):
 class Derived(Relation):
     """Rows that something else than a join made of another relation's: their number is known, keys go along."""
 
-    def __init__(self, source: Relation, rows: float, *, upper: float | None = None, unique: PlanColumn | None = None):
-        """Scale. unique: a column whose values are all different, as the only key of a grouping is."""
+    def __init__(self, source: Relation, rows: float, *, upper: float | None = None) -> None:
         self._source = source
-        self._unique = unique
         self.rows = rows
         self.upper = max(rows, min(source.upper, source.upper if upper is None else upper))
 
@@ -355,42 +353,22 @@ class Derived(Relation):
 
     def vector(self, column: PlanColumn, messages: Sequence[Message] = ()) -> KeyVector | None:
         """Return the rows by a key's bins, spread as they were below."""
-        spread = self._source.vector(column, () if self._unique else messages)
+        spread = self._source.vector(column, messages)
         if spread is None:
             return None
-        if self._unique is None:
-            share = self.rows / max(1e-9, self._source.rows)
-            ndv = survivors(spread.ndv, spread.rows, np.full(spread.ndv.shape, min(1.0, share)))
-            assert isinstance(ndv, np.ndarray)
-            return replace(spread, rows=spread.rows * share, ndv=ndv)
-        if column == self._unique:
-            part = min(1.0, self.rows / max(1e-9, float(spread.ndv.sum())))
-            ones = np.minimum(1.0, spread.ndv)
-            result = KeyVector(spread.bins, spread.ndv * part, spread.ndv * part, spread.ndv, ones, spread.ndv)
-        else:
-            share = self.rows / max(1e-9, self._source.rows)
-            rows = spread.rows * share
-            ndv = np.minimum(spread.ndv, rows)
-            result = replace(spread, rows=rows, ndv=ndv)
-        for message in messages:
-            if message.bins is not None and message.column == column and _same(message.bins, result.bins):
-                result = _applied(result, message.factor, message.kept, message.upper)
-            else:
-                mean = [np.array([float(values.mean())]) for values in (message.factor, message.kept, message.upper)]
-                result = _applied(result, *mean)
-        return result
+        share = self.rows / max(1e-9, self._source.rows)
+        ndv = survivors(spread.ndv, spread.rows, np.full(spread.ndv.shape, min(1.0, share)))
+        assert isinstance(ndv, np.ndarray)
+        return replace(spread, rows=spread.rows * share, ndv=ndv)
 
     def ndv(self, column: PlanColumn) -> float | None:
         """Return the different values of a column."""
-        if column == self._unique:
-            return max(1.0, self.rows)
         found = self._source.ndv(column)
         return None if found is None else max(1.0, min(found, self.rows))
 
     def domain(self, column: PlanColumn) -> float | None:
-        """Return the different values before other filters and joins; of groups there are no more than rows."""
-        found = self._source.domain(column)
-        return found if found is None or self._unique is None else max(1.0, min(found, self.rows))
+        """Return the different values before other filters and joins."""
+        return self._source.domain(column)
 
     def present(self, column: PlanColumn) -> float:
         """Return the share of rows whose column is not NULL."""
@@ -399,6 +377,38 @@ class Derived(Relation):
     def combinations(self, columns: Sequence[PlanColumn]) -> float:
         """Return how many different combinations of columns there may be."""
         return max(1.0, min(self._source.combinations(columns), self.rows))
+
+
+class Groups(Derived):
+    """Rows of a grouping: of each combination of its keys there is one."""
+
+    def __init__(self, source: Relation, rows: float, keys: Sequence[PlanColumn], *, upper: float) -> None:
+        """Group. rows, upper: how many groups are expected, and at most."""
+        super().__init__(source, rows, upper=upper)
+        self._keys = frozenset(_origin(key) for key in keys)
+
+    def holds(self, column: PlanColumn) -> bool:
+        """Return whether a column comes out of it: a key does."""
+        return _origin(column) in self._keys and super().holds(column)
+
+    def vector(self, column: PlanColumn, messages: Sequence[Message] = ()) -> KeyVector | None:
+        """Return the groups by a key's bins; of a single key each bin has as many as it has keys."""
+        if len(self._keys) > 1:
+            return super().vector(column, messages)
+        spread = self._source.vector(column)
+        if spread is None:
+            return None
+        part = min(1.0, self.rows / max(1e-9, float(spread.ndv.sum())))
+        groups, most = spread.ndv * part, np.minimum(1.0, spread.ndv)
+        found = KeyVector(spread.bins, groups, groups, spread.ndv, most, spread.ndv)
+        for message in messages:  # all of them are for the key: no other column comes out
+            found = _applied(found, message.factor, message.kept, message.upper)
+        return found
+
+    def domain(self, column: PlanColumn) -> float | None:
+        """Return the different values before other joins; there are no more than groups."""
+        found = self._source.domain(column)
+        return None if found is None else max(1.0, min(found, self.rows))
 
 
 class Opaque(Relation):
@@ -437,6 +447,11 @@ class Opaque(Relation):
     def combinations(self, columns: Sequence[PlanColumn]) -> float:
         """Return how many different combinations of columns there may be."""
         return max(1.0, self.rows)
+
+
+def _origin(column: PlanColumn) -> tuple[str | None, str, int | None]:
+    """Return what a column is, whatever type it was cast to on its way."""
+    return column.table, column.name, column.scan
 
 
 def survivors(ndv: Floats | float, rows: Floats | float, share: Floats | float) -> Floats | float:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from selector.cardinality.predicates import Filtered, filter_of
-from selector.cardinality.relations import Base, Derived, Joined, Opaque, Relation
+from selector.cardinality.relations import Base, Derived, Groups, Joined, Opaque, Relation
 from selector.plan import JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
 from selector.statistics import RowSample, TableStatistics
 
@@ -187,8 +187,8 @@ class _Estimator:
         # Expected distinct values among `rows` draws from `distinct` equally likely ones.
         rows = distinct * -math.expm1(-below.rows / distinct) if distinct > 0 else 0.0
         upper = min(below.upper, math.prod(max(1.0, count) for count in known))
-        unique = node.group_keys[0] if len(node.group_keys) == 1 else None
-        return Derived(below, min(rows, below.rows), upper=upper, unique=unique), 1.0, "NDV of the grouping keys"
+        groups = Groups(below, min(rows, below.rows), node.group_keys, upper=upper)
+        return groups, 1.0, "NDV of the grouping keys"
 
     def _combinations(self, keys: Sequence[PlanColumn], counts: Sequence[float], below: Relation) -> float:
         """Return how many combinations of grouping keys there are: seen in the sample, or backed off.

@@ -34,7 +34,6 @@ MAXIMUM_ROW_BYTES = 512 * KIB
 MINIMUM_GROUPING_BYTES = 10 * MIB
 UNGROUPED_BYTES = 16 * KIB
 UNKNOWN_JOIN_BYTES = 2048 * MIB
-UNKNOWN_GROUPING_BYTES = 128 * MIB
 PREAGGREGATION_SKEW = 1.5  # the fullest instance's share of a first phase's input, in averages
 PREAGGREGATION_REDUCTION = 2  # rows a group, below which a first phase hands its rows on
 HAVING_SHARE = 0.1  # of the groups that the planner expects a condition to keep

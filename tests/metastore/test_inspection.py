@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engines.protocol import Column
-from metastore.inspection import InspectionFailed, data_files, inspect, largest_row_group, spark_type
+from metastore.inspection import InspectionFailed, data_files, inspect, spark_type
 from metastore.records import FileMark, Inspection, Partition
 
 ROWS = 10
@@ -40,7 +40,6 @@ def test_a_parquet_folder(tmp_path: Path) -> None:
     assert (found.files, found.rows) == (2, ROWS + 3)
     assert found.bytes == first.stat().st_size + second.stat().st_size
     assert found.partitions == ()
-    assert largest_row_group(data_files(tmp_path)) == 4
 
 
 def test_one_file_is_a_table_too(tmp_path: Path) -> None:

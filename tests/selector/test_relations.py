@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selector.cardinality.relations import Base, Derived, Joined, Opaque, Relation, survivors
+from selector.cardinality.relations import Base, Groups, Joined, Opaque, Relation, survivors
 from selector.keys import ColumnRef as Ref
 from selector.keys import ConditionalCounts, KeyPair, KeyStatistics, key_groups
 from selector.plan import JoinType, PlanColumn
@@ -190,7 +190,7 @@ def test_two_keys_that_are_unique_together_meet_one_row() -> None:
 def test_groups_have_each_key_once() -> None:
     known = world(a={"k": [1] * 8 + [2] * 2}, b={"k": [1, 1, 1, 2]})
     key = column("a", "k")
-    groups = Derived(known.base("a"), 2.0, unique=key)
+    groups = Groups(known.base("a"), 2.0, [key], upper=2.0)
     assert Joined(groups, known.base("b"), [(key, column("b", "k"))], JoinType.INNER).rows == pytest.approx(4.0)
 
 

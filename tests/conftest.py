@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests.engines.conformance import warehouse
 
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
     from engines.spark.server import SparkConnectServer
 
 __all__ = ["warehouse"]
+
+# The same examples in every run, so that a change is judged by what it changed; new ones are looked for on purpose,
+# with `pytest --hypothesis-profile explore`.
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("explore", max_examples=2_000, deadline=None)
+settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")

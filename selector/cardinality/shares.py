@@ -217,7 +217,8 @@ def _kept(region: Region, cells: _Cells) -> tuple[float, float, bool] | None:
     """Return the share of a column's values in a region, the mass of cells cut in two, and whether all are points.
 
     A cell that is cut keeps at least what one value has, and leaves as much; some points of it keep no more than the
-    stretch from the first to the last of them. None where only points have an answer, and there are others.
+    stretch from the first to the last of them, nor leave out more. None where only points have an answer, and there
+    are others.
     """
     ends = _places(region, cells.line)
     lone = _lone(ends, cells.line)
@@ -234,11 +235,12 @@ def _kept(region: Region, cells: _Cells) -> tuple[float, float, bool] | None:
         if high == cells.line.ends[1]:
             last += 1
         elif first == last or high > cells.starts[last]:
-            begin = cells.way(low, first) if first == last else 0.0
-            cut.setdefault(last, _CutCell()).add(begin, cells.way(high, last), cells.mass[last])
+            inside = first == last and low > cells.starts[last]
+            begin = cells.way(low, last) if inside else 0.0
+            cut.setdefault(last, _CutCell()).add(begin, cells.way(high, last), cells.mass[last], head=not inside)
         if first < last:
             if low > cells.starts[first]:
-                cut.setdefault(first, _CutCell()).add(cells.way(low, first), 1.0, cells.mass[first], onward=True)
+                cut.setdefault(first, _CutCell()).add(cells.way(low, first), 1.0, cells.mass[first], tail=True)
             else:
                 kept += cells.mass[first]
             if first + 1 < last:
@@ -256,21 +258,33 @@ def _kept(region: Region, cells: _Cells) -> tuple[float, float, bool] | None:
 
 @dataclass(slots=True)
 class _CutCell:
-    """A cell of which a region keeps a part. first, last: of the ways through it that are kept."""
+    """A cell of which a region keeps a part.
+
+    first, last: of the ways through it that are kept. head, tail: where the part that holds its beginning ends, and
+    where the part that holds its end begins.
+    """
 
     kept: float = 0.0
     first: float = 1.0
     last: float = 0.0
-    inner: bool = True
+    head: float | None = None
+    tail: float | None = None
 
-    def add(self, begin: float, end: float, mass: float, *, onward: bool = False) -> None:
+    def add(self, begin: float, end: float, mass: float, *, head: bool = False, tail: bool = False) -> None:
         self.kept += mass * (end - begin)
         self.first, self.last = min(self.first, begin), max(self.last, end)
-        self.inner = self.inner and begin > 0.0 and not onward
+        if head:
+            self.head = end
+        if tail:
+            self.tail = begin
 
     def bounded(self, mass: float, single: float) -> float:
-        stretch = mass * (self.last - self.first) if self.inner else mass
-        return min(max(min(self.kept, stretch), single), mass - single)
+        least, most = 0.0, mass
+        if self.head is None and self.tail is None:
+            most = mass * (self.last - self.first)
+        elif self.head is not None and self.tail is not None:
+            least = mass * (1.0 - (self.tail - self.head))
+        return min(max(min(max(self.kept, least), most), single), mass - single)
 
 
 def _lone(ends: Sequence[Any], line: _Line) -> list[tuple[Any, Any, float]]:

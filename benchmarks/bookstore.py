@@ -16,11 +16,13 @@ import typer
 from benchmarks.claim import RunFailed, step
 from metastore.inspection import inspect
 from metastore.store import Metastore
+from selector.keys import ColumnRef, KeyPair
 from statsproc.bookstore import Bookstore
 
 DEFAULT_DATA = Path(".fusion/bench")
 SEED = 42
 TABLES = ("books", "customers", "transactions")
+BOOK_SOLD = KeyPair(ColumnRef("transactions", "book_id"), ColumnRef("books", "id"))
 _MADE = "made.json"
 
 DataOption = Annotated[Path, typer.Option(help="Folder of the data, which is made once and kept.")]
@@ -49,11 +51,17 @@ def prepare(data: Path, bookstore: Bookstore) -> Path:
     return folder
 
 
-def describe(folder: Path, metastore_url: str, tables: Sequence[str] = TABLES) -> None:
-    """Register a bookstore's tables in a metastore and have the real job build their statistics."""
+def describe(
+    folder: Path, metastore_url: str, tables: Sequence[str] = TABLES, joined: Sequence[KeyPair] = ()
+) -> None:
+    """Register a bookstore's tables in a metastore and have the real job build their statistics.
+
+    joined: columns that queries have joined before, as a gateway learns them from its first such query.
+    """
     with Metastore(metastore_url) as store:
         for table in tables:
             store.catalog.put(inspect(table, folder / table), at=dt.datetime.now(dt.UTC))
+        store.keys.learn(joined, source="workload", at=dt.datetime.now(dt.UTC))
     step(f"building the statistics of {', '.join(tables)} in {folder.name}")
     _statsproc("stats", "--metastore", metastore_url, *tables)
 

@@ -1,8 +1,9 @@
-"""Claim: our cardinalities of the paper's Q1 - Q3 are at least as near to the truth as the paper's own (Table 5).
+"""Claim: our cardinalities of the paper's Q1 - Q3 are five times as near to the truth as the paper's own (Table 5).
 
 Each query is asked with 20 values of X over the column's whole range, on uniform and on skewed data. The estimate is
-the one that routing uses: DuckDB's plan, re-costed with statistics that the real job has built. The peer is DuckDB's
-own estimate in that very plan; the truth is what DuckDB counts.
+the one that routing uses: DuckDB's plan, re-costed with statistics that the real job has built, after the gateway has
+seen that books and transactions are joined. The peer is DuckDB's own estimate in that very plan; the truth is what
+DuckDB counts.
 
 A single X that leaves few rows can decide about a mean, so X is drawn several times. The first draw is the claim's; the
 others say how much of it is luck.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ import numpy as np
 import typer
 
 from benchmarks.accuracy import mape, percentage_errors
-from benchmarks.bookstore import DEFAULT_DATA, SEED, DataOption, ScaleOption, SeedOption, describe, prepare
+from benchmarks.bookstore import BOOK_SOLD, DEFAULT_DATA, SEED, DataOption, ScaleOption, SeedOption, describe, prepare
 from benchmarks.claim import Claim, RunFailed, Target, at_most, conditions, run_command, show_table, step
 from benchmarks.thresholds import spread
 from engines.duckdb.pool import DuckDBEngine
@@ -41,6 +43,7 @@ from statsproc.bookstore import Bookstore, Distribution
 
 SCALE = 1 / 100
 POINTS = 20
+MOST_PERCENT = 0.3
 DRAWS = 5
 DESCRIBED = ("books", "transactions")
 TRUTH_LEASE = Lease(memory_bytes=4 << 30)
@@ -114,9 +117,9 @@ def run(
             for question in QUESTIONS:
                 drawn = _measure(engine, snapshot, question, distribution, range(seed, seed + draws))
                 name = f"{question.name}.{distribution.value}"
-                found = figures_of(drawn, question.paper_percent)
+                found = figures_of(drawn)
                 figures |= {f"{name}.{figure}": value for figure, value in found.items()}
-                targets[f"{name}.mape_percent"] = at_most(question.paper_percent)
+                targets[f"{name}.mape_percent"] = at_most(MOST_PERCENT)
                 rows.append(_row(question, distribution, drawn[0], found))
     head = [
         "query",
@@ -127,7 +130,7 @@ def run(
         "at X",
         "paper: MAPE",
         "DuckDB: MAPE",
-        "met",
+        f"<= {MOST_PERCENT}",
         "in draws",
         "worst MAPE",
     ]
@@ -135,8 +138,8 @@ def run(
     print(where)
     print("The paper's data, values of X and distribution are not known; ours come from statsproc generate.")
     print("Q2 is exact: a column with fewer values than a histogram has end points has each of them counted.")
-    print("Q1 errs where X cuts a thin end of the prices off, inside one bucket; Q3 where few books are left, as the")
-    print("estimate takes all books to sell alike, and a popular one outweighs thousands of others.")
+    print("Q1 errs where X cuts a thin end of the prices off, inside one bucket; Q3 where few books are left: those of")
+    print("one bin of keys are taken to sell alike.")
     return Claim("selectivity", figures, targets)
 
 
@@ -145,7 +148,7 @@ def _planner(folder: Path) -> Iterator[tuple[DuckDBEngine, CatalogSnapshot]]:
     """Yield an engine over a bookstore and what the gateway would know of it, from statistics built just now."""
     with tempfile.TemporaryDirectory(prefix="fusion-bench-") as scratch:
         url = sqlite_url(Path(scratch) / "metastore.db")
-        describe(folder, url, DESCRIBED)
+        describe(folder, url, DESCRIBED, [BOOK_SOLD])
         engine = DuckDBEngine(workers=1)
         fleet = Fleet([Member(engine, Ledger(engine.name, slots=engine.slots, capacity_bytes=None))])
         try:
@@ -186,7 +189,7 @@ def _point(engine: DuckDBEngine, snapshot: CatalogSnapshot, question: Question, 
 
 def _estimated(engine: DuckDBEngine, snapshot: CatalogSnapshot, question: Question, sql: str) -> EstimatedNode:
     shapes = [snapshot.shapes[table] for table in question.tables]
-    plan = duckdb_explain.read(engine.explain(sql), shapes)
+    plan = duckdb_explain.read(engine.explain(sql), shapes, (BOOK_SOLD,), Counter(question.tables))
     return estimate_rows(plan, snapshot.statistics, shapes)
 
 
@@ -207,7 +210,7 @@ def _column(engine: DuckDBEngine, sql: str) -> list[float]:
         return [value for batch in stream for value in batch.column(0).to_pylist()]
 
 
-def figures_of(drawn: Sequence[Sequence[Point]], paper_percent: float) -> dict[str, float]:
+def figures_of(drawn: Sequence[Sequence[Point]]) -> dict[str, float]:
     """Return the figures of a query: of its first draw, and what became of the others."""
     points = drawn[0]
     truths = [point.truth for point in points]
@@ -220,7 +223,7 @@ def figures_of(drawn: Sequence[Sequence[Point]], paper_percent: float) -> dict[s
         "duckdb_mape_percent": mape([point.duckdb for point in points], truths),
         "points": len(points),
         "draws": len(drawn),
-        "draws_met": sum(mean <= paper_percent for mean in means),
+        "draws_met": sum(mean <= MOST_PERCENT for mean in means),
         "worst_draw_mape_percent": max(means),
     }
 
@@ -236,7 +239,7 @@ def _row(question: Question, distribution: Distribution, points: Sequence[Point]
         f"{worst.x:g} ({worst.truth:,.0f} rows)",
         f"{question.paper_percent:.3f}",
         f"{found['duckdb_mape_percent']:,.1f}",
-        "yes" if found["mape_percent"] <= question.paper_percent else "no",
+        "yes" if found["mape_percent"] <= MOST_PERCENT else "no",
         f"{found['draws_met']:.0f} of {found['draws']:.0f}",
         f"{found['worst_draw_mape_percent']:.3f}",
     ]

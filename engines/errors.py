@@ -18,6 +18,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+OTHER_MEANING = "meant otherwise by Spark: "
+"""What an engine's own error starts with where a statement, as we wrote it, gives up over a value."""
+
 
 class EngineError(Exception):
     """Base of everything that leaves an adapter.

@@ -6,17 +6,19 @@ the chunks travel to Spark's workers, which have numpy and pyarrow and nothing e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 
-from statsproc.orc import read_tail
+from engines.orc import read_tail
 
 CHUNK_ROWS = 1 << 19  # what is sorted at once; neighbouring row groups are read together up to it
 DICTIONARY_BYTES = 6.0  # a string column with a dictionary and less than that a row is read as its dictionary
@@ -274,6 +276,13 @@ def splits_of(shape: FileShape, fields: tuple[Field, ...], groups: Sequence[int]
                     fields,
                 )
             held = []
+
+
+def without_root(text: str, root: Path) -> str:
+    """Name a table's files by their places in it, wherever a text has whole paths or URIs as Spark writes them."""
+    places = "|".join(re.escape(place) for place in (str(root), quote(str(root))))
+    whole = re.compile(rf"(?:file:(?://)?)?(?:{places})(/|(?![\w.-]))")
+    return whole.sub(lambda found: "" if found[1] else root.name, text)
 
 
 def _alike(there: str, here: str) -> bool:

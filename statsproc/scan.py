@@ -37,11 +37,12 @@ FOLDERS_AT_ONCE = 50  # partitions that one job reads through Spark
 
 # Travels with the job, so that a cluster's workers need numpy and pyarrow only.
 _MODULES = (
+    "engines.orc",
     "selector.keys",
     "selector.statistics",
     *(
         f"statsproc.{name}"
-        for name in ("texts", "distinct", "histogram", "summary", "sample", "keys", "table", "orc", "files", "plain")
+        for name in ("texts", "distinct", "histogram", "summary", "sample", "keys", "table", "files", "plain")
     ),
     "statsproc.read",
     __name__,

@@ -18,6 +18,7 @@ import duckdb
 import pyarrow as pa
 
 from engines.errors import (
+    OTHER_MEANING,
     EngineError,
     EngineFault,
     EngineUnavailable,
@@ -65,6 +66,8 @@ def translated() -> Iterator[None]:
 def translate(error: BaseException) -> EngineError:
     """Return what an exception means to the gateway."""
     text = str(error)
+    if OTHER_MEANING in text:
+        return UnsupportedFeature(f"it meets {readable(text).partition(OTHER_MEANING)[2]}.")
     prefix = _PREFIX.match(text)
     kind = _BY_PREFIX.get(prefix.group(1).lower(), EngineFault) if prefix else EngineFault
     if isinstance(error, MemoryError) or _BAD_ALLOC.search(text):

@@ -33,22 +33,38 @@ WORKER_WAIT_S = 30.0  # admission keeps statements out while all are busy; this 
 RESPAWN_BACKOFF_S = 1.0
 EXPLAIN_TIMEOUT_S = 10.0  # plans take milliseconds; what folds huge constants must not hold up all others
 PLANNER_BYTES = 256 << 20
+RECYCLE_AFTER = 1_000
+RECYCLE_GROWTH_BYTES = 512 << 20
 
 
 class DuckDBEngine:
     """DuckDB in worker processes. Calls block; only EngineError escapes; thread-safe.
 
-    workers: statements at once. threads: of each worker. Tables whose form DuckDB cannot read are left out.
+    workers: statements at once. threads: of each worker. spare: workers more that stand ready to take the place of one
+    that ends. recycle_after: statements after which a worker is replaced; recycle_growth_bytes: memory that it may hold
+    between statements beyond what a new one holds. Tables whose form DuckDB cannot read are left out.
     """
 
     kind = EngineKind.FAST
     dialect = "duckdb"
     formats = duckdb_tables.FORMATS
 
-    def __init__(self, *, name: str = "duckdb", workers: int = 2, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        name: str = "duckdb",
+        workers: int = 2,
+        threads: int | None = None,
+        spare: int = 0,
+        recycle_after: int = RECYCLE_AFTER,
+        recycle_growth_bytes: int = RECYCLE_GROWTH_BYTES,
+    ) -> None:
         self.name = name
         self.slots = workers
         self._threads = threads or os.cpu_count() or 1
+        self._size = workers + spare
+        self._recycle_after = recycle_after
+        self._recycle_growth_bytes = recycle_growth_bytes
         self._tables: tuple[TableSource, ...] = ()
         self._generation = 0
         self._numbers = itertools.count(1)
@@ -134,7 +150,7 @@ class DuckDBEngine:
             if not alive and self._failure:
                 return EngineStatus(False, self._failure)
             busy = max(0, alive - len(self._idle))
-            return EngineStatus(True, f"{alive} of {self.slots} workers, {busy} busy, {self._starting} starting")
+            return EngineStatus(True, f"{alive} of {self._size} workers, {busy} busy, {self._starting} starting")
 
     def worker_pids(self) -> tuple[int, ...]:
         """Return the process ids of the workers that run statements."""
@@ -174,9 +190,9 @@ class DuckDBEngine:
                     raise EngineUnavailable("DuckDB is shutting down.")
                 if query_id in self._cancelled:
                     raise StatementCancelled("The statement was cancelled.")
-                while self._idle:
+                while self._idle and len(self._workers) - len(self._idle) < self.slots:
                     worker = self._idle.pop()
-                    if worker.alive and worker.generation == self._generation:
+                    if worker.alive and worker.generation == self._generation and not self._is_outworn(worker):
                         return worker
                     self._retire(worker)
                 if self._failure and not self._starting and not self._workers:
@@ -196,6 +212,9 @@ class DuckDBEngine:
                 return
             self._retire(worker)
 
+    def _is_outworn(self, worker: WorkerProcess) -> bool:
+        return worker.statements >= self._recycle_after or worker.growth_bytes > self._recycle_growth_bytes
+
     def _retire(self, worker: WorkerProcess) -> None:
         self._workers.discard(worker)
         threading.Thread(target=worker.close, name="duckdb-retire", daemon=True).start()
@@ -209,7 +228,7 @@ class DuckDBEngine:
     def _fill(self) -> None:
         """Start as many workers as are missing, each in a thread of its own."""
         with self._changed:
-            missing = 0 if self._closed else self.slots - len(self._workers) - self._starting
+            missing = 0 if self._closed else self._size - len(self._workers) - self._starting
             self._starting += max(0, missing)
         for _ in range(missing):
             threading.Thread(target=self._start_worker, name="duckdb-start", daemon=True).start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -42,6 +44,7 @@ class WorkerProcess:
 
     def __init__(self, *, threads: int, tables: Sequence[TableSource], generation: int) -> None:
         self.generation = generation
+        self.statements = 0
         self._sending = threading.Lock()
         self._socket, theirs = socket.socketpair()
         with theirs:
@@ -57,6 +60,7 @@ class WorkerProcess:
         except EngineError:
             self.kill()
             raise
+        self._resident_bytes = self._resident()
 
     @property
     def pid(self) -> int:
@@ -67,6 +71,11 @@ class WorkerProcess:
     def alive(self) -> bool:
         """False once the process has ended."""
         return self._process.poll() is None
+
+    @property
+    def growth_bytes(self) -> int:
+        """Return how much memory it holds beyond what it held when it was new; 0 where nobody can tell."""
+        return max(0, self._resident() - self._resident_bytes)
 
     def ask(self, command: dict[str, Any], *, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
         """Send a command and return its reply."""
@@ -83,6 +92,7 @@ class WorkerProcess:
 
     def start_statement(self, number: int, sql: str, memory_bytes: int) -> None:
         """Send a statement; its frames are to be received until END or an error."""
+        self.statements += 1
         self._send({"op": "execute", "number": number, "sql": sql, "memory_bytes": memory_bytes})
 
     def receive(self, *, wait_s: float | None) -> tuple[wire.Frame, memoryview]:
@@ -112,6 +122,13 @@ class WorkerProcess:
         """End the process and give its socket back."""
         self.kill()
         self._socket.close()
+
+    def _resident(self) -> int:
+        try:
+            pages = int(Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1])
+        except (OSError, IndexError):  # not Linux, or it has just ended
+            return 0
+        return pages * resource.getpagesize()
 
     def _send(self, command: dict[str, Any]) -> None:
         try:

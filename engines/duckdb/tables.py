@@ -7,7 +7,7 @@ from pathlib import Path
 from engines.errors import UnsupportedFeature
 from engines.protocol import TableSource
 
-FORMATS = frozenset({"parquet", "csv", "json"})
+FORMATS = frozenset({"parquet", "csv", "json", "orc"})
 _SUFFIXES = {"parquet": ".parquet", "csv": "", "json": ""}
 _TYPES = {  # Spark's short names that DuckDB spells differently
     "byte": "TINYINT",
@@ -25,6 +25,15 @@ def view(source: TableSource) -> str:
     """Return the statement that makes a table's view. Raises UnsupportedFeature for a form it cannot read."""
     columns = ", ".join(quoted_name(column.name) for column in source.columns)
     return f"CREATE OR REPLACE VIEW {quoted_name(source.name)} AS SELECT {columns} FROM {_scan(source)}"  # noqa: S608 - all quoted
+
+
+def view_of_dataset(source: TableSource, dataset: str) -> str:
+    """Return the statement that makes a table's view over a registered Arrow dataset, in the declared types."""
+    columns = ", ".join(
+        f"CAST({quoted_name(column.name)} AS {_type(column.data_type)}) AS {quoted_name(column.name)}"
+        for column in source.columns
+    )
+    return f"CREATE OR REPLACE VIEW {quoted_name(source.name)} AS SELECT {columns} FROM {quoted_name(dataset)}"  # noqa: S608 - all quoted
 
 
 def quoted_name(name: str) -> str:

@@ -27,7 +27,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from engines.duckdb import tables, wire
+from engines.duckdb import orc, tables, wire
 from engines.duckdb.errors import readable, translated
 from engines.errors import EngineError, StatementCancelled, StatementError, UnsupportedFeature
 from engines.protocol import Column, TableSource
@@ -64,6 +64,8 @@ class Worker:
         self._commands: queue.Queue[dict[str, Any]] = queue.Queue()
         self._instance = duckdb.connect()
         self._missing: list[TableSource] = []
+        self._orc: list[TableSource] = []
+        self._orc_files: dict[str, tuple[orc.OrcFile, ...]] = {}
         self._lock = threading.Lock()
         self._running: int | None = None
         self._cancelled: int | None = None
@@ -105,11 +107,11 @@ class Worker:
                     self._open_instance(command["threads"], [_table(table) for table in command["tables"]])
                     wire.send_json(self._socket, wire.Frame.REPLY, {})
                 case "explain":
-                    self._make_views()
+                    self._make_views(command["sql"])
                     plan = self._explain(command["sql"], command["memory_bytes"])
                     wire.send_json(self._socket, wire.Frame.REPLY, {"plan": plan})
                 case "execute":
-                    self._make_views()
+                    self._make_views(command["sql"])
                     self._execute(command["number"], command["sql"], command["memory_bytes"])
                 case unknown:
                     raise ValueError(f"unknown command {unknown}")
@@ -118,8 +120,10 @@ class Worker:
         self._instance.close()
         self._instance = duckdb.connect()
         self._instance.execute(f"SET threads={int(threads)}")
-        self._missing = sources
-        self._make_views()
+        self._missing = [source for source in sources if source.format != "orc"]
+        self._orc = [source for source in sources if source.format == "orc"]
+        self._orc_files = {}
+        self._make_views("")
         locations = ", ".join(tables.quoted_text(source.location) for source in sources)
         folders = [source.location for source in sources if Path(source.location).is_dir()]
         self._instance.execute(f"SET allowed_paths=[{locations}]")
@@ -127,7 +131,7 @@ class Worker:
         for statement in _LOCK_DOWN:
             self._instance.execute(statement)
 
-    def _make_views(self) -> None:
+    def _make_views(self, sql: str) -> None:
         """Make the views whose files are there; a table without files harms no other, and may get some later."""
         missing = []
         for source in self._missing:
@@ -137,6 +141,20 @@ class Worker:
                 log.warning("table %s has no view: %s", source.name, readable(str(error)))
                 missing.append(source)
         self._missing = missing
+        named = sql.lower()
+        for source in self._orc:
+            if source.name.lower() in named:
+                self._make_orc_view(source)
+
+    def _make_orc_view(self, source: TableSource) -> None:
+        """Make the view of a table that Arrow reads, if its files are not those of the last time."""
+        files = orc.files_of(source)
+        if files == self._orc_files.get(source.name):
+            return
+        dataset = f"{source.name} as arrow"
+        self._instance.register(dataset, orc.dataset_of(source, files))
+        self._instance.execute(tables.view_of_dataset(source, dataset))
+        self._orc_files[source.name] = files
 
     def _explain(self, sql: str, memory_bytes: int) -> str:
         _require_one_query(sql)

@@ -3,7 +3,10 @@
 The text names no tables and no types. Both come from the catalog: a scan is matched to the table that has all its
 columns, and where several do, to the one whose row count DuckDB's own estimate gives away (a fifth of the rows with a
 filter from the statement, all of them without one or with a filter that a join pushed down). Columns are then followed
-upwards by name and by ``#position``.
+upwards by name and by ``#position``. What a join hands on is not printed: the columns that are named above it are. A
+projection prints the alias of an expression instead of itself; the statement tells which expression that is.
+
+The file is long as each way in which the text leaves a column out has its own remedy.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from selector.keys import KeyPair, key_groups
-from selector.plan import JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
+from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
 
 DIALECT = "duckdb"
 FILTERED_SHARE = 0.2  # what DuckDB's optimizer keeps of a scan that has any filter
@@ -54,12 +57,15 @@ _OPERATORS = {
     "CTE": Operator.MATERIALIZE,
     "EMPTY_RESULT": Operator.EMPTY,
 }
-_SCANS = re.compile(r"^(READ_|SEQ_SCAN|TABLE_SCAN|PARQUET_SCAN|CSV_SCAN)")
+_IN_VALUES = "IN (...)"  # how a filter names the mark of a join with a list of values
+_NAMING = ("Projections", "Groups", "Aggregates", "Conditions", "Expression", "Order By")  # what names columns
+_SCANS = re.compile(r"^(READ_|SEQ_SCAN|TABLE_SCAN|PARQUET_SCAN|CSV_SCAN|PYTHON_ARROW_SCAN)")
 _JOIN_TYPES = {kind.name: kind for kind in JoinType}
-_EQUI_CONDITION = re.compile(r"^(.*?) (?:=|IS NOT DISTINCT FROM) (.*)$")
-_POSITION = re.compile(r"^#(\d+)$")
-_ANY_POSITION = re.compile(r"#(\d+)")
-_CAST_POSITION = re.compile(r"^CAST\(#(\d+) AS ([^)]*(?:\([^)]*\))?)\)$")
+_EQUALITY = re.compile(r" (?:=|IS NOT DISTINCT FROM) ")
+_POSITION = re.compile(r"^#(?:\[\d+\.)?(\d+)\]?$")
+_ANY_POSITION = re.compile(r"#(?:\[\d+\.)?(\d+)")
+_CAST_POSITION = re.compile(r"^CAST\(#(?:\[\d+\.)?(\d+)\]? AS ([^)]*(?:\([^)]*\))?)\)$")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _SORT_ORDER = re.compile(r" (ASC|DESC)( NULLS (FIRST|LAST))?$")
 _AGGREGATE_CALL = re.compile(r"^(\w+)\((?:DISTINCT )?(.*)\)$")
 _AGGREGATE_TYPES = {"count": "bigint", "count_star": "bigint", "avg": "double", "sum": "decimal(38,0)"}
@@ -87,18 +93,20 @@ def read(
     tables: Sequence[TableShape],
     joined: Iterable[KeyPair] = (),
     references: Mapping[str, int] | None = None,
+    named: Mapping[str, str] | None = None,
 ) -> Plan:
     """Read a plan over these tables: those that the statement names. Raises UnreadablePlan.
 
     joined: pairs of columns that the statement joins. A condition names columns without their tables; where several
     columns of that name come in, those that are joined are meant. references: how often the statement names each
-    table, which tells scans of the same columns apart; None where nobody counted.
+    table, which tells scans of the same columns apart; None where nobody counted. named: the statement's expressions
+    by their aliases, in lower case.
     """
     try:
         roots = json.loads(text)
-        reader = _Reader(tables, joined)
+        reader = _Reader(tables, joined, named or {})
         reader.match(roots[0], references)
-        return Plan(reader.node(roots[0]), DIALECT, tuple(reader.notes))
+        return Plan(reader.node(roots[0], frozenset()), DIALECT, tuple(reader.notes))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise UnreadablePlan(f"not a DuckDB plan: {error}") from error
 
@@ -106,19 +114,22 @@ def read(
 class _Reader:
     """Turns nodes around, bottom up; keeps what CTE definitions put out for the scans of them."""
 
-    def __init__(self, tables: Sequence[TableShape], joined: Iterable[KeyPair]) -> None:
+    def __init__(self, tables: Sequence[TableShape], joined: Iterable[KeyPair], named: Mapping[str, str]) -> None:
         self._tables = tables
+        self._expressions = named
         self._group_of = {str(column): name for name, group in key_groups(joined).items() for column in group}
         self._definitions: dict[str, PlanNode] = {}
         self._scans = 0
         self._matched: list[TableShape | None] = []
         self.notes: list[str] = []
 
-    def node(self, raw: dict[str, Any]) -> PlanNode:
+    def node(self, raw: dict[str, Any], above: frozenset[str]) -> PlanNode:
+        """Turn a node around. above: the names that nodes above it use of what it hands on."""
         name, info = raw["name"], raw.get("extra_info") or {}
+        used = self._used(name, info, above)
         if name == "CTE":
-            return self._cte(raw, info)
-        children = tuple(self.node(child) for child in raw.get("children", ()))
+            return self._cte(raw, info, above)
+        children = tuple(self.node(child, used) for child in raw.get("children", ()))
         node = PlanNode(
             operator=Operator.SCAN if _SCANS.match(name) else _OPERATORS.get(name, Operator.OTHER),
             label=name,
@@ -130,10 +141,11 @@ class _Reader:
             case Operator.SCAN:
                 return self._scan(node, info)
             case Operator.FILTER:
-                return replace(node, predicates=_texts(info.get("Expression")))
+                texts = tuple(text.replace(_IN_VALUES, MARK) for text in _texts(info.get("Expression")))
+                return replace(node, predicates=tuple(self._spelled(text, node.columns) for text in texts))
             case Operator.PROJECT:
                 texts = _texts(info.get("Projections"))
-                return replace(node, columns=_projected(texts, _outputs(children[0], texts)))
+                return replace(node, columns=self._projected(texts, children[0], _handed_on(children[0], texts, used)))
             case Operator.HASH_JOIN | Operator.NESTED_LOOP_JOIN:
                 return self._join(node, info)
             case Operator.AGGREGATE:
@@ -153,11 +165,61 @@ class _Reader:
             case _:
                 return node
 
-    def _cte(self, raw: dict[str, Any], info: dict[str, Any]) -> PlanNode:
+    def _used(self, name: str, info: dict[str, Any], above: frozenset[str]) -> frozenset[str]:
+        """Return the names that a node and those above it use of its inputs; positions say nothing about names."""
+        own = [text for field in _NAMING for text in _texts(info.get(field))]
+        words = frozenset(own).union(*(_words(text, self._expressions) for text in own))
+        words -= {MARK} if name == "FILTER" else frozenset()  # it is a join right below that marks
+        hides = name == "PROJECTION" and not any(_ANY_POSITION.search(text) for text in own)
+        return words if hides else words | above
+
+    def _spelled(self, text: str, inputs: Sequence[PlanColumn]) -> str:
+        """Write a predicate with the expressions that its aliases stand for; of a column that comes in, its name."""
+        names = {column.name for column in inputs}
+        found = {word for word in _IDENTIFIER.findall(text) if word.lower() in self._expressions and word not in names}
+        for word in found:
+            text = re.sub(rf"(?<![\w.']){word}(?![\w(])", f"({self._expressions[word.lower()]})", text)
+        return text
+
+    def _projected(self, texts: Sequence[str], child: PlanNode, inputs: tuple[PlanColumn, ...]) -> tuple[PlanColumn, ...]:
+        """Follow columns through a projection.
+
+        A name that does not come in is another name of a column that it was joined with, the alias of an expression, or
+        a new one of an input that no other name means; of these, computed ones come first.
+        """
+        columns = [_resolve(text, inputs) for text in texts]
+        strange = {
+            place: text
+            for place, (text, column) in enumerate(zip(texts, columns, strict=True))
+            if column not in inputs and _IDENTIFIER.fullmatch(text.strip())
+        }
+        same = {build.name: probe for below in _through_filters(child) for probe, build in below.join_keys}
+        names = {column.name for column in inputs}
+        for place, text in list(strange.items()):
+            meant = self._expressions.get(text.lower())
+            known = same.get(text)
+            if known is None and meant is not None:
+                fresh = [column for column in inputs if column.name == meant and column not in columns]
+                known = next((column for column in (*fresh, *inputs) if column.name == meant), None)
+                if known is None and not _IDENTIFIER.fullmatch(meant) and _columns_in(meant) <= names:
+                    columns[place] = PlanColumn(meant, _computed_type(meant))
+                    del strange[place]
+            if known is not None and known in inputs:
+                columns[place] = known
+                del strange[place]
+        left = [column for column in inputs if column not in columns]
+        for some in ([column for column in left if column.table is None], left):
+            if len(some) == len(strange):
+                for place, column in zip(strange, some, strict=True):
+                    columns[place] = column
+                break
+        return tuple(columns)
+
+    def _cte(self, raw: dict[str, Any], info: dict[str, Any], above: frozenset[str]) -> PlanNode:
         index = str(info.get("Table Index", ""))
-        definition = self.node(raw["children"][0])
+        definition = self.node(raw["children"][0], frozenset())
         self._definitions[index] = definition
-        body = self.node(raw["children"][1])
+        body = self.node(raw["children"][1], above)
         return PlanNode(
             operator=Operator.MATERIALIZE,
             label="CTE",
@@ -192,9 +254,9 @@ class _Reader:
             kind = JoinType.CROSS
         keys, others = [], []
         for condition in _texts(info.get("Conditions")):
-            equal = _EQUI_CONDITION.match(condition)
-            if equal:
-                keys.append(self._pair(equal.group(1), equal.group(2), probe.columns, build.columns))
+            equal = _equality(condition)
+            if equal is not None:
+                keys.append(self._pair(*equal, probe.columns, build.columns))
             else:
                 others.append(condition)
         match kind:
@@ -203,7 +265,7 @@ class _Reader:
             case JoinType.RIGHT_SEMI | JoinType.RIGHT_ANTI:
                 columns = build.columns
             case JoinType.MARK:
-                columns = (*probe.columns, PlanColumn("SUBQUERY", "boolean"))
+                columns = (*probe.columns, PlanColumn(MARK, "boolean"))
             case _:
                 columns = (*probe.columns, *build.columns)
         return replace(node, join_type=kind, join_keys=tuple(keys), predicates=tuple(others), columns=columns)
@@ -289,22 +351,43 @@ def _is_share(cardinality: float, rows: int, shares: Sequence[float]) -> bool:
     return any(abs(rows * share - cardinality) <= max(1.0, NEAR * rows * share) for share in shares)
 
 
-def _outputs(node: PlanNode, texts: Sequence[str]) -> tuple[PlanColumn, ...]:
+def _handed_on(node: PlanNode, texts: Sequence[str], used: frozenset[str]) -> tuple[PlanColumn, ...]:
     """Return a node's columns as the projection above it counts them.
 
-    A join hands on only what is needed above, and its text does not say which columns those are. Its keys are the
-    first that nobody needs; they are dropped if the highest ``#position`` shows that so many columns are missing.
+    A join hands on only what is needed above, and its text does not say which columns those are. They are those that
+    are named above, and those without a name, if they are as many as the highest ``#position`` tells; else the join's
+    keys are the first that nobody needs.
     """
     positions = [int(found) for text in texts for found in _ANY_POSITION.findall(text)]
-    if node.operator is not Operator.HASH_JOIN or not positions:
+    below = next(iter(_through_filters(node)), None)
+    if below is None or not positions:
         return node.columns
-    build_keys = {build for _, build in node.join_keys}
-    both_keys = build_keys | {probe for probe, _ in node.join_keys}
-    for dropped in (build_keys, both_keys):
-        kept = tuple(column for column in node.columns if column not in dropped)
-        if len(kept) == max(positions) + 1:
-            return kept
-    return node.columns
+    build_keys = {build for _, build in below.join_keys}
+    both_keys = build_keys | {probe for probe, _ in below.join_keys}
+    ways = (
+        tuple(column for column in node.columns if column.name in used),
+        tuple(column for column in node.columns if column.name in used or column.table is None),
+        tuple(column for column in node.columns if column not in build_keys),
+        tuple(column for column in node.columns if column not in both_keys),
+    )
+    return next((kept for kept in ways if len(kept) == max(positions) + 1), node.columns)
+
+
+def _through_filters(node: PlanNode) -> Iterator[PlanNode]:
+    """Yield the join that a node is, or that it filters."""
+    while node.operator is Operator.FILTER:
+        node = node.children[0]
+    if node.operator is Operator.HASH_JOIN:
+        yield node
+
+
+def _equality(condition: str) -> tuple[str, str] | None:
+    """Return both sides of a condition that is an equality as a whole."""
+    for equal in _EQUALITY.finditer(condition):
+        left, right = condition[: equal.start()], condition[equal.end() :]
+        if left.count("(") == left.count(")"):
+            return left, right
+    return None
 
 
 def _aggregate(node: PlanNode, info: dict[str, Any]) -> PlanNode:
@@ -319,16 +402,6 @@ def _aggregated(text: str, inputs: tuple[PlanColumn, ...]) -> PlanColumn:
         return PlanColumn(text)
     function, argument = call.groups()
     return PlanColumn(text, _AGGREGATE_TYPES.get(function) or _resolve(argument, inputs).data_type)
-
-
-def _projected(texts: Sequence[str], inputs: tuple[PlanColumn, ...]) -> tuple[PlanColumn, ...]:
-    """Follow columns through a projection; one that only renames keeps the order of its input."""
-    columns = [_resolve(text, inputs) for text in texts]
-    if len(columns) == len(inputs):
-        columns = [
-            source if column.data_type is None else column for column, source in zip(columns, inputs, strict=True)
-        ]
-    return tuple(columns)
 
 
 def _resolve(text: str, inputs: tuple[PlanColumn, ...]) -> PlanColumn:
@@ -358,6 +431,17 @@ def _computed_type(text: str) -> str | None:
     if isinstance(expression, exp.Predicate | exp.Not | exp.Boolean):
         return "boolean"
     return None
+
+
+@lru_cache(maxsize=4_096)
+def _words_in(text: str) -> frozenset[str]:
+    return frozenset(_IDENTIFIER.findall(text))
+
+
+def _words(text: str, expressions: Mapping[str, str]) -> frozenset[str]:
+    """Return the names in a text, and those in the expression that it is an alias of."""
+    meant = expressions.get(text.strip().lower())
+    return _words_in(text) | (_words_in(meant) if meant is not None else frozenset())
 
 
 def _spark_type(duckdb_type: str) -> str:

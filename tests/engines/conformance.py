@@ -1,7 +1,11 @@
 """What every engine must do, whatever is behind it.
 
 An engine's test module inherits ``Conformance`` and supplies the fixture ``engine``, and ``spare_engine``, one
-that a test may close. Everything goes through the protocol; the SQL is what all dialects have in common.
+that a test may close; where they can be had, also ``mortal``, one that a test may kill, and ``stranger``, one that
+is not let in. Everything goes through the protocol; the SQL is what all dialects have in common. An adapter from
+elsewhere is tested the same way: the suite needs nothing of this repository but ``engines`` and this file.
+
+It is one long file because it is one list: what is asked of an engine can be read from top to bottom.
 """
 
 from __future__ import annotations
@@ -11,27 +15,31 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 import pytest
 
 from engines.errors import (
     DeadlineExceeded,
+    EngineBusy,
     EngineError,
     EngineUnavailable,
+    MemoryExceeded,
     StatementCancelled,
     StatementError,
     UnsupportedFeature,
 )
-from engines.protocol import Column, Engine, ResultStream, TableSource
+from engines.protocol import Column, Engine, EngineKind, ResultStream, TableSource
 from engines.protocol import Lease as EngineLease
 
 LEASE = EngineLease(memory_bytes=512 * 1024 * 1024)
@@ -65,6 +73,16 @@ KINDS: dict[str, tuple[str, pa.DataType, list[Any]]] = {
             Decimal("0.0000000001"),
         ],
     ),
+    "wide": (
+        "decimal(38,0)",
+        pa.decimal128(38, 0),
+        [Decimal("-" + "9" * 38), Decimal("9" * 38), None, Decimal(0), Decimal(1)],
+    ),
+    "deep": (
+        "decimal(38,38)",
+        pa.decimal128(38, 38),
+        [Decimal("-0." + "9" * 38), Decimal("0." + "9" * 38), None, Decimal("0." + "0" * 38), Decimal("1e-38")],
+    ),
     "name": ("string", pa.string(), ["", "Ünïcödé ☃ 書籍", None, "longer than twelve bytes", "a'b\"c`d\\e\n"]),
     "raw": ("binary", pa.binary(), [b"", b"\x00\xff\x80", None, b"longer than twelve bytes", b"x"]),
     "day": (
@@ -83,6 +101,17 @@ KINDS: dict[str, tuple[str, pa.DataType, list[Any]]] = {
             dt.datetime(2024, 3, 31, 2, 30, 0, 123456, tzinfo=UTC),
         ],
     ),
+    "wall": (
+        "timestamp_ntz",
+        pa.timestamp("us"),
+        [
+            dt.datetime(1969, 12, 31, 23, 59, 59, 999999),
+            dt.datetime(9999, 12, 31, 23, 59, 59),
+            None,
+            dt.datetime(1970, 1, 1),
+            dt.datetime(2024, 3, 31, 2, 30, 0, 123456),
+        ],
+    ),
 }
 """Column -> its type in a TableSource, its Arrow type, its values in the order of ``id``."""
 
@@ -90,8 +119,32 @@ NUMBERS_ROWS = 300_000
 NUMBERS_FILES = 3
 GROUPS = 10
 
+NESTED: dict[str, tuple[str, pa.DataType, list[Any]]] = {
+    "list_": ("array<int>", pa.list_(pa.int32()), [[1, None, 3], [], None]),
+    "record": (
+        "struct<a:int,b:string>",
+        pa.struct([("a", pa.int32()), ("b", pa.string())]),
+        [{"a": 1, "b": "Ünï"}, {"a": None, "b": None}, None],
+    ),
+    "pairs": ("map<string,int>", pa.map_(pa.string(), pa.int32()), [[("k", 1), ("l", None)], [], None]),
+}
+"""Like KINDS; an engine hands such values on as they are, or as JSON."""
+
+AT_ONCE = 32
+LEAK_ROUNDS = 20
+
 SLOW_SQL = "SELECT COUNT(*) AS n, SUM((a.id * b.id) % 7) AS total FROM numbers a CROSS JOIN numbers b"
 """9e10 pairs, each of which has to be looked at."""
+
+SMALL_LEASE_BYTES = 24 * 1024 * 1024
+LARGE_GROUPING = (
+    "SELECT COUNT(*) AS n FROM (SELECT a.id * 5 + b.id AS k, MAX(a.grp) AS g FROM numbers a CROSS JOIN kinds b "
+    "GROUP BY a.id * 5 + b.id) grouped WHERE g < 7"
+)
+"""A million and a half groups, which are several times the small lease."""
+
+LOST_WITHIN_S = 60.0
+RECOVERED_WITHIN_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +165,16 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     folder = tmp_path_factory.mktemp("warehouse")
     return Warehouse(
         folder,
-        (_kinds(folder), _numbers(folder), _sales(folder), _piped(folder), _lines(folder), _hyphenated(folder)),
+        (
+            _kinds(folder),
+            _numbers(folder),
+            _sales(folder),
+            _piped(folder),
+            _lines(folder),
+            _hyphenated(folder),
+            _nested(folder),
+            _striped(folder),
+        ),
     )
 
 
@@ -166,6 +228,32 @@ def _hyphenated(folder: Path) -> TableSource:
     return TableSource("odd-name", str(folder / "odd"), "parquet", (Column("a column", "bigint"),))
 
 
+def _nested(folder: Path) -> TableSource:
+    columns = {name: pa.array(values, kind) for name, (_, kind, values) in NESTED.items()}
+    rows = len(NESTED["list_"][2])
+    _write(folder / "nested", pa.table({"id": pa.array(range(rows), pa.int64()), **columns}))
+    declared = tuple(Column(name, data_type) for name, (data_type, _, _) in NESTED.items())
+    return TableSource("nested", str(folder / "nested"), "parquet", (Column("id", "bigint"), *declared))
+
+
+def _striped(folder: Path) -> TableSource:
+    """Write ORC in folders by year."""
+    for year in (2023, 2024):
+        part = folder / "striped" / f"year={year}"
+        part.mkdir(parents=True)
+        titles = pa.array(["Ünï", None])
+        days = pa.array([dt.date(1969, 12, 31), None])
+        exact = pa.array([Decimal("-1.25"), None], pa.decimal128(10, 2))
+        pa_orc.write_table(pa.table({"title": titles, "day": days, "exact": exact}), part / "a.orc")
+    columns = (
+        Column("title", "string"),
+        Column("day", "date"),
+        Column("exact", "decimal(10,2)"),
+        Column("year", "int"),
+    )
+    return TableSource("striped", str(folder / "striped"), "orc", columns, partition_columns=("year",))
+
+
 def _write(folder: Path, table: pa.Table, file: str = "part.parquet") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, folder / file)
@@ -183,6 +271,16 @@ class Conformance:
     def spare_engine(self) -> Iterator[Engine]:
         """Give an engine of its own to a test that closes it."""
         raise NotImplementedError("an engine's tests supply an engine to close")
+
+    @pytest.fixture
+    def mortal(self) -> Iterator[tuple[Engine, Callable[[], None]]]:
+        """Give an engine of a test's own, and what kills all that runs behind it (kill -9) but may come back."""
+        pytest.skip("nothing behind this engine can be killed here")
+
+    @pytest.fixture
+    def stranger(self) -> Iterator[Engine]:
+        """Give an engine whose credentials are wrong."""
+        pytest.skip("this engine asks for no credentials")
 
     @pytest.fixture(autouse=True)
     def _tables(self, engine: Engine, warehouse: Warehouse) -> None:
@@ -337,6 +435,151 @@ class Conformance:
         step = GROUPS * per_group * (per_group - 1) // 2
         assert answers == [(per_group, per_group * group + step) for group in range(GROUPS)]
 
+    def test_more_statements_at_once_than_slots(self, engine: Engine) -> None:
+        """Each gets its own answer, or is told that the engine is busy."""
+        ask(engine, "SELECT 1 AS one")
+
+        def square(number: int) -> int | None:
+            try:
+                return int(ask(engine, f"SELECT {number} * {number} AS n FROM kinds WHERE id = 0")["n"][0].as_py())
+            except EngineBusy:
+                return None
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            answers = list(pool.map(square, range(2 * AT_ONCE)))
+        assert all(answer in (None, number * number) for number, answer in enumerate(answers))
+        assert sum(answer is not None for answer in answers) >= engine.slots
+
+    def test_nothing_leaks(self, engine: Engine, warehouse: Warehouse) -> None:
+        """Neither files, connections, threads nor processes are left by answers, errors, cancels and closes."""
+
+        def use() -> None:
+            ask(engine, "SELECT * FROM kinds")
+            with pytest.raises(EngineError):
+                ask(engine, "SELECT no_such_column FROM kinds")
+            with run(engine, "SELECT id FROM numbers") as result:
+                next(result)
+            query_id = _new_id()
+            with run(engine, "SELECT id FROM numbers", query_id=query_id) as result:
+                engine.cancel(query_id)
+
+        for _ in range(3):
+            use()
+        before = _held()
+        for _ in range(LEAK_ROUNDS):
+            use()
+        allowed = engine.slots + 2  # what a pool may keep for later
+        _soon(lambda: _grown(before, _held()) <= allowed, lambda: f"{before} became {_held()}")
+
+    @pytest.mark.parametrize("column", NESTED)
+    def test_nested_values_come_as_they_are_or_as_json(self, engine: Engine, column: str) -> None:
+        answer = ask(engine, f"SELECT {column} FROM nested ORDER BY id")
+        assert [_from_json(value) for value in answer[column].to_pylist()] == [
+            _from_json(value) for value in NESTED[column][2]
+        ]
+
+    def test_orc(self, engine: Engine) -> None:
+        if "orc" not in engine.formats:
+            pytest.skip("reads no orc")
+        assert ask(engine, "SELECT * FROM striped WHERE year = 2024 AND title IS NOT NULL").to_pylist() == [
+            {"title": "Ünï", "day": dt.date(1969, 12, 31), "exact": Decimal("-1.25"), "year": 2024}
+        ]
+        assert ask(engine, "SELECT COUNT(*) AS n FROM striped WHERE day IS NULL")["n"].to_pylist() == [2]
+
+    def test_huge_result_streams(self, engine: Engine) -> None:
+        """Three million rows are read without ever holding them all."""
+        sql = "SELECT a.id, b.name FROM numbers a CROSS JOIN kinds b WHERE b.id < 10"
+        rows, checksum, largest = 0, 0, 0
+        with run(engine, sql) as result:
+            for batch in result:
+                rows += batch.num_rows
+                checksum += pc.sum(batch["id"]).as_py()
+                largest = max(largest, batch.num_rows)
+        assert rows == 5 * NUMBERS_ROWS
+        assert checksum == 5 * NUMBERS_ROWS * (NUMBERS_ROWS - 1) // 2
+        assert largest < rows // 2
+
+    def test_unicode_survives_both_ways(self, engine: Engine) -> None:
+        text = "Ünïcödé ☃ 書籍 😀"
+        answer = ask(engine, f"SELECT '{text}' AS {_quoted(engine, 'größe')} FROM kinds WHERE name LIKE '%☃ 書%'")
+        assert answer.to_pylist() == [{"größe": text}]
+
+    @pytest.mark.parametrize("after_s", [0.0, 0.01, 0.05])
+    def test_cancel_at_once(self, engine: Engine, after_s: float) -> None:
+        """Before it is planned or while it is: the statement ends soon, and the next one works."""
+        query_id = _new_id()
+        canceller = threading.Timer(after_s, engine.cancel, [query_id])
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(ask, engine, SLOW_SQL, query_id=query_id)
+            canceller.start()
+            repeat_s = time.monotonic() + SOON_S
+            while not asked.done() and time.monotonic() < repeat_s:  # one that came before it started finds nothing
+                time.sleep(0.25)
+                engine.cancel(query_id)
+            with pytest.raises(StatementCancelled):
+                asked.result(timeout=SOON_S)
+        canceller.join()
+        assert _count(engine, "kinds") == 5
+
+    def test_deadline_that_has_passed(self, engine: Engine) -> None:
+        with pytest.raises(DeadlineExceeded):
+            ask(engine, "SELECT COUNT(*) AS n FROM numbers a CROSS JOIN numbers b", deadline_s=0.0)
+        assert _count(engine, "kinds") == 5
+
+    def test_memory_beyond_the_lease(self, engine: Engine) -> None:
+        if engine.kind is not EngineKind.FAST:
+            pytest.skip("a dependable engine spills instead")
+        small = EngineLease(memory_bytes=SMALL_LEASE_BYTES)
+        with pytest.raises(MemoryExceeded) as caught:
+            with engine.execute(LARGE_GROUPING, query_id=_new_id(), lease=small, deadline_s=DEADLINE_S) as result:
+                list(result)
+        assert caught.value.fails_over
+        assert caught.value.remembered
+        assert _count(engine, "kinds") == 5
+
+    def test_killed_before_a_statement(self, mortal: tuple[Engine, Callable[[], None]], warehouse: Warehouse) -> None:
+        engine, kill = mortal
+        engine.use_tables([warehouse.table("kinds")])
+        assert _count(engine, "kinds") == 5
+        kill()
+        _recovers(engine)
+
+    def test_killed_during_a_statement(self, mortal: tuple[Engine, Callable[[], None]], warehouse: Warehouse) -> None:
+        engine, kill = mortal
+        engine.use_tables([warehouse.table("kinds"), warehouse.table("numbers")])
+        assert _count(engine, "kinds") == 5
+        killer = threading.Timer(1.0, kill)
+        killer.start()
+        started_s = time.monotonic()
+        with pytest.raises(EngineUnavailable) as caught:
+            ask(engine, SLOW_SQL)
+        killer.join()
+        assert time.monotonic() - started_s < LOST_WITHIN_S
+        assert caught.value.fails_over
+        _recovers(engine)
+
+    def test_killed_after_the_first_batch(
+        self, mortal: tuple[Engine, Callable[[], None]], warehouse: Warehouse
+    ) -> None:
+        """Either the rest had been sent already, or the loss is told; a result is never cut short in silence."""
+        engine, kill = mortal
+        engine.use_tables([warehouse.table("kinds"), warehouse.table("numbers")])
+        with run(engine, "SELECT a.id, b.name FROM numbers a CROSS JOIN kinds b") as result:
+            rows = next(result).num_rows
+            kill()
+            try:
+                rows += sum(batch.num_rows for batch in result)
+            except EngineUnavailable:
+                rows = 5 * NUMBERS_ROWS
+        assert rows == 5 * NUMBERS_ROWS
+        _recovers(engine)
+
+    def test_wrong_credentials(self, stranger: Engine) -> None:
+        with pytest.raises(EngineUnavailable) as caught:
+            ask(stranger, "SELECT 1 AS one")
+        assert caught.value.message
+        stranger.close()
+
     def test_explain_shows_the_scan(self, engine: Engine) -> None:
         plan = engine.explain("SELECT grp, COUNT(*) AS n FROM numbers GROUP BY grp").lower()
         assert "scan" in plan or "read_parquet" in plan
@@ -433,6 +676,48 @@ def ask(engine: Engine, sql: str, *, query_id: str | None = None, deadline_s: fl
     """Run a statement to its end."""
     with run(engine, sql, query_id=query_id, deadline_s=deadline_s) as result:
         return pa.Table.from_batches(list(result), result.schema)
+
+
+def _held() -> dict[str, int]:
+    """Count what this process holds open."""
+    process = psutil.Process()
+    return {
+        "files and connections": process.num_fds(),
+        "threads": process.num_threads(),
+        "processes": len(process.children(recursive=True)),
+    }
+
+
+def _grown(before: dict[str, int], now: dict[str, int]) -> int:
+    return max(now[what] - before[what] for what in before)
+
+
+def _soon(happened: Callable[[], bool], told: Callable[[], str], within_s: float = SOON_S) -> None:
+    give_up_s = time.monotonic() + within_s
+    while not happened():
+        assert time.monotonic() < give_up_s, told()
+        time.sleep(0.1)
+
+
+def _recovers(engine: Engine) -> None:
+    """Wait until an engine that was killed answers again; until then it says that it is not there."""
+    give_up_s = time.monotonic() + RECOVERED_WITHIN_S
+    while True:
+        try:
+            assert _count(engine, "kinds") == 5
+            return
+        except (EngineUnavailable, EngineBusy):
+            assert time.monotonic() < give_up_s, "the engine did not come back"
+            time.sleep(0.5)
+
+
+def _from_json(value: Any) -> Any:
+    """Return a nested value from its JSON, maps as sorted lists of pairs."""
+    if isinstance(value, str):
+        value = json.loads(value)
+        if isinstance(value, dict) and set(value) != {"a", "b"}:
+            return sorted(value.items())
+    return value
 
 
 def _new_id() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import os
 import signal
 import socket
@@ -12,8 +13,11 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.orc as pa_orc
 import pytest
 
 from engines.errors import (
@@ -55,6 +59,17 @@ class TestDuckDB(Conformance):
     def spare_engine(self) -> Iterator[Engine]:
         engine = DuckDBEngine(workers=1, threads=1)
         yield engine
+        engine.close()
+
+    @pytest.fixture
+    def mortal(self) -> Iterator[tuple[Engine, Callable[[], None]]]:
+        engine = DuckDBEngine(workers=1, threads=1)
+
+        def kill_workers() -> None:
+            for pid in engine.worker_pids():
+                kill(pid)
+
+        yield engine, kill_workers
         engine.close()
 
 
@@ -222,7 +237,7 @@ def test_a_worker_that_stops_in_the_middle_of_a_frame_is_given_up(pool: DuckDBEn
 
 
 def test_tables_in_a_form_that_it_cannot_read_are_left_out(pool: DuckDBEngine, tmp_path: Path) -> None:
-    pool.use_tables([TableSource("events", str(tmp_path), "orc", (Column("n", "bigint"),))])
+    pool.use_tables([TableSource("events", str(tmp_path), "avro", (Column("n", "bigint"),))])
     with pytest.raises(UnsupportedFeature, match="events"):
         run(pool, "SELECT * FROM events")
 
@@ -247,3 +262,86 @@ def test_messages_carry_no_path_of_the_server() -> None:
     told = translate(OSError('IO Error: No files found that match the pattern "/data/secret/x.parquet"')).message
     assert "/data" not in told
     assert "(file)" in told
+
+
+def _orc(folder: Path, name: str, **columns: pa.Array) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    pa_orc.write_table(pa.table(columns), folder / name)
+
+
+def test_orc_files_that_change_are_read_anew(pool: DuckDBEngine, tmp_path: Path) -> None:
+    columns = (Column("n", "int"), Column("year", "int"))
+    pool.use_tables([TableSource("events", str(tmp_path), "orc", columns, partition_columns=("year",))])
+    with pytest.raises(UnsupportedFeature, match="no files"):
+        run(pool, "SELECT * FROM events")
+    _orc(tmp_path / "year=2023", "a.orc", n=pa.array([1, 2], pa.int32()))
+    _orc(tmp_path / "year=__HIVE_DEFAULT_PARTITION__", "a.orc", n=pa.array([4], pa.int32()))
+    assert run(pool, "SELECT * FROM events WHERE year = 2023") == 2
+    assert run(pool, "SELECT * FROM events WHERE year IS NULL") == 1
+    assert "PYTHON_ARROW_SCAN" in pool.explain("SELECT n FROM events")
+    _orc(tmp_path / "year=2024", "a.orc", n=pa.array([3], pa.int32()), more=pa.array(["x"]))
+    assert run(pool, "SELECT * FROM Events") == 4
+
+
+@pytest.mark.parametrize("values", [pa.array([dt.date(1582, 10, 3)]), pa.array([253402214400000], pa.timestamp("ms"))])
+def test_orc_files_that_only_spark_reads_right_are_left_to_it(
+    pool: DuckDBEngine, tmp_path: Path, values: pa.Array
+) -> None:
+    kind = "date" if pa.types.is_date(values.type) else "timestamp"
+    _orc(tmp_path, "a.orc", moment=values)
+    pool.use_tables([TableSource("old", str(tmp_path), "orc", (Column("moment", kind),))])
+    with pytest.raises(UnsupportedFeature, match="only Spark"):
+        run(pool, "SELECT * FROM old")
+    assert run(pool, "SELECT 1") == 1
+
+
+def test_orc_files_that_are_none(pool: DuckDBEngine, tmp_path: Path) -> None:
+    (tmp_path / "a.orc").write_bytes(b"no such thing")
+    pool.use_tables([TableSource("broken", str(tmp_path), "orc", (Column("n", "int"),))])
+    with pytest.raises(UnsupportedFeature, match="broken"):
+        run(pool, "SELECT * FROM broken")
+
+
+def test_a_worker_is_replaced_after_its_statements() -> None:
+    with contextlib.closing(DuckDBEngine(workers=1, threads=1, recycle_after=2)) as engine:
+        wait_until(lambda: len(engine.worker_pids()) == 1, "the worker is there")
+        (first,) = engine.worker_pids()
+        assert [run(engine, "SELECT 1") for _ in range(2)] == [1, 1]
+        assert engine.worker_pids() == (first,)
+        assert run(engine, "SELECT 1") == 1
+        assert first not in engine.worker_pids()
+        wait_until(lambda: not is_running(first), "the old one is gone")
+
+
+def test_a_worker_that_keeps_memory_is_replaced() -> None:
+    with contextlib.closing(DuckDBEngine(workers=1, threads=1, recycle_growth_bytes=1)) as engine:
+        assert run(engine, "SELECT sum(range) FROM range(3000000)") == 1
+        (first,) = engine.worker_pids()
+        assert run(engine, "SELECT 1") == 1
+        assert first not in engine.worker_pids()
+
+
+def test_a_spare_worker_takes_a_lost_ones_place_at_once() -> None:
+    with contextlib.closing(DuckDBEngine(workers=1, threads=1, spare=1)) as engine:
+        wait_until(lambda: len(engine.worker_pids()) == 2, "both are there")
+        before = engine.worker_pids()
+
+        def end_one() -> None:
+            engine.cancel("slow")
+            kill(before[0])
+
+        threading.Timer(0.5, end_one).start()
+        slow = "SELECT count(*) FROM range(100000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"
+        with ThreadPoolExecutor(2) as threads:
+            waiting = threads.submit(run, engine, slow, query_id="slow")
+            time.sleep(0.2)
+            second = threads.submit(run, engine, "SELECT 1", query_id="second")
+            time.sleep(0.1)
+            assert not second.done()  # one statement at once, spare or not
+            with pytest.raises((StatementCancelled, EngineUnavailable)):
+                waiting.result(timeout=20)
+            assert second.result(timeout=20) == 1
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)

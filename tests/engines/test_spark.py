@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -55,6 +55,10 @@ class TestSpark(Conformance):
         remote = SparkConnectEngine(spark_server.start(), name="remote")
         yield remote
         remote.close()
+
+    @pytest.fixture
+    def mortal(self) -> Iterator[tuple[Engine, Callable[[], None]]]:
+        pytest.skip("TestSparkLost kills the server, each time in another moment")
 
     def test_is_the_dependable_one(self, engine: Engine) -> None:
         assert (engine.name, engine.kind, engine.dialect) == ("spark", EngineKind.DEPENDABLE, "spark")

@@ -1,0 +1,86 @@
+"""A table's ORC files as something that DuckDB can scan: it has no reader of its own, but it reads what Arrow reads.
+
+Columns and filters are pushed down into Arrow's scan. What Arrow would read otherwise than Spark, days before 1582 and
+times that nanoseconds do not reach, is found in the files' tails and left to the dependable engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as pa_dataset
+import pyarrow.orc as pa_orc
+
+from engines.errors import UnsupportedFeature
+from engines.orc import read_tail
+from engines.protocol import TableSource
+
+_PARTITION_TYPES = {
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "date": pa.date32(),
+    "string": pa.string(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OrcFile:
+    """One file as it was found; another time or size means that it has to be looked at again."""
+
+    path: str
+    bytes: int
+    modified_ns: int
+
+
+def files_of(source: TableSource) -> tuple[OrcFile, ...]:
+    """Return the files that a table has now, in order."""
+    return tuple(sorted(_found(Path(source.location)), key=lambda file: file.path))
+
+
+def dataset_of(source: TableSource, files: tuple[OrcFile, ...]) -> pa_dataset.Dataset:
+    """Return a dataset over a table's files. Raises UnsupportedFeature for what Arrow does not read as Spark does."""
+    if not files:
+        raise UnsupportedFeature(f"the table {source.name} has no files.")
+    partitioning = None
+    try:
+        schemas = [_schema_of(source, file) for file in files]
+        pa.unify_schemas(schemas)
+    except (pa.ArrowException, OSError) as error:
+        raise UnsupportedFeature(f"Arrow cannot read the ORC files of {source.name}.") from error
+    if source.partition_columns:
+        types = {column.name: column.data_type for column in source.columns}
+        try:
+            keys = [(name, _PARTITION_TYPES[types[name]]) for name in source.partition_columns]
+        except KeyError as error:
+            raise UnsupportedFeature(f"{source.name} is in folders of a {error.args[0]}.") from error
+        schemas.append(pa.schema(keys))
+        partitioning = pa_dataset.partitioning(schemas[-1], flavor="hive")
+    return pa_dataset.dataset(
+        [file.path for file in files],
+        schema=pa.unify_schemas(schemas),
+        format="orc",
+        partitioning=partitioning,
+        partition_base_dir=source.location,
+    )
+
+
+def _found(location: Path) -> Iterator[OrcFile]:
+    if location.is_file():
+        held = location.stat()
+        yield OrcFile(str(location), held.st_size, held.st_mtime_ns)
+    elif location.is_dir():
+        for entry in location.iterdir():
+            if not entry.name.startswith(("_", ".")):
+                yield from _found(entry)
+
+
+def _schema_of(source: TableSource, file: OrcFile) -> pa.Schema:
+    reader = pa_orc.ORCFile(file.path)
+    if read_tail(reader.reader.serialized_file_tail()).other_times:
+        raise UnsupportedFeature(f"{source.name} holds days before 1582 or times that only Spark reads from ORC.")
+    return reader.schema

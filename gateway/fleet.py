@@ -15,13 +15,14 @@ class Member:
     """One engine.
 
     limit_bytes: memory that one statement may take there; None for an engine that spills instead of failing.
-    threads: that scan at once for one statement, for the memory model.
+    threads: that scan at once for one statement; hosts: that it runs on; both for the memory model.
     """
 
     engine: Engine
     ledger: Ledger
     limit_bytes: int | None = None
     threads: int = 1
+    hosts: int = 1
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
 
     @property

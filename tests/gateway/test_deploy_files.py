@@ -76,10 +76,12 @@ def test_the_default_pair_is_written_out_in_full(tmp_path: Path) -> None:
             assert re.search(rf"^#?{name} = ", text, flags=re.MULTILINE), f"{section}.{name} is missing"
 
 
-def test_the_cluster_file_runs_on_spark_alone_until_impala_has_an_adapter(tmp_path: Path) -> None:
+def test_the_cluster_file_runs_on_impala_and_spark(tmp_path: Path) -> None:
     loaded_settings = loaded(DEPLOY / "impala-spark.toml", tmp_path)
 
     assert not loaded_settings.duckdb.enabled
+    assert loaded_settings.impala.enabled
+    assert loaded_settings.impala.addresses == [("impala-1.example.com", 21050), ("impala-2.example.com", 21050)]
     assert loaded_settings.spark.enabled
 
 

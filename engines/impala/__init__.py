@@ -1,0 +1,1 @@
+"""Impala as the fast engine, over HiveServer2."""

@@ -1,0 +1,76 @@
+"""HiveServer2's columns -> Arrow. Values are converted by Arrow's own kernels, never one by one.
+
+Impala sends decimals, dates and timestamps as text. Timestamps keep microseconds, as those of every other engine here;
+a moment has no zone in Impala and is one of UTC, the zone that the adapter sets for its sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+MICROSECONDS_WIDTH = len("2024-02-29 12:34:56.123456")
+
+_KINDS: dict[str, tuple[str, pa.DataType]] = {
+    "BOOLEAN": ("boolVal", pa.bool_()),
+    "TINYINT": ("byteVal", pa.int8()),
+    "SMALLINT": ("i16Val", pa.int16()),
+    "INT": ("i32Val", pa.int32()),
+    "BIGINT": ("i64Val", pa.int64()),
+    "FLOAT": ("doubleVal", pa.float32()),
+    "DOUBLE": ("doubleVal", pa.float64()),
+    "DATE": ("stringVal", pa.date32()),
+    "TIMESTAMP": ("stringVal", pa.timestamp("us", tz="UTC")),
+    "BINARY": ("binaryVal", pa.binary()),
+}
+"""Impala's type -> the member of TColumn that carries it, and its Arrow type; all others are text."""
+
+
+def schema_of(columns: Sequence[tuple[Any, ...]]) -> pa.Schema:
+    """Return the schema of a result. columns: as ``Operation.columns`` has them."""
+    return pa.schema([pa.field(column[0], _type(column)) for column in columns])
+
+
+def batch_of(rows: Any, columns: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch | None:
+    """Return the rows of a TRowSet; None where it has none."""
+    if rows is None or not rows.columns:
+        return None
+    arrays = [
+        _array(sent, column, field.type) for sent, column, field in zip(rows.columns, columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema) if len(arrays[0]) else None
+
+
+def _type(column: tuple[Any, ...]) -> pa.DataType:
+    name, precision, scale = column[1], column[4], column[5]
+    if name == "DECIMAL":
+        return pa.decimal128(precision, scale)
+    return _KINDS[name][1] if name in _KINDS else pa.string()
+
+
+def _array(sent: Any, column: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
+    member = _KINDS[column[1]][0] if column[1] in _KINDS else "stringVal"
+    data = getattr(sent, member)
+    nulls = _nulls(data.nulls, len(data.values))
+    if member not in ("stringVal", "binaryVal"):
+        sent_as = pa.float64() if member == "doubleVal" else kind
+        array = pa.array(data.values, sent_as, mask=nulls)
+        return array if sent_as == kind else array.cast(kind, safe=False)
+    array = pa.array(data.values, pa.binary(), mask=nulls)
+    if pa.types.is_binary(kind):
+        return array
+    text = array.cast(pa.string())
+    if pa.types.is_timestamp(kind):
+        moments = pc.utf8_slice_codeunits(text, 0, MICROSECONDS_WIDTH).cast(pa.timestamp("us"))
+        return moments.cast(kind)
+    return text if pa.types.is_string(kind) else text.cast(kind)
+
+
+def _nulls(bits: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return which rows are null. bits: one per row, the lowest first; zeros at the end may be missing."""
+    sent = np.frombuffer(bits, np.uint8)
+    return np.unpackbits(sent, count=rows, bitorder="little").astype(np.bool_)

@@ -8,10 +8,22 @@ from sqlalchemy import Engine, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from engines.protocol import Column, TableSource
-from metastore.models import CatalogVersionRow, ColumnRow, KeyPairRow, PartitionRow, StatisticsPartRow, TableRow
+from metastore.models import (
+    CatalogVersionRow,
+    ColumnRow,
+    KeyPairRow,
+    PartitionRow,
+    StatisticsPartRow,
+    TableRow,
+    ViewRow,
+)
 from metastore.records import CatalogTable, Inspection, Partition
 
 VERSION_ROW = 1
+
+
+class AlreadyThere(Exception):
+    """The name is taken, by a table or a view. Its argument is the name."""
 
 
 class Catalog:
@@ -20,8 +32,10 @@ class Catalog:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def put(self, found: Inspection, *, at: dt.datetime) -> CatalogTable:
+    def put(self, found: Inspection, *, at: dt.datetime, new: bool = False) -> CatalogTable:
         """Register a table, or what is new about it.
+
+        Raises AlreadyThere for a view's name, and for a table's if it is to be new.
 
         Statistics of the same columns stay in force, others are retired together with what could be merged into them.
         """
@@ -30,9 +44,13 @@ class Catalog:
         with Session(self._engine) as session, session.begin():
             advance_version(session)  # first: other writers wait
             row = session.scalar(select(TableRow).where(TableRow.name == name))
+            if session.get(ViewRow, name) is not None:
+                raise AlreadyThere(name)
             if row is None:
                 row = TableRow(name=name)
                 session.add(row)
+            elif new:
+                raise AlreadyThere(name)
             elif [(c.name, c.data_type) for c in row.columns] != [(c.name, c.data_type) for c in source.columns]:
                 row.statistics_version = None
                 session.execute(delete(StatisticsPartRow).where(StatisticsPartRow.table_id == row.id))

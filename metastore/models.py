@@ -113,6 +113,18 @@ class PartitionRow(Base):
     bytes: Mapped[int] = mapped_column(BigInteger)
 
 
+class ViewRow(Base):
+    """A view. columns: [name, type] each, as they were when it was made."""
+
+    __tablename__ = "catalog_views"
+
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    sql: Mapped[str] = mapped_column(Text)
+    dialect: Mapped[str] = mapped_column(String(32))
+    columns: Mapped[list[Any]]
+    created_at: Mapped[dt.datetime]
+
+
 class CatalogVersionRow(Base):
     """One row: grows with every change of the catalog or of statistics, so that caches know when to forget."""
 

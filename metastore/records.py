@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from engines.protocol import Actuals, TableSource
+from engines.protocol import Actuals, Column, TableSource
 from selector.decide import Decision
 
 
@@ -49,6 +49,20 @@ class Partition:
     values: Mapping[str, str]
     files: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A query with a name. sql: in its dialect. columns: names and types, as they were when it was made.
+
+    temporary: it is a session's own, and has no database.
+    """
+
+    name: str
+    sql: str
+    dialect: str
+    columns: tuple[Column, ...]
+    temporary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from metastore.misestimates import Misestimates
 from metastore.queries import Queries
 from metastore.schedules import Schedules
 from metastore.statistics import StatisticsStore
+from metastore.views import Views
 
 
 class Metastore:
@@ -22,6 +23,7 @@ class Metastore:
         self._engine = make_engine(url)
         migrate(self._engine)
         self.catalog = Catalog(self._engine)
+        self.views = Views(self._engine)
         self.statistics = StatisticsStore(self._engine)
         self.queries = Queries(self._engine)
         self.misestimates = Misestimates(self._engine)

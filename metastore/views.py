@@ -1,0 +1,51 @@
+"""Views: queries with a name, kept as text."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from engines.protocol import Column
+from metastore.catalog import AlreadyThere, advance_version
+from metastore.models import TableRow, ViewRow
+from metastore.records import View
+
+
+class Views:
+    """Views by name, in lower case; no table has the name of a view."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def put(self, view: View, *, at: dt.datetime, replace: bool) -> None:
+        """Keep a view. Raises AlreadyThere for a table's name, and for a view's if it is not to be replaced."""
+        with Session(self._engine) as session, session.begin():
+            advance_version(session)  # first: other writers wait
+            row = session.get(ViewRow, view.name)
+            taken = session.scalar(select(TableRow.id).where(TableRow.name == view.name)) is not None
+            if taken or (row is not None and not replace):
+                raise AlreadyThere(view.name)
+            if row is None:
+                row = ViewRow(name=view.name)
+                session.add(row)
+            row.sql, row.dialect, row.created_at = view.sql, view.dialect, at
+            row.columns = [[column.name, column.data_type] for column in view.columns]
+
+    def remove(self, name: str) -> bool:
+        """Forget a view; returns whether it was there."""
+        with Session(self._engine) as session, session.begin():
+            advance_version(session)
+            row = session.get(ViewRow, name.lower())
+            if row is not None:
+                session.delete(row)
+            return row is not None
+
+    def list(self) -> tuple[View, ...]:
+        """Return all views by name."""
+        with Session(self._engine) as session:
+            return tuple(
+                View(row.name, row.sql, row.dialect, tuple(Column(name, kind) for name, kind in row.columns))
+                for row in session.scalars(select(ViewRow).order_by(ViewRow.name))
+            )

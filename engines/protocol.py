@@ -55,6 +55,22 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteTarget:
+    """Where a query's rows go. folder: absolute; it does not exist yet.
+
+    columns: names and types that the query's columns get, in their order; none where they keep their own. constants:
+    further columns, which hold one value (as text, None for NULL) in every row. partition_columns: of all these, those
+    that become folders, outermost first.
+    """
+
+    folder: str
+    format: str
+    columns: tuple[Column, ...] = ()
+    constants: tuple[tuple[Column, str | None], ...] = ()
+    partition_columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorActual:
     """One operator after a run: what it was and the rows that came out of it."""
 
@@ -135,3 +151,14 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Stop everything that the adapter started."""
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """An engine that can also write. Calls block; only EngineError escapes; thread-safe."""
+
+    def write(self, sql: str, target: WriteTarget, *, query_id: str, deadline_s: float) -> pa.Schema:
+        """Write a query's rows and return what their columns are, partition columns too.
+
+        Where it fails the folder may hold anything; the caller deletes it. ``cancel`` works as for ``execute``.
+        """

@@ -49,6 +49,7 @@ _PREFIX = re.compile(r"^\s*([A-Za-z ]+ error)\b", re.IGNORECASE)
 _USED = re.compile(r"\(([\d.]+) (bytes|KiB|MiB|GiB|TiB)/([\d.]+ \w+) used\)")
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _PATH = re.compile(r"(?<![\w.])(?:file:)?/[^\s\"',;)]+")
+_END_OF_TEXT = re.compile(r"['\"\n]")
 _BAD_ALLOC = re.compile(r"bad_alloc|bad allocation|malloc|Cannot allocate memory", re.IGNORECASE)
 
 
@@ -66,8 +67,9 @@ def translated() -> Iterator[None]:
 def translate(error: BaseException) -> EngineError:
     """Return what an exception means to the gateway."""
     text = str(error)
-    if OTHER_MEANING in text:
-        return UnsupportedFeature(f"it meets {readable(text).partition(OTHER_MEANING)[2]}.")
+    _, given_up, what = text.partition(OTHER_MEANING)
+    if given_up:
+        return UnsupportedFeature(f"it meets {_END_OF_TEXT.split(what, maxsplit=1)[0]}.")
     prefix = _PREFIX.match(text)
     kind = _BY_PREFIX.get(prefix.group(1).lower(), EngineFault) if prefix else EngineFault
     if isinstance(error, MemoryError) or _BAD_ALLOC.search(text):

@@ -12,7 +12,7 @@ import re
 import time
 import uuid
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 
 import grpc  # type: ignore[import-untyped]
 import pyarrow as pa
@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from engines.protocol import TableSource
+from engines.spark.sessions import SESSION_SETTINGS
 
 with warnings.catch_warnings():
     # pyspark 4.3 says at import that it was not tested with pandas 3; no pandas is used here.
@@ -35,17 +36,11 @@ with warnings.catch_warnings():
 USER = "fusion-sql-gateway"
 
 SESSION_CONFIGURATION: Mapping[str, str] = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.runSQLOnFiles": "false",
+    **SESSION_SETTINGS,
     # A cached plan would not see files that were added since.
     "spark.connect.session.planCache.enabled": "false",
     "spark.sql.connect.serverStacktrace.enabled": "false",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
-    # Dates before 1582 as they stand in the file, as every other engine reads them.
-    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 _CALL_TIMEOUT_S = 60.0
@@ -105,7 +100,7 @@ class ConnectSession:
         """Whether the connection was closed, by us or because the server is another one now."""
         return bool(self._client.is_closed)
 
-    def run(self, plan: Plan, tag: str) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    def run(self, plan: Plan, tag: str) -> tuple[pa.Schema, Generator[pa.Table, None, None]]:
         """Send a plan; return its schema and its batches, as one-batch tables, while they arrive.
 
         Closing the iterator ends the statement on the server. tag: the name to interrupt it by.
@@ -126,13 +121,24 @@ class ConnectSession:
         """Return the schema of a plan without running it. Not for commands: Spark would run those."""
         return _arrow_schema(self._client.schema(plan))
 
-    def write(self, plan: Plan, names: Sequence[str], folder: str, options: Mapping[str, str], tag: str) -> None:
-        """Write a plan's rows as Parquet under these column names, into a folder that does not exist yet."""
+    def write(
+        self,
+        plan: Plan,
+        names: Sequence[str],
+        folder: str,
+        tag: str,
+        *,
+        format: str = "parquet",
+        options: Mapping[str, str] = {},
+        partition_columns: Sequence[str] = (),
+    ) -> None:
+        """Write a plan's rows under these column names, into a folder that does not exist yet."""
         command = pb2.Command()
         write = command.write_operation
         write.input.to_df.input.CopyFrom(plan.root)
         write.input.to_df.column_names.extend(names)
-        write.source = "parquet"
+        write.source = format
+        write.partitioning_columns.extend(partition_columns)
         write.path = folder
         write.mode = pb2.WriteOperation.SAVE_MODE_ERROR_IF_EXISTS
         for key, value in options.items():

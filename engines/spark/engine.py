@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Self
+from collections.abc import Generator, Sequence
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from engines.attempts import Attempt, AttemptResult
 from engines.errors import (
-    DeadlineExceeded,
     EngineError,
     EngineFault,
     EngineUnavailable,
@@ -22,13 +21,13 @@ from engines.errors import (
     StatementCancelled,
     StatementError,
 )
-from engines.protocol import Actuals, EngineKind, EngineStatus, Lease, TableSource
+from engines.protocol import EngineKind, EngineStatus, Lease, TableSource, WriteTarget
 from engines.spark.connect import ConnectSession, as_batches, statement_plan
 from engines.spark.errors import spark_errors
 from engines.spark.server import ServerState, SparkConnectServer
+from engines.spark.sessions import FORMATS
 from engines.spark.staging import can_be_staged, may_be_large, staged_rows
-
-FORMATS = frozenset({"parquet", "csv", "json", "orc"})
+from engines.spark.writing import selected
 
 _DEFAULT_PORT = 15002
 _EXPLAIN_DEADLINE_S = 60.0
@@ -36,66 +35,28 @@ _WARM_UP_DEADLINE_S = 300.0
 _SESSION_IDLE_S = 600.0  # the server forgets a session after an hour
 _WAIT_STEP_S = 0.05
 _INTERRUPT_FOR_S = 5.0
-_BREAK_OFF_AFTER_S = 10.0
 _END_FOR_S = 300.0
 _STATUS_TIMEOUT_S = 0.5
 _PLANNING_FAILED = "Error occurred during query planning:"
 
 
-class _Attempt:
-    """One statement on its way: how it can be ended from another thread, and what ended it."""
+class _Statement(Attempt):
+    """One statement on its way to a session, by whose tag it is interrupted."""
 
     def __init__(self, query_id: str, deadline_s: float, tables: tuple[TableSource, ...], tables_version: int) -> None:
-        self.query_id = query_id
+        super().__init__(query_id, deadline_s)
         self.tables = tables
         self.tables_version = tables_version
         self.tag = f"fusion-{uuid.uuid4().hex}"
-        self.finished = threading.Event()
         self.alone = True  # no other statement ran at any time of its life
         self.session: ConnectSession | None = None
-        self._lock = threading.Lock()
-        self._ended_by: EngineError | None = None
-        late = DeadlineExceeded(f"The statement did not end within {deadline_s:.3g} s")
-        self._timer = threading.Timer(min(max(deadline_s, 0.0), threading.TIMEOUT_MAX), self.end, [late])
-        self._timer.daemon = True
-        self._timer.start()
-
-    @property
-    def ended_by(self) -> EngineError | None:
-        """The cancel or the deadline that ended it; a fresh error each time, for it may be raised twice."""
-        with self._lock:
-            return type(self._ended_by)(self._ended_by.message) if self._ended_by else None
-
-    def raise_if_ended(self) -> None:
-        """Raise what ended it, if something did."""
-        if error := self.ended_by:
-            raise error
 
     def use(self, session: ConnectSession) -> None:
         """From here on ``end`` interrupts the session."""
-        with self._lock:
-            self.session = session
-        self.raise_if_ended()
-
-    def end(self, error: EngineError) -> None:
-        """End the statement for this reason, unless it has ended already."""
-        with self._lock:
-            if self._ended_by is not None or self.finished.is_set():
-                return
-            self._ended_by = error
-            session = self.session
-        if session is not None:
-            self._interrupt(session)
-
-    def finish(self) -> None:
-        """Nothing is left to end."""
-        self._timer.cancel()
-        self.finished.set()
+        self.session = session
+        self.stop_by(lambda: self._interrupt(session), break_off=lambda: _leave_alone(session))
 
     def _interrupt(self, session: ConnectSession) -> None:
-        last_resort = threading.Timer(_BREAK_OFF_AFTER_S, self._break_off, [session])
-        last_resort.daemon = True
-        last_resort.start()
         give_up_s = time.monotonic() + _INTERRUPT_FOR_S
         try:
             with spark_errors():
@@ -105,88 +66,6 @@ class _Attempt:
                         return
         except EngineError:
             return  # whoever reads the result meets the same trouble, and reports it
-
-    def _break_off(self, session: ConnectSession) -> None:
-        """Free a reader that waits for a server which does not answer, then the server of the statement."""
-        if not self.finished.is_set():
-            session.break_off()
-            session.end_from_outside(_END_FOR_S)
-
-
-class SparkResult:
-    """A statement's batches while they arrive. One thread reads; any thread may close."""
-
-    def __init__(
-        self, engine: SparkConnectEngine, attempt: _Attempt, schema: pa.Schema, tables: Iterator[pa.Table]
-    ) -> None:
-        self._engine = engine
-        self._attempt = attempt
-        self._schema = schema
-        self._tables = tables
-        self._batches: Iterator[pa.RecordBatch] = iter(())
-        self._failure: EngineError | None = None
-        self._reading = threading.Lock()
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of the result."""
-        return self._schema
-
-    @property
-    def actuals(self) -> Actuals:
-        """Nothing: Spark Connect does not tell a statement's peak memory."""
-        return Actuals()
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> pa.RecordBatch:
-        with self._reading:
-            while (batch := next(self._batches, None)) is None:
-                if self._failure is not None:
-                    raise self._failure
-                if self._attempt.finished.is_set():
-                    raise StopIteration
-                self._fetch()
-            return batch
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the statement; may be called twice."""
-        if not self._reading.acquire(blocking=False):
-            self._attempt.end(StatementCancelled("The result was closed"))
-            self._reading.acquire()
-        try:
-            self._batches = iter(())
-            self._finish(None)
-        finally:
-            self._reading.release()
-
-    def _fetch(self) -> None:
-        try:
-            self._attempt.raise_if_ended()
-            with spark_errors():
-                table = next(self._tables, None)
-                if table is not None:
-                    self._batches = iter(as_batches(table, self._schema))
-        except EngineError as error:
-            self._failure = self._engine.reason_for(self._attempt, error)
-            self._finish(error)
-            raise self._failure from None
-        if table is None:
-            self._finish(None)
-
-    def _finish(self, error: EngineError | None) -> None:
-        if not self._attempt.finished.is_set():
-            self._tables.close()  # type: ignore[attr-defined]  # a generator; ends the work on the server
-            self._engine.release(self._attempt, error)
 
 
 class SparkConnectEngine:
@@ -205,7 +84,7 @@ class SparkConnectEngine:
         self._tables: tuple[TableSource, ...] = ()
         self._tables_version = 0
         self._idle: list[tuple[int, ConnectSession]] = []  # with the version of the tables that it has seen
-        self._running: dict[str, _Attempt] = {}
+        self._running: dict[str, _Statement] = {}
         self._closed = False
 
     @property
@@ -252,9 +131,38 @@ class SparkConnectEngine:
             raise StatementError("Spark cannot plan the statement")
         return plan
 
-    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> SparkResult:
+    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> AttemptResult:
         """Start a statement. The lease is not used: memory belongs to the server, which spills."""
         return self._execute(sql, query_id, deadline_s)
+
+    def write(self, sql: str, target: WriteTarget, *, query_id: str, deadline_s: float) -> pa.Schema:
+        """Write a query's rows into a folder; the last partition column's folders are the innermost."""
+        attempt = self._admit(query_id, deadline_s)
+        failure: EngineError | None = None
+        try:
+            address = self._wait_for_server(attempt)
+            with spark_errors():
+                session = self._take_session(address, attempt.tables_version)
+                attempt.use(session)
+                attempt.raise_if_ended()
+                given = session.schema(statement_plan(sql, attempt.tables)).names
+                text, names = selected(sql, given, target)
+                plan = statement_plan(text, attempt.tables)
+                schema = session.schema(plan)
+                session.write(
+                    plan,
+                    names,
+                    target.folder,
+                    attempt.tag,
+                    format=target.format,
+                    partition_columns=target.partition_columns,
+                )
+        except EngineError as error:
+            failure = error
+            raise self._reason_for(attempt, error) from None
+        finally:
+            self._release(attempt, failure)
+        return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
 
     def cancel(self, query_id: str) -> None:
         """End a running statement; an unknown id is not an error."""
@@ -285,7 +193,7 @@ class SparkConnectEngine:
         if isinstance(self._server, SparkConnectServer):
             self._server.stop()
 
-    def reason_for(self, attempt: _Attempt, error: EngineError) -> EngineError:
+    def _reason_for(self, attempt: _Statement, error: EngineError) -> EngineError:
         """Return what an attempt's error really was."""
         if ended_by := attempt.ended_by:
             return ended_by
@@ -298,7 +206,7 @@ class SparkConnectEngine:
             return MemoryExceeded("Spark ran out of memory")
         return EngineUnavailable("Spark ran out of memory while several statements ran")
 
-    def release(self, attempt: _Attempt, error: EngineError | None) -> None:
+    def _release(self, attempt: _Statement, error: EngineError | None) -> None:
         """Take note that an attempt ended, with this error if any, and keep its session for the next one."""
         attempt.finish()
         session = attempt.session
@@ -321,7 +229,7 @@ class SparkConnectEngine:
         with self._execute(sql, f"{self._name}-{uuid.uuid4().hex}", deadline_s) as result:
             return pa.Table.from_batches(result, result.schema)
 
-    def _execute(self, sql: str, query_id: str, deadline_s: float) -> SparkResult:
+    def _execute(self, sql: str, query_id: str, deadline_s: float) -> AttemptResult:
         attempt = self._admit(query_id, deadline_s)
         try:
             address = self._wait_for_server(attempt)
@@ -331,12 +239,22 @@ class SparkConnectEngine:
                 attempt.raise_if_ended()
                 schema, tables = self._start(session, sql, attempt)
         except EngineError as error:
-            reason = self.reason_for(attempt, error)
-            self.release(attempt, error)
+            reason = self._reason_for(attempt, error)
+            self._release(attempt, error)
             raise reason from None
-        return SparkResult(self, attempt, schema, tables)
+        return AttemptResult(
+            attempt,
+            schema,
+            (batch for table in tables for batch in as_batches(table, schema)),
+            errors=spark_errors,
+            settle=functools.partial(self._reason_for, attempt),
+            forget=tables.close,
+            release=functools.partial(self._release, attempt),
+        )
 
-    def _start(self, session: ConnectSession, sql: str, attempt: _Attempt) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    def _start(
+        self, session: ConnectSession, sql: str, attempt: _Statement
+    ) -> tuple[pa.Schema, Generator[pa.Table, None, None]]:
         plan = statement_plan(sql, attempt.tables)
         if isinstance(self._server, SparkConnectServer) and may_be_large(sql):
             schema = session.schema(plan)
@@ -345,13 +263,13 @@ class SparkConnectEngine:
                 return schema, staged_rows(session, plan, schema, folder=folder, tag=attempt.tag)
         return session.run(plan, attempt.tag)
 
-    def _admit(self, query_id: str, deadline_s: float) -> _Attempt:
+    def _admit(self, query_id: str, deadline_s: float) -> _Statement:
         with self._lock:
             if self._closed:
                 raise EngineUnavailable("Spark was closed")
             if query_id in self._running:
                 raise EngineFault(f"The statement {query_id} runs already")
-            attempt = _Attempt(query_id, deadline_s, self._tables, self._tables_version)
+            attempt = _Statement(query_id, deadline_s, self._tables, self._tables_version)
             if self._running:
                 attempt.alone = False
                 for other in self._running.values():
@@ -359,7 +277,7 @@ class SparkConnectEngine:
             self._running[query_id] = attempt
             return attempt
 
-    def _wait_for_server(self, attempt: _Attempt) -> str:
+    def _wait_for_server(self, attempt: _Statement) -> str:
         """Return the server's address once it runs; the statement may be ended meanwhile."""
         if isinstance(self._server, str):
             return self._server
@@ -394,3 +312,9 @@ class SparkConnectEngine:
         except OSError as error:
             return EngineStatus(alive=False, detail=f"{place} does not answer: {error.strerror or error}")
         return EngineStatus(alive=True, detail=f"{place} answers")
+
+
+def _leave_alone(session: ConnectSession) -> None:
+    """Free a reader that waits for a server which does not answer, then the server of the statement."""
+    session.break_off()
+    session.end_from_outside(_END_FOR_S)

@@ -1,12 +1,11 @@
 """Spark's and gRPC's exceptions -> the tree in ``engines/errors.py``, in one place.
 
-Spark names most of its errors by a SQLSTATE, so that decides first; then the exception's class, its text, and
-last the gRPC status of a call that never reached Spark. The rest is an ``EngineFault``.
+What Spark itself says (``messages.py``) decides first; then the exception's class, and last the gRPC status of a call
+that never reached Spark. The rest is an ``EngineFault``.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,7 +23,6 @@ from pyspark.errors import (
 )
 
 from engines.errors import (
-    EngineBusy,
     EngineError,
     EngineFault,
     EngineUnavailable,
@@ -33,36 +31,7 @@ from engines.errors import (
     StatementError,
     UnsupportedFeature,
 )
-
-BY_SQLSTATE: tuple[tuple[str, type[EngineError]], ...] = (
-    ("HY008", StatementCancelled),
-    ("XXKDA", StatementCancelled),  # the job was cancelled under the operation
-    ("53200", MemoryExceeded),
-    ("82", MemoryExceeded),  # aggregate, pointer array, spill
-    ("53", EngineBusy),
-    ("08", EngineUnavailable),  # the session is gone: the server was started again, or forgot us
-    ("HY000", EngineUnavailable),  # INVALID_HANDLE
-    ("HY109", EngineUnavailable),  # INVALID_CURSOR
-    ("0A", UnsupportedFeature),
-    ("56038", UnsupportedFeature),  # codec or feature that this server does not have
-    ("02", StatementError),
-    ("07", StatementError),
-    ("21", StatementError),
-    ("22", StatementError),
-    ("23", StatementError),
-    ("24", StatementError),
-    ("2B", StatementError),
-    ("38", StatementError),  # the statement's own function failed
-    ("39", StatementError),
-    ("3F", StatementError),
-    ("42", StatementError),
-    ("46", StatementError),
-    ("51", StatementError),
-    ("54", StatementError),
-    ("KD", StatementError),  # files that do not hold what the table says
-    ("P0", StatementError),  # raise_error()
-)
-"""SQLSTATE prefix -> class; the first match counts."""
+from engines.spark.messages import by_sqlstate, by_text, short_message
 
 BY_CONDITION: dict[str, type[EngineError]] = {
     "UNSUPPORTED_DATA_TYPE_FOR_ARROW_CONVERSION": UnsupportedFeature,
@@ -71,12 +40,6 @@ BY_CONDITION: dict[str, type[EngineError]] = {
     "NO_ACTIVE_SESSION": EngineUnavailable,
 }
 """Error conditions of the client itself, which carry no SQLSTATE."""
-
-BY_TEXT: tuple[tuple[str, type[EngineError]], ...] = (
-    ("OutOfMemoryError", MemoryExceeded),
-    ("spark.driver.maxResultSize", MemoryExceeded),
-    ("is bigger than local result size limit", MemoryExceeded),
-)
 
 BY_CLASS: tuple[tuple[type[Exception], type[EngineError]], ...] = (
     (AnalysisException, StatementError),
@@ -107,11 +70,6 @@ _MESSAGES: dict[type[EngineError], str] = {
 }
 """What a reader needs instead of the driver's words."""
 
-_MESSAGE_LIMIT = 500
-_EXCEPTION_NAME = re.compile(r"^\([\w.$]+\) ")
-_SQLSTATE_TAIL = re.compile(r"\.?\s*SQLSTATE: (?P<state>\w{5})(?P<position>;? \(?line \d+,? pos \d+\)?)?")
-_PATH = re.compile(r"(?:\b[a-z][a-z0-9]*:/+|(?<![\w./])/)(?:[^\s'\"`,;)\]/]+/)+[^\s'\"`,;:)\]]*")
-
 
 @contextmanager
 def spark_errors() -> Iterator[None]:
@@ -120,18 +78,6 @@ def spark_errors() -> Iterator[None]:
         yield
     except (PySparkException, grpc.RpcError, pa.ArrowException, OSError, ValueError) as error:
         raise _translate(error) from None
-
-
-def short_message(text: str) -> str:
-    """Return the first thing that Spark said: no plan, no SQL, no stack trace, no paths."""
-    text = _EXCEPTION_NAME.sub("", text.strip())
-    tail = _SQLSTATE_TAIL.search(text)
-    position = (tail["position"] or "").strip("; ()") if tail else ""
-    said = text[: tail.start()] if tail else text
-    said = _PATH.sub("...", said.split("\n", 1)[0].strip())
-    if len(said) > _MESSAGE_LIMIT:
-        said = said[: _MESSAGE_LIMIT - 3] + "..."
-    return f"{said} ({position})" if position else said
 
 
 def _translate(error: Exception) -> EngineError:
@@ -144,10 +90,9 @@ def _classify(error: Exception, text: str) -> type[EngineError]:
     if isinstance(error, PySparkException):
         if condition := BY_CONDITION.get(error.getCondition() or ""):
             return condition
-        sqlstate = error.getSqlState() or ""
-        if found := next((kind for prefix, kind in BY_SQLSTATE if sqlstate.startswith(prefix)), None):
+        if found := by_sqlstate(error.getSqlState() or ""):
             return found
-    if found := next((kind for part, kind in BY_TEXT if part in text), None):
+    if found := by_text(text):
         return found
     if found := next((kind for name, kind in BY_CLASS if isinstance(error, name)), None):
         return found

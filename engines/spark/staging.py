@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -55,10 +55,11 @@ def can_be_staged(schema: pa.Schema) -> bool:
 
 def staged_rows(
     session: ConnectSession, plan: Plan, schema: pa.Schema, *, folder: Path, tag: str
-) -> Iterator[pa.Table]:
+) -> Generator[pa.Table, None, None]:
     """Let Spark write when the first rows are asked for, read them in Spark's order, leave no file."""
     try:
-        session.write(plan, [f"c{position}" for position in range(len(schema))], str(folder), WRITE_OPTIONS, tag)
+        places = [f"c{position}" for position in range(len(schema))]
+        session.write(plan, places, str(folder), tag, options=WRITE_OPTIONS)
         for file in sorted(folder.glob("part-*.parquet")):
             with pq.ParquetFile(file) as part:
                 for batch in part.iter_batches(batch_size=_BATCH_ROWS):

@@ -23,7 +23,8 @@ from engines.errors import (
     StatementError,
     UnsupportedFeature,
 )
-from engines.spark.errors import short_message, spark_errors
+from engines.spark.errors import spark_errors
+from engines.spark.messages import short_message
 
 
 def translated(error: Exception) -> EngineError:

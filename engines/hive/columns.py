@@ -1,0 +1,208 @@
+"""HiveServer2's columns -> Arrow, from the bytes on the wire: no value is touched by Python.
+
+Numbers are taken from the buffers as they stand, in one step per column. Text is split by thrift's C decoder, and read
+by Arrow: decimals, dates and timestamps travel as text. Timestamps keep microseconds, as everywhere in this house.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from TCLIService.ttypes import TStatus, TTypeId  # type: ignore[import-untyped]
+from thrift.protocol.fastbinary import decode_binary  # type: ignore[import-untyped]
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol  # type: ignore[import-untyped]
+from thrift.Thrift import TType  # type: ignore[import-untyped]
+
+MOMENT = pa.timestamp("us", tz="UTC")
+MOMENT_WIDTH = len("2024-02-29 12:34:56.123456")
+DEFAULT_DECIMAL = (10, 0)  # Hive's, where precision and scale are not told
+
+_NUMBERS: dict[int, tuple[str, pa.DataType]] = {
+    1: ("u1", pa.bool_()),
+    2: ("i1", pa.int8()),
+    3: (">i2", pa.int16()),
+    4: (">i4", pa.int32()),
+    5: (">i8", pa.int64()),
+    6: (">f8", pa.float64()),
+}
+"""Field of TColumn -> how its values stand on the wire, and their type."""
+
+_TEXTS = (7, 8)
+"""Fields of TColumn for text and binary."""
+
+_PLAIN_TYPES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": MOMENT,
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+}
+_BY_TYPE_ID: dict[int, str] = {
+    TTypeId.BOOLEAN_TYPE: "boolean",
+    TTypeId.TINYINT_TYPE: "tinyint",
+    TTypeId.SMALLINT_TYPE: "smallint",
+    TTypeId.INT_TYPE: "int",
+    TTypeId.BIGINT_TYPE: "bigint",
+    TTypeId.FLOAT_TYPE: "float",
+    TTypeId.DOUBLE_TYPE: "double",
+    TTypeId.BINARY_TYPE: "binary",
+    TTypeId.DATE_TYPE: "date",
+    TTypeId.TIMESTAMP_TYPE: "timestamp_ntz",  # Hive's has no zone; for Spark's the adapter asks
+    TTypeId.NULL_TYPE: "void",
+}
+_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_TIME = re.compile(r"time\(\d\)")
+
+Sent: TypeAlias = pa.Array
+"""A column as it was sent: numbers, or bytes."""
+
+
+class _Texts:
+    """What thrift's C decoder fills: a TStringColumn or TBinaryColumn, as bytes."""
+
+    spec = (
+        None,
+        (1, TType.LIST, "values", (TType.STRING, "BINARY", False), None),
+        (2, TType.STRING, "nulls", "BINARY", None),
+    )
+
+    def __init__(self, values: Sequence[bytes] = (), nulls: bytes = b"") -> None:
+        self.values = values
+        self.nulls = nulls
+
+
+def arrow_type(data_type: str) -> pa.DataType:
+    """Return the Arrow type of a short name, such as ``decimal(10,2)``; what has no other form is text."""
+    if decimal := _DECIMAL.fullmatch(data_type):
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    if _TIME.fullmatch(data_type):
+        return pa.time64("us")
+    return _PLAIN_TYPES.get(data_type, pa.string())
+
+
+def type_of(described: Any) -> pa.DataType:
+    """Return the Arrow type of a TColumnDesc."""
+    entry = described.typeDesc.types[0].primitiveEntry
+    if entry is None:
+        return pa.string()  # nested, as the JSON that Hive makes of it
+    if entry.type == TTypeId.DECIMAL_TYPE:
+        told = entry.typeQualifiers.qualifiers if entry.typeQualifiers else {}
+        sizes = [told[name].i32Value for name in ("precision", "scale") if name in told]
+        return pa.decimal128(*(sizes if len(sizes) == 2 else DEFAULT_DECIMAL))
+    return arrow_type(_BY_TYPE_ID.get(entry.type, "string"))
+
+
+def read_answer(protocol: TBinaryProtocol) -> tuple[TStatus, list[Sent]]:
+    """Read a FetchResults_result, behind its message's head; return its status and columns.
+
+    protocol: without C decoder, over a transport that has what the C decoder needs.
+    """
+    status = TStatus()
+    columns: list[Sent] = []
+    for _ in _parts(protocol, (0, TType.STRUCT)):
+        for answered, _ in _parts(protocol, (1, TType.STRUCT), (3, TType.STRUCT)):
+            if answered == 1:
+                status.read(protocol)
+                continue
+            for _ in _parts(protocol, (3, TType.LIST)):
+                _, count = protocol.readListBegin()
+                columns.extend(_column(protocol) for _ in range(count))
+    return status, columns
+
+
+def converted(sent: Sent, kind: pa.DataType) -> pa.Array:
+    """Return a column as the type that it means."""
+    if sent.type == kind:
+        return sent
+    if pa.types.is_null(kind):
+        return pa.nulls(len(sent))
+    if not pa.types.is_binary(sent.type):
+        return sent.cast(kind, safe=False)  # a float comes as the double of the same digits
+    text = sent.cast(pa.string())
+    if pa.types.is_string(kind):
+        return text
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return _calendar(text, kind)
+    if pa.types.is_time(kind):
+        return pc.binary_join_element_wise("1970-01-01", text, " ").cast(pa.timestamp("us")).cast(kind)
+    return text.cast(kind)
+
+
+def _calendar(text: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(kind):
+        text = pc.utf8_slice_codeunits(text, 0, MOMENT_WIDTH)
+    if pc.any(pc.match_substring_regex(text, r"^[+-]")).as_py():  # years that have not four digits
+        unit = "D" if pa.types.is_date(kind) else "us"
+        moments = np.array(text.to_pylist(), dtype=f"datetime64[{unit}]")
+        return pa.array(moments, kind)
+    plain = kind if pa.types.is_date(kind) else pa.timestamp("us")
+    return text.cast(plain).cast(kind)
+
+
+def _column(protocol: TBinaryProtocol) -> Sent:
+    column: Sent = None
+    for number, _ in _parts(protocol, *((number, TType.STRUCT) for number in (*_NUMBERS, *_TEXTS))):
+        column = _numbers(protocol, *_NUMBERS[number]) if number in _NUMBERS else _texts(protocol)
+    return column
+
+
+def _numbers(protocol: TBinaryProtocol, form: str, kind: pa.DataType) -> Sent:
+    wire = np.dtype(form)
+    rows, data, nulls = 0, b"", b""
+    for number, _ in _parts(protocol, (1, TType.LIST), (2, TType.STRING)):
+        if number == 1:
+            _, rows = protocol.readListBegin()
+            data = protocol.trans.readAll(rows * wire.itemsize)
+        else:
+            nulls = protocol.readBinary()
+    values = np.frombuffer(data, wire)
+    here = (
+        np.packbits(values, bitorder="little") if pa.types.is_boolean(kind) else values.astype(wire.newbyteorder("="))
+    )
+    return pa.Array.from_buffers(kind, rows, [_validity(nulls, rows), pa.py_buffer(here)])
+
+
+def _texts(protocol: TBinaryProtocol) -> Sent:
+    texts = _Texts()
+    decode_binary(texts, protocol, [_Texts, _Texts.spec])
+    rows = len(texts.values)
+    nulls = np.unpackbits(_null_bits(texts.nulls, rows), count=rows, bitorder="little")
+    return pa.array(texts.values, pa.binary(), mask=nulls.astype(np.bool_))
+
+
+def _validity(nulls: bytes, rows: int) -> pa.Buffer | None:
+    """Return Arrow's bitmap of values that are there."""
+    return pa.py_buffer(np.invert(_null_bits(nulls, rows))) if any(nulls) else None
+
+
+def _null_bits(nulls: bytes, rows: int) -> NDArray[np.uint8]:
+    """Return a bit per row, lowest first, in whole bytes: what is sent may lack zeros at its end."""
+    bits = np.zeros((rows + 7) // 8, np.uint8)
+    sent = np.frombuffer(nulls, np.uint8)[: len(bits)]
+    bits[: len(sent)] = sent
+    return bits
+
+
+def _parts(protocol: TBinaryProtocol, *wanted: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """Yield the number and kind of a struct's wanted fields, each of which has to be read; pass over the others."""
+    while True:
+        _, kind, number = protocol.readFieldBegin()
+        if kind == TType.STOP:
+            return
+        if (number, kind) in wanted:
+            yield number, kind
+        else:
+            protocol.skip(kind)

@@ -1,0 +1,308 @@
+"""HiveServer2 as the dependable engine: Hive itself, or Spark SQL behind Spark Thrift Server or Kyuubi."""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+import pyarrow as pa
+
+from engines.attempts import Attempt, AttemptResult
+from engines.errors import (
+    DeadlineExceeded,
+    EngineError,
+    EngineFault,
+    EngineUnavailable,
+    StatementCancelled,
+)
+from engines.hive.columns import arrow_type, converted, type_of
+from engines.hive.errors import hive_errors, of_text
+from engines.hive.pool import SessionPool
+from engines.hive.session import CANCELLED, FINISHED, RUNNING, TIMED_OUT, Operation, Session
+from engines.hive.transport import Access, Address
+from engines.hive.views import named_in, view_statements
+from engines.protocol import EngineKind, EngineStatus, Lease, TableSource
+from engines.spark.sessions import FORMATS, SESSION_SETTINGS
+
+FETCH_ROWS = 10_000
+
+_EXPLAIN_DEADLINE_S = 60.0
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.005, 0.1
+_CANCEL_FOR_S = 300.0
+_RETRY_S = 1.0
+_QUERY = re.compile(r"\s*(\(|(SELECT|WITH|FROM|VALUES|TABLE)\b)", re.IGNORECASE)
+_JSON = re.compile(r"(?:array|map|struct)<|variant$")
+_TEXT = re.compile(r"string collate |time\(")
+_TO_JSON = "TO_JSON({}, MAP('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\"))"
+
+
+class _Statement(Attempt):
+    """A statement on its way through a session."""
+
+    def __init__(self, query_id: str, deadline_s: float, tables: tuple[TableSource, ...], tables_version: int) -> None:
+        super().__init__(query_id, deadline_s)
+        self.tables = tables
+        self.tables_version = tables_version
+        self.session: Session | None = None
+
+    def use(self, session: Session) -> None:
+        """From here on whoever waits for the session is freed, if the statement does not end in time."""
+        self.session = session
+        self.stop_by(lambda: None, break_off=session.break_off)
+
+    def runs(self, session: Session, operation: Operation) -> None:
+        """From here on what ends the statement cancels this operation."""
+        self.stop_by(lambda: _cancel(session, operation), break_off=functools.partial(_leave_alone, session, operation))
+
+
+class HiveEngine:
+    """HiveServer2 behind the ``Engine`` protocol. Calls block; only EngineError escapes; thread-safe.
+
+    addresses: servers of one kind, any of which will do. dialect: ``spark`` for Spark Thrift Server and Kyuubi.
+    tables: ``session`` gives each session views over the catalog's files, which Spark reads; ``metastore`` trusts that
+    the server's own catalog has tables of these names, in the database of ``access``. slots: statements at once.
+    whole_results: Spark runs all of a result's tasks at once and holds it in its driver, instead of one task after
+    the other while the rows are read. settings: of each session, over ours. idle_s: after which a session is closed.
+    """
+
+    kind = EngineKind.DEPENDABLE
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        access: Access | None = None,
+        *,
+        name: str = "hive",
+        dialect: Literal["spark", "hive"] = "spark",
+        tables: Literal["session", "metastore"] = "session",
+        slots: int = 4,
+        whole_results: bool = False,
+        settings: Mapping[str, str] | None = None,
+        idle_s: float = 300.0,
+    ) -> None:
+        if not addresses:
+            raise ValueError("HiveServer2 needs an address")
+        if tables == "session" and dialect != "spark":
+            raise ValueError("only Spark makes views over files: Hive itself needs tables from the metastore")
+        self.name = name
+        self.dialect = dialect
+        self.slots = slots
+        self.formats = FORMATS if tables == "session" else FORMATS | {"avro"}
+        ours: dict[str, str] = {}
+        if dialect == "spark":
+            ours = {**SESSION_SETTINGS, "spark.sql.thriftServer.incrementalCollect": str(not whole_results).lower()}
+        self._makes_views = tables == "session"
+        self._pool = SessionPool(addresses, access or Access(), {**ours, **(settings or {})}, keep=slots, idle_s=idle_s)
+        self._lock = threading.Lock()
+        self._tables: tuple[TableSource, ...] = ()
+        self._tables_version = 0
+        self._running: dict[str, _Statement] = {}
+
+    def use_tables(self, tables: Sequence[TableSource]) -> None:
+        """Replace the tables; statements that start from now on see them. A server with its own has them already."""
+        with self._lock:
+            self._tables = tuple(tables)
+            self._tables_version += self._makes_views
+
+    def explain(self, sql: str) -> str:
+        """Return the text of EXPLAIN, FORMATTED where Spark answers."""
+        statement = self._admit(f"{self.name}-{uuid.uuid4().hex}", _EXPLAIN_DEADLINE_S)
+        with self._rows(statement, sql, self._start_explain) as result:
+            plan = pa.Table.from_batches(result, result.schema)
+        return "\n".join(line or "" for line in plan.column(0).to_pylist())
+
+    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> AttemptResult:
+        """Run a statement until its rows can be fetched. The lease is not used: the server spills."""
+        return self._rows(self._admit(query_id, deadline_s), sql, self._start)
+
+    def cancel(self, query_id: str) -> None:
+        """End a running statement; an unknown id is not an error."""
+        with self._lock:
+            statement = self._running.get(query_id)
+        if statement is not None:
+            statement.end(StatementCancelled("The statement was cancelled"))
+
+    def status(self) -> EngineStatus:
+        """Report whether a server accepts connections."""
+        if self._pool.closed:
+            return EngineStatus(alive=False, detail="closed")
+        return EngineStatus(*self._pool.answering())
+
+    def close(self) -> None:
+        """End every statement and close all sessions; may be called twice."""
+        self._pool.close()
+        with self._lock:
+            running = list(self._running.values())
+        for statement in running:
+            statement.end(StatementCancelled("The engine was closed"))
+
+    def _admit(self, query_id: str, deadline_s: float) -> _Statement:
+        with self._lock:
+            if query_id in self._running:
+                raise EngineFault(f"The statement {query_id} runs already")
+            statement = _Statement(query_id, deadline_s, self._tables, self._tables_version)
+            self._running[query_id] = statement
+            return statement
+
+    def _rows(self, statement: _Statement, sql: str, start: _Start) -> AttemptResult:
+        try:
+            session = self._pool.take(statement.tables_version)
+            statement.use(session)
+            with hive_errors():
+                operation, schema = start(statement, session, sql)
+        except EngineError as error:
+            reason = statement.ended_by or error
+            self._release(statement, error)
+            raise reason from None
+        return AttemptResult(
+            statement,
+            schema,
+            _batches(session, operation, schema),
+            errors=hive_errors,
+            settle=lambda error: statement.ended_by or error,
+            forget=functools.partial(_forget, session, operation),
+            release=functools.partial(self._release, statement),
+        )
+
+    def _release(self, statement: _Statement, error: EngineError | None) -> None:
+        """Take note that a statement ended, with this error if any, and keep its session for the next one."""
+        statement.finish()
+        with self._lock:
+            del self._running[statement.query_id]
+        session = statement.session
+        if session is not None:
+            session.broken |= isinstance(error, EngineUnavailable | EngineFault)
+            self._pool.give_back(session)
+
+    def _start(self, statement: _Statement, session: Session, sql: str) -> _Started:
+        self._make_views(statement, session, sql)
+        if self.dialect != "spark" or not _QUERY.match(sql):
+            return _run(statement, session, sql, None)
+        names, types = _described(statement, session, sql)
+        schema = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in zip(names, types, strict=True)])
+        return _run(statement, session, _as_sendable(sql, types), schema)
+
+    def _start_explain(self, statement: _Statement, session: Session, sql: str) -> _Started:
+        self._make_views(statement, session, sql)
+        if self.dialect != "spark":
+            return _run(statement, session, f"EXPLAIN {sql}", None)
+        if _QUERY.match(sql):
+            _described(statement, session, sql)  # EXPLAIN answers a wrong statement with a row of text
+        return _run(statement, session, f"EXPLAIN FORMATTED {sql}", None)
+
+    def _make_views(self, statement: _Statement, session: Session, sql: str) -> None:
+        if self._makes_views:
+            for table in named_in(sql, statement.tables):
+                for view in view_statements(table):
+                    _collected(statement, session, view)
+
+
+_Started: TypeAlias = tuple[Operation, pa.Schema]
+_Start: TypeAlias = Callable[[_Statement, Session, str], _Started]
+
+
+def _run(statement: _Statement, session: Session, sql: str, schema: pa.Schema | None) -> _Started:
+    """Send a statement and wait until its rows can be fetched. schema: what is known of the result."""
+    statement.raise_if_ended()
+    operation = session.start(sql)
+    try:
+        statement.runs(session, operation)
+        _wait(statement, session, operation)
+        if schema is None:
+            described = session.columns(operation)
+            schema = pa.schema([pa.field(column.columnName, type_of(column)) for column in described])
+    except BaseException:
+        _forget(session, operation)
+        raise
+    return operation, schema
+
+
+def _wait(statement: _Statement, session: Session, operation: Operation) -> None:
+    """Return once a statement's rows can be fetched; raises why there are none."""
+    wait_s = _FIRST_WAIT_S
+    while True:
+        statement.raise_if_ended()
+        asked_s = time.monotonic()
+        answer = session.state(operation)
+        state = answer.operationState
+        if state == FINISHED:
+            return
+        if state in CANCELLED:
+            raise statement.ended_by or StatementCancelled("Somebody cancelled the statement on the server")
+        if state == TIMED_OUT:
+            raise DeadlineExceeded("The server's own limit of time is spent")
+        if state not in RUNNING:
+            raise of_text(answer.errorMessage or "", answer.sqlState)
+        if time.monotonic() - asked_s < wait_s:  # this server answers at once, whatever it knows
+            statement.ended.wait(wait_s)
+            wait_s = min(_LONGEST_WAIT_S, wait_s * 1.5)
+
+
+def _batches(session: Session, operation: Operation, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows as they come."""
+    while len(schema) and (columns := session.fetch(operation, FETCH_ROWS)) and len(columns[0]):
+        arrays = [converted(sent, field.type) for sent, field in zip(columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _forget(session: Session, operation: Operation) -> None:
+    try:
+        with hive_errors():
+            session.forget(operation)
+    except EngineError:
+        session.broken = True  # it is closed then, and its operations with it
+
+
+def _collected(statement: _Statement, session: Session, sql: str) -> pa.Table:
+    """Run one of our own statements; return its columns."""
+    operation, schema = _run(statement, session, sql, None)
+    try:
+        return pa.Table.from_batches(_batches(session, operation, schema), schema)
+    finally:
+        _forget(session, operation)
+
+
+def _described(statement: _Statement, session: Session, sql: str) -> tuple[list[str], list[str]]:
+    """Return names and types of a query's columns as Spark knows them: HiveServer2 tells less."""
+    told = _collected(statement, session, f"DESCRIBE QUERY {sql}")
+    return told.column(0).to_pylist(), told.column(1).to_pylist()
+
+
+def _as_sendable(sql: str, types: Sequence[str]) -> str:
+    """Return the query with JSON or text for what HiveServer2 cannot send, or sends so that nobody can read it back."""
+    if not any(_JSON.match(kind) or _TEXT.match(kind) for kind in types):
+        return sql
+    names = [f"c{position}" for position in range(len(types))]
+    columns = [
+        _TO_JSON.format(name) if _JSON.match(kind) else f"CAST({name} AS STRING)" if _TEXT.match(kind) else name
+        for name, kind in zip(names, types, strict=True)
+    ]
+    return f"SELECT {', '.join(columns)} FROM ({sql}\n) AS answer({', '.join(names)})"  # noqa: S608  a checked statement
+
+
+def _cancel(session: Session, operation: Operation) -> None:
+    try:
+        with hive_errors():
+            session.cancel(operation)
+    except EngineError:
+        return  # whoever waits for the statement meets the same trouble, and reports it
+
+
+def _leave_alone(session: Session, operation: Operation) -> None:
+    """Free who waits for a server that does not answer, and the server of the statement once it does."""
+    session.break_off()
+    give_up_s = time.monotonic() + _CANCEL_FOR_S
+    while time.monotonic() < give_up_s:
+        try:
+            with hive_errors():
+                session.cancel(operation)
+            return
+        except EngineUnavailable:
+            time.sleep(_RETRY_S)
+        except EngineError:
+            return  # the server has forgotten it

@@ -1,0 +1,18 @@
+"""What every session of Spark is, over whatever protocol it is held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+FORMATS = frozenset({"parquet", "csv", "json", "orc"})
+"""What Spark reads without further packages."""
+
+SESSION_SETTINGS: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.runSQLOnFiles": "false",
+    # Dates before 1582 as they stand in the file, as every other engine reads them.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}

@@ -51,9 +51,7 @@ def prepare(data: Path, bookstore: Bookstore) -> Path:
     return folder
 
 
-def describe(
-    folder: Path, metastore_url: str, tables: Sequence[str] = TABLES, joined: Sequence[KeyPair] = ()
-) -> None:
+def describe(folder: Path, metastore_url: str, tables: Sequence[str] = TABLES, joined: Sequence[KeyPair] = ()) -> None:
     """Register a bookstore's tables in a metastore and have the real job build their statistics.
 
     joined: columns that queries have joined before, as a gateway learns them from its first such query.

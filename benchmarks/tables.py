@@ -21,7 +21,7 @@ from metastore.inspection import InspectionFailed, inspect
 from metastore.records import CatalogTable, JobRequest
 from metastore.store import Metastore
 from selector.explain import duckdb as reader
-from selector.joins import join_pairs
+from selector.joins import join_pairs, named_expressions
 from selector.keys import KeyPair
 from selector.plan import Plan, TableShape
 from selector.statistics import TableStatistics
@@ -56,7 +56,8 @@ class Tables:
         """Return what the gateway knows of a statement when it reads the plan."""
         references = Counter(table.name.lower() for table in sqlglot.parse_one(sql, read=DIALECT).find_all(exp.Table))
         shapes = tuple(shape for shape in self.shapes if shape.name in references)
-        return Question(shapes, pairs_of(sql, self.tables), references)
+        named = named_expressions(sqlglot.parse_one(sql, read=DIALECT), dialect=DIALECT)
+        return Question(shapes, pairs_of(sql, self.tables), references, named)
 
     def plan(self, sql: str, explained: str) -> Plan:
         """Read a statement's plan as the gateway does."""
@@ -67,16 +68,18 @@ class Tables:
 class Question:
     """What a checked statement tells about its plan.
 
-    joined: pairs of columns that it joins. references: how often it names each table.
+    joined: pairs of columns that it joins. references: how often it names each table. named: expressions by their
+    aliases.
     """
 
     shapes: tuple[TableShape, ...]
     joined: tuple[KeyPair, ...]
     references: Mapping[str, int]
+    named: Mapping[str, Sequence[str]]
 
     def plan(self, explained: str) -> Plan:
         """Read DuckDB's plan."""
-        return reader.read(explained, self.shapes, self.joined, self.references)
+        return reader.read(explained, self.shapes, self.joined, self.references, self.named)
 
 
 def pairs_of(sql: str, tables: Mapping[str, CatalogTable]) -> tuple[KeyPair, ...]:

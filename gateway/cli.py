@@ -18,6 +18,7 @@ from rich.text import Text
 
 from gateway import demo as demonstration
 from gateway import doctor as doctoring
+from gateway.authentication import user_line
 from gateway.dashboard.trees import branches
 from gateway.server import configure_logging, serve
 from gateway.statements import AUTO
@@ -47,15 +48,31 @@ class Output(StrEnum):
 def serve_command(
     home: Home = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="TCP port; 0 takes a free one.")] = None,
+    port: Annotated[int | None, typer.Option(help="TCP port; 0 takes a free one, for drivers too.")] = None,
+    drivers_port: Annotated[int | None, typer.Option(help="TCP port of drivers; 0 takes a free one.")] = None,
 ) -> None:
     """Serve until interrupted."""
     chosen = settings_of(home)
     changes = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    chosen = chosen.model_copy(update={"server": chosen.server.model_copy(update=changes)})
+    if drivers_port is None and port == 0:
+        drivers_port = 0
+    hs2 = chosen.hs2 if drivers_port is None else chosen.hs2.model_copy(update={"port": drivers_port})
+    chosen = chosen.model_copy(update={"server": chosen.server.model_copy(update=changes), "hs2": hs2})
     configure_logging(chosen.log_level)
     with reported():
         serve(chosen)
+
+
+@app.command()
+def password(
+    name: Annotated[str, typer.Argument(help="Name of the user.")],
+) -> None:
+    """Ask for a user's password and print the line for the users file."""
+    asked = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    try:
+        typer.echo(user_line(name, asked))
+    except ValueError as error:
+        fail(str(error))
 
 
 @app.command()

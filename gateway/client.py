@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import ssl
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,12 +27,27 @@ class RequestFailed(Exception):
         self.place = place
 
 
-class Client:
-    """One gateway over HTTP."""
+def trusting(certificate: Path | None) -> ssl.SSLContext | bool:
+    """Return what trusts exactly one certificate, whatever name it has; without one, what the system trusts."""
+    if certificate is None:
+        return True
+    context = ssl.create_default_context(cafile=certificate)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.check_hostname = False
+    return context
 
-    def __init__(self, url: str) -> None:
+
+class Client:
+    """One gateway over HTTP. certificate: the gateway's own, where it has one.
+
+    Logs in as FUSION_USER with FUSION_PASSWORD where the environment has them.
+    """
+
+    def __init__(self, url: str, *, certificate: Path | None = None) -> None:
         self.url = url
-        self._http = httpx.Client(base_url=url, timeout=TIMEOUT_S)
+        user = os.environ.get("FUSION_USER")
+        login = (user, os.environ.get("FUSION_PASSWORD", "")) if user else None
+        self._http = httpx.Client(base_url=url, timeout=TIMEOUT_S, verify=trusting(certificate), auth=login)
 
     def __enter__(self) -> Self:
         return self

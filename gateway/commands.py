@@ -12,25 +12,37 @@ from typing import assert_never
 import pyarrow as pa
 
 from engines.errors import DeadlineExceeded, StatementCancelled
+from engines.protocol import Column
 from gateway.jobs import JobRunner, JobsBusy
 from gateway.routing import CatalogView
+from gateway.sessions import OPTIONS, Session, SessionError
 from gateway.sql.commands import (
     Command,
     ComputeIncrementalStats,
     ComputeStats,
     Condition,
+    CreateView,
     Describe,
     DropIncrementalStats,
     DropStats,
+    DropView,
     Refresh,
+    ResetOptions,
     SetColumnStats,
+    SetOption,
     SetRows,
+    ShowColumns,
     ShowColumnStats,
+    ShowDatabases,
+    ShowOptions,
     ShowTables,
     ShowTableStats,
+    UseDatabase,
 )
+from gateway.sql.names import DEFAULT_DATABASE
 from gateway.statements import Run
 from gateway.stats_tables import column_stats, rows_of, table_stats
+from gateway.views import ViewFailed, ViewMaker
 from metastore.inspection import InspectionFailed, inspect
 from metastore.jobs import TablesBusy
 from metastore.records import (
@@ -46,8 +58,12 @@ from metastore.statistics import NothingToAmend
 from metastore.store import Metastore
 
 JOB_POLL_S = 0.1
-DESCRIPTION = pa.schema([("name", pa.string()), ("type", pa.string()), ("comment", pa.string())])
+HIVE_DESCRIPTION = ("col_name", "data_type", "comment")  # drivers of Hive's look columns up by these names
+IMPALA_DESCRIPTION = ("name", "type", "comment")
+OPTION_ROWS = pa.schema([("key", pa.string()), ("value", pa.string()), ("level", pa.string())])
+OWN_LEVEL, FOREIGN_LEVEL = "REGULAR", "NOT USED"  # impala-shell wants a third column, and knows the first of these
 NAMES = pa.schema([("name", pa.string())])
+NOTHING = pa.schema([])
 SUMMARY = pa.schema([("summary", pa.string())])
 
 
@@ -62,10 +78,11 @@ class CommandFailed(Exception):
 class CommandRunner:
     """Carries commands out. Thread-safe; each one runs in the thread of its statement."""
 
-    def __init__(self, metastore: Metastore, catalog: CatalogView, jobs: JobRunner) -> None:
+    def __init__(self, metastore: Metastore, catalog: CatalogView, jobs: JobRunner, views: ViewMaker) -> None:
         self._metastore = metastore
         self._catalog = catalog
         self._jobs = jobs
+        self._views = views
 
     def run(self, command: Command, run: Run) -> pa.Table:
         """Do what a command says and return its rows. Raises CommandFailed, StatementCancelled, DeadlineExceeded."""
@@ -84,16 +101,38 @@ class CommandRunner:
                 return self._set_column(command)
             case Refresh():
                 return self._refresh(command, run)
+            case CreateView():
+                return self._make_view(command, run)
+            case DropView():
+                self._views.drop(command, run)
+                return NOTHING.empty_table()
+            case ShowDatabases():
+                return rows_of(NAMES, [[name] for name in _matching([DEFAULT_DATABASE], command.pattern)])
             case ShowTables():
-                return self._show_tables(command)
+                names = sorted(self._catalog.current().seen_by(run.statement.session))
+                return rows_of(NAMES, [[name] for name in _matching(names, command.pattern)])
+            case ShowColumns():
+                columns = self._columns(command.table, run)
+                return rows_of(pa.schema([("col_name", pa.string())]), [[column.name] for column in columns])
             case Describe():
-                return self._describe(command)
+                return self._describe(command, run)
+            case UseDatabase():
+                return NOTHING.empty_table()
+            case SetOption() | ResetOptions() | ShowOptions():
+                return _options(command, run.statement.session)
             case ShowTableStats():
                 return self._show_table(command)
             case ShowColumnStats():
                 return self._show_columns(command)
             case _:
                 assert_never(command)
+
+    def _make_view(self, command: CreateView, run: Run) -> pa.Table:
+        try:
+            self._views.make(command, run)
+        except ViewFailed as error:
+            raise CommandFailed(error.failure.code, error.failure.message) from error
+        return NOTHING.empty_table()
 
     # ------------------------------------------------------------------ computing
 
@@ -191,16 +230,15 @@ class CommandRunner:
 
     # ------------------------------------------------------------------ showing
 
-    def _show_tables(self, command: ShowTables) -> pa.Table:
-        names = sorted(self._catalog.current().tables)
-        if command.pattern is not None:
-            patterns = [_literally(part) for part in command.pattern.lower().split("|")]
-            names = [name for name in names if any(fnmatch.fnmatchcase(name, part) for part in patterns)]
-        return rows_of(NAMES, [[name] for name in names])
+    def _columns(self, name: str, run: Run) -> tuple[Column, ...]:
+        view = self._catalog.current().views_for(run.statement.session).get(name)
+        return view.columns if view is not None else self._table(name).source.columns
 
-    def _describe(self, command: Describe) -> pa.Table:
-        columns = self._table(command.table).source.columns
-        return rows_of(DESCRIPTION, [[column.name, column.data_type, ""] for column in columns])
+    def _describe(self, command: Describe, run: Run) -> pa.Table:
+        columns = self._columns(command.table, run)
+        names = IMPALA_DESCRIPTION if run.statement.dialect == "impala" else HIVE_DESCRIPTION
+        schema = pa.schema([(name, pa.string()) for name in names])
+        return rows_of(schema, [[column.name, column.data_type, ""] for column in columns])
 
     def _show_table(self, command: ShowTableStats) -> pa.Table:
         table = self._table(command.table)
@@ -227,6 +265,42 @@ class CommandRunner:
         if not meant:
             raise CommandFailed("UNKNOWN_PARTITION", "No partition matches.", conditions[0].position)
         return meant
+
+
+def _options(command: SetOption | ResetOptions | ShowOptions, session: Session | None) -> pa.Table:
+    """Change or show a session's settings."""
+    if session is None:
+        raise CommandFailed(
+            "NO_SESSION", "There is no session here that could keep settings; send them with the query."
+        )
+    match command:
+        case SetOption():
+            try:
+                session.set(command.name, command.value)
+            except SessionError as error:
+                raise CommandFailed(error.code, str(error)) from error
+            return NOTHING.empty_table()
+        case ResetOptions():
+            session.reset(command.name)
+            return NOTHING.empty_table()
+        case ShowOptions(name=str() as name):
+            settings: Mapping[str, str] = {name: session.get(name) or "<undefined>"}
+        case ShowOptions():
+            settings = session.settings()
+    own = {option.name: option for option in OPTIONS.values()}
+    rows = [[name, value, OWN_LEVEL if name in own else FOREIGN_LEVEL] for name, value in settings.items()]
+    if not command.meanings:
+        return rows_of(OPTION_ROWS, rows)
+    meanings = pa.array([own[row[0]].meaning if row[0] in own else "" for row in rows], pa.string())
+    return rows_of(OPTION_ROWS, rows).append_column("meaning", meanings)
+
+
+def _matching(names: Sequence[str], pattern: str | None) -> list[str]:
+    """Return the names that match one of a pattern's alternatives."""
+    if pattern is None:
+        return list(names)
+    patterns = [_literally(part) for part in pattern.lower().split("|")]
+    return [name for name in names if any(fnmatch.fnmatchcase(name, part) for part in patterns)]
 
 
 def _literally(pattern: str) -> str:

@@ -1,8 +1,8 @@
 """START HERE: one statement's whole life, top to bottom.
 
 ``submit`` checks and records it; ``_live`` decides, tries the ranked engines in turn and closes the record; a command,
-which the gateway answers by itself, takes ``_obey`` instead. Every step is written to the metastore before the next
-begins, so a killed gateway leaves a readable past.
+which the gateway answers by itself, takes ``_obey`` instead, and what writes takes ``_write``. Every step is written to
+the metastore before the next begins, so a killed gateway leaves a readable past.
 """
 
 from __future__ import annotations
@@ -14,19 +14,24 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
+
 from engines.errors import DeadlineExceeded, EngineError, StatementCancelled
+from engines.protocol import Writer, WriteTarget
 from gateway.commands import CommandFailed, CommandRunner
 from gateway.fleet import Fleet, Member
 from gateway.joins import JoinLearner
 from gateway.results import ResultTooLarge, Spool, SpooledResult, SpoolFull
 from gateway.routing import CatalogSnapshot, CatalogView, Router
-from gateway.sql import command_parsing
+from gateway.sql import command_parsing, write_parsing
 from gateway.sql import statement as checking
 from gateway.sql.commands import Command
 from gateway.sql.errors import NotAllowed, SqlError
 from gateway.sql.parsing import ParserLimits, require_length
 from gateway.sql.statement import CheckedStatement
+from gateway.sql.writes import WRITES, Write
 from gateway.statements import Run, Statement
+from gateway.writing import TableWriter, WriteFailed
 from metastore.records import Attempt, Failure, Misestimate, QueryState
 from metastore.store import Metastore
 from selector.decide import Decision, NoEngine
@@ -60,6 +65,7 @@ class Coordinator:
         router: Router,
         metastore: Metastore,
         commands: CommandRunner,
+        writer: TableWriter,
         spool: Spool,
         misestimated: Callable[[Sequence[str]], None],
         parser_limits: ParserLimits,
@@ -71,6 +77,7 @@ class Coordinator:
         self._router = router
         self._metastore = metastore
         self._commands = commands
+        self._writer = writer
         self._joins = JoinLearner(metastore)
         self._spool = spool
         self._misestimated = misestimated
@@ -93,6 +100,7 @@ class Coordinator:
         try:
             self._metastore.queries.open(run.record)
             snapshot, checked = self._check(statement)
+            run.command = None if isinstance(checked, CheckedStatement) else checked
             with self._lock:
                 self._runs[run.id] = run
             threading.Thread(
@@ -117,7 +125,7 @@ class Coordinator:
             snapshot, checked = self._check(statement)
             if not isinstance(checked, CheckedStatement):
                 raise NotAllowed("Only queries can be explained; commands run in the gateway itself.")
-            return checked, self._router.decide(checked, snapshot, pinned=statement.pinned)
+            return checked, self._router.decide(checked, snapshot, pinned=statement.pinned or checked.engine)
         finally:
             self._places.release()
 
@@ -138,6 +146,7 @@ class Coordinator:
     def recover(self) -> None:
         """Close what an earlier process left open, and delete results that nobody can ask for."""
         orphans = self._metastore.queries.close_orphans(at=_now(), error=GATEWAY_STOPPED)
+        self._writer.recover()
         files = self._spool.keep_only(self._metastore.queries.finished(self._spool.query_ids()))
         if orphans or files:
             log.warning("closed %d queries and deleted %d result files of an earlier run", len(orphans), files)
@@ -154,22 +163,32 @@ class Coordinator:
 
     # ------------------------------------------------------------------ one statement's life
 
-    def _check(self, statement: Statement) -> tuple[CatalogSnapshot, CheckedStatement | Command]:
+    def _check(self, statement: Statement) -> tuple[CatalogSnapshot, CheckedStatement | Command | Write]:
         snapshot = self._catalog.current()
-        command = command_parsing.parse(statement.sql, catalog=snapshot.tables, limits=self.parser_limits)
+        sql, dialect, tables, limits = statement.sql, statement.dialect, snapshot.tables, self.parser_limits
+        views = snapshot.views_for(statement.session)
+        command = command_parsing.parse(sql, catalog=tables, limits=limits, views=views)
         if command is not None:
             return snapshot, command
-        checked = checking.check(statement.sql, statement.dialect, catalog=snapshot.tables, limits=self.parser_limits)
+        write = write_parsing.parse(sql, dialect, catalog=tables, limits=limits, views=views)
+        if write is not None:
+            return snapshot, write
+        checked = checking.check(sql, dialect, catalog=tables, limits=limits, views=views)
+        if checked.engine is not None and checked.engine not in self._fleet:
+            raise NotAllowed(f"A hint asks for the engine {checked.engine}; there are {', '.join(self._fleet)}.")
         return snapshot, checked
 
-    def _live(self, run: Run, checked: CheckedStatement | Command, snapshot: CatalogSnapshot) -> None:
+    def _live(self, run: Run, checked: CheckedStatement | Command | Write, snapshot: CatalogSnapshot) -> None:
         """Decide, try the ranked engines in turn, close the record; nothing escapes but bugs."""
         try:
+            if isinstance(checked, WRITES):
+                self._write(run, checked)
+                return
             if not isinstance(checked, CheckedStatement):
                 self._obey(run, checked)
                 return
             try:
-                decision = self._router.decide(checked, snapshot, pinned=run.statement.pinned)
+                decision = self._router.decide(checked, snapshot, pinned=run.statement.pinned or checked.engine)
             except NoEngine as error:
                 self._close(run, QueryState.FAILED, error=Failure(NO_ENGINE, f"No engine can take it: {error}"))
                 return
@@ -252,6 +271,45 @@ class Coordinator:
             attempt = _ended_badly(attempt, failure, begun)
             self._close(run, QueryState.FAILED, attempt=attempt, error=failure)
         else:
+            attempt = replace(attempt, state=QueryState.FINISHED, wall_s=time.monotonic() - begun, rows=result.rows)
+            self._close(run, QueryState.FINISHED, attempt=attempt, result=result)
+
+    def _write(self, run: Run, write: Write) -> None:
+        """Have one engine write, once: whatever fails, nothing is tried again."""
+        try:
+            decision = self._router.decide_write(write, pinned=run.statement.pinned)
+        except NoEngine as error:
+            self._close(run, QueryState.FAILED, error=Failure(NO_ENGINE, f"No engine can take it: {error}"))
+            return
+        member = self._fleet[decision.engine]
+        attempt = Attempt(1, member.name, QueryState.RUNNING, started_at=_now())
+        run.record = replace(run.record, decision=decision)
+        self._metastore.queries.decided(
+            run.id, fingerprint="", template="", statistics_version="", decision=decision, first=attempt
+        )
+        begun = time.monotonic()
+
+        def produce(sql: str, target: WriteTarget) -> pa.Schema:
+            wait_s = min(self._queue_s, max(0.0, run.remaining_s))
+            with member.ledger.lease(0, wait_s=wait_s, cancelled=lambda: run.cancelled):
+                run.engine = member.name
+                assert isinstance(member.engine, Writer)
+                return member.engine.write(sql, target, query_id=run.id, deadline_s=run.remaining_s)
+
+        try:
+            table = self._writer.write(write, run, produce)
+            result = self._spool.write(run.id, table.to_reader())
+        except EngineError as error:
+            attempt = _failed(attempt, error, begun)
+            if error.trips_breaker:
+                member.breaker.failed(error.message)
+            self._close(run, attempt.state, attempt=attempt, error=Failure(error.code, error.message))
+        except (WriteFailed, ResultTooLarge, SpoolFull) as error:
+            failure = error.failure if isinstance(error, WriteFailed) else _store_failure(error)
+            attempt = _ended_badly(attempt, failure, begun)
+            self._close(run, QueryState.FAILED, attempt=attempt, error=failure)
+        else:
+            member.breaker.succeeded()
             attempt = replace(attempt, state=QueryState.FINISHED, wall_s=time.monotonic() - begun, rows=result.rows)
             self._close(run, QueryState.FINISHED, attempt=attempt, result=result)
 

@@ -69,6 +69,8 @@ def _opening(remedy: Remedy, decision: Decision, codes: Sequence[ReasonCode]) ->
     engine, estimate = remedy.engine, decision.estimate
     if ReasonCode.UNSUPPORTED_FEATURE in remedy.blocked:
         return f"Nothing sends it to {engine}, which cannot run this statement."
+    if ReasonCode.DIALECT in remedy.blocked:
+        return f"Nothing sends it to {engine}, which might answer this statement differently."
     needed = []
     if ReasonCode.ENGINE_DOWN in remedy.blocked:
         needed.append("it took work again")

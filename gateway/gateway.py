@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from gateway.authentication import Authenticator
 from gateway.coordinator import Coordinator
 from gateway.fleet import Fleet
+from gateway.hs2.service import Service
 from gateway.jobs import JobRunner
 from gateway.results import Spool
 from gateway.routing import CatalogView
@@ -22,9 +25,22 @@ EXPIRY_INTERVAL_S = 60.0
 STOP_GRACE_S = 10.0
 
 
+class Listener(Protocol):
+    """A port beside HTTP's. Started after the gateway and stopped before it."""
+
+    def start(self) -> None:
+        """Begin to take connections."""
+
+    def stop(self) -> None:
+        """Close all connections."""
+
+
 @dataclass(slots=True)
 class Gateway:
-    """Built by ``wiring``; ``start`` and ``close`` are called once each."""
+    """Built by ``wiring``; ``start`` and ``close`` are called once each.
+
+    listeners: of the process that serves it, which adds them before the start.
+    """
 
     settings: Settings
     metastore: Metastore
@@ -35,6 +51,9 @@ class Gateway:
     jobs: JobRunner
     freshness: Freshness
     schedules: Schedules
+    authenticator: Authenticator
+    hs2: Service
+    listeners: list[Listener] = field(default_factory=list)
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
@@ -43,11 +62,17 @@ class Gateway:
         self.jobs.recover()
         self.catalog.current()
         self.schedules.start()
+        self.hs2.start()
         threading.Thread(target=self._expire_results, name="result expiry", daemon=True).start()
+        for listener in self.listeners:
+            listener.start()
 
     def close(self) -> None:
-        """Cancel what runs, stop the engines and close the metastore."""
+        """Let drivers' statements end for a while, cancel what runs, stop the engines and close the metastore."""
         self._stopped.set()
+        self.hs2.drain(grace_s=self.settings.hs2.drain_s)
+        for listener in self.listeners:
+            listener.stop()
         self.schedules.stop()
         self.coordinator.stop(grace_s=STOP_GRACE_S)
         self.jobs.stop()

@@ -11,27 +11,49 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from engines.errors import EngineError, MemoryExceeded, UnsupportedFeature
-from engines.protocol import TableSource
+from engines.protocol import TableSource, Writer
 from gateway.fleet import Fleet, Member
 from gateway.joins import joined_columns
+from gateway.sessions import Session
+from gateway.sql.portable.values import NotPortable
 from gateway.sql.statement import CheckedStatement
-from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
+from gateway.sql.writes import Write, reads
+from metastore.records import Attempt, Misestimate, QueryRecord, QueryState, View
 from metastore.store import Metastore
-from selector.cardinality.tree import estimate_rows
-from selector.decide import Candidate, Decision, Policy, decide
+from selector.cardinality.tree import EstimatedNode, estimate_rows
+from selector.decide import Candidate, Decision, Policy, decide, decide_write
 from selector.estimate import UNKNOWN, MemoryEstimate
 from selector.explain import duckdb as duckdb_explain
+from selector.explain import impala as impala_explain
+from selector.joins import named_expressions
 from selector.keys import KeyPair
 from selector.learning import RECENT, Residuals, Subject, observe
 from selector.memory import duckdb as duckdb_memory
+from selector.memory import impala as impala_memory
 from selector.plan import Plan, TableShape
 from selector.statistics import TableStatistics
 
 CACHED_ESTIMATES = 2_048
 LONGEST_VERSION = 512
 
-PlanReader = Callable[[str, Sequence[TableShape], Iterable[KeyPair], Mapping[str, int]], Plan]
-PLAN_READERS: Mapping[str, PlanReader] = {"duckdb": duckdb_explain.read}  # by the engine's dialect
+PlanReader = Callable[
+    [str, Sequence[TableShape], Iterable[KeyPair], Mapping[str, int], Mapping[str, Sequence[str]]], Plan
+]
+PLAN_READERS: Mapping[str, PlanReader] = {  # by the dialect of a fast engine
+    "duckdb": duckdb_explain.read,
+    impala_explain.DIALECT: lambda text, shapes, *_: impala_explain.read(text, shapes),
+}
+UNREADABLE = (duckdb_explain.UnreadablePlan, impala_explain.UnreadablePlan)
+
+MemoryModel = Callable[[EstimatedNode, Plan, Mapping[str, TableStatistics], Member], MemoryEstimate]
+MEMORY_MODELS: Mapping[str, MemoryModel] = {
+    "duckdb": lambda tree, plan, statistics, member: duckdb_memory.estimate(
+        tree, statistics, threads=member.threads, notes=plan.notes
+    ),
+    impala_explain.DIALECT: lambda tree, plan, statistics, member: impala_memory.estimate(
+        tree, plan, statistics, hosts=member.hosts
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +64,15 @@ class CatalogSnapshot:
     tables: Mapping[str, TableSource] = field(default_factory=dict)
     shapes: Mapping[str, TableShape] = field(default_factory=dict)
     statistics: Mapping[str, TableStatistics] = field(default_factory=dict)
+    views: Mapping[str, View] = field(default_factory=dict)
+
+    def views_for(self, session: Session | None) -> Mapping[str, View]:
+        """Return the views that a session's statements may name: its own hide others and tables."""
+        return {**self.views, **session.views} if session is not None else self.views
+
+    def seen_by(self, session: Session | None) -> frozenset[str]:
+        """Return the names of all tables and views."""
+        return frozenset(self.tables) | frozenset(self.views_for(session))
 
     def statistics_version(self, tables: Sequence[TableSource]) -> str:
         """Return the builds that a statement over these tables is decided on; 0 where there is none.
@@ -87,15 +118,20 @@ class CatalogView:
                 for table in tables
             },
             statistics=statistics,
+            views={view.name: view for view in self._metastore.views.list()},
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Prospect:
-    """What one fast engine is expected to need. unsupported: why it cannot run the statement at all."""
+    """What one fast engine is expected to need.
+
+    unsupported: why it cannot run the statement at all. not_portable: what of it would mean something else there.
+    """
 
     estimate: MemoryEstimate = UNKNOWN
     unsupported: str | None = None
+    not_portable: str | None = None
 
 
 class Router:
@@ -134,11 +170,26 @@ class Router:
                     limit_bytes=member.limit_bytes,
                     down=member.why_down(),
                     unsupported=prospect.unsupported,
+                    not_portable=prospect.not_portable,
                     misestimates=tuple(lesson.query_id for lesson in missed),
                     missed_bytes=max((lesson.limit_bytes for lesson in missed), default=None),
                 )
             )
         return decide(candidates, estimate, policy=self._policy, pinned=pinned)
+
+    def decide_write(self, write: Write, *, pinned: str | None) -> Decision:
+        """Return the engine that writes. Raises NoEngine."""
+        formats = {table.format: table.name for table in reads(write)}
+        candidates = []
+        for member in self._fleet.values():
+            unreadable = sorted(name for format, name in formats.items() if format not in member.engine.formats)
+            unsupported = f"it cannot read the form of {', '.join(unreadable)}." if unreadable else None
+            if not isinstance(member.engine, Writer):
+                unsupported = "it does not write."
+            candidates.append(
+                Candidate(member.name, member.dependable, down=member.why_down(), unsupported=unsupported)
+            )
+        return decide_write(candidates, pinned=pinned)
 
     def learn(self, query: QueryRecord, attempt: Attempt) -> None:
         """Learn from an attempt that has ended: its measured peak, or that it ran out of memory."""
@@ -177,6 +228,8 @@ class Router:
             return known
         try:
             prospect = _Prospect(self._estimate(member, statement, snapshot))
+        except NotPortable as error:
+            prospect = _Prospect(not_portable=error.message)
         except UnsupportedFeature as error:
             prospect = _Prospect(unsupported=error.message)
         except EngineError:
@@ -195,11 +248,12 @@ class Router:
             return UNKNOWN
         shapes = [snapshot.shapes[table.name] for table in statement.tables]
         try:
-            plan = reader(engine.explain(sql), shapes, joined_columns(statement), _references(statement))
-        except duckdb_explain.UnreadablePlan:
+            named = named_expressions(statement.tree, dialect=engine.dialect)
+            plan = reader(engine.explain(sql), shapes, joined_columns(statement), _references(statement), named)
+        except UNREADABLE:
             return UNKNOWN
         tree = estimate_rows(plan, snapshot.statistics, shapes)
-        return duckdb_memory.estimate(tree, snapshot.statistics, threads=member.threads, notes=plan.notes)
+        return MEMORY_MODELS[engine.dialect](tree, plan, snapshot.statistics, member)
 
 
 def _references(statement: CheckedStatement) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Serve a gateway over HTTP, one per home folder."""
+"""Serve a gateway over HTTP and to drivers, one per home folder."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 import logging
 import os
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -17,8 +18,11 @@ import uvicorn
 from filelock import FileLock, Timeout
 
 from gateway import wiring
+from gateway.client import trusting
+from gateway.gateway import Gateway
+from gateway.hs2.binary import BinaryLimits, BinaryServer
 from gateway.http.app import create_app
-from gateway.settings import Settings
+from gateway.settings import Settings, TlsSettings
 
 START_TIMEOUT_S = 30.0
 _ADDRESS_FILE = "gateway.json"
@@ -33,6 +37,10 @@ class AddressInUse(Exception):
     """The address to listen on is taken."""
 
 
+class CertificateInvalid(Exception):
+    """The certificate or its key cannot be used."""
+
+
 def configure_logging(level: str) -> None:
     """Log to standard error, one line per event."""
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -41,8 +49,8 @@ def configure_logging(level: str) -> None:
 
 
 def serve(settings: Settings) -> None:
-    """Serve until SIGINT or SIGTERM. Raises AlreadyServed, AddressInUse."""
-    with _prepared(settings) as (server, listening, url):
+    """Serve until SIGINT or SIGTERM. Raises AlreadyServed, AddressInUse, CertificateInvalid."""
+    with _prepared(settings, drivers=settings.hs2.enabled) as (server, listening, url):
         logging.getLogger(__name__).info("serving %s, dashboard at %s/dashboard", settings.home, url)
         server.run(sockets=[listening])
 
@@ -60,8 +68,11 @@ def served(settings: Settings) -> Iterator[str]:
 
 @contextmanager
 def own_server(settings: Settings) -> Iterator[str]:
-    """Serve in a thread and yield the address. Raises AlreadyServed, AddressInUse."""
-    with _prepared(settings) as (server, listening, url):
+    """Serve in a thread, over HTTP alone, and yield the address.
+
+    Raises AlreadyServed, AddressInUse, CertificateInvalid.
+    """
+    with _prepared(settings, drivers=False) as (server, listening, url):
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http", daemon=True)
         thread.start()
         until = time.monotonic() + START_TIMEOUT_S
@@ -81,14 +92,15 @@ def running_address(home: Path) -> str | None:
     try:
         told = json.loads((home / _ADDRESS_FILE).read_text(encoding="utf-8"))
         url = str(told["url"])
-        httpx.get(f"{url}/livez", timeout=2.0).raise_for_status()
+        certificate = Path(told["certificate"]) if told.get("certificate") else None
+        httpx.get(f"{url}/livez", timeout=2.0, verify=trusting(certificate)).raise_for_status()
     except (OSError, ValueError, LookupError, httpx.HTTPError):
         return None
     return url
 
 
 @contextmanager
-def _prepared(settings: Settings) -> Iterator[tuple[uvicorn.Server, socket.socket, str]]:
+def _prepared(settings: Settings, *, drivers: bool) -> Iterator[tuple[uvicorn.Server, socket.socket, str]]:
     settings.home.mkdir(parents=True, exist_ok=True)
     lock = FileLock(settings.home / _LOCK_FILE)
     try:
@@ -97,18 +109,62 @@ def _prepared(settings: Settings) -> Iterator[tuple[uvicorn.Server, socket.socke
         raise AlreadyServed(f"another gateway serves {settings.home}; stop it or choose another --home") from error
     address_file = settings.home / _ADDRESS_FILE
     try:
-        with _listen(settings.server.host, settings.server.port) as listening:
-            host, port = listening.getsockname()[:2]
-            url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-            app = create_app(wiring.build(settings))
-            address_file.write_text(json.dumps({"url": url, "pid": os.getpid()}), encoding="utf-8")
-            yield uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False)), listening, url
+        tls = tls_context(settings.tls)
+        with ExitStack() as sockets:
+            listening = sockets.enter_context(_listen(settings.server.host, settings.server.port, "--port"))
+            url = f"{'http' if tls is None else 'https'}://{_address(listening)}"
+            gateway = wiring.build(settings)
+            gateway.hs2.page_url = url
+            told = {"url": url, "pid": os.getpid()}
+            if settings.tls.certificate is not None:
+                told["certificate"] = str(settings.tls.certificate.absolute())
+            if drivers:
+                port = sockets.enter_context(_listen(settings.server.host, settings.hs2.port, "--drivers-port"))
+                gateway.listeners.append(driver_server(port, gateway, tls))
+                told["drivers"] = _address(port)
+                logging.getLogger(__name__).info("drivers of Hive, Spark and Impala connect to %s", told["drivers"])
+            config = uvicorn.Config(
+                create_app(gateway),
+                log_config=None,
+                access_log=False,
+                ssl_context_factory=None if tls is None else lambda *_: tls,
+            )
+            address_file.write_text(json.dumps(told), encoding="utf-8")
+            yield uvicorn.Server(config), listening, url
     finally:
         address_file.unlink(missing_ok=True)
         lock.release()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def driver_server(listening: socket.socket, gateway: Gateway, tls: ssl.SSLContext | None = None) -> BinaryServer:
+    """Return a server of a gateway for drivers, to be started."""
+    hs2 = gateway.settings.hs2
+    limits = BinaryLimits(hs2.connections, handshake_s=hs2.handshake_s, idle_s=hs2.idle_s)
+    return BinaryServer(listening, gateway.hs2, limits=limits, tls=tls)
+
+
+def tls_context(settings: TlsSettings) -> ssl.SSLContext | None:
+    """Return what every port encrypts with, None without a certificate. Raises CertificateInvalid."""
+    if settings.certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.certificate, settings.key, password=_no_password)
+    except (OSError, ValueError) as error:
+        raise CertificateInvalid(f"the certificate {settings.certificate} cannot be used: {error}") from error
+    return context
+
+
+def _no_password() -> str:
+    raise ValueError("its key needs a password, which a server cannot be asked for")
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _listen(host: str, port: int, option: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol named, asyncio switches Nagle's algorithm off; it costs 40 ms a request otherwise.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -117,5 +173,5 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.bind((host, port))
     except OSError as error:
         listening.close()
-        raise AddressInUse(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from error
+        raise AddressInUse(f"cannot listen on {host}:{port}: {error.strerror}; choose another {option}") from error
     return listening

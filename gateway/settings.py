@@ -7,15 +7,26 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, SecretStr
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
+
+from gateway.authentication import Anonymous
 
 DEFAULT_HOME = ".fusion"
 FILE_NAME = "fusion.toml"
@@ -44,6 +55,45 @@ class ServerSettings(_Section):
     """How long a DELETE waits for the query's end."""
 
 
+class TlsSettings(_Section):
+    """Encryption of every port."""
+
+    certificate: Path | None = None
+    """Certificate with its chain, PEM; with one, HTTP becomes HTTPS and drivers must speak TLS."""
+    key: Path | None = None
+    """Private key of the certificate, PEM without a password; without it, the certificate's file holds it."""
+
+
+class AuthenticationSettings(_Section):
+    """Who may come in, over HTTP and with drivers alike."""
+
+    users_file: Path | None = None
+    """File of users, a line per user as `fusion password NAME` prints it; without it, nobody has a password."""
+    anonymous: Anonymous = Anonymous.LOOPBACK
+    """Who may come without a login: `never` anybody, `loopback` clients on this machine, `everywhere` all."""
+
+
+class Hs2Settings(_Section):
+    """HiveServer2: the port of Hive's, Spark's and Impala's drivers, on the address of the HTTP server."""
+
+    enabled: bool = True
+    """Whether there is a port for drivers; over HTTP, `/cliservice` is always there."""
+    port: int = Field(10_000, ge=0, le=65535)
+    """TCP port; 0 takes a free one."""
+    connections: int = Field(512, ge=1)
+    """Connections at once; those that have opened no session give way to new ones."""
+    sessions: int = Field(256, ge=1)
+    """Sessions at once."""
+    sessions_per_user: int = Field(64, ge=1)
+    """Sessions at once of one user."""
+    handshake_s: float = Field(10.0, gt=0.0)
+    """How long a connection may take to say who it is and to open a session."""
+    idle_s: float = Field(3600.0, gt=0.0)
+    """How long a session may be idle before it is closed with all that it has under way."""
+    drain_s: float = Field(5.0, ge=0.0)
+    """How long the gateway waits at its end for statements of drivers that run."""
+
+
 class MetastoreSettings(_Section):
     """Where catalog, statistics and the query log live."""
 
@@ -62,6 +112,72 @@ class DuckDBSettings(_Section):
     """Threads of each worker; without it, one per processor."""
     memory_limit: Size = Field(ByteSize(1 << 30), ge=16 << 20)
     """Memory that one statement may take. The sum over all workers should fit into the machine."""
+    spare_workers: int = Field(1, ge=0, le=16)
+    """Worker processes more, which stand ready to take the place of one that ends."""
+    recycle_after: int = Field(1_000, ge=1)
+    """Statements after which a worker is replaced by a new one."""
+    recycle_growth: Size = Field(ByteSize(512 << 20), ge=64 << 20)
+    """Memory that a worker may keep between statements beyond what a new one holds; then it is replaced."""
+
+
+class ImpalaSettings(_Section):
+    """Impala as the fast engine, in the place of DuckDB."""
+
+    enabled: bool = False
+    """Whether statements may run on Impala."""
+    coordinators: tuple[str, ...] = Field(("localhost:21050",), min_length=1)
+    """host:port of HiveServer2 on each coordinator; statements take turns over those that answer."""
+    database: str = Field("fusion", pattern=r"^\w+$")
+    """Database in which the gateway declares its tables; tables that it finds there are used as they are."""
+    auth: Literal["nosasl", "plain", "ldap", "gssapi"] = "nosasl"
+    """How the gateway logs in; gssapi is Kerberos, with the ticket of the gateway's process."""
+    user: str = "fusion"
+    """User under whom statements run."""
+    password: SecretStr | None = None
+    """Password of that user, for plain and ldap."""
+    kerberos_service: str = "impala"
+    """Kerberos service of the coordinators' principals."""
+    http_path: str | None = None
+    """Path of HiveServer2 over HTTP, such as cliservice; without it, the binary protocol."""
+    tls: bool = False
+    """Whether connections are encrypted."""
+    ca_file: Path | None = None
+    """Certificates that the coordinators' must be signed by; without it, those that the system trusts."""
+    verify: bool = True
+    """Whether the coordinators' certificates are verified."""
+    memory_limit: Size = Field(ByteSize(2 << 30), ge=32 << 20)
+    """Memory per host that one statement may take, as MEM_LIMIT."""
+    hosts: int = Field(1, ge=1)
+    """Executors that take part in a statement, where its plan does not tell."""
+    mt_dop: int = Field(0, ge=0, le=64)
+    """Threads of each fragment on each host, as MT_DOP."""
+    slots: int = Field(8, ge=1)
+    """Statements at once; below the admission pool's own limit, so that queues form here."""
+    request_pool: str | None = None
+    """Admission pool; without it, Impala chooses by the user."""
+    options: dict[str, str] = {}
+    """Further query options by name."""
+    refresh_s: float = Field(60.0, ge=0.0)
+    """How old Impala's list of a table's files may be when a statement names it."""
+    check_s: float = Field(15.0, gt=0.0)
+    """Time between two looks at every coordinator."""
+    timeout_s: float = Field(60.0, gt=0.0)
+    """Longest wait for one answer of a coordinator."""
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each coordinator."""
+        split = [coordinator.rpartition(":") for coordinator in self.coordinators]
+        return [(host.strip("[]"), int(port)) for host, _, port in split]
+
+    @field_validator("coordinators")
+    @classmethod
+    def _with_ports(cls, coordinators: tuple[str, ...]) -> tuple[str, ...]:
+        for coordinator in coordinators:
+            host, _, port = coordinator.rpartition(":")
+            if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+                raise ValueError(f"{coordinator} is not host:port")
+        return coordinators
 
 
 class SparkSettings(_Section):
@@ -84,6 +200,8 @@ class CatalogSettings(_Section):
 
     roots: tuple[Path, ...] = ()
     """Folders under which tables may be registered over HTTP; without any, wherever the gateway can read."""
+    warehouse: Path | None = None
+    """Folder of the tables that statements make; without it, `warehouse` under the home folder."""
 
 
 class RoutingSettings(_Section):
@@ -155,14 +273,24 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """Detail of the log on standard error."""
     server: ServerSettings = ServerSettings()
+    tls: TlsSettings = TlsSettings()
+    authentication: AuthenticationSettings = AuthenticationSettings()
+    hs2: Hs2Settings = Hs2Settings()
     metastore: MetastoreSettings = MetastoreSettings()
     duckdb: DuckDBSettings = DuckDBSettings()
+    impala: ImpalaSettings = ImpalaSettings()
     spark: SparkSettings = SparkSettings()
     catalog: CatalogSettings = CatalogSettings()
     routing: RoutingSettings = RoutingSettings()
     limits: LimitSettings = LimitSettings()
     results: ResultSettings = ResultSettings()
     schedules: ScheduleSettings = ScheduleSettings()
+
+    @model_validator(mode="after")
+    def _one_fast_engine(self) -> Self:
+        if self.duckdb.enabled and self.impala.enabled:
+            raise ValueError("a gateway has one fast engine: with impala.enabled set duckdb.enabled to false")
+        return self
 
     @classmethod
     def settings_customise_sources(
@@ -177,6 +305,11 @@ class Settings(BaseSettings):
         home = _home(init_settings.init_kwargs) if hasattr(init_settings, "init_kwargs") else _home({})
         file = TomlConfigSettingsSource(settings_cls, toml_file=home / FILE_NAME)
         return init_settings, env_settings, file
+
+    @property
+    def warehouse(self) -> Path:
+        """Folder of the tables that statements make, absolute."""
+        return (self.catalog.warehouse or self.home / "warehouse").absolute()
 
     @property
     def metastore_url(self) -> str:

@@ -8,8 +8,14 @@ import threading
 import time
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from metastore.records import QueryRecord, QueryState
+
+if TYPE_CHECKING:
+    from gateway.sessions import Session
+    from gateway.sql.commands import Command
+    from gateway.sql.writes import Write
 
 AUTO = "auto"
 
@@ -19,6 +25,7 @@ class Statement:
     """What was asked.
 
     engine: ``auto``, or the name of the one engine that may run it. deadline_s: seconds from submission.
+    session: that it belongs to, None where the interface keeps none.
     """
 
     sql: str
@@ -26,6 +33,7 @@ class Statement:
     engine: str = AUTO
     user: str = "anonymous"
     deadline_s: float = 3_600.0
+    session: Session | None = None
     id: str = field(default_factory=lambda: new_query_id())
     submitted_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
 
@@ -39,11 +47,12 @@ class Run:
     """A statement that was accepted.
 
     record: what the metastore holds of it. done: the same once it is closed, whichever way the query ended.
-    engine: where it is tried now.
+    engine: where it is tried now. command: what it is, where it is no query.
     """
 
     def __init__(self, statement: Statement) -> None:
         self.statement = statement
+        self.command: Command | Write | None = None
         self.record = QueryRecord(
             id=statement.id,
             sql=statement.sql,

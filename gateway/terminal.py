@@ -13,9 +13,10 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from gateway import settings as settings_module
+from gateway.authentication import UsersFileInvalid
 from gateway.client import Client, RequestFailed
 from gateway.demo import DemoFailed
-from gateway.server import AddressInUse, AlreadyServed, configure_logging, served
+from gateway.server import AddressInUse, AlreadyServed, CertificateInvalid, configure_logging, served
 from gateway.settings import Settings
 from gateway.wiring import MissingExtra
 from selector.decide import mebibytes
@@ -41,7 +42,8 @@ def settings_of(home: Path | None) -> Settings:
 def connected(home: Path | None) -> Iterator[Client]:
     """Give a client of the gateway that serves a home, or of one of our own for the moment."""
     configure_logging("WARNING")
-    with reported(), served(_quiet(settings_of(home))) as url, Client(url) as client:
+    chosen = _quiet(settings_of(home))
+    with reported(), served(chosen) as url, Client(url, certificate=chosen.tls.certificate) as client:
         yield client
 
 
@@ -64,7 +66,7 @@ def reported() -> Iterator[None]:
     except RequestFailed as error:
         place = f" (line {error.place[0]}, column {error.place[1]})" if error.place else ""
         fail(f"{error.code}: {error.message}{place}")
-    except (AlreadyServed, AddressInUse, MissingExtra, DemoFailed) as error:
+    except (AlreadyServed, AddressInUse, CertificateInvalid, UsersFileInvalid, MissingExtra, DemoFailed) as error:
         fail(str(error))
 
 

@@ -8,17 +8,22 @@ import threading
 
 from engines.errors import EngineError
 from gateway.admission import Ledger
+from gateway.authentication import UsersFile
 from gateway.commands import CommandRunner
 from gateway.coordinator import Coordinator
 from gateway.fleet import Fleet, Member
 from gateway.gateway import Gateway
+from gateway.hs2.registry import Limits
+from gateway.hs2.service import Service
 from gateway.jobs import JobRunner
 from gateway.results import Spool
 from gateway.routing import CatalogView, Router
 from gateway.schedules import Schedules
-from gateway.settings import DuckDBSettings, Settings, SparkSettings
+from gateway.settings import DuckDBSettings, ImpalaSettings, Settings, SparkSettings
 from gateway.sql.parsing import ParserLimits
 from gateway.staleness import Freshness
+from gateway.views import ViewMaker
+from gateway.writing import TableWriter
 from metastore.store import Metastore
 from selector.decide import Policy
 
@@ -55,20 +60,35 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
         catalog=catalog,
         router=Router(fleet, metastore, policy),
         metastore=metastore,
-        commands=CommandRunner(metastore, catalog, jobs),
+        commands=CommandRunner(metastore, catalog, jobs, ViewMaker(metastore, fleet)),
+        writer=TableWriter(metastore, settings.warehouse),
         spool=spool,
         misestimated=schedules.misestimated,
         parser_limits=ParserLimits(statement_bytes=int(settings.limits.statement), nesting=settings.limits.nesting),
         queries=settings.limits.queries,
         queue_s=settings.limits.queue_s,
     )
-    return Gateway(settings, metastore, fleet, catalog, coordinator, spool, jobs, freshness, schedules)
+    login = settings.authentication
+    authenticator = UsersFile(login.users_file, anonymous=login.anonymous)
+    hs2 = Service(
+        coordinator=coordinator,
+        catalog=catalog,
+        spool=spool,
+        authenticator=authenticator,
+        limits=Limits(settings.hs2.sessions, settings.hs2.sessions_per_user, settings.hs2.idle_s),
+        deadline_s=settings.limits.deadline_s,
+    )
+    return Gateway(
+        settings, metastore, fleet, catalog, coordinator, spool, jobs, freshness, schedules, authenticator, hs2
+    )
 
 
 def _members(settings: Settings) -> list[Member]:
     members = []
     if settings.duckdb.enabled:
         members.append(_duckdb(settings.duckdb))
+    if settings.impala.enabled:
+        members.append(_impala(settings.impala))
     if settings.spark.enabled:
         members.append(_spark(settings, settings.spark))
     return members
@@ -80,10 +100,49 @@ def _duckdb(settings: DuckDBSettings) -> Member:
     except ImportError as error:
         raise MissingExtra("DuckDB is configured: pip install 'fusion-sql-gateway[duckdb]'") from error
     threads = settings.threads or os.cpu_count() or 1
-    engine = DuckDBEngine(workers=settings.workers, threads=threads)
+    engine = DuckDBEngine(
+        workers=settings.workers,
+        threads=threads,
+        spare=settings.spare_workers,
+        recycle_after=settings.recycle_after,
+        recycle_growth_bytes=int(settings.recycle_growth),
+    )
     limit = int(settings.memory_limit)
     ledger = Ledger(engine.name, slots=settings.workers, capacity_bytes=limit * settings.workers)
     return Member(engine, ledger, limit_bytes=limit, threads=threads)
+
+
+def _impala(settings: ImpalaSettings) -> Member:
+    try:
+        from engines.impala.connection import Access, Auth
+        from engines.impala.engine import ImpalaEngine
+    except ImportError as error:
+        raise MissingExtra("Impala is configured: pip install 'fusion-sql-gateway[impala]'") from error
+    access = Access(
+        auth=Auth(settings.auth),
+        user=settings.user,
+        password=settings.password.get_secret_value() if settings.password else None,
+        http_path=settings.http_path,
+        tls=settings.tls,
+        ca_file=str(settings.ca_file) if settings.ca_file else None,
+        verify=settings.verify,
+        kerberos_service=settings.kerberos_service,
+        database=settings.database,
+        timeout_s=settings.timeout_s,
+    )
+    engine = ImpalaEngine(
+        settings.addresses,
+        access,
+        slots=settings.slots,
+        mt_dop=settings.mt_dop,
+        request_pool=settings.request_pool,
+        options=settings.options,
+        refresh_s=settings.refresh_s,
+        check_s=settings.check_s,
+    )
+    limit = int(settings.memory_limit)
+    ledger = Ledger(engine.name, slots=settings.slots, capacity_bytes=limit * settings.slots)
+    return Member(engine, ledger, limit_bytes=limit, threads=max(1, settings.mt_dop), hosts=settings.hosts)
 
 
 def _spark(settings: Settings, spark: SparkSettings) -> Member:

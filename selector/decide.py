@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from selector.estimate import MemoryEstimate
+from selector.estimate import UNKNOWN, MemoryEstimate
 
 MIB = 1 << 20
 
@@ -23,8 +23,10 @@ class ReasonCode(StrEnum):
     MISESTIMATE_ON_RECORD = "MISESTIMATE_ON_RECORD"
     PINNED = "PINNED"
     UNSUPPORTED_FEATURE = "UNSUPPORTED_FEATURE"
+    DIALECT = "DIALECT"
     ENGINE_DOWN = "ENGINE_DOWN"
     NO_FAST_ENGINE = "NO_FAST_ENGINE"
+    WRITE = "WRITE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ class Candidate:
     """An engine as seen now.
 
     limit_bytes: memory that one statement may take there; None where the engine spills instead of failing.
-    down: why it takes no work, None if it does. unsupported: why it cannot run this statement.
+    down: why it takes no work, None if it does. unsupported: why it cannot run this statement. not_portable: what of
+        it would mean something else there.
     misestimates: query ids of runs of this statement that ran out of memory there, under these statistics and
         this limit. missed_bytes: the largest limit of those runs.
     """
@@ -50,6 +53,7 @@ class Candidate:
     limit_bytes: int | None = None
     down: str | None = None
     unsupported: str | None = None
+    not_portable: str | None = None
     misestimates: tuple[str, ...] = ()
     missed_bytes: int | None = None
 
@@ -140,6 +144,25 @@ def decide(
     return Decision(ranking[0].engine, tuple(c.engine for c in ranking), tuple(reasons), estimate, limit, remedy)
 
 
+def decide_write(candidates: Sequence[Candidate], *, pinned: str | None = None) -> Decision:
+    """Choose the engine that writes: the first dependable one that can. There is no other to fail over to.
+
+    A write that was broken off may have happened in part, so that nobody may send it again unasked. Raises NoEngine.
+    """
+    obstacles: list[Reason] = []
+    for candidate in candidates:
+        if not candidate.dependable or (pinned is not None and candidate.engine != pinned):
+            continue
+        why = _obstacles(candidate)
+        if not why:
+            reason = Reason(ReasonCode.WRITE, f"It writes: that is {candidate.engine}'s, and it runs nowhere else.")
+            return Decision(candidate.engine, (candidate.engine,), (reason,), UNKNOWN, None)
+        obstacles += why
+    raise NoEngine(
+        obstacles or [Reason(ReasonCode.WRITE, f"{pinned or 'no engine that is configured'} does not write.")]
+    )
+
+
 def _pinned(candidates: Sequence[Candidate], estimate: MemoryEstimate, name: str) -> Decision:
     candidate = next(candidate for candidate in candidates if candidate.engine == name)
     obstacles = _obstacles(candidate)
@@ -156,6 +179,9 @@ def _obstacles(candidate: Candidate) -> list[Reason]:
     if candidate.unsupported is not None:
         text = f"{candidate.engine} cannot run it: {candidate.unsupported}"
         obstacles.append(Reason(ReasonCode.UNSUPPORTED_FEATURE, text))
+    if candidate.not_portable is not None:
+        text = f"{candidate.engine} is not known to answer as Spark does: {candidate.not_portable}"
+        obstacles.append(Reason(ReasonCode.DIALECT, text))
     return obstacles
 
 

@@ -1,4 +1,7 @@
-"""Which columns a query joins: read off its equalities, through sub-queries and common table expressions."""
+"""What a query's text tells about its plan: the columns that it joins, and the expressions behind its aliases.
+
+Joins are read off equalities, through sub-queries and common table expressions.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from selector.keys import ColumnRef, KeyPair
 
+LONGEST_NAMING = 5  # of names that stand for expressions of names
 LONGEST_WAY = 50  # of sub-queries that pass a column on; a recursive one passes it on for ever
 
 
@@ -36,6 +40,39 @@ def join_pairs(tree: exp.Expr, columns_of: Mapping[str, frozenset[str]]) -> tupl
     reader = _Reader(scopes, columns_of)
     found = {pair for scope in scopes for pair in reader.pairs(scope)}
     return tuple(sorted(found))
+
+
+def named_expressions(tree: exp.Expr, *, dialect: str) -> dict[str, tuple[str, ...]]:
+    """Return what a query gives names to, by those in lower case: expressions as text without tables.
+
+    A name within an expression that is itself such a name is replaced by what it means, if it means one thing only.
+    """
+    meanings: dict[str, dict[str, exp.Expr]] = {}
+    for alias in tree.find_all(exp.Alias):
+        meant = alias.this.unnest()
+        if isinstance(alias.parent, exp.Select) and not meant.find(exp.Query):
+            meanings.setdefault(alias.alias.lower(), {})[meant.sql()] = meant
+    known = {name: next(iter(some.values())) for name, some in meanings.items() if len(some) == 1}
+    return {
+        name: tuple(dict.fromkeys(_spelled(meant, known, (name,)).sql(dialect=dialect) for meant in some.values()))
+        for name, some in meanings.items()
+    }
+
+
+def _spelled(expression: exp.Expr, known: Mapping[str, exp.Expr], within: tuple[str, ...]) -> exp.Expr:
+    """Return an expression whose columns have no tables, and none of which is a name of another expression."""
+
+    def bare(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column):
+            return node
+        name = node.name.lower()
+        meant = known.get(name)
+        if meant is None or name in within or len(within) > LONGEST_NAMING:
+            return exp.column(node.name)
+        inner = _spelled(meant, known, (*within, name))
+        return inner if isinstance(inner, exp.Column | exp.Func) else exp.paren(inner, copy=False)
+
+    return expression.transform(bare)
 
 
 class _Reader:

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+
+INDEPENDENT = 0.02  # mean squared contingency below which two columns are taken as independent
+LEAST_SHARE = 1e-6  # nothing is divided by less
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -101,19 +105,55 @@ class ConditionalCounts:
         return cls(buckets, counts.shape[1], ends, bins.astype(np.int32), counts[at, bins].astype(np.float32), share)
 
     def weighted(self, weights: Floats) -> Floats:
-        """Return the rows of each bin, those of each bucket by its weight.
+        """Return the rows of each bin, those of each bucket by its weight; for several weights at once, too.
 
-        weights: shape (buckets.count + 1,). Shape of the result: (bins,).
+        weights: shape (buckets.count + 1,) or (n, buckets.count + 1). Shape of the result: (bins,) or (n, bins).
         """
-        used = np.flatnonzero(weights)
-        if not used.size:
-            return np.zeros(self.bins)
-        first, last = int(used[0]), int(used[-1])
-        cells = slice(int(self.ends[first - 1]) if first else 0, int(self.ends[last]))
-        sizes = np.diff(self.ends[first : last + 1], prepend=cells.start)
-        each = self.rows[cells] * np.repeat(weights[first : last + 1], sizes)
-        found: Floats = np.bincount(self.bin[cells], weights=each, minlength=self.bins).astype(np.float64)
-        return found
+        several = np.atleast_2d(weights)
+        used = np.flatnonzero(several.any(axis=0))
+        found = np.zeros((several.shape[0], self.bins))
+        if used.size:
+            first, last = int(used[0]), int(used[-1])
+            cells = slice(int(self.ends[first - 1]) if first else 0, int(self.ends[last]))
+            sizes = np.diff(self.ends[first : last + 1], prepend=cells.start)
+            rows, bins = self.rows[cells], self.bin[cells]
+            for place, one in enumerate(several[:, first : last + 1]):
+                found[place] = np.bincount(bins, weights=rows * np.repeat(one, sizes), minlength=self.bins)
+        return found if np.ndim(weights) > 1 else found[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Association:
+    """How two columns that were counted together depend on each other.
+
+    rows: shape (buckets.count + 1,), of each bucket. contingency: mean squared contingency, Pearson's phi squared, less
+    what chance alone makes of so many cells; about 0 for columns that have nothing to do with each other.
+    """
+
+    rows: Floats
+    contingency: float
+
+    @property
+    def is_none(self) -> bool:
+        """Whether one column tells nothing of the other."""
+        return self.contingency < INDEPENDENT
+
+
+@lru_cache(maxsize=16_384)
+def association(counts: ConditionalCounts) -> Association:
+    """Return how two columns depend on each other."""
+    sizes = np.diff(counts.ends, prepend=0)
+    bucket = np.repeat(np.arange(sizes.size), sizes)
+    rows = counts.rows.astype(np.float64)
+    of_buckets = np.bincount(bucket, rows, minlength=sizes.size)
+    of_bins = np.bincount(counts.bin, rows, minlength=counts.bins)
+    whole = float(rows.sum())
+    freedom = (np.count_nonzero(of_buckets) - 1) * (np.count_nonzero(of_bins) - 1)
+    if whole <= 0.0 or freedom <= 0:
+        return Association(of_buckets, 0.0)
+    squared = float((rows * rows / (of_buckets[bucket] * of_bins[counts.bin])).sum()) * whole - whole
+    chance = freedom / max(counts.share, LEAST_SHARE)
+    return Association(of_buckets, (squared - chance) / whole)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

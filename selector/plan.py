@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+MARK = "SUBQUERY"  # the column of a mark join that tells whether a row met any
+
 
 class Operator(StrEnum):
     """What a node does; OTHER keeps no memory worth counting."""

@@ -147,7 +147,11 @@ class SampleColumn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSample:
-    """Whole rows, each of the table's taken with the same chance. share: that chance, 0..1."""
+    """Whole rows, each of the table's taken with the same chance.
+
+    share: that chance, 0..1. The rows of neighbouring row groups stand together, in the order of their file: a column
+    whose values lie together there is told by it.
+    """
 
     rows: int
     share: float

@@ -171,7 +171,7 @@ def files_of(source: TableSource) -> tuple[DataFile, ...]:
     """Return a table's files. Raises BuildFailed where there is no such place."""
     location = Path(source.location)
     if not location.exists():
-        raise BuildFailed(f"there is no {location}: register the table where its files are")
+        raise BuildFailed(f"there is no {location.name} any more: register the table where its files are")
     return data_files(location)
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -21,6 +22,7 @@ from metastore.statistics import LockLost
 from metastore.store import Metastore
 from selector.keys import Bins, ColumnRef, key_groups
 from statsproc.build import Before, BuildFailed, build, columns_of, files_of, look_for_keys
+from statsproc.files import without_root
 from statsproc.keys import ROWS_TOGETHER, Cut, cut_keys, cut_values
 from statsproc.progress import Reporter, watched
 from statsproc.session import SparkFailed, SparkUnavailable
@@ -140,7 +142,7 @@ class _Job:
                     with watched(self._spark, lambda done, total: self._reporter.progress(KEYS, done, total)):
                         joins.looks[name] = look_for_keys(self._spark, table.source, tuple(joins.columns[name]))
             except _TABLE_FAILURES as failure:
-                errors[name] = str(failure)
+                errors[name] = self._reason(name, failure)
         for group, members in groups.items():
             here = [
                 look.keys[column]
@@ -203,7 +205,7 @@ class _Job:
                 built.statistics, at=_now(), parts=parts, job_id=self._job_id
             )
         except _TABLE_FAILURES as failure:
-            return str(failure)
+            return self._reason(name, failure)
         done = TableProgress(
             name,
             JobState.FINISHED,
@@ -244,6 +246,11 @@ class _Job:
         now = self._metastore.catalog.get(table.name)
         if now is None or now.source.columns != table.source.columns:
             raise BuildFailed(f"the columns of {table.name} were changed meanwhile: compute the statistics again")
+
+    def _reason(self, name: str, failure: BaseException) -> str:
+        """Say what went wrong with a table; clients read it, and need not know where on this machine its files are."""
+        table = self._metastore.catalog.get(name)
+        return str(failure) if table is None else without_root(str(failure), Path(table.source.location))
 
     def _teller(self, progress: TableProgress) -> Callable[[int, int], None]:
         """Return what turns tasks into files; the last file is done only when the table is."""

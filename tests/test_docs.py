@@ -18,6 +18,7 @@ from gateway.http.errors import STATUS
 from gateway.schedule_errors import ScheduleInvalid, SchedulePaused, ScheduleTaken, UnknownTimeZone
 from gateway.settings import Settings
 from gateway.sql.errors import SqlError
+from gateway.writing import WRITE_FAILED
 from selector.decide import ReasonCode
 
 ROOT = Path(__file__).parent.parent
@@ -67,7 +68,7 @@ def test_every_route_is_documented(route: str) -> None:
         | {kind.code for kind in SqlError.__subclasses__()}
         | set(STATUS)
         | {"RESULT_TOO_LARGE", "RESULT_STORE_FULL", "GATEWAY_STOPPED", "TABLE_UNREADABLE", "UNKNOWN_ENGINE"}
-        | {"STATISTICS_FAILED", "NOTHING_TO_AMEND"}
+        | {"STATISTICS_FAILED", "NOTHING_TO_AMEND", WRITE_FAILED}
         | {ScheduleInvalid.code, UnknownTimeZone.code, ScheduleTaken.code, SchedulePaused.code}
     ),
 )

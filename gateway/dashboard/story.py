@@ -78,6 +78,7 @@ ELSEWHERE: Mapping[ReasonCode, str] = {
     ReasonCode.LEARNED_FROM_RUNS: "earlier runs corrected its estimate",
     ReasonCode.MISESTIMATE_ON_RECORD: "the same statement ran out of memory on the fast engine before",
     ReasonCode.UNSUPPORTED_FEATURE: "the fast engine cannot run it",
+    ReasonCode.DIALECT: "the fast engine might answer it differently",
     ReasonCode.ENGINE_DOWN: "the fast engine took no work at that moment",
     ReasonCode.NO_FAST_ENGINE: "no fast engine is configured",
 }

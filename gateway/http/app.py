@@ -6,13 +6,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.responses import JSONResponse
 
 from gateway.dashboard import pages
 from gateway.gateway import Gateway
+from gateway.hs2.dispatch import Dispatcher
+from gateway.hs2.http import driver_routes
 from gateway.http import catalog, errors, queries, schedules, statistics
 from gateway.http.body_limit import BodyLimit
+from gateway.http.login import user_of
 from gateway.http.queries import Served
 
 
@@ -34,11 +37,9 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.gateway = gateway
     errors.install(app)
     app.add_middleware(BodyLimit, statement_bytes=int(gateway.settings.limits.statement))
-    app.include_router(queries.router)
-    app.include_router(catalog.router)
-    app.include_router(statistics.router)
-    app.include_router(schedules.router)
-    app.include_router(pages.router)
+    for router in (queries.router, catalog.router, statistics.router, schedules.router, pages.router):
+        app.include_router(router, dependencies=[Depends(user_of)])
+    app.include_router(driver_routes(Dispatcher(gateway.hs2)))
 
     @app.get("/livez", tags=["health"])
     async def livez() -> dict[str, str]:

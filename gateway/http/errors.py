@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
+from gateway.authentication import AuthenticationFailed
 from gateway.coordinator import NO_ENGINE, TOO_MANY, TooManyQueries, UnknownEngine
 from gateway.http.models import ErrorModel, ErrorReply
 from gateway.jobs import JobElsewhere, JobsBusy
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 RETRY_AFTER_S = 5
 DEFAULT_STATUS = 400
 STATUS: Mapping[str, int] = {
+    "AUTHENTICATION_FAILED": 401,
     "NOT_ALLOWED": 403,
     "NOT_FOUND": 404,
     "METHOD_NOT_ALLOWED": 405,
@@ -47,6 +49,7 @@ STATUS: Mapping[str, int] = {
 STATUS_OF_FAILED_QUERY: Mapping[str, int] = {
     "STATEMENT_ERROR": 400,
     "UNKNOWN_PARTITION": 400,
+    "NO_SESSION": 400,
     "JOB_RUNNING": 409,
     "ENGINE_BUSY": 503,
     NO_ENGINE: 503,
@@ -73,7 +76,9 @@ def reply(failure: Failure, query_id: str | None = None) -> JSONResponse:
 
 
 def retry_headers(status: int) -> dict[str, str] | None:
-    """Tell when to come back, where coming back helps."""
+    """Tell when to come back, or with what, where coming back helps."""
+    if status == 401:
+        return {"WWW-Authenticate": 'Basic realm="Fusion SQL Gateway", charset="UTF-8"'}
     return {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else None
 
 
@@ -83,6 +88,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(ApiError)
     async def _api(_: Request, error: ApiError) -> JSONResponse:
         return reply(error.failure, error.query_id)
+
+    @app.exception_handler(AuthenticationFailed)
+    async def _login(_: Request, error: AuthenticationFailed) -> JSONResponse:
+        return reply(Failure("AUTHENTICATION_FAILED", str(error)))
 
     @app.exception_handler(SqlError)
     async def _sql(request: Request, error: SqlError) -> JSONResponse:

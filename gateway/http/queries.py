@@ -17,6 +17,7 @@ from gateway.explain import by_weight, outlook, statistics_sentence
 from gateway.gateway import Gateway
 from gateway.http import render
 from gateway.http.errors import STATUS_OF_FAILED_QUERY, ApiError, retry_headers
+from gateway.http.login import User
 from gateway.http.models import (
     BasisModel,
     DecisionModel,
@@ -53,13 +54,14 @@ Served = Annotated[Gateway, Depends(gateway_of)]
 
 
 @router.post("/queries", response_model=QueryReply, responses={202: {"model": QueryReply}})
-async def run_query(body: QueryRequest, request: Request, gateway: Served) -> Response:
+async def run_query(body: QueryRequest, request: Request, gateway: Served, user: User) -> Response:
     """Run a query. 200 once it has ended, 202 while it still runs after wait_s."""
     limits = gateway.settings.limits
     statement = Statement(
         sql=body.sql,
         dialect=body.dialect,
         engine=body.engine,
+        user=user,
         deadline_s=min(body.timeout_s or limits.deadline_s, limits.deadline_s),
     )
     request.state.query_id = statement.id

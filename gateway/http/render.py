@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
 import io
 import json
-import math
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from gateway.http.models import ColumnModel
+from gateway.json_values import json_value
 from gateway.results import Page, Spool
 from metastore.inspection import spark_type
 
@@ -35,31 +32,6 @@ def batch_rows(batch: pa.RecordBatch) -> Iterator[list[Any]]:
     if not values:
         return iter([[] for _ in range(batch.num_rows)])
     return (list(row) for row in zip(*values, strict=True))
-
-
-def json_value(value: Any) -> Any:
-    """Return one value as JSON can carry it exactly."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else str(value).replace("inf", "Infinity").replace("nan", "NaN")
-        case Decimal():
-            return format(value, "f")
-        case dt.datetime():
-            return value.isoformat(sep=" ")
-        case dt.date() | dt.time():
-            return value.isoformat()
-        case bytes():
-            return base64.b64encode(value).decode()
-        case list():
-            return [json_value(item) for item in value]
-        case tuple():
-            return [json_value(item) for item in value]
-        case dict():
-            return {str(key): json_value(item) for key, item in value.items()}
-        case _:
-            return str(value)
 
 
 def json_stream(spool: Spool, query_id: str) -> Iterator[bytes]:

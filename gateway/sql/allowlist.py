@@ -8,6 +8,7 @@ of the parser may add, until somebody puts it here.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from sqlglot import exp
 
@@ -27,41 +28,60 @@ _SYNTAX = frozenset(
     """.split()
 )
 
-_FUNCTIONS = frozenset(
+_FUNCTIONS = frozenset(  # of Spark's
     """
-    Abs Acos Acosh AddMonths And AnyValue ApproxDistinct ApproxQuantile ArgMax ArgMin Array ArrayAgg ArrayConcat
-    ArrayContains ArrayDistinct ArrayMax ArrayMin ArraySize ArraySort ArrayToString Ascii Asin Asinh Atan Atan2
-    Atanh Avg BitLength BitwiseAndAgg BitwiseOrAgg BitwiseXorAgg ByteLength Case Cast Cbrt Ceil Chr Coalesce
-    Concat ConcatWs Contains Corr Cos Cosh Cot Count CountIf CovarPop CovarSamp CumeDist CurrentDate
-    CurrentTimestamp Date DateAdd DateDiff DateFromParts DateStrToDate DateSub DateTrunc Day DayOfMonth DayOfWeek
-    DayOfWeekIso DayOfYear Dayname Degrees DenseRank EndsWith Exists Exp Explode Extract Factorial First FirstValue
-    Flatten Floor FromBase64 Greatest Grouping GroupingId Hex Hour If Initcap IsInf IsNan Kurtosis Lag Last LastDay
-    LastValue Lead Least Left Length Levenshtein Ln Log LogicalAnd LogicalOr Lower MD5 Map MapKeys Max Median Min
-    Minute Mode Month Monthname MonthsBetween NextDay Normalize NthValue Ntile Nullif Nvl2 Or Overlay Pad
-    PercentRank PercentileCont PercentileDisc Pi Posexplode Pow Quantile Quarter Radians Rand Rank RegexpCount
-    RegexpExtract RegexpExtractAll RegexpILike RegexpLike RegexpReplace RegexpSplit Repeat Replace Reverse Right
-    Round RowNumber SHA SHA2 Second Sign Sin Sinh Skewness Soundex Space Split SplitPart Sqrt StartsWith Stddev
-    StddevPop StddevSamp StrPosition StrToDate StrToTime StrToUnix Struct Substring SubstringIndex Sum Tan Tanh
-    TimeStrToDate TimeStrToTime TimeToStr TimeToUnix Timestamp TimestampAdd TimestampDiff TimestampTrunc ToBase64
-    ToChar ToDays Translate Trim Trunc TryCast TsOrDsAdd TsOrDsDiff TsOrDsToDate TsOrDsToDateStr TsOrDsToTimestamp
-    Unhex Unicode UnixDate UnixSeconds UnixToStr UnixToTime Unnest Upper VarMap Variance VariancePop Week WeekOfYear
-    WidthBucket Xor Year GroupConcat
+    abs acos acosh add_months aggregate any any_value approx_count_distinct approx_percentile array array_agg
+    array_compact array_contains array_distinct array_except array_intersect array_join array_max array_min
+    array_position array_remove array_size array_sort array_union arrays_overlap ascii asin asinh atan atan2 atanh
+    avg base64 bigint bin binary bit_and bit_count bit_get bit_length bit_or bit_xor bool_and bool_or boolean
+    bround btrim cardinality cbrt ceil ceiling char char_length character_length charindex chr coalesce
+    collect_list collect_set concat concat_ws contains conv corr cos cosh cot count count_if covar_pop covar_samp
+    crc32 csc cume_dist curdate current_date current_timestamp date date_add date_diff date_format
+    date_from_unix_date date_part date_sub date_trunc dateadd datediff datepart day dayname dayofmonth dayofweek
+    dayofyear decimal decode degrees dense_rank div double element_at elt encode endswith equal_null every exists
+    exp explode explode_outer expm1 extract factorial filter find_in_set first first_value flatten float floor
+    forall format_number from_unixtime from_utc_timestamp get_json_object getbit greatest grouping grouping_id
+    hash hex hour hypot if iff ifnull ilike initcap instr int isnan isnotnull isnull json_array_length kurtosis
+    lag last last_day last_value lcase lead least left len length levenshtein like listagg ln ln2 locate log log10
+    log1p log2 lower lpad ltrim make_date make_timestamp map map_concat map_contains_key map_entries
+    map_from_arrays map_from_entries map_keys map_values max max_by md5 mean median min min_by minute mod mode
+    month monthname months_between named_struct nanvl ndv negative next_day nonnullvalue now nth_value ntile
+    nullif nullifzero nullvalue nvl nvl2 octet_length overlay percent_rank percentile percentile_approx
+    percentile_cont percentile_disc pi pmod posexplode posexplode_outer position positive pow power precision
+    quarter radians rand random rank reduce regexp regexp_count regexp_extract regexp_extract_all regexp_instr
+    regexp_like regexp_replace regexp_substr regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope
+    regr_sxx regr_sxy regr_syy repeat replace reverse right rint rlike round row_number rpad rtrim sec second
+    secondsofday sha sha1 sha2 shiftleft shiftright shiftrightunsigned sign signum sin sinh size skewness slice
+    smallint some sort_array soundex space split split_part sqrt startswith std stddev stddev_pop stddev_samp
+    str_to_map string string_agg struct substr substring substring_index sum tan tanh timestamp timestamp_cmp
+    timestamp_micros timestamp_millis timestamp_seconds timestampadd timestampdiff tinyint to_char to_date
+    to_number to_timestamp to_unix_timestamp to_utc_timestamp to_varchar transform translate trim trunc truncate
+    try_add try_avg try_divide try_element_at try_mod try_multiply try_subtract try_sum try_to_date try_to_number
+    try_to_timestamp typeof ucase unbase64 unhex unix_date unix_micros unix_millis unix_seconds unix_timestamp
+    upper uuid var_pop var_samp variance weekday weekofyear width_bucket xxhash64 year zeroifnull zip_with
     """.split()
 )
 
-_FUNCTIONS_BY_NAME = frozenset(  # functions that the parser knows only by name
+WRITTEN_FUNCTIONS = frozenset(  # DuckDB's, that we write
     """
-    bround crc32 every getbit iff isnull isnotnull ln2 log1p expm1 make_date ndv nullifzero nullvalue nonnullvalue
-    positive pmod precision rint secondsofday shiftleft shiftright shiftrightunsigned some timestamp_cmp to_date
-    to_timestamp truncate weekday zeroifnull
+    abs atan atan2 avg bit_and bit_or bit_xor bool_and bool_or cbrt ceil coalesce concat_ws contains cos count count_if
+    covar_pop covar_samp cume_dist current_date chr date_trunc factorial levenshtein round_even split_part day dayofweek dayofyear degrees dense_rank encode ends_with
+    epoch_us exp first first_value floor greatest grouping grouping_id hex hour instr isfinite isnan isodow
+    isoyear lag last last_day last_value lead least left length ln log10 log2 lower lpad ltrim max md5 min minute month
+    now ntile nullif octet_length percent_rank pi pow quantile_cont quarter radians rank regexp_extract
+    regexp_full_match regexp_matches regexp_replace repeat replace reverse right round row_number rpad rtrim second
+    sha1 sha256 sign sin sqrt starts_with stddev_pop stddev_samp strftime strlen substring sum tan to_days to_months
+    to_seconds translate trim trunc unicode upper var_pop var_samp week xor year
     """.split()
 )
+_WITH_WORDS = (exp.Case, exp.Cast, exp.Connector, exp.Exists, exp.Extract, exp.If, exp.Overlay, exp.StrPosition)
+_WITH_WORDS += (exp.Substring, exp.Trim, exp.RegexpLike, exp.CurrentDate, exp.CurrentTimestamp)
+"""Functions with words between their arguments, and operators that the parser counts among functions."""
 
-_ONLY_WRITTEN = frozenset({"Transform", "try_strptime"})  # what the writers of engines' SQL make of allowed functions
 _TYPES = frozenset(
     exp.DType[name]
     for name in """
-    ARRAY BIGDECIMAL BIGINT BINARY BIT BLOB BOOLEAN CHAR DATE DATETIME DECIMAL DOUBLE FLOAT INT INTERVAL LIST MAP
+    ARRAY BIGDECIMAL BIGINT BINARY BIT BLOB BOOLEAN CHAR DATE DATETIME DECIMAL DOUBLE FLOAT INT INT128 INTERVAL LIST MAP
     MEDIUMINT NCHAR NVARCHAR SMALLINT STRUCT TEXT TIME TIMESTAMP TIMESTAMPLTZ TIMESTAMPNTZ TIMESTAMPTZ TIMETZ TINYINT
     UBIGINT UINT USMALLINT UTINYINT UUID VARBINARY VARCHAR
     """.split()
@@ -70,22 +90,21 @@ _QUOTED_WHEN_WRITTEN = (exp.Literal, exp.Identifier)
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_]*(?: [A-Za-z0-9_]+)*")
 
 
-def check(tree: exp.Expr, *, written: bool = False) -> None:
+def check(tree: exp.Expr, *, functions: Collection[str] | None = _FUNCTIONS) -> None:
     """Raise NotAllowed for the first part of a tree that is not on the lists.
 
-    written: the tree is of a text that we wrote for an engine.
+    functions: names that may be called; None where another look at the same statement is to follow.
     """
-    also = _ONLY_WRITTEN if written else frozenset()
     if not isinstance(tree, QUERIES):
         raise NotAllowed(f"Only queries are accepted here; {describe(tree)} is not.", position_of(tree))
-    for node in tree.walk():
+    for node in tree.walk(prune=lambda node: isinstance(node, exp.Hint)):  # in which nothing but plain words is left
         kind = type(node).__name__
         if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
             name = node.name.lower()
-            if name not in _FUNCTIONS_BY_NAME | also:
+            if functions is not None and name not in functions:
                 raise NotAllowed(f"The function {name} is not allowed.", position_of(node))
         elif isinstance(node, exp.Func):
-            if kind not in _FUNCTIONS | also:
+            if functions is not None and not isinstance(node, _WITH_WORDS):
                 raise NotAllowed(f"The function {node.sql_name().lower()} is not allowed.", position_of(node))
         elif kind not in _SYNTAX:
             raise NotAllowed(f"{describe(node)} is not allowed.", position_of(node))
@@ -112,3 +131,8 @@ def describe(node: exp.Expr) -> str:
     if isinstance(node, exp.Command):
         return str(node.this).upper()
     return node.key.upper()
+
+
+def function_names() -> tuple[str, ...]:
+    """Return the names of functions that statements may use, sorted."""
+    return tuple(sorted(_FUNCTIONS))

@@ -1,4 +1,4 @@
-"""Statements that are no queries, in the words of Impala's users: statistics, and what the catalog knows.
+"""Statements that are no queries, in the words of Impala's and Hive's users: statistics, the catalog, the session.
 
     COMPUTE STATS t [(c, ...)] [TABLESAMPLE SYSTEM(p) [REPEATABLE(n)]]      SHOW TABLE STATS t
     COMPUTE INCREMENTAL STATS t [PARTITION (p = 1, ...)]                    SHOW COLUMN STATS t
@@ -6,6 +6,8 @@
     DROP INCREMENTAL STATS t PARTITION (p = 1, ...)                         DESCRIBE t
     ALTER TABLE t SET TBLPROPERTIES ('numRows' = 'n')                       REFRESH t [PARTITION (p = 1, ...)]
     ALTER TABLE t SET COLUMN STATS c ('numDVs' = 'n', ...)                  INVALIDATE METADATA [t]
+    SHOW DATABASES | SCHEMAS [[LIKE] 'x*|y']                                SHOW COLUMNS IN | FROM t [IN | FROM default]
+    USE default      SET [ALL | -v]      SET name      SET name = value     RESET [name]
 
 They are the same in every dialect: names plain, in backquotes or in double quotes; texts in either kind of quotes.
 """
@@ -16,11 +18,8 @@ import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, NoReturn
 
-from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
-from sqlglot.tokens import Tokenizer
 
 from engines.protocol import TableSource
 from gateway.sql.commands import (
@@ -32,19 +31,24 @@ from gateway.sql.commands import (
     DropIncrementalStats,
     DropStats,
     Refresh,
+    ResetOptions,
     SetColumnStats,
+    SetOption,
     SetRows,
+    ShowColumns,
     ShowColumnStats,
+    ShowDatabases,
+    ShowOptions,
     ShowTables,
     ShowTableStats,
     Test,
+    UseDatabase,
 )
 from gateway.sql.errors import (
-    MultipleStatements,
     NotAllowed,
-    StatementTooLong,
     SyntaxInvalid,
     UnknownColumn,
+    UnknownDatabase,
     UnknownProperty,
     UnknownTable,
     ValueOutOfRange,
@@ -53,7 +57,8 @@ from gateway.sql.errors import (
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.sql.parsing import ParserLimits, require_length
 from gateway.sql.position import position_at
-from metastore.records import SMALLEST_SHARE, Position
+from gateway.sql.words import WordReader, words_of
+from metastore.records import SMALLEST_SHARE, View
 
 ROWS_KEY = "numRows"
 MARK_KEY = (
@@ -69,7 +74,11 @@ LARGEST = 2.0**63  # of whole numbers, not to be reached
 WHOLE_NUMBERS = frozenset({ROWS_KEY, "numDVs", "numNulls", "maxSize"})
 
 _FIRST_WORD = re.compile(r"(?:[\s;]++|--[^\n]*+|/\*(?s:.)*?\*/)*+([A-Za-z]+)")
-_VERBS = frozenset({"COMPUTE", "DROP", "SHOW", "ALTER", "REFRESH", "INVALIDATE", "DESCRIBE", "DESC"})
+_VERBS = frozenset({"COMPUTE", "DROP", "SHOW", "ALTER", "REFRESH", "INVALIDATE", "DESCRIBE", "DESC", "USE"})
+_OPTION_VERBS = frozenset({"SET", "RESET"})
+_OPTION_NAME = r"[\w.:$-]+"
+_SET = re.compile(rf"(?:(?P<all>ALL|-v)|(?P<name>{_OPTION_NAME})\s*(?:=(?P<value>.*))?)?", re.DOTALL | re.IGNORECASE)
+_RESET = re.compile(rf"(?P<name>{_OPTION_NAME})?")
 _INTEGER_TYPES = ("tinyint", "smallint", "int", "bigint")
 
 _COMPARISONS: Mapping[TokenType, Test] = {
@@ -82,47 +91,50 @@ _COMPARISONS: Mapping[TokenType, Test] = {
 }
 
 
-class _Words(Tokenizer):
-    """Cuts a command into words: none is reserved, so that a table may be called ``stats``."""
-
-    QUOTES: ClassVar[list[tuple[str, str] | str]] = ["'", '"']
-    IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ["`"]
-    STRING_ESCAPES: ClassVar[list[str]] = ["'", '"', "\\"]
-    KEYWORDS: ClassVar[dict[str, TokenType]] = {
-        "<=": TokenType.LTE,
-        ">=": TokenType.GTE,
-        "<>": TokenType.NEQ,
-        "!=": TokenType.NEQ,
-        "==": TokenType.EQ,
-    }
-    COMMANDS: ClassVar[set[TokenType]] = set()
-
-
-def parse(sql: str, *, catalog: Mapping[str, TableSource], limits: ParserLimits) -> Command | None:
+def parse(
+    sql: str, *, catalog: Mapping[str, TableSource], limits: ParserLimits, views: Mapping[str, View] = {}
+) -> Command | None:
     """Return the command in a text, None where it is none of ours. Raises SqlError with what is wrong and where."""
     first = _FIRST_WORD.match(sql)
-    if first is None or first[1].upper() not in _VERBS:
+    if first is None or first[1].upper() not in _VERBS | _OPTION_VERBS:
         return None
     require_length(sql, limits)
-    try:
-        tokens = _Words().tokenize(sql)
-    except TokenError as error:
-        raise SyntaxInvalid(f"Syntax error: {str(error).splitlines()[0]}") from error
-    if len(tokens) > limits.tokens:
-        raise StatementTooLong(f"The statement has more than {limits.tokens:,} words and signs.")
-    while tokens and tokens[0].token_type is TokenType.SEMICOLON:
-        del tokens[0]
-    return _Reader(sql, tokens, catalog).command()
+    if first[1].upper() in _OPTION_VERBS:
+        return _option(sql, first)
+    return _CommandReader(sql, words_of(sql, limits), catalog, views).command()
 
 
-class _Reader:
-    """Reads tokens from left to right; each method takes what its name says or raises with the word that is wrong."""
+def _option(sql: str, verb: re.Match[str]) -> Command:
+    """Read what follows SET or RESET: a value is any text up to the end, as Hive has it, and needs no quotes."""
+    rest = sql[verb.end() :].strip().rstrip(";").strip()
+    resets = verb[1].upper() == "RESET"
+    found = (_RESET if resets else _SET).fullmatch(rest)
+    if found is None:
+        message = f"Syntax error: {verb[1].upper()} takes {'a name' if resets else 'name = value'}."
+        raise SyntaxInvalid(message, position_at(sql, verb.start(1)))
+    name = found["name"] and found["name"].removeprefix("hiveconf:")
+    if resets:
+        return ResetOptions(name)
+    if found["value"] is not None:
+        return SetOption(name, _unquoted(found["value"].strip()))
+    return ShowOptions(name, meanings=(found["all"] or "").lower() == "-v")
 
-    def __init__(self, sql: str, tokens: Sequence[Token], catalog: Mapping[str, TableSource]) -> None:
-        self._sql = sql
-        self._tokens = tokens
+
+def _unquoted(text: str) -> str:
+    """Take quotes away that stand around the whole of a value, as Impala's users write them."""
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if quoted else text
+
+
+class _CommandReader(WordReader):
+    """Reads one command."""
+
+    def __init__(
+        self, sql: str, tokens: Sequence[Token], catalog: Mapping[str, TableSource], views: Mapping[str, View]
+    ) -> None:
+        super().__init__(sql, tokens)
         self._catalog = catalog
-        self._at = 0
+        self._views = views
 
     def command(self) -> Command | None:
         found = self._command()
@@ -141,8 +153,15 @@ class _Reader:
             return ShowTableStats(self._table().name)
         if self._words("SHOW", "COLUMN", "STATS"):
             return ShowColumnStats(self._table().name)
+        if self._words("SHOW", "DATABASES") or self._words("SHOW", "SCHEMAS"):
+            return ShowDatabases(self._pattern())
         if self._words("SHOW", "TABLES"):
             return self._show_tables()
+        if self._words("SHOW", "COLUMNS"):
+            return self._show_columns()
+        if self._words("USE"):
+            self._database()
+            return UseDatabase()
         if self._words("ALTER", "TABLE"):
             return self._alter()
         if self._words("REFRESH"):
@@ -151,7 +170,8 @@ class _Reader:
             self._need("METADATA")
             return Refresh(self._table().name if self._more() else None)
         if self._words("DESCRIBE") or self._words("DESC"):
-            return Describe(self._table().name)
+            self._words("TABLE")
+            return Describe(self._shown())
         return None
 
     # ------------------------------------------------------------------ commands
@@ -173,11 +193,16 @@ class _Reader:
 
     def _show_tables(self) -> ShowTables:
         if self._words("IN") or self._words("FROM"):
-            token = self._token()
-            if self._name().lower() != DEFAULT_DATABASE:
-                raise UnknownTable(f"There is no database {token.text}; there is default.", self._position(token))
-        self._words("LIKE")
-        return ShowTables(self._text("a pattern") if self._more() else None)
+            self._database()
+        return ShowTables(self._pattern())
+
+    def _show_columns(self) -> ShowColumns:
+        if not self._words("IN"):
+            self._need("FROM")
+        shown = self._shown()
+        if self._words("IN") or self._words("FROM"):
+            self._database()
+        return ShowColumns(shown)
 
     def _alter(self) -> SetRows | SetColumnStats:
         table = self._table()
@@ -205,6 +230,16 @@ class _Reader:
         return Refresh(table.name)
 
     # ------------------------------------------------------------------ parts of commands
+
+    def _database(self) -> None:
+        token = self._token()
+        if self._name().lower() != DEFAULT_DATABASE:
+            message = f"There is no database {token.text}; there is {DEFAULT_DATABASE}."
+            raise UnknownDatabase(message, self._position(token))
+
+    def _pattern(self) -> str | None:
+        self._words("LIKE")
+        return self._text("a pattern") if self._more() else None
 
     def _columns(self, table: TableSource) -> tuple[str, ...]:
         """Read the rest of a list of columns; an empty one is allowed, as in Impala, and means all."""
@@ -305,6 +340,14 @@ class _Reader:
             raise ValueOutOfRange(f"{key} is {kind} of at least 0, not {text}.", self._position(where))
         found[key] = value
 
+    def _shown(self) -> str:
+        """Read the name of a table or a view."""
+        name = self._token().text.lower()
+        if name in self._views:
+            self._name()
+            return name
+        return self._table().name
+
     def _table(self) -> TableSource:
         token = self._token()
         parts = [self._name()]
@@ -313,7 +356,7 @@ class _Reader:
         table = self._catalog.get(parts[-1].lower())
         if table is None or [part.lower() for part in parts[:-1]] not in ([], [DEFAULT_DATABASE]):
             message = f"There is no table {'.'.join(parts)}{did_you_mean(parts[-1], self._catalog)}"
-            raise UnknownTable(message, self._position(token))
+            raise UnknownTable(message, self._position(token), name=".".join(parts))
         return table
 
     def _column(self, table: TableSource) -> str:
@@ -325,89 +368,3 @@ class _Reader:
             message = f"There is no column {name} in {table.name}{did_you_mean(name, spelled)}"
             raise UnknownColumn(message, self._position(token))
         return spelled[name.lower()]
-
-    # ------------------------------------------------------------------ tokens
-
-    def _token(self) -> Token:
-        """Return the next token; at the end an empty one that stands there."""
-        if self._at < len(self._tokens):
-            return self._tokens[self._at]
-        return Token(TokenType.SEMICOLON, "", start=len(self._sql.rstrip()), end=len(self._sql))
-
-    def _more(self) -> bool:
-        return self._token().token_type is not TokenType.SEMICOLON
-
-    def _words(self, *words: str) -> bool:
-        """Take some words if they are next, all or none."""
-        ahead = self._tokens[self._at : self._at + len(words)]
-        if len(ahead) < len(words) or not all(map(_is_word, ahead, words)):
-            return False
-        self._at += len(words)
-        return True
-
-    def _need(self, word: str) -> None:
-        if not self._words(word):
-            self._unexpected(word)
-
-    def _sign(self, kind: TokenType) -> bool:
-        if self._token().token_type is not kind:
-            return False
-        self._at += 1
-        return True
-
-    def _need_sign(self, kind: TokenType, sign: str) -> None:
-        if not self._sign(kind):
-            self._unexpected(sign)
-
-    def _name(self) -> str:
-        token = self._token()
-        quoted = token.token_type is TokenType.STRING and self._sql[token.start] == '"'
-        if not quoted and token.token_type not in (TokenType.VAR, TokenType.IDENTIFIER):
-            self._unexpected("a name")
-        self._at += 1
-        return token.text
-
-    def _text(self, what: str) -> str:
-        token = self._token()
-        if token.token_type is not TokenType.STRING:
-            self._unexpected(what)
-        self._at += 1
-        return token.text
-
-    def _number(self) -> float:
-        token = self._token()
-        if token.token_type is not TokenType.NUMBER:
-            self._unexpected("a number")
-        self._at += 1
-        try:
-            return float(token.text)
-        except ValueError:
-            raise SyntaxInvalid(f"Syntax error: {token.text} is not a number.", self._position(token)) from None
-
-    def _literal(self) -> str:
-        """Read a text, or a number as it is written."""
-        sign = "-" if self._sign(TokenType.DASH) else ""
-        token = self._token()
-        if token.token_type is not TokenType.NUMBER and (sign or token.token_type is not TokenType.STRING):
-            self._unexpected("a value")
-        self._at += 1
-        return sign + token.text
-
-    def _end(self) -> None:
-        if self._more():
-            self._unexpected("the end")
-        for token in self._tokens[self._at :]:
-            if token.token_type is not TokenType.SEMICOLON:
-                raise MultipleStatements("One statement at a time; this text holds more.", self._position(token))
-
-    def _unexpected(self, wanted: str) -> NoReturn:
-        token = self._token()
-        near = f"near '{token.text}'" if token.text else "at the end"
-        raise SyntaxInvalid(f"Syntax error {near}: {wanted} is expected here.", self._position(token))
-
-    def _position(self, token: Token) -> Position:
-        return position_at(self._sql, token.start)
-
-
-def _is_word(token: Token, word: str) -> bool:
-    return token.token_type is TokenType.VAR and token.text.upper() == word

@@ -1,4 +1,4 @@
-"""Statements that are no queries, as values: what is asked about statistics and the catalog, resolved and checked."""
+"""Statements that are no queries, as values: what is asked about statistics, the catalog and the session."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.sql.statement import CheckedStatement
 from metastore.inspection import DEFAULT_PARTITION
 from metastore.records import Partition, Position
 
@@ -100,10 +101,77 @@ class ShowTables:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowDatabases:
+    """Names of databases. pattern: as of ShowTables."""
+
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowColumns:
+    """Names of a table's columns."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
 class Describe:
     """A row per column."""
 
     table: str
+
+
+@dataclass(frozen=True, slots=True)
+class UseDatabase:
+    """Make a database the session's own; there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption:
+    """Change a setting of the session."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowOptions:
+    """Settings of the session. name: of one of them; None for all. meanings: with what they do."""
+
+    name: str | None = None
+    meanings: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResetOptions:
+    """Give settings of the session their defaults back. name: of one of them; None for all."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """Give a query a name. sql: the query as it was written, in its dialect; query: the same, checked.
+
+    columns: names that its columns get; none where they keep their own. temporary: it is the session's alone.
+    """
+
+    view: str
+    sql: str
+    dialect: str
+    query: CheckedStatement
+    columns: tuple[str, ...] = ()
+    temporary: bool = False
+    replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    """Forget a view. if_exists: one that is not there is no mistake."""
+
+    view: str
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +190,22 @@ Command = (
     | ShowColumnStats
     | SetRows
     | SetColumnStats
+    | ShowDatabases
     | ShowTables
+    | ShowColumns
     | Describe
+    | UseDatabase
+    | SetOption
+    | ShowOptions
+    | ResetOptions
+    | CreateView
+    | DropView
     | Refresh
 )
+WITHOUT_ROWS = (
+    UseDatabase,
+    SetOption,
+    ResetOptions,
+    CreateView,
+    DropView,
+)  # they answer that they were done, with no table

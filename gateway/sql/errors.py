@@ -8,6 +8,8 @@ SqlError
   UnknownDialect      no such dialect
   SyntaxInvalid       cannot be parsed
   UnknownTable        not in the catalog
+  UnknownDatabase     not the one that there is
+  TableExists         of a table that is to be made
   UnknownColumn       not in the tables that the statement names
   UnknownPartition    no folder of the table matches
   UnknownProperty     a key that cannot be set
@@ -74,9 +76,25 @@ class SyntaxInvalid(SqlError):
 
 
 class UnknownTable(SqlError):
-    """A table is not registered."""
+    """A table is not registered. name: as it was asked for, where a command did."""
 
     code = "UNKNOWN_TABLE"
+
+    def __init__(self, message: str, position: Position | None = None, *, name: str | None = None) -> None:
+        super().__init__(message, position)
+        self.name = name
+
+
+class UnknownDatabase(SqlError):
+    """There is one database only."""
+
+    code = "UNKNOWN_DATABASE"
+
+
+class TableExists(SqlError):
+    """A table that a statement would make is there already."""
+
+    code = "TABLE_EXISTS"
 
 
 class UnknownColumn(SqlError):

@@ -22,7 +22,9 @@ from gateway.sql.errors import (
     SyntaxInvalid,
     UnknownDialect,
 )
+from gateway.sql.hints import take_engine
 from gateway.sql.position import position_at
+from gateway.sql.reading import SparkAsWritten
 from metastore.records import Position
 
 DIALECTS = {  # as clients name them -> as the parser does
@@ -33,10 +35,12 @@ DIALECTS = {  # as clients name them -> as the parser does
     "trino": "trino",
     "ansi": "",
 }
+SPARK = "spark"
 RECURSION_LIMIT = 12_000  # Python frames; the parser takes about a dozen per level of nesting
 
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
+_NUMBER_LETTERS = ("Y", "S", "L", "F", "D", "BD")
 _GENERIC_TYPES = ("ARRAY", "LIST", "MAP", "STRUCT")
 _NOT_QUERIES = frozenset(
     """
@@ -61,12 +65,17 @@ class ParserLimits:
     tokens: int = 100_000
 
 
-def parse(sql: str, dialect: str, limits: ParserLimits) -> exp.Expr:
-    """Return the tree of the one query in a text. Raises SqlError with what is wrong and where."""
+def parse(sql: str, dialect: str, limits: ParserLimits) -> tuple[exp.Expr, str | None]:
+    """Return the tree of the one query in a text, and the engine that a hint in it asks for.
+
+    In a tree of Spark's, functions are names with arguments, and all of it is on the allow-list. That of another
+    dialect is as its parser sees it; it is to be written as Spark's and parsed again. Raises SqlError with what is wrong
+    and where.
+    """
     if dialect not in DIALECTS:
         raise UnknownDialect(f"Unknown dialect {dialect}; known are {', '.join(DIALECTS)}.")
     require_length(sql, limits)
-    read = Dialect.get_or_raise(DIALECTS[dialect])
+    read = SparkAsWritten() if dialect == SPARK else Dialect.get_or_raise(DIALECTS[dialect])
     sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
     try:
         tokens = read.tokenize(sql)
@@ -77,6 +86,8 @@ def parse(sql: str, dialect: str, limits: ParserLimits) -> exp.Expr:
     if len(tokens) > limits.tokens:
         raise StatementTooLong(f"The statement has more than {limits.tokens:,} words and signs.")
     _check_nesting(sql, tokens, limits.nesting)
+    if dialect == SPARK:
+        tokens = _numbers_with_letters(tokens)
     try:
         trees = [tree for tree in read.parser().parse(tokens, sql) if not isinstance(tree, exp.Semicolon | None)]
     except ParseError as error:
@@ -88,10 +99,12 @@ def parse(sql: str, dialect: str, limits: ParserLimits) -> exp.Expr:
     if len(trees) != 1:
         raise MultipleStatements(f"One statement at a time; this text holds {len(trees)}.")
     _check_depth(trees[0], limits.depth)
-    for hint in list(trees[0].find_all(exp.Hint)):
-        hint.pop()
-    allowlist.check(trees[0])
-    return trees[0]
+    engine = take_engine(trees[0])
+    if dialect == SPARK:
+        allowlist.check(trees[0])
+    else:
+        allowlist.check(trees[0], functions=None)
+    return trees[0], engine
 
 
 def require_length(sql: str, limits: ParserLimits) -> None:
@@ -120,6 +133,20 @@ def _check_nesting(sql: str, tokens: list[Token], limit: int) -> None:
         if max(depth, generic, indexes) > limit:
             where = position_at(sql, token.start)
             raise StatementTooDeep(f"The statement is nested more than {limit} levels deep.", where)
+
+
+def _numbers_with_letters(tokens: list[Token]) -> list[Token]:
+    """Put the letter of a number's type back to its digits: 2L is not CAST(2 AS BIGINT) beside a decimal."""
+    kept: list[Token] = []
+    for token in tokens:
+        if token.text.upper() in _NUMBER_LETTERS and len(kept) > 1 and kept[-1].token_type is TokenType.DCOLON:
+            number = kept[-2]
+            if number.token_type is TokenType.NUMBER and token.start == kept[-1].start == number.start:
+                kept.pop()
+                number.text += token.text.upper()
+                continue
+        kept.append(token)
+    return kept
 
 
 def _check_depth(tree: exp.Expr, limit: int) -> None:

@@ -16,10 +16,16 @@ from engines.errors import UnsupportedFeature
 from engines.protocol import TableSource
 from gateway.sql import allowlist, names, parsing, rewriting
 from gateway.sql.errors import NotAllowed, StatementTooDeep
-from gateway.sql.parsing import ParserLimits
+from gateway.sql.hints import without_hints
+from gateway.sql.parsing import DIALECTS, SPARK, ParserLimits
+from gateway.sql.portable.queries import Queries
+from gateway.sql.reading import DuckDBAsWritten
+from gateway.sql.views import expand
+from metastore.records import View
 
 FINGERPRINT_HEX = 32
 READ_BACK = 2_048
+DUCKDB = "duckdb"
 
 _WORDS = re.compile(
     r"(?P<alias> AS `(?:[^`]|``)*`)|(?P<name>`(?:[^`]|``)*`)|'(?:[^'\\]|\\.)*'"
@@ -31,22 +37,39 @@ _LITERALS = re.compile(r"\?(?:, \?)+")
 
 @dataclass(frozen=True, slots=True)
 class CheckedStatement:
-    """A query that may run. tables: all that it reads.
+    """A query that may run. tree: in Spark's dialect, which is what the statement means. tables: all that it reads.
 
     fingerprint: equal for texts that mean the same tree. template: equal for those that differ in their literals only.
+    engine: the one that a hint asks for.
     """
 
     tree: exp.Expr
     tables: tuple[TableSource, ...]
     fingerprint: str
     template: str
+    engine: str | None = None
 
     def sql(self, dialect: str) -> str:
-        """Write the statement for an engine. Raises UnsupportedFeature where the dialect has no words for it."""
+        """Write the statement for an engine, so that it means there what it means in Spark.
+
+        Raises UnsupportedFeature where the dialect has no words for it, NotPortable where it has none of that meaning.
+        """
         try:
-            text = self.tree.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
-            _read_back(text, dialect, frozenset(table.name for table in self.tables))
-            return text
+            if dialect == DUCKDB:
+                tables = {table.name.lower(): table for table in self.tables}
+                text = Queries(tables).write(self.tree, outermost=True).text
+                _read_back(text, frozenset(table.name for table in self.tables))
+                return text
+            if dialect == SPARK:
+                return self.tree.sql(dialect=SPARK, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
+            spark = without_hints(self.tree).sql(dialect=SPARK, identify=True, comments=False)
+            written = sqlglot.parse_one(spark, read=SPARK)
+            return written.sql(
+                dialect=DIALECTS.get(dialect, dialect),
+                identify=True,
+                comments=False,
+                unsupported_level=ErrorLevel.RAISE,
+            )
         except (UnsupportedError, ParseError, TokenError) as error:
             raise UnsupportedFeature(f"its dialect has no words for it: {str(error).splitlines()[0]}") from error
         except RecursionError as error:
@@ -54,14 +77,14 @@ class CheckedStatement:
 
 
 @lru_cache(maxsize=READ_BACK)
-def _read_back(text: str, dialect: str, tables: frozenset[str]) -> None:
-    """Parse what was written: it must again be one query over the same tables, whatever the writer made of the tree."""
-    trees = sqlglot.parse(text, read=dialect)
+def _read_back(text: str, tables: frozenset[str]) -> None:
+    """Parse what was written: it must again be one query over the same tables, whatever went into it."""
+    trees = DuckDBAsWritten().parse(text)
     if len(trees) != 1 or trees[0] is None:
         raise UnsupportedFeature("the statement cannot be written in its dialect.")
     tree = trees[0]
     try:
-        allowlist.check(tree, written=True)
+        allowlist.check(tree, functions=allowlist.WRITTEN_FUNCTIONS)
     except NotAllowed as error:
         raise UnsupportedFeature(f"the statement cannot be written in its dialect: {error.message}") from error
     known = tables | {cte.alias for cte in tree.find_all(exp.CTE)}
@@ -69,17 +92,52 @@ def _read_back(text: str, dialect: str, tables: frozenset[str]) -> None:
         raise UnsupportedFeature("the statement cannot be written in its dialect.")
 
 
-def check(sql: str, dialect: str, *, catalog: Mapping[str, TableSource], limits: ParserLimits) -> CheckedStatement:
-    """Parse a text, refuse what is not allowed and resolve its tables. Raises SqlError."""
+def check(
+    sql: str,
+    dialect: str,
+    *,
+    catalog: Mapping[str, TableSource],
+    limits: ParserLimits,
+    views: Mapping[str, View] = {},
+) -> CheckedStatement:
+    """Parse a text, refuse what is not allowed, put in its views and resolve its tables. Raises SqlError.
+
+    A text in another dialect than Spark's is written in Spark's and read again: there is one meaning for all engines.
+    """
     try:
-        tree = parsing.parse(sql, dialect, limits)
+        tree, engine = parsing.parse(sql, dialect, limits)
+        expand(tree, views, lambda view: _query_of(view, limits))
         tables = names.resolve(tree, catalog)
         rewriting.settle_casts(tree, dialect)
+        if dialect != SPARK:
+            rewriting.name_outputs(tree)
+            tree, _ = parsing.parse(_in_spark(tree, dialect), SPARK, limits)
+            tables = names.resolve(tree, catalog)
+            rewriting.settle_casts(tree, SPARK)
         rewriting.name_outputs(tree)
-        normal = tree.sql(dialect="spark", normalize=True, identify=True, comments=False)
-        return CheckedStatement(tree, tables, _digest(normal), _digest(without_literals(normal)))
+        normal = without_hints(tree).sql(dialect=SPARK, normalize=True, identify=True, comments=False)
+        return CheckedStatement(tree, tables, _digest(normal), _digest(without_literals(normal)), engine)
     except RecursionError as error:
         raise StatementTooDeep("The statement is nested too deep.") from error
+
+
+def _query_of(view: View, limits: ParserLimits) -> exp.Expr:
+    """Return a view's query in Spark's dialect; its tables are resolved where it is put in."""
+    tree, _ = parsing.parse(view.sql, view.dialect, limits)
+    rewriting.settle_casts(tree, view.dialect)
+    rewriting.name_outputs(tree)
+    if view.dialect != SPARK:
+        tree, _ = parsing.parse(_in_spark(tree, view.dialect), SPARK, limits)
+        rewriting.settle_casts(tree, SPARK)
+    return tree
+
+
+def _in_spark(tree: exp.Expr, dialect: str) -> str:
+    try:
+        return tree.sql(dialect=SPARK, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
+    except UnsupportedError as error:
+        message = f"Spark's SQL, by which the gateway goes, has no words for this: {str(error).splitlines()[0]}"
+        raise NotAllowed(f"{message} (dialect {dialect}).") from error
 
 
 def without_literals(normal: str) -> str:

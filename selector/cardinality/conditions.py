@@ -45,6 +45,7 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _PLAIN_PREFIX = re.compile(r"\^([\w \-]+)(\.\*)?\$?")
+_POSITION = re.compile(r"#\[?\d")  # of an input, as DuckDB writes one that has no name
 _JANUARY_1970 = 1970 * 12
 
 
@@ -74,6 +75,18 @@ def parsed(text: str, dialect: str) -> tuple[Condition, ...] | None:
     except SqlglotError:
         return None
     return tuple(_condition(part, dialect) for part in _flat(_inward(expression, negated=False), exp.And))
+
+
+@lru_cache(maxsize=4096)
+def columns_in(text: str, dialect: str) -> tuple[str, ...] | None:
+    """Return the columns that an expression names, each once; None for text that is no expression of columns alone."""
+    try:
+        expression = sqlglot.parse_one(text, read=dialect)
+    except SqlglotError:
+        return None
+    if expression.find(exp.AggFunc, exp.Query, exp.Window, exp.Parameter, exp.Placeholder) or _POSITION.search(text):
+        return None
+    return tuple(dict.fromkeys(column.name for column in expression.find_all(exp.Column)))
 
 
 def _condition(expression: exp.Expr, dialect: str) -> Condition:

@@ -15,7 +15,9 @@ from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
+import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from selector.cardinality.vectors import (
     DAY_US,
@@ -61,6 +63,14 @@ def truth(expression: exp.Expr, sample: RowSample, types: Mapping[str, str], *, 
     except (CannotSay, OverflowError):
         return None
     return np.broadcast_to(np.logical_and(found.values, np.logical_not(found.nulls)), (sample.rows,))
+
+
+def values_of(text: str, sample: RowSample, types: Mapping[str, str], *, dialect: str) -> Vector | None:
+    """Return the values of an expression (SQL text) on a sample; None where they cannot be told."""
+    try:
+        return _Evaluator(sample, types, dialect).value(sqlglot.parse_one(text, read=dialect))
+    except (SqlglotError, CannotSay, OverflowError):
+        return None
 
 
 def constant(expression: exp.Expr, *, dialect: str) -> Vector | None:

@@ -25,7 +25,7 @@ from selector.cardinality.evaluate import constant, truth
 from selector.cardinality.regions import Region
 from selector.cardinality.shares import share, shares
 from selector.cardinality.vectors import Bools
-from selector.keys import Bins, KeyStatistics
+from selector.keys import Bins, KeyStatistics, association
 from selector.statistics import ColumnStatistics, RowSample, SampleColumn, TableStatistics
 
 UNANSWERED_CONFIDENCE = 0.6  # a predicate about which nothing is known
@@ -131,6 +131,17 @@ class Filtered(Selectivity):
             has_key = (float(hits[:-1].sum()) + BIN_HITS * has_key) / (float(hits.sum()) + BIN_HITS)
         most = reduce(np.minimum, (one for one in found if one is not None), flat)
         return _scaled(spread, most, known.rows, self.share * statistics.rows * has_key)
+
+    def sampled(self) -> Bools | None:
+        """Return which rows of the sample are kept, shape (rows,); None where it does not tell, or there is none."""
+        statistics = self._statistics
+        if statistics is None or statistics.sample is None:
+            return None
+        masks = [_mask_of(part, statistics) if part.conditions else None for part in self._parts if part.share < 1.0]
+        found = [mask for mask in masks if mask is not None]
+        if len(found) < len(masks):
+            return None
+        return reduce(np.logical_and, found, np.ones(statistics.sample.rows, dtype=np.bool_))
 
     def _sampled(self, key: str, parts: Sequence[_Part]) -> tuple[NDArray[np.intp] | None, Bools | None]:
         """Return the bins of the sampled rows and which of these are kept; None where the sample does not tell."""
@@ -432,6 +443,8 @@ def _in_bins(part: _Part, key: str, known: KeyStatistics, statistics: TableStati
     by_bucket = shares(part.region, beside.buckets, part.column, statistics.rows) if beside is not None else None
     if beside is None or by_bucket is None:
         return None
+    if association(beside).is_none:
+        return np.full(known.bins.count, part.share)
     kept = beside.weighted(by_bucket)
     unseen = BIN_ROWS * (1.0 - beside.share)  # what was counted whole is not smoothed
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -9,15 +9,16 @@ row of a join meets as many rows as the most frequent key of its bin has.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from selector.cardinality.predicates import Filtered, filter_of
-from selector.cardinality.relations import Base, Derived, Groups, Joined, Opaque, Relation
-from selector.plan import JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
-from selector.statistics import RowSample, TableStatistics
+from selector.cardinality.above import kept_above, kept_groups
+from selector.cardinality.conditions import columns_in
+from selector.cardinality.predicates import Selectivity
+from selector.cardinality.relations import Base, Derived, Groups, Joined, Opaque, Relation, Union
+from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
+from selector.statistics import TableStatistics
 
 NO_STATISTICS_CONFIDENCE = 0.5  # rows from the files, nothing about the columns
 ENGINE_CONFIDENCE = 0.3  # only the engine's own guess
@@ -27,7 +28,10 @@ JOIN_CONFIDENCE = 0.95  # containment and uniform frequencies assumed
 UNNEST_ROWS = 5  # elements of a list that nobody counted
 UNNEST_CONFIDENCE = 0.5
 INEQUALITY_SHARE = 1 / 3  # pairs that a join without an equality keeps
-SAMPLED_GROUPS = 0.3  # of the groups in a sample may be of one row each, if the sample is to tell their number
+UNIQUE_SHARE = 0.9  # distinct values of a column without duplicates, as they are counted, per row
+ROW_NUMBERS = frozenset({"file_row_number", "rowid"})  # that engines read beside the columns
+_MARKED = {MARK: JoinType.SEMI, f"NOT {MARK}": JoinType.ANTI}
+_CALL = re.compile(r"^(\w+)\((?:#(\d+)\))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ def estimate_rows(plan: Plan, statistics: Mapping[str, TableStatistics], shapes:
 
 
 Visited = tuple[EstimatedNode, Relation]
+Answer = tuple[Relation, float, str, tuple[str, ...]]  # rows, confidence, basis, predicates that nothing answers
 
 
 class _Estimator:
@@ -85,34 +90,34 @@ class _Estimator:
         children = tuple(child for child, _ in visited)
         if any(child.rows is None for child in children):
             return EstimatedNode(node, None, 0.0, "unknown below", children), Opaque(1.0)
-        relation, confidence, basis = self._inner(node, [below for _, below in visited])
+        relation, confidence, basis, unanswered = self._inner(node, [below for _, below in visited])
         confidence *= math.prod(child.confidence for child in children)
-        return EstimatedNode(node, relation.rows, confidence, basis, children, upper=relation.upper), relation
+        gaps = tuple(f"no statistic answers {text}" for text in unanswered)
+        return EstimatedNode(node, relation.rows, confidence, basis, children, gaps, relation.upper), relation
 
-    def _inner(self, node: PlanNode, below: Sequence[Relation]) -> tuple[Relation, float, str]:
+    def _inner(self, node: PlanNode, below: Sequence[Relation]) -> Answer:
         first = below[0]
         match node.operator:
             case Operator.FILTER if isinstance(first, Base):
                 behind = first.behind(node.predicates)
-                return behind, behind.filtered.confidence / first.filtered.confidence, behind.filtered.basis
+                new = behind.filtered.unanswered[len(first.filtered.unanswered) :]
+                return behind, behind.filtered.confidence / first.filtered.confidence, behind.filtered.basis, new
             case Operator.FILTER:
-                kept = self._filter(node.predicates, node.columns)
-                return Derived(first, first.rows * kept.share), kept.confidence, kept.basis
+                return self._filter(node, first)
             case Operator.HASH_JOIN | Operator.NESTED_LOOP_JOIN:
-                return self._join(node, below[0], below[1])
+                return (*self._join(node, below[0], below[1]), ())
             case Operator.AGGREGATE:
-                return self._groups(node, first)
+                return (*self._groups(node, first), ())
             case Operator.TOP_N | Operator.LIMIT if node.limit is not None:
                 most = float(node.limit)
-                return Derived(first, min(first.rows, most), upper=most), 1.0, "limit"
+                return Derived(first, min(first.rows, most), upper=most), 1.0, "limit", ()
             case Operator.OTHER if node.label == "UNNEST":
                 basis = f"{UNNEST_ROWS} elements a row, a guess"
-                return Opaque(first.rows * UNNEST_ROWS, members=below), UNNEST_CONFIDENCE, basis
+                return Opaque(first.rows * UNNEST_ROWS, members=below), UNNEST_CONFIDENCE, basis, ()
             case Operator.UNION:
-                rows, upper = sum(part.rows for part in below), sum(part.upper for part in below)
-                return Opaque(rows, upper=upper, members=below), 1.0, "sum"
+                return Union(below, [child.columns for child in node.children]), 1.0, "sum", ()
             case _:
-                return first, 1.0, "as its input"
+                return first, 1.0, "as its input", ()
 
     def _leaf(self, node: PlanNode) -> Visited:
         if node.operator is Operator.EMPTY:
@@ -153,12 +158,17 @@ class _Estimator:
         kind = node.join_type or JoinType.INNER
         if kind is JoinType.CROSS:
             return self._crossed(left, right, 1.0), 1.0, "product"
-        confidence = UNKNOWN_KEY_CONFIDENCE if node.predicates else 1.0
-        share = INEQUALITY_SHARE ** min(1, len(node.predicates))
-        keys = [(probe, build) for probe, build in node.join_keys if left.holds(probe) and right.holds(build)]
+        if any(probe.name in ROW_NUMBERS and probe.table is None for probe, _ in node.join_keys):
+            fewer = min(left, right, key=lambda side: side.rows)
+            return Derived(left, fewer.rows, upper=fewer.upper), 1.0, "each row once"
+        residual = self._residual(node, left, right)
+        share, confidence = residual.share, residual.confidence
+        if residual.unanswered:
+            share, confidence = share * INEQUALITY_SHARE, UNKNOWN_KEY_CONFIDENCE
+        keys = [(probe, build) for probe, build in node.join_keys if left.holds(probe) or right.holds(build)]
         if not keys:
             if not node.join_keys:
-                return self._crossed(left, right, share, kind), confidence, "a third of the pairs"
+                return self._crossed(left, right, share, kind), confidence, residual.basis or "product"
             rows = left.rows * right.rows / max(1.0, min(left.rows, right.rows)) * share
             met = Opaque(_outer(kind, rows, left, right), upper=left.upper * right.upper, members=(left, right))
             return met, UNKNOWN_KEY_CONFIDENCE, "keys taken as unique on the smaller side"
@@ -175,45 +185,124 @@ class _Estimator:
         rows = _outer(kind, left.rows * right.rows * share, left, right)
         return Opaque(rows, upper=left.upper * right.upper, members=(left, right))
 
+    def _residual(self, node: PlanNode, left: Relation, right: Relation) -> Selectivity:
+        """Return what a join keeps of its pairs by other conditions than its keys."""
+        columns = [*node.children[0].columns, *node.children[1].columns]
+        return kept_above(node.predicates, columns, Opaque(left.rows, members=(left, right)), dialect=self._dialect)
+
     def _groups(self, node: PlanNode, below: Relation) -> tuple[Relation, float, str]:
         if not node.group_keys:
             return Opaque(1.0), 1.0, "one group"
-        counts = [below.ndv(key) for key in node.group_keys]
-        if any(count is None for count in counts):
+        keys = self._told(_determining(self._located(node, below), node, self._statistics), below)
+        measures = self._measures(node, below)
+        if keys is None:
             confidence, basis = UNKNOWN_KEY_CONFIDENCE, "a grouping key without statistics: every row its own group"
-            return Derived(below, below.rows), confidence, basis
-        known = [count for count in counts if count is not None]
-        distinct = self._combinations(node.group_keys, known, below)
-        # Expected distinct values among `rows` draws from `distinct` equally likely ones.
-        rows = distinct * -math.expm1(-below.rows / distinct) if distinct > 0 else 0.0
-        upper = min(below.upper, math.prod(max(1.0, count) for count in known))
-        groups = Groups(below, min(rows, below.rows), node.group_keys, upper=upper)
+            return Groups(below, below.rows, node.group_keys, upper=below.upper, measures=measures), confidence, basis
+        rows = min(below.distinct(keys) or below.rows, below.rows) if keys else min(1.0, below.rows)
+        counts = [max(1.0, (below.ndv(key) or below.upper) + 1.0) for key in keys]
+        upper = max(rows, min(below.upper, math.prod(counts)))
+        groups = Groups(below, rows, node.group_keys, upper=upper, measures=measures)
         return groups, 1.0, "NDV of the grouping keys"
 
-    def _combinations(self, keys: Sequence[PlanColumn], counts: Sequence[float], below: Relation) -> float:
-        """Return how many combinations of grouping keys there are: seen in the sample, or backed off.
+    def _told(self, keys: Sequence[PlanColumn], below: Relation) -> list[PlanColumn] | None:
+        """Return grouping keys whose values somebody counted; None if one of them was not."""
+        return list(keys) if all(below.ndv(key) is not None for key in keys) else None
 
-        Columns of one table are rarely independent: the second most numerous counts with half its weight, and so on.
+    def _located(self, node: PlanNode, below: Relation) -> list[PlanColumn]:
+        """Return grouping keys; an expression of one scan's columns becomes a column of that scan."""
+        scans = [one for _, one in node.walk() if one.operator is Operator.SCAN and one.table is not None]
+        found: list[PlanColumn] = []
+        for key in dict.fromkeys(node.group_keys):
+            names = columns_in(key.name, self._dialect) if key.table is None and not below.holds(key) else None
+            if names is None:
+                found.append(key)
+                continue
+            sources = [[one for one in scans if name in {column.name for column in one.scanned}] for name in names]
+            common = [one for one in scans if all(any(one is other for other in some) for some in sources)]
+            if names and common:
+                found.append(replace(key, table=common[0].table, scan=common[0].scan))
+            elif names or key.name:
+                found.append(key)
+        return found
+
+    def _measures(self, node: PlanNode, below: Relation) -> dict[PlanColumn, float]:
+        """Return the different values of what is aggregated, as far as its form tells.
+
+        Groups of k different sizes have at least k (k + 1) / 2 rows.
         """
-        if len(keys) == 1:
-            return counts[0]
-        ordered = sorted(counts, reverse=True)
-        guessed = math.prod(math.pow(count, 0.5**place) for place, count in enumerate(ordered))
-        tables = {key.table for key in keys}
-        statistics = self._statistics.get(tables.pop() or "") if len(tables) == 1 else None
-        seen = _groups_in_sample([key.name for key in keys], statistics.sample) if statistics is not None else None
-        return max(ordered[0], min(math.prod(counts), guessed if seen is None else seen))
+        inputs = node.children[0].columns
+        found: dict[PlanColumn, float] = {}
+        for call in node.columns[len(node.group_keys) :]:
+            match = _CALL.match(call.name)
+            if match is None:
+                continue
+            if match[1].startswith("count"):
+                found[call] = 1.0 + math.sqrt(2.0 * below.rows)
+            elif match[1] in ("min", "max", "first", "any_value"):
+                place = int(match[2]) if match[2] is not None else None
+                argument = inputs[place] if place is not None and place < len(inputs) else None
+                values = below.ndv(argument) if argument is not None and below.holds(argument) else None
+                if values is not None:
+                    found[call] = values + 1.0
+        return found
 
-    def _filter(self, predicates: Sequence[str], columns: Sequence[PlanColumn]) -> Filtered:
-        """Return what a filter above other nodes keeps, by the statistics of the one table that it names, if any."""
-        tables = {column.table for column in columns if column.table}
-        known = [self._statistics[name] for name in tables if name in self._statistics]
-        best: Filtered | None = None
-        for statistics in known:
-            kept = filter_of(predicates, statistics, dialect=self._dialect)
-            if best is None or len(kept.unanswered) < len(best.unanswered):
-                best = kept
-        return best if best is not None else filter_of(predicates, None, dialect=self._dialect)
+    def _filter(self, node: PlanNode, below: Relation) -> Answer:
+        """Return what a filter keeps of groups, of rows that a join marked, or of any others."""
+        made = node.children[0]
+        while made.operator in (Operator.PROJECT, Operator.FILTER):
+            made = made.children[0]
+        if isinstance(below, Joined) and len(node.predicates) == 1 and below.is_marking:
+            kind = _MARKED.get(node.predicates[0].replace("(", "").replace(")", ""))
+            if kind is not None:
+                return below.chosen(kind), 1.0, "rows that met another one", ()
+        if isinstance(below, Groups) and made.operator is Operator.AGGREGATE:
+            kept = kept_groups(node.predicates, made, below, dialect=self._dialect)
+        else:
+            kept = kept_above(node.predicates, node.columns, below, dialect=self._dialect)
+        return Derived(below, below.rows * kept.share), kept.confidence, kept.basis, kept.unanswered
+
+
+def _determining(
+    keys: Sequence[PlanColumn], node: PlanNode, statistics: Mapping[str, TableStatistics]
+) -> list[PlanColumn]:
+    """Leave out grouping keys that the others determine.
+
+    A column without duplicates determines all others that were read with it, and a join key the one that it equals.
+    """
+    equal = [pair for _, below in node.walk() if below.operator is Operator.HASH_JOIN for pair in below.join_keys]
+
+    def is_unique(column: PlanColumn) -> bool:
+        table = statistics.get(column.table or "")
+        known = table.columns.get(column.name) if table is not None else None
+        return table is not None and known is not None and known.ndv >= UNIQUE_SHARE * table.rows > 0
+
+    def values(key: PlanColumn) -> float:
+        table = statistics.get(key.table or "")
+        known = table.columns.get(key.name) if table is not None else None
+        return known.ndv if known is not None else 0.0
+
+    def follows(key: PlanColumn, others: Sequence[PlanColumn]) -> bool:
+        columns = {(one.table, one.name, one.scan) for one in others}
+        scans = {(one.table, one.scan) for one in others if is_unique(one)}
+        changed = True
+        while changed:
+            changed = False
+            for pair in equal:
+                for a, b in (pair, pair[::-1]):
+                    known = (a.table, a.name, a.scan) in columns or (a.table is not None and (a.table, a.scan) in scans)
+                    if known and (b.table, b.name, b.scan) not in columns:
+                        columns.add((b.table, b.name, b.scan))
+                        if is_unique(b):
+                            scans.add((b.table, b.scan))
+                        changed = True
+        return (key.table, key.name, key.scan) in columns or (key.table is not None and (key.table, key.scan) in scans)
+
+    kept = list(keys)
+    for key in sorted(keys, key=values):
+        others = [one for one in kept if one is not key]
+        if key.table is not None and others and follows(key, others):
+            kept = others
+    return kept
 
 
 def _outer(kind: JoinType, inner: float, left: Relation, right: Relation) -> float:
@@ -233,26 +322,3 @@ def _outer(kind: JoinType, inner: float, left: Relation, right: Relation) -> flo
             return left.rows
         case _:
             return inner
-
-
-def _groups_in_sample(names: Sequence[str], sample: RowSample | None) -> float | None:
-    """Return how many different combinations a sample promises; None where it has seen too few of them twice.
-
-    Haas and Stokes' Duj1, as for columns: n d / (n - f1 + f1 n / N).
-    """
-    if sample is None or not all(name in sample.columns for name in names) or sample.rows < 2:
-        return None
-    code = np.zeros(sample.rows, dtype=np.int64)
-    for name in names:
-        column = sample.columns[name]
-        _, inverse = np.unique(
-            column.values.astype(str) if column.values.dtype == object else column.values, return_inverse=True
-        )
-        code = code * (int(inverse.max()) + 2) + np.where(column.nulls, -1, inverse) + 1
-        _, code = np.unique(code, return_inverse=True)
-    held = np.bincount(code)
-    held = held[held > 0]
-    once = int(np.count_nonzero(held == 1))
-    if once > SAMPLED_GROUPS * held.size:
-        return None
-    return float(sample.rows * held.size / (sample.rows - once + once * sample.share))

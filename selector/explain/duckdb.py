@@ -65,6 +65,9 @@ _EQUALITY = re.compile(r" (?:=|IS NOT DISTINCT FROM) ")
 _POSITION = re.compile(r"^#(?:\[\d+\.)?(\d+)\]?$")
 _ANY_POSITION = re.compile(r"#(?:\[\d+\.)?(\d+)")
 _CAST_POSITION = re.compile(r"^CAST\(#(?:\[\d+\.)?(\d+)\]? AS ([^)]*(?:\([^)]*\))?)\)$")
+_NARROWED_POSITION = re.compile(
+    r"^__internal_(?:de)?compress_(?:integral|string)(?:_(\w+))?\(#(?:\[\d+\.)?(\d+)\]?(?:, .*)?\)$"
+)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _SORT_ORDER = re.compile(r" (ASC|DESC)( NULLS (FIRST|LAST))?$")
 _AGGREGATE_CALL = re.compile(r"^(\w+)\((?:DISTINCT )?(.*)\)$")
@@ -81,6 +84,11 @@ _SPARK_TYPES = {
     "DATE": "date",
     "TIMESTAMP": "timestamp_ntz",
     "BOOLEAN": "boolean",
+    "UTINYINT": "tinyint",
+    "USMALLINT": "smallint",
+    "UINTEGER": "int",
+    "UBIGINT": "bigint",
+    "UHUGEINT": "decimal(38,0)",
 }
 
 
@@ -93,14 +101,14 @@ def read(
     tables: Sequence[TableShape],
     joined: Iterable[KeyPair] = (),
     references: Mapping[str, int] | None = None,
-    named: Mapping[str, str] | None = None,
+    named: Mapping[str, Sequence[str]] | None = None,
 ) -> Plan:
     """Read a plan over these tables: those that the statement names. Raises UnreadablePlan.
 
     joined: pairs of columns that the statement joins. A condition names columns without their tables; where several
     columns of that name come in, those that are joined are meant. references: how often the statement names each
     table, which tells scans of the same columns apart; None where nobody counted. named: the statement's expressions
-    by their aliases, in lower case.
+    by their aliases, in lower case; one may mean several.
     """
     try:
         roots = json.loads(text)
@@ -114,7 +122,9 @@ def read(
 class _Reader:
     """Turns nodes around, bottom up; keeps what CTE definitions put out for the scans of them."""
 
-    def __init__(self, tables: Sequence[TableShape], joined: Iterable[KeyPair], named: Mapping[str, str]) -> None:
+    def __init__(
+        self, tables: Sequence[TableShape], joined: Iterable[KeyPair], named: Mapping[str, Sequence[str]]
+    ) -> None:
         self._tables = tables
         self._expressions = named
         self._group_of = {str(column): name for name, group in key_groups(joined).items() for column in group}
@@ -176,12 +186,15 @@ class _Reader:
     def _spelled(self, text: str, inputs: Sequence[PlanColumn]) -> str:
         """Write a predicate with the expressions that its aliases stand for; of a column that comes in, its name."""
         names = {column.name for column in inputs}
-        found = {word for word in _IDENTIFIER.findall(text) if word.lower() in self._expressions and word not in names}
-        for word in found:
-            text = re.sub(rf"(?<![\w.']){word}(?![\w(])", f"({self._expressions[word.lower()]})", text)
+        for word in set(_IDENTIFIER.findall(text)) - names:
+            meanings = self._expressions.get(word.lower(), ())
+            if len(meanings) == 1:
+                text = re.sub(rf"(?<![\w.']){word}(?![\w(])", lambda _, meant=meanings[0]: f"({meant})", text)
         return text
 
-    def _projected(self, texts: Sequence[str], child: PlanNode, inputs: tuple[PlanColumn, ...]) -> tuple[PlanColumn, ...]:
+    def _projected(
+        self, texts: Sequence[str], child: PlanNode, inputs: tuple[PlanColumn, ...]
+    ) -> tuple[PlanColumn, ...]:
         """Follow columns through a projection.
 
         A name that does not come in is another name of a column that it was joined with, the alias of an expression, or
@@ -196,16 +209,17 @@ class _Reader:
         same = {build.name: probe for below in _through_filters(child) for probe, build in below.join_keys}
         names = {column.name for column in inputs}
         for place, text in list(strange.items()):
-            meant = self._expressions.get(text.lower())
+            meanings = self._expressions.get(text.lower(), ())
             known = same.get(text)
-            if known is None and meant is not None:
-                fresh = [column for column in inputs if column.name == meant and column not in columns]
-                known = next((column for column in (*fresh, *inputs) if column.name == meant), None)
-                if known is None and not _IDENTIFIER.fullmatch(meant) and _columns_in(meant) <= names:
-                    columns[place] = PlanColumn(meant, _computed_type(meant))
-                    del strange[place]
+            if known is None:
+                meant = [column for column in inputs if column.name in meanings]
+                known = next((column for column in meant if column not in columns), next(iter(meant), None))
+            computed = [one for one in meanings if not _IDENTIFIER.fullmatch(one) and _columns_in(one) <= names]
             if known is not None and known in inputs:
                 columns[place] = known
+                del strange[place]
+            elif len(meanings) == len(computed) == 1:
+                columns[place] = PlanColumn(computed[0], _computed_type(computed[0]))
                 del strange[place]
         left = [column for column in inputs if column not in columns]
         for some in ([column for column in left if column.table is None], left):
@@ -277,17 +291,25 @@ class _Reader:
 
         Of columns that are equal DuckDB may print the name of one that does not come in.
         """
-        ways = (
-            (_named(left, probe), _named(right, build)),
-            (_named(left, probe), build),
-            (probe, _named(right, build)),
-        )
+        named_left, named_right = self._named(left, probe), self._named(right, build)
+        ways = ((named_left, named_right), (named_left, build), (probe, named_right))
         for some, others in ways:
             for a, b in product(some, others):
                 group = self._group_of.get(f"{a.table}.{a.name.lower()}")
                 if group is not None and self._group_of.get(f"{b.table}.{b.name.lower()}") == group:
                     return a, b
-        return _resolve(left, probe), _resolve(right, build)
+        first, second = _resolve(left, probe), _resolve(right, build)
+        return (
+            next(iter(named_left), first) if first not in probe else first,
+            next(iter(named_right), second) if second not in build else second,
+        )
+
+    def _named(self, text: str, inputs: tuple[PlanColumn, ...]) -> tuple[PlanColumn, ...]:
+        """Return the columns that a name may mean: those of that name, else those that it is an alias of."""
+        name = text.strip().strip('"')
+        found = tuple(column for column in inputs if column.name == name)
+        meanings = self._expressions.get(name.lower(), ())
+        return found or tuple(column for column in inputs if column.name in meanings)
 
     def match(self, root: dict[str, Any], references: Mapping[str, int] | None) -> None:
         """Find out which table each scan reads, those with the least choice first."""
@@ -342,11 +364,6 @@ def _read_columns(info: dict[str, Any]) -> tuple[str, ...]:
     return (*names, *sorted(_columns_of(_filters(info)) - set(names)))
 
 
-def _named(text: str, inputs: tuple[PlanColumn, ...]) -> tuple[PlanColumn, ...]:
-    name = text.strip().strip('"')
-    return tuple(column for column in inputs if column.name == name)
-
-
 def _is_share(cardinality: float, rows: int, shares: Sequence[float]) -> bool:
     return any(abs(rows * share - cardinality) <= max(1.0, NEAR * rows * share) for share in shares)
 
@@ -364,8 +381,10 @@ def _handed_on(node: PlanNode, texts: Sequence[str], used: frozenset[str]) -> tu
         return node.columns
     build_keys = {build for _, build in below.join_keys}
     both_keys = build_keys | {probe for probe, _ in below.join_keys}
+    newest = {(column.table, column.name, column.scan): column for column in node.columns}  # one that was narrowed
     ways = (
         tuple(column for column in node.columns if column.name in used),
+        tuple(column for column in dict.fromkeys(newest.values()) if column.name in used),
         tuple(column for column in node.columns if column.name in used or column.table is None),
         tuple(column for column in node.columns if column not in build_keys),
         tuple(column for column in node.columns if column not in both_keys),
@@ -409,6 +428,9 @@ def _resolve(text: str, inputs: tuple[PlanColumn, ...]) -> PlanColumn:
     position = _POSITION.match(text)
     if position and int(position.group(1)) < len(inputs):
         return inputs[int(position.group(1))]
+    narrowed = _NARROWED_POSITION.match(text)
+    if narrowed and int(narrowed.group(2)) < len(inputs):
+        return replace(inputs[int(narrowed.group(2))], data_type=_spark_type(narrowed.group(1) or "VARCHAR"))
     cast = _CAST_POSITION.match(text)
     if cast and int(cast.group(1)) < len(inputs):
         return replace(inputs[int(cast.group(1))], data_type=_spark_type(cast.group(2)))
@@ -438,10 +460,9 @@ def _words_in(text: str) -> frozenset[str]:
     return frozenset(_IDENTIFIER.findall(text))
 
 
-def _words(text: str, expressions: Mapping[str, str]) -> frozenset[str]:
+def _words(text: str, expressions: Mapping[str, Sequence[str]]) -> frozenset[str]:
     """Return the names in a text, and those in the expression that it is an alias of."""
-    meant = expressions.get(text.strip().lower())
-    return _words_in(text) | (_words_in(meant) if meant is not None else frozenset())
+    return _words_in(text).union(*(_words_in(meant) for meant in expressions.get(text.strip().lower(), ())))
 
 
 def _spark_type(duckdb_type: str) -> str:

@@ -121,10 +121,10 @@ class _Model:
         node = part.node
         match node.operator:
             case Operator.SCAN:
-                return streamed(self._scan_bytes(part), below)
+                return streamed(self._scan_bytes(part), below, is_early=self._is_short(node))
             case Operator.HASH_JOIN:
-                rows, table = self._hash_join(part, needed)
-                return joined(rows, rows + table, probe=below[0], build=below[1])
+                rows, table, told = self._hash_join(part, needed)
+                return joined(rows, rows + table + told, probe=below[0], build=below[1], lasting_bytes=told)
             case Operator.NESTED_LOOP_JOIN:
                 build = part.children[1]
                 rows = self._stored(build.rows or 0.0, row_of(_used(build.node, needed), self._statistics))
@@ -154,6 +154,10 @@ class _Model:
             case _:
                 return streamed(0.0, below)
 
+    def _is_short(self, node: PlanNode) -> bool:
+        """Tell whether a leaf has too few rows to keep all threads busy, as DuckDB expects them."""
+        return max(1.0, (node.cardinality or 0.0) // self._constants.rows_per_thread) < self._threads
+
     def _scan_bytes(self, part: EstimatedNode) -> float:
         """Return the row groups that threads read, and the strings that they decode."""
         table = self._statistics.get(part.node.table or "")
@@ -170,8 +174,8 @@ class _Model:
         reading = min(self._threads, math.ceil(table.rows / group_rows))
         return reading * (constants.scan_compressed * compressed + constants.scan_strings * strings)
 
-    def _hash_join(self, part: EstimatedNode, needed: Needed) -> tuple[float, float]:
-        """Return the bytes of a join's rows, and of the table that points at them."""
+    def _hash_join(self, part: EstimatedNode, needed: Needed) -> tuple[float, float, float]:
+        """Return the bytes of a join's rows, of the table that points at them, and of what it tells a scan."""
         node, build = part.node, part.children[1]
         constants = self._constants
         keys = [key for _, key in node.join_keys]
@@ -186,8 +190,8 @@ class _Model:
         span = self._span(node)
         if node.join_type is JoinType.INNER and span is not None and rows <= span <= constants.perfect_range:
             if all(self._is_unique(key) for key in keys):
-                return filled + heap, 0.0
-        return filled + heap, join_table_bytes(rows, constants) + self._filter_bytes(part, span)
+                return filled + heap, 0.0, 0.0
+        return filled + heap, join_table_bytes(rows, constants), self._filter_bytes(part, span)
 
     def _filter_bytes(self, part: EstimatedNode, span: float | None) -> float:
         """Return the bytes of what a join tells its probe side's scan about its keys."""

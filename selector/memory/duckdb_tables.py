@@ -30,6 +30,7 @@ class Constants:
     parallel_join_rows: a join of more rows is built in parts side by side.
     exact_filter_range: a join tells its probe side's scan which of so many keys it has by a bit each; where they lie
     farther apart, by bloom_bits for each row, rounded up to a power of two.
+    rows_per_thread: a scan of at least so many for each thread keeps all of them busy.
     filtering_rows: a build side without a filter of its own tells so up to so many rows.
 
     Fitted:
@@ -59,6 +60,7 @@ class Constants:
     exact_filter_range: int = 1 << 26
     bloom_bits: int = 12
     filtering_rows: int = 4_194_304
+    rows_per_thread: int = 245_760
 
     base_bytes: float = 0.9 * MIB
     scan_compressed: float = 1.8

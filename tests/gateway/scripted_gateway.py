@@ -22,6 +22,7 @@ LIMIT_BYTES = 384 * MIB
 RAN_OUT_AT_BYTES = 380 * MIB
 ROWS = pa.RecordBatch.from_pydict({"answer": [42, 43]})
 ACTUALS = Actuals(operators=(OperatorActual("Project", 2, 0), OperatorActual("Range", 2, 1)))
+RAN_OUT = MemoryExceeded("Out of memory: 380 of 384 MiB are taken", peak_bytes=RAN_OUT_AT_BYTES)
 PLAN = json.dumps([{"name": "DUMMY_SCAN", "children": [], "extra_info": {}}])
 
 TOO_BIG = "SELECT 'too big' AS answer"
@@ -44,8 +45,7 @@ def scripted_gateway(home: Path) -> ScriptedGateway:
     fast.reported_status = EngineStatus(alive=True, detail="2 workers are idle")
     for engine in (fast, dependable):
         engine.script("select", Script(steps=(ROWS,), actuals=ACTUALS, plan=PLAN))
-    ran_out = MemoryExceeded("Out of memory: 380 of 384 MiB are taken", peak_bytes=RAN_OUT_AT_BYTES)
-    fast.script("too big", Script(steps=(ROWS, ran_out), plan=PLAN))
+    fast.script("too big", Script(steps=(ROWS, RAN_OUT), plan=PLAN))
     fleet = Fleet(
         [
             Member(fast, Ledger("duckdb", slots=2, capacity_bytes=2 * LIMIT_BYTES), limit_bytes=LIMIT_BYTES),

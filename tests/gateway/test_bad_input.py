@@ -53,7 +53,7 @@ def refused(client: httpx.Client, sql: str, **fields: Any) -> tuple[int, dict[st
         ("INSTALL httpfs", 403, "NOT_ALLOWED"),
         ("LOAD httpfs", 403, "NOT_ALLOWED"),
         ("PRAGMA database_list", 403, "NOT_ALLOWED"),
-        ("SET threads = 8", 403, "NOT_ALLOWED"),
+        ("SET threads = 8", 400, "NO_SESSION"),
         ("DROP TABLE books", 403, "NOT_ALLOWED"),
         ("INSERT INTO books VALUES (1)", 403, "NOT_ALLOWED"),
         ("CREATE TABLE x AS SELECT 1", 403, "NOT_ALLOWED"),

@@ -19,11 +19,17 @@ from gateway.sql.commands import (
     DropIncrementalStats,
     DropStats,
     Refresh,
+    ResetOptions,
     SetColumnStats,
+    SetOption,
     SetRows,
+    ShowColumns,
     ShowColumnStats,
+    ShowDatabases,
+    ShowOptions,
     ShowTables,
     ShowTableStats,
+    UseDatabase,
 )
 from gateway.sql.errors import SqlError
 from gateway.sql.parsing import DIALECTS, RECURSION_LIMIT, ParserLimits
@@ -88,13 +94,36 @@ def test_what_commands_mean(sql: str, command: Command) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("USE `default`", UseDatabase()),
+        ("SHOW DATABASES", ShowDatabases()),
+        ("SHOW SCHEMAS LIKE 'd*'", ShowDatabases("d*")),
+        ("SHOW COLUMNS IN default.books", ShowColumns("books")),
+        ("SHOW COLUMNS FROM books FROM default;", ShowColumns("books")),
+        ("SET", ShowOptions()),
+        ("set all;", ShowOptions()),
+        ("SET -v", ShowOptions(meanings=True)),
+        ("SET mem_limit", ShowOptions("mem_limit")),
+        ("SET hiveconf:a.b = file:///x y;z ;", SetOption("a.b", "file:///x y;z")),
+        ("SET a=", SetOption("a", "")),
+        ("SET REQUEST_POOL='it is'", SetOption("REQUEST_POOL", "it is")),
+        ("RESET", ResetOptions()),
+        ("RESET a.b", ResetOptions("a.b")),
+    ],
+)
+def test_what_belongs_to_sessions(sql: str, expected: Command) -> None:
+    assert parsed(sql) == expected
+
+
+@pytest.mark.parametrize(
     "sql",
     [
         "SELECT 1",
         "",
         " ; -- x",
         "DROP TABLE books",
-        "SHOW DATABASES",
+        "SHOW GRANT",
         "ALTER VIEW x",
         "WITH compute AS (SELECT 1) SELECT 1",
     ],
@@ -176,7 +205,11 @@ def test_which_partitions_are_meant(text: str, years: set[str]) -> None:
         ("ALTER TABLE books SET COLUMN STATS no ('numDVs'='1')", "UNKNOWN_COLUMN", (1, 36), "no"),
         ("ALTER TABLE books DROP COLUMN id", "NOT_ALLOWED", (1, 19), "SET TBLPROPERTIES"),
         ("SHOW TABLE STATS books; SELECT 1", "MULTIPLE_STATEMENTS", (1, 25), "One statement"),
-        ("SHOW TABLES IN other", "UNKNOWN_TABLE", (1, 16), "other"),
+        ("SHOW TABLES IN other", "UNKNOWN_DATABASE", (1, 16), "other"),
+        ("USE other", "UNKNOWN_DATABASE", (1, 5), "other"),
+        ("SHOW COLUMNS IN books FROM other", "UNKNOWN_DATABASE", (1, 28), "other"),
+        ("SET a b", "SYNTAX_ERROR", (1, 1), "name = value"),
+        ("RESET a = b", "SYNTAX_ERROR", (1, 1), "a name"),
         ("INVALIDATE books", "SYNTAX_ERROR", (1, 12), "METADATA"),
         ("REFRESH", "SYNTAX_ERROR", (1, 8), "a name"),
         ("DESCRIBE FORMATTED books", "UNKNOWN_TABLE", (1, 10), "FORMATTED"),

@@ -150,7 +150,11 @@ def test_tables_and_columns(client: httpx.Client) -> None:
     assert told(client, "SHOW TABLES IN default LIKE 'b*|*act*'") == [["books"], ["transactions"]]
     assert told(client, "SHOW TABLES 'none?'") == []
     described = run(client, "DESCRIBE sales")
-    assert names(described) == ["name", "type", "comment"]
+    assert names(described) == ["col_name", "data_type", "comment"]
+    assert names(run(client, "DESCRIBE sales", dialect="impala")) == ["name", "type", "comment"]
+    assert told(client, "SHOW COLUMNS IN sales") == [["id"], ["paid"], ["year"]]
+    assert told(client, "SHOW DATABASES") == [["default"]]
+    assert told(client, "USE default") == []
     assert described["rows"] == [["id", "bigint", ""], ["paid", "boolean", ""], ["year", "int", ""]]
 
 

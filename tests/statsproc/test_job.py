@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-from contextlib import AbstractContextManager, nullcontext
+import sqlite3
+import threading
+import time
+from contextlib import AbstractContextManager, closing, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from sqlalchemy import Engine, event
+from sqlalchemy.engine import ExceptionContext
 
+from engines.protocol import Column
+from metastore.database import sqlite_url
 from metastore.jobs import TablesBusy
 from metastore.records import JobRequest, JobState, StatisticsJob
 from metastore.store import Metastore
@@ -18,6 +26,9 @@ from tests.statsproc.runs import NOON, Recorder, Runs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+BEAT_S = 0.05
+WAIT_S = 20.0
 
 
 @pytest.mark.parametrize("failure", [SparkUnavailable("no Spark here"), Stopped()])
@@ -63,6 +74,65 @@ def test_a_job_that_ends_well(runs: Runs) -> None:
     assert job.created_at <= job.started_at <= job.heartbeat_at <= job.finished_at
     assert job.process_id is not None
     assert runs.run("a").tables[0].version == 2
+
+
+def test_a_database_that_is_away_for_a_moment_does_not_end_the_signs_of_life(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("statsproc.job.HEARTBEAT_S", BEAT_S)
+    path = tmp_path / "metastore.db"
+    beats: list[dt.datetime | None] = []
+    missed = threading.Event()
+
+    def miss(context: ExceptionContext) -> None:
+        missed.set()
+
+    def last_beat(store: Metastore) -> dt.datetime | None:
+        job = store.jobs.get("j1")
+        assert job is not None
+        return job.heartbeat_at
+
+    with Metastore(sqlite_url(path)) as store:
+
+        def fail() -> AbstractContextManager[SparkSession]:
+            with closing(sqlite3.connect(path)) as other:
+                other.execute("ALTER TABLE statistics_jobs RENAME TO away")
+                assert missed.wait(WAIT_S)
+                other.execute("ALTER TABLE away RENAME TO statistics_jobs")
+            beats.append(last_beat(store))
+            give_up_at = time.monotonic() + WAIT_S
+            while last_beat(store) == beats[0] and time.monotonic() < give_up_at:
+                time.sleep(BEAT_S)
+            beats.append(last_beat(store))
+            raise Stopped
+
+        event.listen(Engine, "handle_error", miss)
+        try:
+            with pytest.raises(Stopped):
+                run_job(store, "j1", JobRequest(("a",)), fail, Recorder())
+        finally:
+            event.remove(Engine, "handle_error", miss)
+    before, after = beats
+    assert before is not None
+    assert after is not None
+    assert after > before
+
+
+@pytest.mark.spark
+def test_columns_that_are_changed_while_the_table_is_read(runs: Runs) -> None:
+    """What was found is of columns that the catalog does not have any more."""
+    runs.write("a", pa.table({"id": range(10)}))
+    runs.register("a")
+    assert runs.statistics("a").rows == 10
+
+    class Changer(Recorder):
+        def progress(self, what: str, done: int, total: int) -> None:
+            if what == "a":
+                runs.register("a", columns=[Column("id", "double")])
+
+    errors = run_job(runs.store, "j1", JobRequest(("a",)), lambda: nullcontext(runs.spark), Changer())
+    assert errors == {"a": "the columns of a were changed meanwhile: compute the statistics again"}
+    assert runs.store.statistics.current("a") is None  # new columns have none
 
 
 @pytest.mark.spark

@@ -15,8 +15,10 @@ from metastore.inspection import DEFAULT_PARTITION
 from metastore.records import Mode
 from selector.keys import ColumnRef, KeyPair
 from selector.statistics import TableStatistics
+from statsproc.build import MOST_ADDITIONS
 from statsproc.distinct import KEPT
 from statsproc.histogram import POINTS
+from statsproc.table import decode
 from tests.statsproc.runs import NOON, Runs
 from tests.statsproc.truth import RANK_ERROR, Truth, check_column, check_histogram, line
 
@@ -52,6 +54,10 @@ def _untouchable(folder: Path) -> None:
         stat = path.stat()
         path.write_bytes(b"\xee" * stat.st_size)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def _stored(runs: Runs) -> dict[str, tuple[bytes, int]]:
+    return {part.folder: (part.summary, part.rows) for part in runs.store.statistics.parts("t")}
 
 
 # ---------------------------------------------------------------------- incremental
@@ -164,6 +170,24 @@ def test_incremental_in_other_formats(runs: Runs, format: str) -> None:
     check_column(found.columns["day"], line([float(n // 1000) for n in range(3000)]))
 
 
+@pytest.mark.spark
+def test_a_partition_that_was_added_to_often_is_read_anew(runs: Runs) -> None:
+    """Each addition makes its summary a little less exact; the other partition stays as it is."""
+    tables = [_rows(0, 100)]
+    runs.write("t", tables[0], "day=0/a.parquet")
+    runs.write("t", tables[0], "day=1/0.parquet")
+    runs.register("t")
+    runs.statistics("t")
+    _untouchable(runs.folder / "t" / "day=0")
+    for number in range(1, MOST_ADDITIONS + 2):
+        tables.append(_rows(number, 100))
+        runs.write("t", tables[-1], f"day=1/{number}.parquet")
+        found = runs.incremental("t")
+        additions = [decode(part.summary).additions for part in runs.store.statistics.parts("t")]
+        assert additions == [0, number if number <= MOST_ADDITIONS else 0]
+    _check(found, [tables[0], *tables])
+
+
 # ---------------------------------------------------------------------- folders that hold values
 
 
@@ -247,6 +271,43 @@ def test_a_sample_of_text_is_one_of_files(runs: Runs) -> None:
     assert found.share == pytest.approx(8 / 20, abs=0.01)  # a quarter would be five files: at least eight are read
     assert found.rows == pytest.approx(2000, rel=0.02)
     assert found.confidence < 1
+
+
+@pytest.mark.spark
+def test_a_sample_knows_all_partitions(runs: Runs) -> None:
+    """Their values stand in the folders' names, though only some folders are read."""
+    days, share = 40, 0.25
+    for day in range(days):
+        runs.write("t", pa.table({"n": range(day * 100, day * 100 + 100)}), f"day={day}/a.parquet")
+    runs.register("t")
+    found = runs.statistics("t", Mode.SAMPLE, share=share)
+    assert found.share == pytest.approx(share)
+    day_column = found.columns["day"]
+    assert (day_column.ndv, day_column.nulls, day_column.minimum, day_column.maximum) == (days, 0, 0.0, days - 1.0)
+    assert day_column.histogram is not None
+    assert day_column.histogram.share_below(days / 2) == pytest.approx(0.5, abs=0.01)
+    assert found.columns["n"].ndv == days * 100  # each read once, and all of them unique: not only those in its range
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [(Mode.SAMPLE, {"share": 0.5}), (Mode.FULL, {"columns": ("price",)})],
+    ids=["sample", "columns"],
+)
+def test_what_reads_a_part_only_keeps_the_stored_summaries(runs: Runs, mode: Mode, options: dict[str, object]) -> None:
+    tables = [_rows(day, 1000) for day in range(10)]
+    for day, table in enumerate(tables[:9]):
+        runs.write("t", table, f"day={day}/a.parquet")
+    runs.register("t")
+    runs.statistics("t")
+    stored = _stored(runs)
+    assert len(stored) == 9
+    runs.statistics("t", mode, **options)
+    assert _stored(runs) == stored
+    _untouchable(runs.folder / "t")
+    runs.write("t", tables[9], "day=9/a.parquet")
+    _check(runs.incremental("t"), tables)
 
 
 @pytest.mark.spark

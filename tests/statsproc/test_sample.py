@@ -52,6 +52,17 @@ def test_rows_stay_whole() -> None:
     assert np.all(merged.tickets < merged.share)
 
 
+def test_rows_keep_their_order_within_a_part() -> None:
+    """The estimate of memory tells by it which values lie together in the files."""
+    parts = [_sampled(1000, 500, 1.0, "b"), _sampled(0, 500, 0.6, "a")]
+    found = row_sample(merge_samples([merge_samples(parts), _sampled(2000, 9, 0.8, "c")]))
+    assert found is not None
+    assert found.share == 0.6
+    values = found.columns["n"].values
+    assert np.count_nonzero(np.diff(values) < 0) == 1  # where the second part begins
+    assert values[0] >= 1000
+
+
 def test_a_part_in_which_nothing_was_drawn_changes_nothing() -> None:
     some, none = _sampled(0, 500, 0.5, "a"), _sampled(500, 1, 1e-9, "b")
     assert none.tickets.size == 0

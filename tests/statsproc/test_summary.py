@@ -241,5 +241,13 @@ def test_a_share_is_scaled_up() -> None:
     assert found.ndv == pytest.approx(np.unique(values).size, rel=0.05)
 
 
+def test_values_may_lie_beyond_the_share_that_was_read() -> None:
+    """Of ids in the order of the files a share has a part of the range only; there are more of them all the same."""
+    rows, share = 10_000, 0.1
+    read = summarise(pa.array(range(int(rows * share))), "bigint")
+    assert describe(read, "c", "bigint", share=share).ndv == rows
+    assert describe(read, "c", "bigint").ndv == rows * share
+
+
 def test_nothing_at_all() -> None:
     assert merge(()).rows == ColumnSummary().rows == 0

@@ -1,0 +1,126 @@
+"""A real DuckDB and a real Spark over the same tables, and one statement asked of both."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks.answers import difference
+from engines.duckdb.pool import DuckDBEngine
+from engines.errors import EngineError, UnsupportedFeature
+from engines.protocol import Engine, Lease, TableSource
+from engines.spark.engine import SparkConnectEngine
+from engines.spark.server import MIB, ServerSettings, SparkConnectServer
+from gateway.sql.errors import SqlError
+from gateway.sql.parsing import SPARK, ParserLimits
+from gateway.sql.portable.values import NotPortable
+from gateway.sql.reading import SparkAsWritten
+from gateway.sql.statement import check
+
+LEASE_BYTES = 3 << 30
+DRIVER_BYTES = 1_024 * MIB
+DEADLINE_S = 900.0
+
+
+class Outcome(StrEnum):
+    """What became of a statement on two engines."""
+
+    EQUAL = "equal"
+    BOTH_FAIL = "both fail"  # the data does not allow it on either engine
+    PINNED = "pinned"  # known before it runs: it goes to Spark
+    HANDED_OVER = "handed over"  # DuckDB met a value that only Spark knows what to make of
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One statement's outcome. detail: why, or what differs."""
+
+    outcome: Outcome
+    detail: str = ""
+
+
+class BothEngines:
+    """Asks both engines, Spark by the very text of the statement. Thread-safe."""
+
+    def __init__(self, duckdb: Engine, spark: Engine, tables: Sequence[TableSource]) -> None:
+        self._duckdb = duckdb
+        self._spark = spark
+        self._catalog = {table.name: table for table in tables}
+        for engine in (duckdb, spark):
+            engine.use_tables(tables)
+
+    def ask(self, sql: str, *, names: bool = True) -> Found:
+        """Ask a statement of Spark's of both. names: whether its columns must have the same; all have one of their own."""
+        try:
+            statement = check(sql, SPARK, catalog=self._catalog, limits=ParserLimits())
+            written = statement.sql("duckdb")
+        except NotPortable as error:
+            return Found(Outcome.PINNED, error.message)
+        except SqlError as error:
+            return Found(Outcome.DIFFERENT, f"refused: {error.message}")
+        except UnsupportedFeature as error:
+            return Found(Outcome.DIFFERENT, f"cannot be written: {error.message}")
+        ours = _run(self._duckdb, written)
+        if isinstance(ours, UnsupportedFeature):
+            known = "it meets " in ours.message
+            return Found(Outcome.HANDED_OVER if known else Outcome.DIFFERENT, ours.message)
+        theirs = _run(self._spark, sql)
+        if isinstance(ours, EngineError) and isinstance(theirs, EngineError):
+            return Found(Outcome.BOTH_FAIL, ours.message)
+        if isinstance(ours, EngineError):
+            return Found(Outcome.DIFFERENT, f"DuckDB fails: {ours.message}")
+        if isinstance(theirs, EngineError):
+            return Found(Outcome.DIFFERENT, f"Spark fails: {theirs.message}")
+        differs = difference(theirs, ours, names=names)
+        return Found(Outcome.EQUAL) if differs is None else Found(Outcome.DIFFERENT, f"Spark and DuckDB: {differs}")
+
+    def ask_in_full(self, sql: str) -> Found:
+        """Ask of both, and for all rows where the first differ: an order with ties does not say which come first.
+
+        Names do not count: each engine names columns without one after its own fashion.
+        """
+        found = self.ask(sql, names=False)
+        whole = without_limit(sql)
+        if found.outcome is Outcome.DIFFERENT and whole is not None:
+            return self.ask(whole, names=False)
+        return found
+
+
+def without_limit(sql: str) -> str | None:
+    """Return a statement without the LIMIT at its end; None where it has none."""
+    tree = SparkAsWritten().parse(sql)[0]
+    if tree is None or tree.args.get("limit") is None:
+        return None
+    tree.set("limit", None)
+    return tree.sql(dialect=SPARK)
+
+
+def _run(engine: Engine, sql: str) -> pa.Table | EngineError:
+    try:
+        with engine.execute(sql, query_id=uuid.uuid4().hex, lease=Lease(LEASE_BYTES), deadline_s=DEADLINE_S) as stream:
+            return pa.Table.from_batches(stream, stream.schema)
+    except EngineError as error:
+        return error
+
+
+@contextmanager
+def both_engines(work_folder: Path, tables: Sequence[TableSource], *, threads: int = 1) -> Iterator[BothEngines]:
+    """Start both, and end them."""
+    server = SparkConnectServer(ServerSettings(work_folder=work_folder, driver_memory_bytes=DRIVER_BYTES))
+    duckdb = DuckDBEngine(workers=2, threads=threads)
+    try:
+        spark = SparkConnectEngine(server)
+        try:
+            yield BothEngines(duckdb, spark, tables)
+        finally:
+            spark.close()
+    finally:
+        duckdb.close()
+        server.stop()

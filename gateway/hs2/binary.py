@@ -1,0 +1,291 @@
+"""HiveServer2 on a TCP port: SASL or not, as the first byte tells, with TLS where there is a certificate.
+
+Each connection has a thread. One that has opened no session yet gives way to a newcomer when all places are taken, the
+oldest first, so that thousands of silent ones keep nobody out. What one costs is bounded: a message is never larger
+than a statement may be, a reply not larger than ``operations.REPLY_BYTES`` and a row, and a client that stops reading
+is waited for in its own thread.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import logging
+import select
+import socket
+import ssl
+import struct
+import threading
+import time
+from dataclasses import dataclass
+
+from gateway.authentication import AuthenticationFailed, Login
+from gateway.hs2 import sasl
+from gateway.hs2.dispatch import Dispatcher, Later
+from gateway.hs2.registry import Peer
+from gateway.hs2.sasl import Refused, SaslStatus
+from gateway.hs2.service import Service
+from gateway.hs2.thrift import Malformed
+
+log = logging.getLogger(__name__)
+
+SASL_START, STRICT_BINARY = 0x01, 0x80
+RECEIVE_BYTES = 64 << 10
+MESSAGE_S = 60.0  # from a message's first byte to its last
+WATCH_S = 0.5  # between two looks whether a client that waits is still there
+KEEPALIVE_S, KEEPALIVE_REPEAT_S, KEEPALIVE_PROBES = 4, 2, 2  # a client whose machine is gone is noticed within 8 s
+_LENGTH = struct.Struct(">I")
+_GONE = select.POLLRDHUP | select.POLLHUP | select.POLLERR
+
+
+class Hangup(Exception):
+    """The client is gone, or has to go."""
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryLimits:
+    """connections: at once; handshake_s: until a client has said who it is; idle_s: between two calls."""
+
+    connections: int
+    handshake_s: float
+    idle_s: float
+
+
+class BinaryServer:
+    """Serves one listening socket. Started and stopped once."""
+
+    def __init__(
+        self, listening: socket.socket, service: Service, *, limits: BinaryLimits, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._listening = listening
+        self._service = service
+        self._dispatcher = Dispatcher(service)
+        self._limits = limits
+        self._tls = tls
+        self._lock = threading.Lock()
+        self._connections: dict[Connection, None] = {}  # in the order in which they came
+        self._acceptor = threading.Thread(target=self._accept, name="drivers", daemon=True)
+        self._stopping = threading.Event()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens: host and port."""
+        host, port = self._listening.getsockname()[:2]
+        return str(host), int(port)
+
+    def start(self) -> None:
+        """Begin to take connections."""
+        self._listening.listen(socket.SOMAXCONN)
+        self._acceptor.start()
+
+    def stop(self) -> None:
+        """Take no more connections, and close those that there are."""
+        self._stopping.set()
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._acceptor.join()
+        self._listening.close()
+        with self._lock:
+            connections = list(self._connections)
+        for connection in connections:
+            connection.hang_up()
+        for connection in connections:
+            connection.thread.join()
+
+    @property
+    def connections(self) -> int:
+        """How many connections there are."""
+        with self._lock:
+            return len(self._connections)
+
+    def _accept(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                accepted, address = self._listening.accept()
+            except OSError as error:
+                if not self._stopping.is_set():
+                    log.warning("cannot take a connection: %s", error)  # out of files, mostly; it passes
+                    self._stopping.wait(WATCH_S)
+                continue
+            self._admit(Connection(accepted, str(address[0]), self._limits))
+
+    def _admit(self, connection: Connection) -> None:
+        with self._lock:
+            if len(self._connections) >= self._limits.connections:
+                silent = next((each for each in self._connections if not each.established), None)
+                if silent is None:
+                    log.warning("a connection from %s is refused: all places are taken", connection.peer.address)
+                    connection.close()
+                    return
+                self._connections.pop(silent)
+                silent.hang_up()
+            self._connections[connection] = None
+        connection.thread = threading.Thread(
+            target=self._serve, args=(connection,), name=f"driver {connection.peer.address}", daemon=True
+        )
+        connection.thread.start()
+
+    def _serve(self, connection: Connection) -> None:
+        """Live through a connection; whatever ends it, its sessions end with it."""
+        try:
+            framed = connection.shake_hands(self._service, self._tls)
+            while True:
+                outcome = connection.receive(self._dispatcher, framed=framed)
+                reply = connection.wait_for(outcome) if isinstance(outcome, Later) else outcome
+                connection.send(reply, framed=framed)
+        except (Hangup, Malformed, OSError) as error:
+            log.debug("a connection from %s ends: %s", connection.peer.address, error)
+        finally:
+            self._service.registry.close_all(connection)
+            with self._lock:
+                self._connections.pop(connection, None)
+            connection.close()
+
+
+class Connection:
+    """One client's socket. peer: who is there. established: it has said who it is, and asked for something."""
+
+    thread: threading.Thread
+
+    def __init__(self, accepted: socket.socket, address: str, limits: BinaryLimits) -> None:
+        self.peer = Peer(address, connection=self)
+        self.established = False
+        self._socket = accepted
+        self._limits = limits
+        self._buffer = b""
+        self._at = 0
+        self._deadline = time.monotonic() + limits.handshake_s
+        self._poll = select.poll()
+        self._poll.register(accepted, select.POLLRDHUP)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_REPEAT_S)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+
+    # ------------------------------------------------------------------ the beginning
+
+    def shake_hands(self, service: Service, tls: ssl.SSLContext | None) -> bool:
+        """Find out how the client speaks, and who it is where it says so; returns whether messages are framed."""
+        if tls is not None:
+            self._socket.settimeout(self._limits.handshake_s)
+            self._socket = tls.wrap_socket(self._socket, server_side=True, do_handshake_on_connect=False)
+            self._socket.do_handshake()
+        first = self._peek()
+        if first == STRICT_BINARY:
+            return False
+        if first != SASL_START:
+            raise Hangup("neither SASL nor Thrift's binary protocol")
+        try:
+            told = sasl.read_credentials(self.take)
+            if told.acts_for not in ("", told.name):
+                raise Refused(f"{told.name} cannot act for {told.acts_for}.")
+            self.peer.user = service.login(Login(told.name, told.password, self.peer.address))
+        except (Refused, AuthenticationFailed) as error:
+            self._socket.sendall(sasl.frame(SaslStatus.BAD, str(error).encode()))
+            raise Hangup(f"refused: {error}") from error
+        self._socket.sendall(sasl.frame(SaslStatus.COMPLETE, b""))
+        return True
+
+    # ------------------------------------------------------------------ messages
+
+    def receive(self, dispatcher: Dispatcher, *, framed: bool) -> bytes | Later:
+        """Read the next message and answer it. Raises Hangup, Malformed, OSError."""
+        if self.established:
+            self._deadline = time.monotonic() + self._limits.idle_s
+        self._peek()
+        self._deadline = min(self._deadline, time.monotonic() + MESSAGE_S)
+        if framed:
+            (length,) = _LENGTH.unpack(self.take(_LENGTH.size))
+            if length > dispatcher.largest_message:
+                raise Malformed(f"a message of {length:,} bytes")
+            outcome = dispatcher.frame(self.take(length), self.peer)
+        else:
+            outcome = dispatcher.message(_Unframed(self, dispatcher.largest_message), self.peer)
+        self.established = True
+        return outcome
+
+    def wait_for(self, later: Later) -> bytes:
+        """Wait for a reply, and watch whether the client does, too."""
+        until = None if later.timeout_s is None else time.monotonic() + later.timeout_s
+        while not later.done.done():
+            left_s = WATCH_S if until is None else min(WATCH_S, until - time.monotonic())
+            if left_s <= 0:
+                break
+            concurrent.futures.wait([later.done], timeout=left_s)
+            if self._is_gone():
+                later.abandon()
+                raise Hangup("the client left while it waited")
+        return later.finish()
+
+    def send(self, reply: bytes, *, framed: bool) -> None:
+        """Send a reply; a client that does not read it for too long is let go."""
+        self._socket.settimeout(self._limits.idle_s)
+        self._socket.sendall(_LENGTH.pack(len(reply)) + reply if framed else reply)
+
+    # ------------------------------------------------------------------ the end
+
+    def hang_up(self) -> None:
+        """Wake the connection's thread up, to its end."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Give the socket back."""
+        self._socket.close()
+
+    # ------------------------------------------------------------------ bytes
+
+    def take(self, count: int) -> bytes:
+        """Return the next bytes. Raises Hangup where there are no more, OSError."""
+        end = self._at + count
+        if end > len(self._buffer):
+            pieces = [self._buffer[self._at :]]
+            missing = end - len(self._buffer)
+            while missing > 0:
+                pieces.append(self._receive())
+                missing -= len(pieces[-1])
+            self._buffer = b"".join(pieces)
+            self._at, end = 0, count
+        taken = self._buffer[self._at : end]
+        self._at = end
+        return taken
+
+    def _peek(self) -> int:
+        """Wait for the next byte and return it; it stays where it is."""
+        if self._at == len(self._buffer):
+            self._buffer, self._at = self._receive(), 0
+        return self._buffer[self._at]
+
+    def _receive(self) -> bytes:
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
+            raise Hangup("the client took too long")
+        self._socket.settimeout(left_s)
+        received = self._socket.recv(RECEIVE_BYTES)
+        if not received:
+            raise Hangup("the client left")
+        return received
+
+    def _is_gone(self) -> bool:
+        return any(event & _GONE for _, event in self._poll.poll(0))
+
+
+class _Unframed:
+    """One message of a stream without frames: a source that ends after the largest message."""
+
+    def __init__(self, connection: Connection, largest: int) -> None:
+        self._connection = connection
+        self._left = largest
+
+    @property
+    def left(self) -> int:
+        """Return how many bytes there may still be."""
+        return self._left
+
+    def take(self, count: int) -> bytes:
+        """Return the next bytes. Raises Malformed, Hangup, OSError."""
+        if count > self._left:
+            raise Malformed("the message is too large")
+        self._left -= count
+        return self._connection.take(count)

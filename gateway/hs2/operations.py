@@ -1,0 +1,232 @@
+"""Operations: what a driver started, with a cursor over its rows.
+
+Rows come from the spool, a reply's worth at a time; what is held of a result is one batch of its file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from gateway.coordinator import Coordinator
+from gateway.hs2 import story
+from gateway.hs2.errors import Hs2Error, QueryFailed
+from gateway.hs2.messages import HandleIdentifier, OperationType
+from gateway.results import Spool
+from gateway.sql.commands import WITHOUT_ROWS
+from gateway.sql.writes import WRITES
+from gateway.statements import Run
+from metastore.records import QueryRecord, QueryState
+
+REPLY_BYTES = 8 << 20  # of Arrow data in one reply, at least a row
+REPLY_ROWS = 100_000
+ID_BYTES = 16
+
+Opener = Callable[[], AbstractContextManager[pa.RecordBatchReader]]
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """What a handle is known by: a number for all to see, and a secret that proves it was given to the client."""
+
+    guid: bytes = field(default_factory=lambda: secrets.token_bytes(ID_BYTES))
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(ID_BYTES))
+
+    def fits(self, told: HandleIdentifier) -> bool:
+        """Tell whether a client knows the secret."""
+        return told.secret is not None and hmac.compare_digest(self.secret, told.secret)
+
+    def message(self) -> HandleIdentifier:
+        """Return it as it is sent."""
+        return HandleIdentifier(self.guid, self.secret)
+
+
+class Cursor:
+    """Rows of one result, in order. Thread-safe."""
+
+    def __init__(self, open_result: Opener) -> None:
+        self._open = open_result
+        self._stack = contextlib.ExitStack()
+        self._lock = threading.Lock()
+        self._reader: pa.RecordBatchReader | None = None
+        self._batch: pa.RecordBatch | None = None
+        self._at = 0  # in the batch
+        self._offset = 0  # in the result
+
+    def schema(self) -> pa.Schema:
+        """Return names and types. Raises ResultGone."""
+        with self._lock:
+            return self._opened().schema
+
+    def next(self, max_rows: int, *, rewind: bool = False) -> tuple[int, pa.RecordBatch]:
+        """Return how many rows came before, and the next ones; none at the end. Raises ResultGone."""
+        with self._lock:
+            if rewind:
+                self._rewind()
+            schema = self._opened().schema
+            offset, pieces = self._offset, list(self._pieces(min(max_rows, REPLY_ROWS)))
+            self._offset += sum(piece.num_rows for piece in pieces)
+        if len(pieces) == 1:
+            return offset, pieces[0]
+        if not pieces:
+            return offset, pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
+        return offset, pa.Table.from_batches(pieces, schema).combine_chunks().to_batches()[0]
+
+    def close(self) -> None:
+        """Let go of the result's file."""
+        with self._lock:
+            self._rewind()
+
+    def _opened(self) -> pa.RecordBatchReader:
+        if self._reader is None:
+            self._reader = self._stack.enter_context(self._open())
+        return self._reader
+
+    def _pieces(self, missing: int) -> Iterator[pa.RecordBatch]:
+        room = REPLY_BYTES
+        while missing > 0 and room > 0:
+            if self._batch is None or self._at >= self._batch.num_rows:
+                self._batch, self._at = next(iter(self._opened()), None), 0
+                if self._batch is None:
+                    return
+                continue
+            piece = _within(self._batch.slice(self._at, missing), room)
+            self._at += piece.num_rows
+            missing -= piece.num_rows
+            room -= piece.nbytes
+            yield piece
+
+    def _rewind(self) -> None:
+        self._stack.close()
+        self._reader = self._batch = None
+        self._at = self._offset = 0
+
+
+def _within(batch: pa.RecordBatch, room: int) -> pa.RecordBatch:
+    """Return as many of the first rows as have room, at least one."""
+    while batch.num_rows > 1 and batch.nbytes > room:
+        batch = batch.slice(0, batch.num_rows // 2)
+    return batch
+
+
+class Operation(Protocol):
+    """What a driver holds a handle of. Thread-safe."""
+
+    @property
+    def identifier(self) -> Identifier:
+        """What its handle is known by."""
+
+    @property
+    def kind(self) -> OperationType:
+        """What it does."""
+
+    @property
+    def has_result_set(self) -> bool:
+        """Whether there are rows to be fetched, even none."""
+
+    @property
+    def cursor(self) -> Cursor:
+        """Its rows."""
+
+    @property
+    def done(self) -> Future[QueryRecord]:
+        """Complete once the operation has ended, however."""
+
+    @property
+    def run(self) -> Run | None:
+        """The query behind it, if it is one."""
+
+    def require_finished(self) -> None:
+        """Raise the error that it ended with, or that it has not ended."""
+
+    def log_lines(self, *, rewind: bool) -> list[str]:
+        """Return what has happened since the last call, or so far."""
+
+    def cancel(self) -> None:
+        """End it early."""
+
+    def close(self) -> None:
+        """End it, and forget its result."""
+
+
+class TableOperation:
+    """Implements ``Operation`` over rows that are there from the beginning."""
+
+    def __init__(self, kind: OperationType, table: pa.Table) -> None:
+        self.identifier = Identifier()
+        self.kind = kind
+        self.has_result_set = True
+        self.cursor = Cursor(lambda: contextlib.nullcontext(table.to_reader()))
+        self.run: Run | None = None
+        self.done: Future[QueryRecord] = Future()
+        self.done.cancel()
+
+    def require_finished(self) -> None:
+        """Do nothing: it has."""
+
+    def log_lines(self, *, rewind: bool) -> list[str]:
+        """Return no lines."""
+        return []
+
+    def cancel(self) -> None:
+        """Do nothing: it has ended."""
+
+    def close(self) -> None:
+        """Forget the rows."""
+        self.cursor.close()
+
+
+class StatementOperation:
+    """Implements ``Operation`` over a query; attempts on several engines are one operation."""
+
+    def __init__(self, run: Run, coordinator: Coordinator, spool: Spool) -> None:
+        self.identifier = Identifier()
+        self.kind = OperationType.EXECUTE_STATEMENT
+        self.has_result_set = not isinstance(run.command, WITHOUT_ROWS + WRITES)
+        self.cursor = Cursor(lambda: spool.open(run.id))
+        self.run = run
+        self._lines_told = 0
+        self._coordinator = coordinator
+        self._spool = spool
+
+    @property
+    def done(self) -> Future[QueryRecord]:
+        """Complete once the query has ended, however."""
+        return self.run.done
+
+    def require_finished(self) -> None:
+        """Raise the error that the query ended with, or that it has not ended."""
+        record = self.run.record
+        if record.error is not None:
+            raise QueryFailed(record.error)
+        if record.state is not QueryState.FINISHED:
+            raise Hs2Error("NOT_FINISHED", f"The query is {record.state}; it has no result.")
+
+    def log_lines(self, *, rewind: bool) -> list[str]:
+        """Return the decision, the attempts and the end, as far as they are known and were not told before."""
+        lines = story.log_lines(self.run.record)
+        new = lines if rewind else lines[self._lines_told :]
+        self._lines_told = len(lines)
+        return new
+
+    def cancel(self) -> None:
+        """Cancel the query."""
+        self._coordinator.cancel(self.run.id)
+
+    def close(self) -> None:
+        """Cancel the query, or delete its rows, which nobody can fetch any more."""
+        self.cursor.close()
+        if self.done.done():
+            self._spool.delete(self.run.id)
+        else:
+            self.cancel()
+            self.done.add_done_callback(lambda _: self._spool.delete(self.run.id))

@@ -1,0 +1,191 @@
+"""The sessions and operations that drivers hold, with their limits and their end.
+
+A handle counts only with its secret, from the user who opened the session and, on a connection that stays open, from
+that connection. Whoever lacks one of these learns no more than that there is no such handle.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from gateway.hs2.errors import Hs2Error, InvalidHandle
+from gateway.hs2.messages import OperationHandle, SessionHandle
+from gateway.hs2.operations import Identifier, Operation
+from gateway.sessions import Session, TooManySessions
+
+LARGEST_OPERATIONS = 1_000  # of one session
+REMEMBERED_OPERATIONS = 16  # of one session, after they were closed: impyla asks for their profile only then
+
+NO_SESSION = "There is no such session; it was closed, it was idle for too long, or it is not yours."
+NO_OPERATION = "There is no such operation; it was closed, or it is not yours."
+
+
+@dataclass(slots=True)
+class Peer:
+    """Who calls. user: None where the transport asked for no login; connection: None where each call has its own."""
+
+    address: str
+    user: str | None = None
+    connection: object | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Hs2Session:
+    """A driver's session. version: of the protocol, from V1 = 0. peer: who opened it.
+
+    warnings_only: whether its client prints any line of a log as a warning, as impala-shell does.
+    operations: by their public number. closed: some that were. answers: by an operation's number and secret.
+    """
+
+    session: Session
+    peer: Peer
+    version: int
+    warnings_only: bool = False
+    identifier: Identifier = field(default_factory=Identifier)
+    operations: dict[bytes, Operation] = field(default_factory=dict)
+    answers: dict[bytes, bytes] = field(default_factory=dict)
+    closed: deque[Operation] = field(default_factory=lambda: deque(maxlen=REMEMBERED_OPERATIONS))
+
+    def belongs_to(self, peer: Peer) -> bool:
+        """Tell whether a caller is the one who opened it."""
+        return peer.user == self.peer.user and peer.connection is self.peer.connection
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """sessions: open at once; sessions_per_user: the same of one user; idle_s: after which one is closed."""
+
+    sessions: int
+    sessions_per_user: int
+    idle_s: float
+
+
+class Registry:
+    """All sessions and operations. Thread-safe."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._sessions: dict[bytes, Hs2Session] = {}
+        self._by_operation: dict[bytes, Hs2Session] = {}
+
+    def open(self, session: Session, peer: Peer, version: int) -> Hs2Session:
+        """Add a session. Raises TooManySessions."""
+        opened = Hs2Session(session, peer, version)
+        with self._lock:
+            if len(self._sessions) >= self._limits.sessions:
+                raise TooManySessions("Too many sessions are open; try again later.")
+            of_user = Counter(each.session.user for each in self._sessions.values())[session.user]
+            if of_user >= self._limits.sessions_per_user:
+                raise TooManySessions(f"{session.user} has {of_user} sessions open already; close one.")
+            self._sessions[opened.identifier.guid] = opened
+        return opened
+
+    def session(self, handle: SessionHandle | None, peer: Peer) -> Hs2Session:
+        """Return the session of a handle. Raises InvalidHandle."""
+        told = handle.identifier if handle else None
+        with self._lock:
+            found = self._sessions.get(told.guid) if told and told.guid else None
+        if found is None or told is None or not found.identifier.fits(told) or not found.belongs_to(peer):
+            raise InvalidHandle(NO_SESSION)
+        found.session.touch()
+        return found
+
+    def add(self, session: Hs2Session, operation: Operation) -> None:
+        """Add an operation to its session. Raises InvalidHandle where the session was closed meanwhile."""
+        with self._lock:
+            is_open = session.identifier.guid in self._sessions
+            full = len(session.operations) >= LARGEST_OPERATIONS
+            if is_open and not full:
+                session.operations[operation.identifier.guid] = operation
+                self._by_operation[operation.identifier.guid] = session
+                return
+        operation.close()
+        if not is_open:
+            raise InvalidHandle(NO_SESSION)
+        raise Hs2Error("TOO_MANY_OPERATIONS", f"A session has {LARGEST_OPERATIONS:,} operations at most; close some.")
+
+    def operation(self, handle: OperationHandle | None, peer: Peer) -> tuple[Hs2Session, Operation]:
+        """Return the operation of a handle, and its session. Raises InvalidHandle."""
+        told = handle.identifier if handle else None
+        with self._lock:
+            session = self._by_operation.get(told.guid) if told and told.guid else None
+            found = session.operations.get(told.guid) if session and told and told.guid else None
+        if session is None or found is None or told is None:
+            raise InvalidHandle(NO_OPERATION)
+        if not found.identifier.fits(told) or not session.belongs_to(peer):
+            raise InvalidHandle(NO_OPERATION)
+        session.session.touch()
+        return session, found
+
+    def keep_answer(self, session: Hs2Session, operation: Operation, answer: bytes) -> None:
+        """Keep the answer to a question about an operation that will be asked again, and answered alike."""
+        session.answers[operation.identifier.guid + operation.identifier.secret] = answer
+
+    def kept_answer(self, guid: bytes, secret: bytes, peer: Peer) -> bytes | None:
+        """Return the answer that was kept, None where there is none, or none for this caller."""
+        session = self._by_operation.get(guid)
+        if session is None or not session.belongs_to(peer):
+            return None
+        session.session.touch()
+        return session.answers.get(guid + secret)
+
+    def ended_operation(
+        self, handle: OperationHandle | None, session_handle: SessionHandle | None, peer: Peer
+    ) -> Operation:
+        """Return the operation of a handle, even if it was closed a short time ago. Raises InvalidHandle."""
+        told = handle.identifier if handle else None
+        session = self.session(session_handle, peer)
+        with self._lock:
+            for each in (*session.operations.values(), *session.closed):
+                if told is not None and each.identifier.guid == told.guid and each.identifier.fits(told):
+                    return each
+        raise InvalidHandle(NO_OPERATION)
+
+    def close_operation(self, session: Hs2Session, operation: Operation) -> None:
+        """Forget an operation, and end it."""
+        with self._lock:
+            if session.operations.pop(operation.identifier.guid, None) is not None and operation.run is not None:
+                session.closed.append(operation)
+            self._by_operation.pop(operation.identifier.guid, None)
+            session.answers.pop(operation.identifier.guid + operation.identifier.secret, None)
+        operation.close()
+
+    def close_session(self, session: Hs2Session) -> None:
+        """Forget a session with all that it has under way."""
+        with self._lock:
+            self._sessions.pop(session.identifier.guid, None)
+            operations = list(session.operations.values())
+            session.operations.clear()
+            for operation in operations:
+                self._by_operation.pop(operation.identifier.guid, None)
+        for operation in operations:
+            operation.close()
+
+    def close_idle(self) -> int:
+        """Close sessions that nobody has asked anything of for too long; returns how many."""
+        with self._lock:
+            idle = [each for each in self._sessions.values() if each.session.idle_s > self._limits.idle_s]
+        for session in idle:
+            self.close_session(session)
+        return len(idle)
+
+    def close_all(self, connection: object | None = None) -> None:
+        """Close the sessions of a connection that is gone, or all of them."""
+        with self._lock:
+            chosen = [each for each in self._sessions.values() if connection in (None, each.peer.connection)]
+        for session in chosen:
+            self.close_session(session)
+
+    def running(self) -> int:
+        """Return how many operations have not ended."""
+        with self._lock:
+            sessions = list(self._sessions.values())
+            return sum(not operation.done.done() for each in sessions for operation in each.operations.values())
+
+    def count(self) -> int:
+        """Return how many sessions are open."""
+        with self._lock:
+            return len(self._sessions)

@@ -1,0 +1,360 @@
+"""HiveServer2's calls, each with its request in and its reply out; errors leave as the exceptions of ``errors.MAPPED``.
+
+A call that has to wait for a query returns ``Wait`` instead of a reply, so that each transport waits in its own way:
+a connection's thread while it watches whether the client is still there, the HTTP server without a thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import pyarrow as pa
+
+from gateway.authentication import Authenticator, Login
+from gateway.coordinator import Coordinator
+from gateway.hs2 import errors, messages, metadata, rowset, story, types
+from gateway.hs2.errors import Hs2Error, QueryFailed
+from gateway.hs2.messages import FIRST_COLUMNAR_VERSION, NEWEST_VERSION, FetchOrientation, FetchType, OperationState
+from gateway.hs2.messages import OperationType as Kind
+from gateway.hs2.operations import Operation, StatementOperation, TableOperation
+from gateway.hs2.registry import Hs2Session, Limits, Peer, Registry
+from gateway.hs2.thrift import Struct, encode
+from gateway.results import Spool
+from gateway.routing import CatalogView
+from gateway.sessions import InvalidSetting, Session, require_database
+from metastore.records import QueryState
+
+LONG_POLL_S = 0.5  # JDBC's driver asks for the state without a pause, so the answer waits for it to change
+FETCH_ROWS = 10_000  # that JDBC's driver asks for where a user does not say
+HOUSEKEEPING_S = 1.0
+PRODUCT = "Fusion SQL Gateway"
+STATES: Mapping[QueryState, OperationState] = {
+    QueryState.FINISHED: OperationState.FINISHED,
+    QueryState.FAILED: OperationState.ERROR,
+    QueryState.CANCELLED: OperationState.CANCELED,
+}
+LOG_SCHEMA = pa.schema([("operation_log", pa.string())])
+FETCH_SIZE_KEY = "hive.server2.thrift.resultset.default.fetch.size"
+PROXY_USER_KEY = "hive.server2.proxy.user"
+PREFIXES = ("set:hiveconf:", "set:hivevar:", "set:metaconf:", "set:system:")
+NO_TOKENS = "Delegation tokens are not issued here; log in with a user name and a password."
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A reply that waits. done: completes once it can be given; timeout_s: after which it is given anyway.
+
+    session: whose client waits. finish: makes the reply. abandon: is called instead where the client is gone.
+    """
+
+    session: Session
+    done: Future[Any]
+    finish: Callable[[], Struct]
+    abandon: Callable[[], None]
+    timeout_s: float | None = None
+
+
+class Service:
+    """The service behind every transport. Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        coordinator: Coordinator,
+        catalog: CatalogView,
+        spool: Spool,
+        authenticator: Authenticator,
+        limits: Limits,
+        deadline_s: float,
+        page_url: str = "",
+    ) -> None:
+        self._coordinator = coordinator
+        self._catalog = catalog
+        self._spool = spool
+        self._authenticator = authenticator
+        self._deadline_s = deadline_s
+        self._stopping = threading.Event()
+        self.registry = Registry(limits)
+        self.page_url = page_url
+        self.statement_bytes = coordinator.parser_limits.statement_bytes
+
+    def start(self) -> None:
+        """Begin to close idle sessions."""
+        threading.Thread(target=self._close_idle, name="session expiry", daemon=True).start()
+
+    def drain(self, *, grace_s: float) -> None:
+        """Take nothing new, let what runs end for a while, then close every session."""
+        self._stopping.set()
+        until = time.monotonic() + grace_s
+        while time.monotonic() < until and self.registry.running():
+            time.sleep(0.05)
+        self.registry.close_all()
+
+    def login(self, login: Login) -> str:
+        """Return a user's name. Raises AuthenticationFailed."""
+        return self._authenticator.authenticate(login)
+
+    # ------------------------------------------------------------------ sessions
+
+    def open_session(self, request: messages.OpenSessionRequest, peer: Peer) -> messages.OpenSessionReply:
+        """Begin a session."""
+        self._require_running()
+        user = peer.user
+        if user is None:
+            user = self.login(Login(request.username, request.password, peer.address))
+        session = Session(user, deadline_s=self._deadline_s)
+        for name, value in (request.configuration or {}).items():
+            _configure(session, name, value)
+        chosen = min(max(request.version, 0), NEWEST_VERSION)
+        opened = self.registry.open(session, peer, chosen)
+        return messages.OpenSessionReply(
+            version=chosen,
+            session=messages.SessionHandle(opened.identifier.message()),
+            configuration={FETCH_SIZE_KEY: str(FETCH_ROWS)},
+        )
+
+    def close_session(self, request: messages.SessionRequest, peer: Peer) -> messages.Reply:
+        """End a session with all that it has under way."""
+        self.registry.close_session(self._session(request, peer))
+        return messages.Reply()
+
+    def get_info(self, request: messages.InfoRequest, peer: Peer) -> messages.InfoReply:
+        """Return one fact about the server."""
+        session = self._session(request, peer)
+        value = _info(session, self.statement_bytes).get(request.info or 0)
+        if value is None:
+            raise Hs2Error("NOT_ALLOWED", f"The gateway does not know the fact {request.info} about itself.")
+        return messages.InfoReply(value=value)
+
+    def refuse_token(self, request: messages.SessionRequest, peer: Peer) -> messages.TokenReply:
+        """Refuse to make, cancel or renew a delegation token."""
+        self._session(request, peer)
+        raise Hs2Error("NOT_ALLOWED", NO_TOKENS)
+
+    # ------------------------------------------------------------------ statements
+
+    def execute(self, request: messages.ExecuteRequest, peer: Peer) -> messages.OperationReply | Wait:
+        """Run a statement; without run_async the reply waits for its end."""
+        self._require_running()
+        session = self._session(request, peer)
+        statement = session.session.statement(
+            request.statement, overlay=request.overlay or {}, timeout_s=max(0.0, float(request.timeout_s))
+        )
+        run = self._coordinator.submit(statement)
+        operation = StatementOperation(run, self._coordinator, self._spool)
+        self.registry.add(session, operation)
+        started = _started(operation)
+        if request.run_async:
+            return started
+
+        def finish() -> messages.OperationReply:
+            try:
+                operation.require_finished()
+            except QueryFailed:
+                self.registry.close_operation(session, operation)
+                raise
+            return started
+
+        return Wait(session.session, run.done, finish, lambda: self.registry.close_operation(session, operation))
+
+    def get_status(self, request: messages.StatusRequest, peer: Peer) -> messages.StatusReply | Wait:
+        """Return how an operation is; while it runs, the reply waits a little for its end."""
+        session, operation = self.registry.operation(request.operation, peer)
+
+        def answer() -> messages.StatusReply:
+            return self._status(session, operation, with_progress=request.with_progress)
+
+        return answer() if operation.done.done() else _waiting(session, operation, answer, LONG_POLL_S)
+
+    def _status(self, session: Hs2Session, operation: Operation, *, with_progress: bool) -> messages.StatusReply:
+        run = operation.run
+        if run is None:
+            return messages.StatusReply(state=OperationState.FINISHED, has_result_set=True)
+        record = run.record
+        reply = messages.StatusReply(
+            state=STATES.get(record.state, OperationState.RUNNING) if run.done.done() else OperationState.RUNNING,
+            started_ms=int(record.submitted_at.timestamp() * 1_000),
+            completed_ms=int(record.finished_at.timestamp() * 1_000) if record.finished_at else None,
+            has_result_set=operation.has_result_set,
+            progress=story.progress(run) if with_progress else None,
+        )
+        if record.error is not None:
+            reply.message, reply.sqlstate = errors.message(record.error), errors.sqlstate(record.error)
+            reply.error_code = 0
+        if reply.state == OperationState.FINISHED and not with_progress:
+            self.registry.keep_answer(session, operation, encode(reply))
+        return reply
+
+    def cancel(self, request: messages.OperationRequest, peer: Peer) -> messages.Reply:
+        """End an operation early; its handle stays."""
+        self.registry.operation(request.operation, peer)[1].cancel()
+        return messages.Reply()
+
+    def close_operation(self, request: messages.OperationRequest, peer: Peer) -> messages.Reply:
+        """End an operation, and forget it."""
+        self.registry.close_operation(*self.registry.operation(request.operation, peer))
+        return messages.Reply()
+
+    # ------------------------------------------------------------------ results
+
+    def get_result_metadata(self, request: messages.OperationRequest, peer: Peer) -> messages.MetadataReply | Wait:
+        """Return a result's columns; before its end, the reply waits for it."""
+        session, operation = self.registry.operation(request.operation, peer)
+
+        def answer() -> messages.MetadataReply:
+            operation.require_finished()
+            return messages.MetadataReply(schema=types.table_schema(operation.cursor.schema()))
+
+        return answer() if operation.done.done() else _waiting(session, operation, answer)
+
+    def fetch(self, request: messages.FetchRequest, peer: Peer) -> messages.FetchReply | Wait:
+        """Return rows, or lines of the log; rows wait for the operation's end."""
+        session, operation = self.registry.operation(request.operation, peer)
+        columnar = session.version >= FIRST_COLUMNAR_VERSION
+        if request.orientation not in (FetchOrientation.NEXT, FetchOrientation.FIRST):
+            raise Hs2Error("NOT_ALLOWED", "Rows can be fetched from where they were left, or from the first one.")
+        rewind = request.orientation == FetchOrientation.FIRST
+        if request.kind == FetchType.LOG:
+            lines = pa.record_batch({LOG_SCHEMA.names[0]: pa.array(operation.log_lines(rewind=rewind), pa.string())})
+            return messages.FetchReply(has_more_rows=False, rows=rowset.encode(lines, offset=0, columnar=columnar))
+
+        def answer() -> messages.FetchReply:
+            operation.require_finished()
+            offset, batch = operation.cursor.next(max(0, request.max_rows), rewind=rewind)
+            run = operation.run
+            total = run.record.rows if run is not None else None
+            more = bool(batch.num_rows) if total is None else offset + batch.num_rows < total
+            return messages.FetchReply(has_more_rows=more, rows=rowset.encode(batch, offset=offset, columnar=columnar))
+
+        return answer() if operation.done.done() else _waiting(session, operation, answer)
+
+    # ------------------------------------------------------------------ the catalog
+
+    def get_type_info(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
+        """Return the types of columns."""
+        return self._table(request, peer, Kind.GET_TYPE_INFO, metadata.type_info)
+
+    def get_catalogs(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
+        """Return catalogs, of which there are none."""
+        return self._table(request, peer, Kind.GET_CATALOGS, metadata.catalogs)
+
+    def get_schemas(self, request: messages.SchemasRequest, peer: Peer) -> messages.OperationReply:
+        """Return databases."""
+        return self._table(request, peer, Kind.GET_SCHEMAS, lambda: metadata.schemas(request))
+
+    def get_tables(self, request: messages.TablesRequest, peer: Peer) -> messages.OperationReply:
+        """Return tables."""
+        return self._table(
+            request, peer, Kind.GET_TABLES, lambda: metadata.tables(request, self._catalog.current().tables.values())
+        )
+
+    def get_table_types(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
+        """Return kinds of tables."""
+        return self._table(request, peer, Kind.GET_TABLE_TYPES, metadata.table_types)
+
+    def get_columns(self, request: messages.ColumnsRequest, peer: Peer) -> messages.OperationReply:
+        """Return columns of tables."""
+        return self._table(
+            request, peer, Kind.GET_COLUMNS, lambda: metadata.columns(request, self._catalog.current().tables.values())
+        )
+
+    def get_functions(self, request: messages.FunctionsRequest, peer: Peer) -> messages.OperationReply:
+        """Return functions."""
+        return self._table(request, peer, Kind.GET_FUNCTIONS, lambda: metadata.functions(request))
+
+    def get_primary_keys(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
+        """Return primary keys, which files do not have."""
+        return self._table(request, peer, Kind.UNKNOWN, metadata.PRIMARY_KEYS.empty_table)
+
+    def get_cross_reference(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
+        """Return foreign keys, which files do not have."""
+        return self._table(request, peer, Kind.UNKNOWN, metadata.CROSS_REFERENCE.empty_table)
+
+    # ------------------------------------------------------------------ help
+
+    def _table(
+        self, request: _OfSession, peer: Peer, kind: Kind, make: Callable[[], pa.Table]
+    ) -> messages.OperationReply:
+        session = self._session(request, peer)
+        operation = TableOperation(kind, make())
+        self.registry.add(session, operation)
+        return _started(operation)
+
+    def _session(self, request: _OfSession, peer: Peer) -> Hs2Session:
+        return self.registry.session(request.session, peer)
+
+    def _require_running(self) -> None:
+        if self._stopping.is_set():
+            raise Hs2Error("GATEWAY_STOPPED", "The gateway is stopping; try again soon.")
+
+    def _close_idle(self) -> None:
+        while not self._stopping.wait(HOUSEKEEPING_S):
+            self.registry.close_idle()
+
+
+_OfSession = (
+    messages.SessionRequest
+    | messages.InfoRequest
+    | messages.ExecuteRequest
+    | messages.SchemasRequest
+    | messages.TablesRequest
+    | messages.ColumnsRequest
+    | messages.FunctionsRequest
+)
+
+
+def _waiting(
+    session: Hs2Session, operation: Operation, answer: Callable[[], Struct], timeout_s: float | None = None
+) -> Wait:
+    return Wait(session.session, operation.done, answer, lambda: None, timeout_s)
+
+
+def _started(operation: Operation) -> messages.OperationReply:
+    handle = messages.OperationHandle(operation.identifier.message(), operation.kind, operation.has_result_set)
+    return messages.OperationReply(operation=handle)
+
+
+def _configure(session: Session, name: str, value: str) -> None:
+    """Take one entry of a driver's configuration: its prefix says what it is."""
+    if name == "use:database":
+        require_database(value)
+    elif name == PROXY_USER_KEY:
+        if value != session.user:
+            raise InvalidSetting(f"{session.user} cannot act for {value}.")
+    else:
+        prefix = next((each for each in PREFIXES if name.startswith(each)), "")
+        session.set(name.removeprefix(prefix), value)
+
+
+def _info(session: Hs2Session, statement_bytes: int) -> Mapping[int, messages.InfoValue]:
+    """Return facts by the protocol's numbers of them; zero is no limit."""
+    texts = {
+        2: PRODUCT,  # CLI_DATA_SOURCE_NAME
+        13: PRODUCT,  # CLI_SERVER_NAME
+        14: "\\",  # CLI_SEARCH_PATTERN_ESCAPE
+        17: PRODUCT,  # CLI_DBMS_NAME
+        18: version("fusion-sql-gateway"),  # CLI_DBMS_VER
+        19: "Y",  # CLI_ACCESSIBLE_TABLES
+        20: "N",  # CLI_ACCESSIBLE_PROCEDURES
+        25: "Y",  # CLI_DATA_SOURCE_READ_ONLY
+        29: "`",  # CLI_IDENTIFIER_QUOTE_CHAR
+        47: session.session.user,  # CLI_USER_NAME
+        73: "N",  # CLI_INTEGRITY
+        90: "N",  # CLI_ORDER_BY_COLUMNS_IN_SELECT
+        94: "",  # CLI_SPECIAL_CHARACTERS
+        10_003: "N",  # CLI_CATALOG_NAME
+        10_004: "UTF-8",  # CLI_COLLATION_SEQ
+    }
+    lengths = {
+        **dict.fromkeys((0, 1, 30, 31, 32, 34, 35, 97, 98, 99, 100, 101, 102, 104, 106, 107, 10_005), 0),
+        105: statement_bytes,  # CLI_MAX_STATEMENT_LEN
+    }
+    return {number: messages.InfoValue(text=text) for number, text in texts.items()} | {
+        number: messages.InfoValue(length=length) for number, length in lengths.items()
+    }

@@ -1,0 +1,200 @@
+"""Sessions: what a client set and which statements it has, whichever interface it came through.
+
+Settings that the gateway knows change how statements run. Drivers set many others that belong to Hive, Spark or
+Impala; they are kept and shown, and do nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.sql.names import DEFAULT_DATABASE
+from gateway.sql.parsing import DIALECTS
+from gateway.statements import AUTO, Statement
+from metastore.records import View
+
+OWN = "fusion."
+LARGEST_SETTINGS = 1_000
+LONGEST_VALUE = 64 << 10
+
+
+class SessionError(Exception):
+    """Base of what a session refuses."""
+
+    code = "INVALID_SETTING"
+
+
+class InvalidSetting(SessionError):
+    """A setting of ours that there is not, or a value that it cannot have."""
+
+
+class TooManySessions(SessionError):
+    """As many sessions are open as the settings allow, of one user or in total."""
+
+    code = "TOO_MANY_SESSIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A setting that means something here. read: turns its text into a value, or raises ValueError."""
+
+    name: str
+    default: str
+    meaning: str
+    read: Callable[[str], Any]
+
+
+def _dialect(text: str) -> str:
+    if text.lower() not in DIALECTS:
+        raise ValueError(f"one of {', '.join(DIALECTS)}")
+    return text.lower()
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        seconds = float(text or "0")
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise ValueError("a number of seconds, 0 for none")
+    return seconds or None
+
+
+ENGINE = Option(f"{OWN}engine", AUTO, "the engine that statements run on, or auto", str)
+DIALECT = Option(f"{OWN}dialect", "spark", "the dialect that statements are read in", _dialect)
+TIMEOUT_S = Option(f"{OWN}timeout_s", "0", "seconds that a statement may take; 0 for the gateway's limit", _seconds)
+OPTIONS: Mapping[str, Option] = {
+    **{option.name: option for option in (ENGINE, DIALECT, TIMEOUT_S)},
+    "exec_time_limit_s": TIMEOUT_S,  # Impala's name of the same
+}
+
+
+class Session:
+    """One client's session. Thread-safe.
+
+    user: who it belongs to. deadline_s: longest life of its statements.
+    """
+
+    def __init__(self, user: str, *, deadline_s: float, settings: Mapping[str, str] = {}) -> None:
+        self.user = user
+        self._deadline_s = deadline_s
+        self._lock = threading.Lock()
+        self._settings: dict[str, str] = {}
+        self._views: dict[str, View] = {}
+        self._waits = 0
+        self._idle_since = time.monotonic()
+        for name, value in settings.items():
+            self.set(name, value)
+
+    def set(self, name: str, value: str) -> None:
+        """Change a setting. Raises InvalidSetting."""
+        name, value = _checked(name, value)
+        with self._lock:
+            if name not in self._settings and len(self._settings) >= LARGEST_SETTINGS:
+                raise InvalidSetting(f"A session holds {LARGEST_SETTINGS:,} settings at most.")
+            self._settings[name] = value
+
+    def reset(self, name: str | None = None) -> None:
+        """Give one setting, or all of them, back its default."""
+        with self._lock:
+            if name is None:
+                self._settings.clear()
+            else:
+                self._settings.pop(_spelled(name), None)
+
+    def settings(self) -> Mapping[str, str]:
+        """Return all settings by name: those of the gateway with their defaults, then what else was set."""
+        own = {option.name: option.default for option in OPTIONS.values()}
+        with self._lock:
+            return own | dict(sorted(self._settings.items()))
+
+    def get(self, name: str) -> str | None:
+        """Return one setting's value, None where it is not set."""
+        return self.settings().get(_spelled(name))
+
+    def statement(self, sql: str, *, overlay: Mapping[str, str] = {}, timeout_s: float = 0.0) -> Statement:
+        """Make a statement under these settings. overlay: settings of this statement alone. Raises InvalidSetting."""
+        settings = dict(self.settings())
+        settings.update(_checked(name, value) for name, value in overlay.items())
+        limits = (self._deadline_s, TIMEOUT_S.read(settings[TIMEOUT_S.name]), timeout_s)
+        return Statement(
+            sql=sql,
+            dialect=DIALECT.read(settings[DIALECT.name]),
+            engine=ENGINE.read(settings[ENGINE.name]),
+            user=self.user,
+            deadline_s=min(limit for limit in limits if limit),
+            session=self,
+        )
+
+    def keep_view(self, view: View, *, replace: bool) -> bool:
+        """Keep a temporary view; returns whether that was done: not where one of its name is not to be replaced."""
+        with self._lock:
+            if view.name in self._views and not replace:
+                return False
+            self._views[view.name] = view
+            return True
+
+    def drop_view(self, name: str) -> bool:
+        """Forget a temporary view; returns whether it was there."""
+        with self._lock:
+            return self._views.pop(name.lower(), None) is not None
+
+    @property
+    def views(self) -> Mapping[str, View]:
+        """Temporary views by name."""
+        with self._lock:
+            return dict(self._views)
+
+    def touch(self) -> None:
+        """Note that the client asked for something: from now on it is idle, unless it waits for an answer."""
+        self._idle_since = time.monotonic()
+
+    def begin_wait(self) -> None:
+        """Note that the client waits for an answer."""
+        with self._lock:
+            self._waits += 1
+
+    def end_wait(self) -> None:
+        """Note that it got its answer."""
+        with self._lock:
+            self._waits -= 1
+        self.touch()
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the client last asked for something; zero while it waits for an answer."""
+        with self._lock:
+            return 0.0 if self._waits else time.monotonic() - self._idle_since
+
+
+def require_database(name: str) -> None:
+    """Raise InvalidSetting for a database that there is not."""
+    if name.strip("`").lower() != DEFAULT_DATABASE:
+        raise InvalidSetting(f"There is no database {name}; there is {DEFAULT_DATABASE}.")
+
+
+def _spelled(name: str) -> str:
+    """Return a setting's name; those of the gateway are the same in any case."""
+    option = OPTIONS.get(name.lower())
+    return option.name if option else name
+
+
+def _checked(name: str, value: str) -> tuple[str, str]:
+    option = OPTIONS.get(name.lower())
+    if option is None:
+        if name.lower().startswith(OWN):
+            known = ", ".join(dict.fromkeys(each.name for each in OPTIONS.values()))
+            raise InvalidSetting(f"There is no setting {name}; there are {known}.")
+        if len(name) + len(value) > LONGEST_VALUE:
+            raise InvalidSetting("The setting is too long.")
+        return name, value
+    try:
+        option.read(value)
+    except ValueError as error:
+        raise InvalidSetting(f"{option.name} is {error}, not {value[:80]}.") from error
+    return option.name, value

@@ -1,0 +1,202 @@
+"""Casts as Spark makes them: numbers lose their fraction, texts are read strictly, a bad value is an error or NULL.
+
+What DuckDB would read otherwise than Spark, or would refuse although Spark may not, ends the statement on DuckDB, and
+Spark has the last word.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+from gateway.sql.portable.kinds import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    FLOAT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    Kind,
+)
+from gateway.sql.portable.values import NotPortable, Value, otherwise, quoted_text, unless
+
+_WHOLE_NUMBER = r"[+-]?[0-9]+"
+_NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
+_LIKE_A_NUMBER = r"(?i)[^ -~]|nan|inf|0x|[0-9.][fd]$|e[+-]?[0-9]{4}"
+_LIKE_A_DAY = r"^[+0-9-]|[^ -~]"
+_DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_MOMENT = rf"{_DAY}(?: [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]{{1,6}})?)?"
+_DAY_LITERAL = re.compile(r"\s*(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\s*")
+_MOMENT_LITERAL = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?))?(?:Z|\+00:00)?")
+_TRUE, _FALSE = "('t', 'true', 'y', 'yes', '1')", "('f', 'false', 'n', 'no', '0')"
+
+
+def cast(value: Value, to: Kind, *, forgiving: bool = False) -> Value:
+    """Return a value cast to a type. forgiving: NULL in place of an error. Raises NotPortable."""
+    if value.kind == to:
+        return value
+    if value.kind == NULL:
+        return Value(f"CAST(NULL AS {to.duckdb})", to)
+    if not (value.kind.is_atomic and to.is_atomic):
+        raise NotPortable(f"a cast from {value.kind} to {to}.")
+    if to == STRING:
+        return Value(as_text(value), STRING)
+    if to.is_whole:
+        return Value(_whole(value, to, forgiving), to)
+    if to.is_floating:
+        return Value(_floating(value, to, forgiving), to)
+    if to.is_decimal:
+        return Value(_decimal(value, to, forgiving), to)
+    if to == BOOLEAN:
+        return Value(_boolean(value, forgiving), to)
+    if to == DATE:
+        return Value(_date(value, forgiving), to)
+    if to in (TIMESTAMP, TIMESTAMP_NTZ):
+        return Value(_timestamp(value, to, forgiving), to)
+    if to == BINARY and value.kind == STRING:
+        return Value(f"encode({value.text})", to)
+    raise NotPortable(f"a cast from {value.kind} to {to}.")
+
+
+def as_text(value: Value) -> str:
+    """Return a value as Spark writes it."""
+    kind, text = value.kind, value.exactly()
+    if kind == STRING:
+        return text
+    if kind == DATE:
+        outside = f"{text} < DATE '0001-01-01' OR {text} > DATE '9999-12-31'"
+        return unless(outside, "a date outside of the years 1 to 9999 as text", f"CAST({text} AS VARCHAR)", STRING)
+    if kind in (TIMESTAMP, TIMESTAMP_NTZ):
+        moment = f"CAST({text} AS TIMESTAMP)"
+        outside = f"{moment} < TIMESTAMP '0001-01-01' OR {moment} >= TIMESTAMP '10000-01-01'"
+        return unless(outside, "a time outside of the years 1 to 9999 as text", f"CAST({moment} AS VARCHAR)", STRING)
+    if kind.is_floating:
+        plain = f"{text} = 0 OR (abs({text}) >= 1e-3 AND abs({text}) < 1e7)"
+        return (
+            f"CASE WHEN {text} IS NULL THEN NULL WHEN {plain} THEN CAST({text} AS VARCHAR) "
+            f"WHEN isnan({text}) THEN 'NaN' WHEN {text} = CAST('inf' AS DOUBLE) THEN 'Infinity' "
+            f"WHEN {text} = CAST('-inf' AS DOUBLE) THEN '-Infinity' "
+            f"ELSE {otherwise('a very large or small number as text', STRING)} END"
+        )
+    if kind == BINARY:
+        raise NotPortable("a cast from binary to string.")
+    return f"CAST({text} AS VARCHAR)"
+
+
+def date_literal(text: str) -> str | None:
+    """Return a date that stands in a string literal in DuckDB's words; None where Spark reads none."""
+    found = _DAY_LITERAL.fullmatch(text)
+    if not found:
+        return None
+    try:
+        day = dt.date(int(found[1]), int(found[2] or 1), int(found[3] or 1))
+    except ValueError:
+        return None
+    return f"DATE '{day.isoformat()}'"
+
+
+def _converted(text: str, to: Kind, forgiving: bool) -> str:
+    return f"{'TRY_CAST' if forgiving else 'CAST'}({text} AS {to.duckdb})"
+
+
+def _read(value: Value, pattern: str, to: Kind, forgiving: bool, *, doubtful: str = r"[^ -~]") -> str:
+    """Read a text that looks as it should; what looks otherwise is left to Spark.
+
+    doubtful: what a text holds that looks otherwise and may still be read by Spark; others are NULL where bad texts are.
+    """
+    if value.literal is not None:
+        if re.fullmatch(pattern, value.literal.strip(" ")):
+            return _converted(quoted_text(value.literal.strip(" ")), to, forgiving)
+        raise NotPortable(f"{quoted_text(value.literal)} as {to}.")
+    text = f"trim({value.text}, ' ')"
+    bad = f"NOT regexp_full_match({text}, {quoted_text(pattern)})"
+    if forgiving:
+        bad += f" AND regexp_matches({text}, {quoted_text(doubtful)})"
+    return unless(
+        bad, f"a text as {to}", _converted(_matching(text, pattern) if forgiving else text, to, forgiving), to
+    )
+
+
+def _matching(text: str, pattern: str) -> str:
+    """Return a text that looks as it should, or NULL: DuckDB reads more than Spark does, such as 1_000."""
+    return f"CASE WHEN regexp_full_match({text}, {quoted_text(pattern)}) THEN {text} END"
+
+
+def _whole(value: Value, to: Kind, forgiving: bool) -> str:
+    kind, text = value.kind, value.text
+    if kind.is_decimal or kind.is_floating:
+        return _converted(f"trunc({text})", to, forgiving)
+    if kind.is_whole or kind == BOOLEAN:
+        return _converted(text, to, forgiving)
+    if kind == STRING:
+        return _read(value, _WHOLE_NUMBER, to, forgiving)
+    if kind == TIMESTAMP and to == BIGINT:
+        return f"((epoch_us({text}) - ((epoch_us({text}) % 1000000) + 1000000) % 1000000) // 1000000)"
+    raise NotPortable(f"a cast from {kind} to {to}.")
+
+
+def _floating(value: Value, to: Kind, forgiving: bool) -> str:
+    if value.kind.is_number or value.kind == BOOLEAN:
+        return _converted(value.text, to, forgiving)
+    if value.kind == STRING:
+        return _read(value, _NUMBER, to, forgiving, doubtful=_LIKE_A_NUMBER)
+    raise NotPortable(f"a cast from {value.kind} to {to}.")
+
+
+def _decimal(value: Value, to: Kind, forgiving: bool) -> str:
+    kind, text = value.kind, value.text
+    if kind.is_whole or kind.is_decimal or kind == BOOLEAN:
+        return _converted(text, to, forgiving)
+    if kind.is_floating:  # through its digits: 1.35 is a little less than that, and still becomes 1.4
+        exact = f"CAST({text} AS DOUBLE)" if kind == FLOAT else text
+        digits = _converted(f"CAST({exact} AS VARCHAR)", to, forgiving)
+        return unless(f"NOT isfinite({text})", f"an infinite number as {to}", digits, to)
+    if kind == STRING:
+        return _read(value, _NUMBER, to, forgiving)
+    raise NotPortable(f"a cast from {kind} to {to}.")
+
+
+def _boolean(value: Value, forgiving: bool) -> str:
+    if value.kind.is_number:
+        return f"({value.text} <> 0)"
+    if value.kind == STRING:
+        word = f"lower(trim({value.text}, ' '))"
+        rest = "NULL" if forgiving else otherwise("a text as boolean", BOOLEAN)
+        return (
+            f"CASE WHEN {value.text} IS NULL THEN NULL WHEN {word} IN {_TRUE} THEN TRUE "
+            f"WHEN {word} IN {_FALSE} THEN FALSE ELSE {rest} END"
+        )
+    raise NotPortable(f"a cast from {value.kind} to boolean.")
+
+
+def _date(value: Value, forgiving: bool) -> str:
+    if value.kind.is_time:
+        return f"CAST({value.text} AS DATE)"
+    if value.literal is not None:
+        literal = date_literal(value.literal)
+        if literal is None and forgiving and _DAY_LITERAL.fullmatch(value.literal):
+            return "CAST(NULL AS DATE)"
+        if literal is None:
+            raise NotPortable(f"{quoted_text(value.literal)} as a date.")
+        return literal
+    if value.kind == STRING:
+        return _read(value, _DAY, DATE, forgiving, doubtful=_LIKE_A_DAY)
+    raise NotPortable(f"a cast from {value.kind} to date.")
+
+
+def _timestamp(value: Value, to: Kind, forgiving: bool) -> str:
+    if value.kind.is_time:
+        return f"CAST({value.text} AS {to.duckdb})"
+    if value.literal is not None:
+        found = _MOMENT_LITERAL.fullmatch(value.literal.strip())
+        if not found:
+            raise NotPortable(f"{quoted_text(value.literal)} as a timestamp.")
+        moment = f"{found[1]} {found[2] or '00:00:00'}"
+        zone = "+00" if to == TIMESTAMP else ""
+        return f"CAST('{moment}{zone}' AS {to.duckdb})"
+    if value.kind == STRING:
+        return _read(value, _MOMENT, to, forgiving, doubtful=".")
+    raise NotPortable(f"a cast from {value.kind} to {to}.")

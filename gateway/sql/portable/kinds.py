@@ -1,0 +1,158 @@
+"""Spark's types, and which type Spark gives to what is put together from two of them (ANSI mode)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+MAX_PRECISION = 38
+LEAST_SCALE = 6  # digits after the point that Spark keeps when a decimal grows past 38 digits
+
+_DECIMAL = re.compile(r"(?:decimal|dec|numeric)(?:\((\d+)(?:,(-?\d+))?\))?")
+_NAMES = {
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
+    "real": "float",
+    "timestamp_ltz": "timestamp",
+}
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+_DUCKDB = {
+    "string": "VARCHAR",
+    "binary": "BLOB",
+    "timestamp": "TIMESTAMPTZ",
+    "timestamp_ntz": "TIMESTAMP",
+    "int": "INTEGER",
+}
+_ATOMIC = frozenset((*_WHOLE, "float", "double", "string", "boolean", "date", "timestamp", "timestamp_ntz", "binary"))
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One type of Spark's. precision, scale: of a decimal, in digits."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """A whole number of fixed width."""
+        return self.name in _WHOLE
+
+    @property
+    def is_decimal(self) -> bool:
+        """A number with a fixed number of digits after the point."""
+        return self.name == "decimal"
+
+    @property
+    def is_floating(self) -> bool:
+        """A float or a double."""
+        return self.name in ("float", "double")
+
+    @property
+    def is_number(self) -> bool:
+        """Any number."""
+        return self.is_whole or self.is_decimal or self.is_floating
+
+    @property
+    def is_time(self) -> bool:
+        """A date or a timestamp."""
+        return self.name in ("date", "timestamp", "timestamp_ntz")
+
+    @property
+    def is_atomic(self) -> bool:
+        """A type that both engines have, without parts."""
+        return self.is_decimal or self.name in _ATOMIC
+
+    @property
+    def duckdb(self) -> str:
+        """The same type in DuckDB's words."""
+        if self.is_decimal:
+            return f"DECIMAL({self.precision}, {self.scale})"
+        return _DUCKDB.get(self.name, self.name.upper())
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})" if self.is_decimal else self.name
+
+
+TINYINT, SMALLINT, INT, BIGINT = (Kind(name) for name in _WHOLE)
+FLOAT, DOUBLE, STRING, BOOLEAN, BINARY = (Kind(name) for name in ("float", "double", "string", "boolean", "binary"))
+DATE, TIMESTAMP, TIMESTAMP_NTZ = (Kind(name) for name in ("date", "timestamp", "timestamp_ntz"))
+NULL = Kind("void")
+
+
+def decimal(precision: int, scale: int) -> Kind:
+    """Return a decimal, cut to 38 digits at the front."""
+    return Kind("decimal", min(precision, MAX_PRECISION), min(scale, MAX_PRECISION))
+
+
+def adjusted(precision: int, scale: int) -> Kind:
+    """Return the decimal of a result: one that needs more than 38 digits gives up digits after the point."""
+    if precision <= MAX_PRECISION:
+        return Kind("decimal", precision, scale)
+    whole = precision - scale
+    return Kind("decimal", MAX_PRECISION, max(MAX_PRECISION - whole, min(scale, LEAST_SCALE)))
+
+
+@lru_cache(maxsize=1_024)
+def parse_kind(data_type: str) -> Kind:
+    """Read Spark's short form, such as ``bigint`` or ``decimal(10,2)``; what is nested keeps its text as its name."""
+    text = data_type.strip().lower().replace(" ", "")
+    if found := _DECIMAL.fullmatch(text):
+        return Kind("decimal", int(found[1] or 10), int(found[2] or 0))
+    if text.startswith(("varchar(", "char(")):
+        return STRING
+    return Kind(_NAMES.get(text, text))
+
+
+def as_decimal(kind: Kind) -> Kind:
+    """Return the decimal that holds every value of a whole number's type."""
+    return kind if kind.is_decimal else Kind("decimal", _DIGITS[kind.name], 0)
+
+
+def common(one: Kind, other: Kind) -> Kind | None:
+    """Return the type in which values of both are compared, or stand in one column; None where there is none.
+
+    A float meets nothing but a float without becoming a double.
+    """
+    if one == other or other == NULL:
+        return one
+    if one == NULL:
+        return other
+    if one.is_number and other.is_number:
+        return _common_number(one, other)
+    if one == STRING or other == STRING:
+        rest = other if one == STRING else one
+        if rest.is_whole:
+            return BIGINT
+        if rest.is_number:
+            return DOUBLE
+        return rest if rest.is_atomic else None
+    if one.is_time and other.is_time:
+        return TIMESTAMP if TIMESTAMP in (one, other) else TIMESTAMP_NTZ
+    return None
+
+
+def common_of_all(kinds: Iterable[Kind]) -> Kind | None:
+    """Return the common type of several, as Spark finds it: from left to right, strings last."""
+    told = sorted(kinds, key=lambda kind: kind == STRING)
+    found: Kind | None = NULL
+    for kind in told:
+        found = common(found, kind) if found is not None else None
+    return found
+
+
+def _common_number(one: Kind, other: Kind) -> Kind:
+    if one.is_floating or other.is_floating:
+        return DOUBLE
+    if one.is_whole and other.is_whole:
+        return max(one, other, key=lambda kind: _WHOLE.index(kind.name))
+    one, other = as_decimal(one), as_decimal(other)
+    whole = max(one.precision - one.scale, other.precision - other.scale)
+    scale = min(max(one.scale, other.scale), MAX_PRECISION - whole)  # digits before the point come first
+    return decimal(whole + scale, scale)

@@ -1,0 +1,348 @@
+"""Statements that write or give queries names, in the words of Spark's and Hive's users.
+
+    CREATE TABLE [IF NOT EXISTS] t [(c type, ...)] [USING | STORED AS parquet | orc] [PARTITIONED BY (c [type], ...)]
+        [COMMENT '...'] [AS query]
+    INSERT INTO | OVERWRITE [TABLE] t [PARTITION (p = 1, q)] [(c, ...)] query
+    DROP TABLE [IF EXISTS] t [PURGE]
+    CREATE [OR REPLACE] [TEMPORARY] VIEW [IF NOT EXISTS] v [(c, ...)] [COMMENT '...'] AS query
+    DROP VIEW [IF EXISTS] v
+
+The head is read here, word by word; the query behind it is checked like any other, in the statement's dialect.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from engines.protocol import Column, TableSource
+from gateway.sql import statement
+from gateway.sql.commands import CreateView, DropView
+from gateway.sql.errors import NotAllowed, SyntaxInvalid, TableExists, UnknownColumn, UnknownTable, did_you_mean
+from gateway.sql.names import DEFAULT_DATABASE
+from gateway.sql.parsing import ParserLimits, require_length
+from gateway.sql.statement import CheckedStatement
+from gateway.sql.words import WordReader, words_of
+from gateway.sql.writes import TABLE_FORMATS, CreateTable, DropTable, InsertInto, Write
+from metastore.records import View
+
+_WRITES = re.compile(
+    r"(?:[\s;]++|--[^\n]*+|/\*(?s:.)*?\*/)*+(?:CREATE\s+(?:EXTERNAL\s+)?TABLE|INSERT|DROP\s+(?:TABLE|VIEW)"
+    r"|CREATE\s+(?:OR\s+REPLACE\s+)?(?:GLOBAL\s+)?(?:TEMP(?:ORARY)?\s+)?VIEW)\b",
+    re.IGNORECASE,
+)
+_TABLE_NAME = re.compile(r"[a-z0-9_]{1,128}")
+_QUERY_WORDS = frozenset({"SELECT", "WITH", "VALUES", "FROM", "TABLE"})
+_TYPE_ENDS = frozenset({"COMMENT", "NOT", "DEFAULT", "GENERATED"})
+
+
+def parse(
+    sql: str,
+    dialect: str,
+    *,
+    catalog: Mapping[str, TableSource],
+    limits: ParserLimits,
+    views: Mapping[str, View] = {},
+) -> Write | CreateView | DropView | None:
+    """Return the write in a text, None where it is none. Raises SqlError with what is wrong and where."""
+    if _WRITES.match(sql) is None:
+        return None
+    require_length(sql, limits)
+    return _WriteReader(sql, dialect, words_of(sql, limits), catalog, limits, views).write()
+
+
+class _WriteReader(WordReader):
+    """Reads one statement that writes."""
+
+    def __init__(
+        self,
+        sql: str,
+        dialect: str,
+        tokens: Sequence[Token],
+        catalog: Mapping[str, TableSource],
+        limits: ParserLimits,
+        views: Mapping[str, View],
+    ) -> None:
+        super().__init__(sql, tokens)
+        self._dialect = dialect
+        self._catalog = catalog
+        self._limits = limits
+        self._views = views
+
+    def write(self) -> Write | CreateView | DropView:
+        if self._words("CREATE"):
+            if self._token().text.upper() in ("TABLE", "EXTERNAL"):
+                return self._create()
+            return self._create_view()
+        if self._words("DROP", "TABLE"):
+            return self._drop()
+        if self._words("DROP", "VIEW"):
+            return self._drop_view()
+        self._need("INSERT")
+        return self._insert()
+
+    def _create(self) -> CreateTable:
+        where = self._token()
+        if self._words("EXTERNAL"):
+            message = "Tables over files that exist are registered (PUT /v1/tables/NAME, fusion tables add), not made."
+            raise NotAllowed(message, self._position(where))
+        self._need("TABLE")
+        if_not_exists = self._words("IF", "NOT", "EXISTS")
+        where = self._token()
+        table = self._new_name()
+        if table in self._views or (table in self._catalog and not if_not_exists):
+            what = "view" if table in self._views else "table"
+            raise TableExists(f"There is a {what} {table} already.", self._position(where))
+        columns = self._definitions() if self._sign(TokenType.L_PAREN) else ()
+        format, folders = self._options()
+        query = None
+        if self._words("AS") or self._starts_query():
+            where = self._token()
+            query = self._query()
+            if columns:
+                raise NotAllowed("A table made from a query has the query's columns.", self._position(where))
+        else:
+            self._end()
+        partition_columns = tuple(column.name for column in folders)
+        columns += tuple(column for column in folders if column.data_type)
+        if query is None:
+            if not columns:
+                self._unexpected("a list of columns or a query")
+            self._check_folders(partition_columns, columns)
+        return CreateTable(table, query, columns, partition_columns, format, if_not_exists)
+
+    def _options(self) -> tuple[str, tuple[Column, ...]]:
+        format = TABLE_FORMATS[0]
+        folders: tuple[Column, ...] = ()
+        while True:
+            if self._words("USING") or self._words("STORED", "AS"):
+                where = self._token()
+                format = self._name().lower()
+                if format not in TABLE_FORMATS:
+                    message = f"Tables are made in {' or '.join(TABLE_FORMATS)}, not in {format}."
+                    raise NotAllowed(message, self._position(where))
+            elif self._words("PARTITIONED", "BY"):
+                self._need_sign(TokenType.L_PAREN, "(")
+                folders = self._definitions(types_needed=False)
+            elif self._words("COMMENT"):
+                self._text("a text")
+            elif self._words("LOCATION"):
+                message = "Tables are made in the gateway's warehouse; register files that lie elsewhere."
+                raise NotAllowed(message, self._position(self._token()))
+            else:
+                return format, folders
+
+    def _definitions(self, *, types_needed: bool = True) -> tuple[Column, ...]:
+        """Read the rest of a list of columns; a type that is not needed and not there is empty."""
+        columns: dict[str, Column] = {}
+        while True:
+            where = self._token()
+            name = self._name()
+            if name.lower() in columns:
+                raise NotAllowed(f"There are two columns {name}.", self._position(where))
+            columns[name.lower()] = Column(name, self._type(needed=types_needed))
+            if self._sign(TokenType.R_PAREN):
+                return tuple(columns.values())
+            self._need_sign(TokenType.COMMA, ", or )")
+
+    def _type(self, *, needed: bool) -> str:
+        """Read a type up to the comma or bracket behind it, and what may be said of a column; NOT NULL is not kept."""
+        first, depth = self._token(), 0
+        start = self._at
+        while self._more():
+            kind, word = self._token().token_type, self._token().text.upper()
+            if depth == 0 and (kind in (TokenType.COMMA, TokenType.R_PAREN) or word in _TYPE_ENDS):
+                break
+            depth += (kind in (TokenType.L_PAREN, TokenType.LT)) - (kind in (TokenType.R_PAREN, TokenType.GT))
+            self._at += 1
+        end = self._at
+        if start == end:
+            if needed:
+                self._unexpected("a type")
+            return ""
+        text = self._sql[first.start : self._tokens[end - 1].end + 1]
+        if self._words("COMMENT"):
+            self._text("a text")
+        elif self._token().text.upper() in _TYPE_ENDS:
+            raise NotAllowed("Columns have no constraints or defaults here.", self._position(self._token()))
+        try:
+            parsed = sqlglot.parse_one(text, dialect="spark", into=exp.DataType)
+        except SqlglotError as error:
+            raise SyntaxInvalid(f"Syntax error: {text} is no type.", self._position(first)) from error
+        if parsed.is_type(exp.DataType.Type.USERDEFINED):
+            raise SyntaxInvalid(f"Syntax error: {text} is no type.", self._position(first))
+        if parsed.is_type(*exp.DataType.TEXT_TYPES):  # lengths are not checked, so none is promised
+            return "string"
+        return parsed.sql(dialect="spark").lower().replace(", ", ",").replace(": ", ":")
+
+    def _check_folders(self, folders: Sequence[str], columns: Sequence[Column]) -> None:
+        known = [column.name.lower() for column in columns]
+        for name in folders:
+            if name.lower() not in known:
+                raise UnknownColumn(f"There is no column {name}{did_you_mean(name, known)}")
+        if len(folders) == len(columns):
+            raise NotAllowed("A table needs a column that is not a folder.")
+
+    def _insert(self) -> InsertInto:
+        overwrite = self._words("OVERWRITE")
+        if not overwrite:
+            self._need("INTO")
+        self._words("TABLE")
+        target = self._table()
+        constants, dynamic = self._partition(target) if self._words("PARTITION") else ({}, ())
+        lists = self._token().token_type is TokenType.L_PAREN and not self._nested()
+        named = self._column_list(target) if lists else ()
+        free = [column.name for column in target.columns if column.name not in constants]
+        if dynamic:  # they come last, as in Hive
+            free = [name for name in free if name not in dynamic] + list(dynamic)
+        where = self._token()
+        if not self._starts_query() and self._token().token_type is not TokenType.L_PAREN:
+            self._unexpected("a query")
+        if any(name in constants for name in named):
+            raise NotAllowed("A column has a value already.", self._position(where))
+        return InsertInto(target, self._query(), named or tuple(free), constants, overwrite)
+
+    def _partition(self, target: TableSource) -> tuple[dict[str, str | None], tuple[str, ...]]:
+        self._need_sign(TokenType.L_PAREN, "(")
+        constants: dict[str, str | None] = {}
+        dynamic: list[str] = []
+        while True:
+            where = self._token()
+            name = self._column(target)
+            if name not in target.partition_columns:
+                raise UnknownColumn(f"{name} is not a partition column of {target.name}.", self._position(where))
+            if self._sign(TokenType.EQ):
+                constants[name] = None if self._words("NULL") else self._literal()
+            else:
+                dynamic.append(name)
+            if self._sign(TokenType.R_PAREN):
+                return constants, tuple(dynamic)
+            self._need_sign(TokenType.COMMA, ", or )")
+
+    def _column_list(self, target: TableSource) -> tuple[str, ...]:
+        self._need_sign(TokenType.L_PAREN, "(")
+        names: dict[str, None] = {}
+        while True:
+            where = self._token()
+            name = self._column(target)
+            if name in names:
+                raise NotAllowed(f"The column {name} is named twice.", self._position(where))
+            names[name] = None
+            if self._sign(TokenType.R_PAREN):
+                return tuple(names)
+            self._need_sign(TokenType.COMMA, ", or )")
+
+    def _drop(self) -> DropTable:
+        if_exists = self._words("IF", "EXISTS")
+        where = self._token()
+        table = self._table_name()
+        self._words("PURGE")
+        self._end()
+        if table not in self._catalog and not if_exists:
+            raise UnknownTable(f"There is no table {table}{did_you_mean(table, self._catalog)}", self._position(where))
+        return DropTable(table, existing=table in self._catalog)
+
+    def _create_view(self) -> CreateView:
+        replace = self._words("OR", "REPLACE")
+        where = self._token()
+        if self._words("GLOBAL"):
+            raise NotAllowed("There are no global temporary views; leave GLOBAL away.", self._position(where))
+        temporary = self._words("TEMPORARY") or self._words("TEMP")
+        self._need("VIEW")
+        if_not_exists = self._words("IF", "NOT", "EXISTS")
+        where = self._token()
+        view = self._new_name()
+        taken = view in self._views and not (replace or if_not_exists)
+        if not temporary and (view in self._catalog or taken):
+            what = "table" if view in self._catalog else "view"
+            raise TableExists(f"There is a {what} {view} already.", self._position(where))
+        columns = self._view_columns() if self._sign(TokenType.L_PAREN) else ()
+        if self._words("COMMENT"):
+            self._text("a text")
+        self._need("AS")
+        begin = self._token().start
+        known = {name: other for name, other in self._views.items() if name != view}  # none stands in itself
+        query = self._query(known)
+        sql = re.sub(r"[;\s]+$", "", self._sql[begin:])
+        return CreateView(view, sql, self._dialect, query, columns, temporary, replace, if_not_exists)
+
+    def _view_columns(self) -> tuple[str, ...]:
+        names: dict[str, str] = {}
+        while True:
+            where = self._token()
+            name = self._name()
+            if name.lower() in names:
+                raise NotAllowed(f"There are two columns {name}.", self._position(where))
+            names[name.lower()] = name
+            if self._words("COMMENT"):
+                self._text("a text")
+            if self._sign(TokenType.R_PAREN):
+                return tuple(names.values())
+            self._need_sign(TokenType.COMMA, ", or )")
+
+    def _drop_view(self) -> DropView:
+        if_exists = self._words("IF", "EXISTS")
+        where = self._token()
+        view = self._table_name()
+        self._end()
+        if view not in self._views and not if_exists:
+            raise UnknownTable(f"There is no view {view}{did_you_mean(view, self._views)}", self._position(where))
+        return DropView(view, if_exists)
+
+    # ------------------------------------------------------------------ parts
+
+    def _query(self, views: Mapping[str, View] | None = None) -> CheckedStatement:
+        """Check the rest as a query; what comes before it is blanked, so that positions stay what they are."""
+        start = self._token().start
+        query = re.sub(r"[^\n]", " ", self._sql[:start]) + self._sql[start:]
+        if self._words("VALUES"):  # a query of its own only behind FROM
+            query = f"SELECT * FROM ({query.strip().rstrip(';')})"  # noqa: S608 - it is parsed and checked next
+        known = self._views if views is None else views
+        return statement.check(query, self._dialect, catalog=self._catalog, limits=self._limits, views=known)
+
+    def _starts_query(self) -> bool:
+        return self._token().text.upper() in _QUERY_WORDS
+
+    def _nested(self) -> bool:
+        """Tell whether the bracket that comes next opens a query."""
+        at = self._at
+        while at < len(self._tokens) and self._tokens[at].token_type is TokenType.L_PAREN:
+            at += 1
+        return at < len(self._tokens) and self._tokens[at].text.upper() in _QUERY_WORDS
+
+    def _new_name(self) -> str:
+        where = self._token()
+        name = self._table_name()
+        if not _TABLE_NAME.fullmatch(name):
+            raise NotAllowed("Such a name has letters, digits and _, at most 128.", self._position(where))
+        return name
+
+    def _table_name(self) -> str:
+        where = self._token()
+        parts = [self._name().lower()]
+        while self._sign(TokenType.DOT):
+            parts.append(self._name().lower())
+        if parts[:-1] not in ([], [DEFAULT_DATABASE]):
+            raise UnknownTable(f"There is no database {'.'.join(parts[:-1])}.", self._position(where))
+        return parts[-1]
+
+    def _table(self) -> TableSource:
+        where = self._token()
+        name = self._table_name()
+        if name not in self._catalog:
+            raise UnknownTable(f"There is no table {name}{did_you_mean(name, self._catalog)}", self._position(where))
+        return self._catalog[name]
+
+    def _column(self, target: TableSource) -> str:
+        where = self._token()
+        spelled = {column.name.lower(): column.name for column in target.columns}
+        name = self._name()
+        if name.lower() not in spelled:
+            message = f"There is no column {name} in {target.name}{did_you_mean(name, spelled)}"
+            raise UnknownColumn(message, self._position(where))
+        return spelled[name.lower()]

@@ -1,0 +1,261 @@
+"""What a filter keeps that stands above other nodes than scans: of joined rows, and of groups.
+
+Of rows, each comparison is answered by the rows that its column was read from, behind the filters that are in force
+there already: what a scan keeps of a condition is not taken off once more. Comparisons of several relations are taken
+as independent. Of groups, how many rows they have tells which of their counts, sums and averages are large enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from selector.cardinality.conditions import Condition, parsed
+from selector.cardinality.evaluate import constant
+from selector.cardinality.groups import OfGroups
+from selector.cardinality.predicates import (
+    GUESS_CONFIDENCE,
+    INDEPENDENCE_CONFIDENCE,
+    OTHER_SHARE,
+    RANGE_SHARE,
+    UNANSWERED_CONFIDENCE,
+    Selectivity,
+)
+from selector.cardinality.relations import Groups, Relation, Union
+from selector.plan import MARK, Operator, PlanColumn, PlanNode
+
+_RANKS = (exp.RowNumber, exp.Rank, exp.DenseRank)
+_RANGES = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
+
+
+def kept_above(
+    predicates: Sequence[str], columns: Sequence[PlanColumn], below: Relation, *, dialect: str
+) -> Selectivity:
+    """Return the share of a relation's rows that predicates (SQL texts, ANDed) keep. columns: that come in."""
+    return _together([_Above(columns, below, dialect).share(one) for one in _conjuncts(predicates, dialect)])
+
+
+def kept_groups(predicates: Sequence[str], node: PlanNode, groups: Groups, *, dialect: str) -> Selectivity:
+    """Return the share of groups that predicates keep. node: that made them."""
+    reader = _OfGroups(node, groups, dialect)
+    return _together([reader.share(one) for one in _conjuncts(predicates, dialect)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """A conjunct's answer. unanswered: its text, where nothing answers it; then it keeps all rows."""
+
+    kept: float
+    basis: str = ""
+    confidence: float = 1.0
+    unanswered: str | None = None
+
+
+def _conjuncts(predicates: Sequence[str], dialect: str) -> Iterator[Condition | str]:
+    for text in predicates:
+        yield from parsed(text, dialect) or (text,)
+
+
+def _together(found: Sequence[_Share]) -> Selectivity:
+    kept = sorted(one.kept for one in found)
+    return Selectivity(
+        math.prod(math.pow(share, 0.5**place) for place, share in enumerate(kept)),
+        math.prod(one.confidence for one in found),
+        "; ".join(dict.fromkeys(one.basis for one in found if one.basis)),
+        tuple(one.unanswered for one in found if one.unanswered is not None),
+    )
+
+
+def _unknown(text: str) -> _Share:
+    return _Share(1.0, f"no statistic answers {text}", UNANSWERED_CONFIDENCE, text)
+
+
+@dataclass(slots=True)
+class _Above:
+    """Answers conditions on joined rows. seen: how often a name was met within one branch, whose columns take turns."""
+
+    columns: Sequence[PlanColumn]
+    below: Relation
+    dialect: str
+    seen: dict[str, int] = field(default_factory=dict)
+
+    def share(self, condition: Condition | str) -> _Share:
+        """Return what a conjunct keeps."""
+        if isinstance(condition, str):
+            return _unknown(condition)
+        if isinstance(self.below, Union):
+            return self._of_all(condition, self.below)
+        if condition.alternatives:
+            dropped, parts = 1.0, []
+            for branch in condition.alternatives:
+                marks = self.seen.get(MARK, 0)  # a mark stands once in the condition, other names in every branch
+                self.seen.clear()
+                self.seen[MARK] = marks
+                each = [self.share(part) for part in branch]
+                parts += each
+                dropped *= 1.0 - math.prod(one.kept for one in each)
+            unanswered = next((condition.text for one in parts if one.unanswered is not None), None)
+            if unanswered is not None:
+                return _unknown(unanswered)
+            basis = "; ".join(dict.fromkeys(one.basis for one in parts if one.basis))
+            return _Share(1.0 - dropped, basis, min((one.confidence for one in parts), default=1.0))
+        marked = self._marked(condition)
+        if marked is not None:
+            return marked
+        ranked = self._ranked(condition)
+        if ranked is not None:
+            return ranked
+        sources = [self._source(column.name.lower()) for column in condition.expression.find_all(exp.Column)]
+        found = [source for source in sources if source is not None]
+        if not found or len(found) < len(sources):
+            return _unknown(condition.text)
+        if len({(source.table, source.scan) for source in found}) == 1:
+            base = self.below.base(found[0])
+            if base is not None:
+                before, behind = base.filtered, base.behind([condition.text]).filtered
+                kept = min(1.0, behind.share / before.share) if before.share > 0.0 else 1.0
+                new = tuple(text for text in behind.unanswered if text not in before.unanswered)
+                confidence = min(1.0, behind.confidence / before.confidence)
+                return _Share(kept, behind.basis, confidence, new[0] if new else None)
+        return self._between(condition, found)
+
+    def _marked(self, condition: Condition) -> _Share | None:
+        """Return what is kept of rows that a join marked, or of the others."""
+        expression = condition.expression
+        negated = isinstance(expression, exp.Not)
+        column = expression.this.unnest() if negated else expression
+        if not isinstance(column, exp.Column) or column.name != MARK:
+            return None
+        turn = self.seen.get(MARK, 0)
+        self.seen[MARK] = turn + 1
+        if turn >= len(self.below.marked):
+            return _unknown(condition.text)
+        met = self.below.marked[turn]
+        return _Share(1.0 - met if negated else met, "rows that met another one", INDEPENDENCE_CONFIDENCE)
+
+    def _of_all(self, condition: Condition, union: Union) -> _Share:
+        """Return what a conjunct keeps of several relations' rows, in each by its own columns."""
+        kept, shares = 0.0, []
+        for part, columns in union.branches:
+            own = {mine.name.lower(): theirs.name for mine, theirs in zip(self.columns, columns, strict=False)}
+            renamed = condition.expression.transform(lambda node, own=own: _renamed(node, own))
+            read = parsed(renamed.sql(dialect=self.dialect), self.dialect) or (condition.text,)
+            each = [_Above(columns, part, self.dialect).share(one) for one in read]
+            share = math.prod(one.kept for one in each)
+            shares += each
+            kept += share * part.rows
+        unanswered = next((condition.text for one in shares if one.unanswered is not None), None)
+        if unanswered is not None and kept >= union.rows:
+            return _unknown(unanswered)
+        basis = "; ".join(dict.fromkeys(one.basis for one in shares if one.basis))
+        return _Share(
+            min(1.0, kept / union.rows) if union.rows > 0.0 else 1.0, basis, min(one.confidence for one in shares)
+        )
+
+    def _ranked(self, condition: Condition) -> _Share | None:
+        """Return what is kept of rows by their rank in a window: so many of each partition."""
+        expression = condition.expression
+        window = expression.this.unnest() if isinstance(expression, exp.LT | exp.LTE | exp.EQ) else None
+        if not isinstance(window, exp.Window) or not isinstance(window.this, _RANKS):
+            return None
+        found = constant(expression.expression, dialect=self.dialect)
+        number = found.item() if found is not None and found.is_constant and found.kind.is_number else None
+        if number is None or self.below.rows <= 0.0:
+            return None
+        by = [
+            self._source(column.name.lower())
+            for part in window.args.get("partition_by") or ()
+            for column in part.find_all(exp.Column)
+        ]
+        keys = [column for column in by if column is not None and self.below.holds(column)]
+        partitions = self.below.distinct(keys) if keys and len(keys) == len(by) else None if by else 1.0
+        if partitions is None:
+            return None
+        each = 1.0 if isinstance(expression, exp.EQ) else float(number) - isinstance(expression, exp.LT)
+        return _Share(
+            min(1.0, max(0.0, each) * partitions / self.below.rows), "ranks in a window", INDEPENDENCE_CONFIDENCE
+        )
+
+    def _source(self, name: str) -> PlanColumn | None:
+        """Return the column of a name; of several the next one."""
+        named = [column for column in dict.fromkeys(self.columns) if column.name.lower() == name and column.table]
+        if not named:
+            return None
+        turn = self.seen.get(name, 0)
+        self.seen[name] = turn + 1
+        return named[turn % len(named)]
+
+    def _between(self, condition: Condition, columns: Sequence[PlanColumn]) -> _Share:
+        """Return what a comparison of several relations keeps, by its form."""
+        expression = condition.expression
+        negated = isinstance(expression, exp.Not)
+        inner = expression.this.unnest() if negated else expression
+        kept = OTHER_SHARE
+        if isinstance(inner, exp.EQ | exp.NEQ):
+            kept = 1.0 / max((self.below.domain(column) or 1.0 for column in columns), default=1.0)
+            kept = kept if isinstance(inner, exp.EQ) else 1.0 - kept
+        elif isinstance(inner, _RANGES):
+            kept = RANGE_SHARE
+        return _Share(1.0 - kept if negated else kept, f"form of {condition.text}", GUESS_CONFIDENCE)
+
+
+def _renamed(node: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
+    """Return a column under another name, or the constant that stands in its place."""
+    name = names.get(node.name.lower()) if isinstance(node, exp.Column) else None
+    if name is None:
+        return node
+    return exp.Literal.string(name[1:-1]) if name.startswith("'") else exp.column(exp.to_identifier(name))
+
+
+@dataclass(frozen=True, slots=True)
+class _OfGroups:
+    """Answers conditions on the groups that a node makes."""
+
+    node: PlanNode
+    groups: Groups
+    dialect: str
+
+    def share(self, condition: Condition | str) -> _Share:
+        """Return what a conjunct keeps."""
+        if isinstance(condition, str):
+            return _unknown(condition)
+        asked = OfGroups.read(condition)
+        number = asked.number(self.dialect) if asked is not None else None
+        if asked is None:
+            below = self.node.children[0] if self.node.children else self.node
+            return _Above([*self.node.columns, *below.columns], self.groups, self.dialect).share(condition)
+        if asked.kind is exp.Count:
+            if number is None:
+                return _unknown(condition.text)
+            return _Share(asked.counted(self.groups.sizes, number), "sizes of groups", INDEPENDENCE_CONFIDENCE)
+        found = self._of_values(asked, number)
+        if found is None:
+            return _unknown(condition.text)
+        return _Share(min(1.0, max(0.0, found)), f"sizes of groups; values of {condition.text}", GUESS_CONFIDENCE)
+
+    def _of_values(self, asked: OfGroups, number: float | None) -> float | None:
+        """Return the share of groups that a sum, an average, or the smallest or largest value keeps."""
+        names = (
+            {column.name.lower() for column in asked.argument.find_all(exp.Column)}
+            if asked.argument is not None
+            else set()
+        )
+        columns = [column for below in _read(self.node) for column in below.scanned if column.name.lower() in names]
+        base = self.groups.rows_of(columns[0]) if columns and len({column.scan for column in columns}) == 1 else None
+        if base is None or asked.argument is None:
+            return None
+        if asked.kind in (exp.Min, exp.Max):
+            compared = asked.comparison(this=asked.argument.copy(), expression=asked.value.copy())
+            behind = base.behind([compared.sql(dialect=self.dialect)])
+            if len(behind.filtered.unanswered) > len(base.filtered.unanswered) or base.rows <= 0.0:
+                return None
+            return asked.extreme(self.groups.sizes, min(1.0, behind.rows / base.rows))
+        moments = base.moments(asked.argument.sql(dialect=self.dialect)) if number is not None else None
+        return asked.added(self.groups.sizes, number, *moments) if moments is not None and number is not None else None
+
+
+def _read(node: PlanNode) -> list[PlanNode]:
+    return [below for _, below in node.walk() if below.operator is Operator.SCAN]

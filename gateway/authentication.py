@@ -7,6 +7,7 @@ always needs its password. Other names are taken as they are told, but only wher
 from __future__ import annotations
 
 import base64
+import binascii
 import hashlib
 import hmac
 import ipaddress
@@ -134,6 +135,18 @@ def is_loopback(address: str) -> bool:
         return False
     mapped = getattr(parsed, "ipv4_mapped", None)
     return (mapped or parsed).is_loopback
+
+
+def basic_login(authorization: str, address: str) -> Login:
+    """Return what an Authorization header says; one that is no Basic authentication says nothing."""
+    scheme, _, encoded = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        return Login(None, None, address)
+    try:
+        name, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return Login(None, None, address)
+    return Login(name or None, password, address)
 
 
 def user_line(name: str, password: str) -> str:

@@ -19,11 +19,14 @@ from rich.text import Text
 from gateway import demo as demonstration
 from gateway import doctor as doctoring
 from gateway.authentication import user_line
+from gateway.client import RequestFailed
 from gateway.dashboard.trees import branches
 from gateway.server import configure_logging, serve
 from gateway.statements import AUTO
 from gateway.stats_cli import stats_app
 from gateway.terminal import FAILED, Home, connected, count, err, fail, out, plain, reported, settings_of, size
+from metastore.hive.client import DEFAULT_DATABASE, HiveFailed, HiveMetastore
+from metastore.hive.tables import HiveFiles, files_of
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 tables_app = typer.Typer(no_args_is_help=True, help="Registered tables.")
@@ -48,16 +51,20 @@ class Output(StrEnum):
 def serve_command(
     home: Home = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="TCP port; 0 takes a free one, for drivers too.")] = None,
+    port: Annotated[int | None, typer.Option(help="TCP port; 0 takes a free one, for drivers and Flight SQL too.")] = None,
     drivers_port: Annotated[int | None, typer.Option(help="TCP port of drivers; 0 takes a free one.")] = None,
+    flight_port: Annotated[int | None, typer.Option(help="TCP port of Flight SQL; 0 takes a free one.")] = None,
 ) -> None:
     """Serve until interrupted."""
     chosen = settings_of(home)
     changes = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    if drivers_port is None and port == 0:
-        drivers_port = 0
-    hs2 = chosen.hs2 if drivers_port is None else chosen.hs2.model_copy(update={"port": drivers_port})
-    chosen = chosen.model_copy(update={"server": chosen.server.model_copy(update=changes), "hs2": hs2})
+    free = 0 if port == 0 else None
+    sections: dict[str, object] = {"server": chosen.server.model_copy(update=changes)}
+    for name, told in (("hs2", drivers_port), ("flight", flight_port)):
+        taken = free if told is None else told
+        if taken is not None:
+            sections[name] = getattr(chosen, name).model_copy(update={"port": taken})
+    chosen = chosen.model_copy(update=sections)
     configure_logging(chosen.log_level)
     with reported():
         serve(chosen)
@@ -137,8 +144,30 @@ def add_table(
     options = {"delimiter": delimiter, "header": None if header is None else str(header).lower()}
     body = {"name": name, "location": str(path), "options": {k: v for k, v in options.items() if v is not None}}
     with connected(home) as client:
-        added = client.post("/v1/tables", body | ({"format": format} if format else {}))
-    out.print(f"{added['name']}: {added['format']}, {len(added['columns'])} columns, {count(added['rows'])} rows")
+        _print_added(client.post("/v1/tables", body | ({"format": format} if format else {})))
+
+
+@tables_app.command("import")
+def import_tables(
+    hive_metastore: Annotated[str, typer.Option(help="thrift://host:port, or several with commas between them.")],
+    names: Annotated[list[str] | None, typer.Argument(help="Tables; all of the database without any.")] = None,
+    home: Home = None,
+    database: Annotated[str, typer.Option(help="Database of the metastore.")] = DEFAULT_DATABASE,
+) -> None:
+    """Register tables of a Hive Metastore, whose files the gateway must see where the metastore says that they are."""
+    refused = 0
+    try:
+        with connected(home) as client, HiveMetastore(hive_metastore) as hive:
+            for name in names or hive.tables(database):
+                try:
+                    _print_added(client.post("/v1/tables", _registration(files_of(hive, database, name))))
+                except (HiveFailed, RequestFailed) as error:
+                    refused += 1
+                    err.print(f"{name}: {error}", style="red", markup=False, highlight=False)
+    except HiveFailed as error:
+        fail(str(error))
+    if refused:
+        raise typer.Exit(FAILED)
 
 
 @tables_app.command("list")
@@ -212,6 +241,18 @@ def doctor(home: Home = None) -> None:
             out.print(f"        {finding.remedy}", markup=False, highlight=False)
     if any(not finding.good for finding in findings):
         raise typer.Exit(FAILED)
+
+
+def _registration(files: HiveFiles) -> dict[str, Any]:
+    columns = [{"name": column.name, "type": column.data_type} for column in files.columns]
+    return {
+        **{"name": files.name, "location": files.location, "format": files.format},
+        **{"columns": columns, "options": dict(files.options)},
+    }
+
+
+def _print_added(added: dict[str, Any]) -> None:
+    out.print(f"{added['name']}: {added['format']}, {len(added['columns'])} columns, {count(added['rows'])} rows")
 
 
 def _text(sql: str) -> str:

@@ -8,6 +8,7 @@ the metastore before the next begins, so a killed gateway leaves a readable past
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import logging
 import threading
 import time
@@ -16,7 +17,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from engines.errors import DeadlineExceeded, EngineError, StatementCancelled
+from engines.errors import DeadlineExceeded, EngineError, EngineUnavailable, StatementCancelled
 from engines.protocol import Writer, WriteTarget
 from gateway.commands import CommandFailed, CommandRunner
 from gateway.fleet import Fleet, Member
@@ -39,6 +40,7 @@ from selector.decide import Decision, NoEngine
 log = logging.getLogger(__name__)
 
 CANCEL_REPEAT_S = 0.25
+RETURN_POLL_S = 0.25
 ITSELF = "gateway"  # where commands run, in the place of an engine's name
 NO_ENGINE = "NO_ENGINE_AVAILABLE"
 TOO_MANY = "TOO_MANY_QUERIES"
@@ -187,10 +189,8 @@ class Coordinator:
             if not isinstance(checked, CheckedStatement):
                 self._obey(run, checked)
                 return
-            try:
-                decision = self._router.decide(checked, snapshot, pinned=run.statement.pinned or checked.engine)
-            except NoEngine as error:
-                self._close(run, QueryState.FAILED, error=Failure(NO_ENGINE, f"No engine can take it: {error}"))
+            decision = self._decide(run, checked, snapshot)
+            if decision is None:
                 return
             version = snapshot.statistics_version(checked.tables)
             run.record = replace(
@@ -202,8 +202,10 @@ class Coordinator:
             )
             log.info("query %s: %s because %s", run.id, decision.engine, _codes(decision))
             self._joins.learn(checked)
-            for ordinal, name in enumerate(decision.ranking, start=1):
-                attempt = Attempt(ordinal, name, QueryState.RUNNING, started_at=_now())
+            waiting, lost = list(decision.ranking), list[str]()
+            for ordinal in itertools.count(1):
+                again = ordinal <= len(decision.ranking)
+                attempt = Attempt(ordinal, waiting.pop(0), QueryState.RUNNING, started_at=_now())
                 if ordinal == 1:
                     self._metastore.queries.decided(
                         run.id,
@@ -215,11 +217,47 @@ class Coordinator:
                     )
                 else:
                     self._metastore.queries.attempt_started(run.id, attempt)
-                last = ordinal == len(decision.ranking)
-                if self._try(run, checked, decision, version, attempt, last=last):
+                error = self._try(run, checked, decision, version, attempt, more=bool(waiting), again=again)
+                if error is None:
+                    return
+                if isinstance(error, EngineUnavailable) and again:
+                    lost.append(attempt.engine)
+                if not waiting:
+                    waiting, lost = self._returned(run, lost), []
+                if not waiting:
+                    self._close(run, QueryState.FAILED, error=Failure(error.code, error.message))
                     return
         finally:
             self._end(run)
+
+    def _decide(self, run: Run, checked: CheckedStatement, snapshot: CatalogSnapshot) -> Decision | None:
+        """Decide; where no engine can take it now but one will soon, wait for that. None: the query is closed."""
+        pinned = run.statement.pinned or checked.engine
+        until_s = time.monotonic() + min(self._queue_s, run.remaining_s)
+        while True:
+            try:
+                return self._router.decide(checked, snapshot, pinned=pinned)
+            except NoEngine as error:
+                rests_s = [m.breaker.open_for_s() for m in self._fleet.values() if pinned in (None, m.name)]
+                wait_s = min((rest_s for rest_s in rests_s if rest_s > 0), default=None)
+                if wait_s is None or time.monotonic() + wait_s > until_s:
+                    failure = Failure(NO_ENGINE, f"No engine can take it: {error}")
+                    self._close(run, QueryState.FAILED, error=failure)
+                    return None
+            if not run.wait(wait_s):
+                error_of_client = StatementCancelled("The statement was cancelled.")
+                self._close(run, QueryState.CANCELLED, error=Failure(error_of_client.code, error_of_client.message))
+                return None
+
+    def _returned(self, run: Run, lost: Sequence[str]) -> list[str]:
+        """Wait until one of the engines that were lost under a query takes work again; what only reads may go there."""
+        until_s = time.monotonic() + min(self._queue_s, run.remaining_s)
+        while lost and time.monotonic() < until_s and not run.cancelled:
+            back = [name for name in lost if self._fleet[name].why_down() is None]
+            if back:
+                return back
+            run.wait(RETURN_POLL_S)
+        return []
 
     def _try(
         self,
@@ -229,9 +267,13 @@ class Coordinator:
         version: str,
         attempt: Attempt,
         *,
-        last: bool,
-    ) -> bool:
-        """Try one engine; returns whether the query has ended. A client sees only whole results."""
+        more: bool,
+        again: bool,
+    ) -> EngineError | None:
+        """Try one engine; returns the error after which another try is due. A client sees only whole results.
+
+        more: there is another engine to fail over to. again: one that is lost may be tried again.
+        """
         member = self._fleet[attempt.engine]
         begun = time.monotonic()
         try:
@@ -240,11 +282,11 @@ class Coordinator:
             attempt = _failed(attempt, error, begun)
             self._router.learn(run.record, attempt)
             self._learn(run, checked, decision, version, member, error)
-            if error.fails_over and not last:
-                log.info("query %s: %s failed with %s, trying the next engine", run.id, member.name, error.code)
+            if error.fails_over and (more or (again and isinstance(error, EngineUnavailable))):
+                log.info("query %s: %s failed with %s, trying on", run.id, member.name, error.code)
                 self._metastore.queries.attempt_ended(run.id, attempt)
                 run.record = replace(run.record, attempts=(*run.record.attempts, attempt))
-                return False
+                return error
             self._close(run, attempt.state, attempt=attempt, error=Failure(error.code, error.message))
         except (ResultTooLarge, SpoolFull) as error:
             failure = _store_failure(error)
@@ -254,7 +296,7 @@ class Coordinator:
             attempt = replace(attempt, wall_s=time.monotonic() - begun)
             self._router.learn(run.record, attempt)
             self._close(run, QueryState.FINISHED, attempt=attempt, result=result)
-        return True
+        return None
 
     def _obey(self, run: Run, command: Command) -> None:
         """Carry out a command: its only attempt is the gateway's own, its rows are spooled like any others."""

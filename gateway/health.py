@@ -33,6 +33,12 @@ class CircuitBreaker:
             if self._failures >= self._failures_to_open:
                 self._open_until = time.monotonic() + self._open_s
 
+    def open_for_s(self) -> float:
+        """Return the seconds until the engine may be used again; 0 if it may be now."""
+        with self._lock:
+            broken = self._failures >= self._failures_to_open
+            return max(0.0, self._open_until - time.monotonic()) if broken else 0.0
+
     def why_open(self) -> str | None:
         """Return why the engine is to be left alone, None if it may be used."""
         with self._lock:

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 END_GRACE_S = 10.0
 CANCELLED = "The job was cancelled."
 METASTORE_VARIABLE = "STATSPROC_METASTORE"  # not on the command line, where everybody could read a password
+SPARK_VARIABLE = "SPARK_REMOTE"  # or a token
 
 
 class JobsBusy(Exception):
@@ -127,10 +128,11 @@ class JobRunner:
     def _launch(self, job_id: str) -> subprocess.Popen[bytes]:
         """Start a job's process. What it is asked for is in its row: a command line is too short for partitions."""
         self._work.mkdir(parents=True, exist_ok=True)
+        remote = {SPARK_VARIABLE: self._remote} if self._remote else {}
         with self._lock, self.log_file(job_id).open("wb") as output:
             process = subprocess.Popen(
                 [*self._command(), "--job-id", job_id],
-                env={**os.environ, METASTORE_VARIABLE: self._url},
+                env={**os.environ, METASTORE_VARIABLE: self._url, **remote},
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -140,7 +142,7 @@ class JobRunner:
 
     def _command(self) -> list[str]:
         memory = f"{self._driver_memory_bytes >> 20}m"
-        where = ["--remote", self._remote] if self._remote else ["--driver-memory", memory]
+        where = [] if self._remote else ["--driver-memory", memory]
         statsproc = [sys.executable, "-P", "-m", "statsproc", "stats", "--work-dir", str(self._work), *where]
         return [sys.executable, "-I", engines.lifeline.__file__, "--", *statsproc]
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import uvicorn
@@ -23,6 +24,9 @@ from gateway.gateway import Gateway
 from gateway.hs2.binary import BinaryLimits, BinaryServer
 from gateway.http.app import create_app
 from gateway.settings import Settings, TlsSettings
+
+if TYPE_CHECKING:
+    from gateway.flight.server import FlightServer
 
 START_TIMEOUT_S = 30.0
 _ADDRESS_FILE = "gateway.json"
@@ -50,7 +54,7 @@ def configure_logging(level: str) -> None:
 
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM. Raises AlreadyServed, AddressInUse, CertificateInvalid."""
-    with _prepared(settings, drivers=settings.hs2.enabled) as (server, listening, url):
+    with _prepared(settings, drivers=settings.hs2.enabled, flight=settings.flight.enabled) as (server, listening, url):
         logging.getLogger(__name__).info("serving %s, dashboard at %s/dashboard", settings.home, url)
         server.run(sockets=[listening])
 
@@ -72,7 +76,7 @@ def own_server(settings: Settings) -> Iterator[str]:
 
     Raises AlreadyServed, AddressInUse, CertificateInvalid.
     """
-    with _prepared(settings, drivers=False) as (server, listening, url):
+    with _prepared(settings, drivers=False, flight=False) as (server, listening, url):
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http", daemon=True)
         thread.start()
         until = time.monotonic() + START_TIMEOUT_S
@@ -100,7 +104,9 @@ def running_address(home: Path) -> str | None:
 
 
 @contextmanager
-def _prepared(settings: Settings, *, drivers: bool) -> Iterator[tuple[uvicorn.Server, socket.socket, str]]:
+def _prepared(
+    settings: Settings, *, drivers: bool, flight: bool
+) -> Iterator[tuple[uvicorn.Server, socket.socket, str]]:
     settings.home.mkdir(parents=True, exist_ok=True)
     lock = FileLock(settings.home / _LOCK_FILE)
     try:
@@ -123,6 +129,12 @@ def _prepared(settings: Settings, *, drivers: bool) -> Iterator[tuple[uvicorn.Se
                 gateway.listeners.append(driver_server(port, gateway, tls))
                 told["drivers"] = _address(port)
                 logging.getLogger(__name__).info("drivers of Hive, Spark and Impala connect to %s", told["drivers"])
+            flight_server = _flight_server(gateway) if flight else None
+            if flight_server is not None:
+                sockets.callback(flight_server.stop)
+                gateway.listeners.append(flight_server)
+                told["flight"] = flight_server.address
+                logging.getLogger(__name__).info("clients of Arrow Flight SQL connect to %s", flight_server.address)
             config = uvicorn.Config(
                 create_app(gateway),
                 log_config=None,
@@ -141,6 +153,14 @@ def driver_server(listening: socket.socket, gateway: Gateway, tls: ssl.SSLContex
     hs2 = gateway.settings.hs2
     limits = BinaryLimits(hs2.connections, handshake_s=hs2.handshake_s, idle_s=hs2.idle_s)
     return BinaryServer(listening, gateway.hs2, limits=limits, tls=tls)
+
+
+def _flight_server(gateway: Gateway) -> FlightServer | None:
+    try:
+        return wiring.flight_server(gateway)
+    except OSError as error:
+        where = f"{gateway.settings.server.host}:{gateway.settings.flight.port}"
+        raise AddressInUse(f"cannot listen on {where}: {error.strerror}; choose another --flight-port") from error
 
 
 def tls_context(settings: TlsSettings) -> ssl.SSLContext | None:

@@ -8,15 +8,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import quote
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ByteSize,
     ConfigDict,
     Field,
     SecretStr,
-    field_validator,
     model_validator,
 )
 from pydantic_settings import (
@@ -38,6 +39,22 @@ def _plain_size(value: Any) -> Any:
 
 
 Size = Annotated[ByteSize, BeforeValidator(_plain_size)]
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of ``host:port``. Raises ValueError."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ValueError(f"{address} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+def _checked_address(address: str) -> str:
+    split_address(address)
+    return address
+
+
+HostPort = Annotated[str, AfterValidator(_checked_address)]
 
 
 class _Section(BaseModel):
@@ -94,6 +111,25 @@ class Hs2Settings(_Section):
     """How long the gateway waits at its end for statements of drivers that run."""
 
 
+class FlightSettings(_Section):
+    """Arrow Flight SQL: the port of ADBC and of Flight SQL's JDBC driver, on the address of the HTTP server."""
+
+    enabled: bool = True
+    """Whether there is a port for Flight SQL; it needs the extra `flight`."""
+    port: int = Field(32_010, ge=0, le=65535)
+    """TCP port; 0 takes a free one."""
+    calls: int = Field(128, ge=8, le=4096)
+    """Calls at once, of which each has a thread while it waits or reads; further ones are refused."""
+    sessions: int = Field(256, ge=1)
+    """Sessions at once."""
+    sessions_per_user: int = Field(64, ge=1)
+    """Sessions at once of one user."""
+    idle_s: float = Field(3600.0, gt=0.0)
+    """How long a session may be idle before it is closed with all that it has under way, and its results."""
+    drain_s: float = Field(5.0, ge=0.0)
+    """How long the gateway waits at its end for calls that run."""
+
+
 class MetastoreSettings(_Section):
     """Where catalog, statistics and the query log live."""
 
@@ -125,7 +161,7 @@ class ImpalaSettings(_Section):
 
     enabled: bool = False
     """Whether statements may run on Impala."""
-    coordinators: tuple[str, ...] = Field(("localhost:21050",), min_length=1)
+    coordinators: tuple[HostPort, ...] = Field(("localhost:21050",), min_length=1)
     """host:port of HiveServer2 on each coordinator; statements take turns over those that answer."""
     database: str = Field("fusion", pattern=r"^\w+$")
     """Database in which the gateway declares its tables; tables that it finds there are used as they are."""
@@ -167,17 +203,54 @@ class ImpalaSettings(_Section):
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """Host and port of each coordinator."""
-        split = [coordinator.rpartition(":") for coordinator in self.coordinators]
-        return [(host.strip("[]"), int(port)) for host, _, port in split]
+        return [split_address(coordinator) for coordinator in self.coordinators]
 
-    @field_validator("coordinators")
-    @classmethod
-    def _with_ports(cls, coordinators: tuple[str, ...]) -> tuple[str, ...]:
-        for coordinator in coordinators:
-            host, _, port = coordinator.rpartition(":")
-            if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-                raise ValueError(f"{coordinator} is not host:port")
-        return coordinators
+
+class HiveSettings(_Section):
+    """A dependable engine behind HiveServer2: Spark Thrift Server, Kyuubi or Hive."""
+
+    enabled: bool = False
+    """Whether statements may run on it."""
+    addresses: tuple[HostPort, ...] = Field(("localhost:10000",), min_length=1)
+    """host:port of each server; a statement goes to the one that answered last, or to the next that does."""
+    dialect: Literal["spark", "hive"] = "spark"
+    """What the servers speak: spark for Spark Thrift Server and Kyuubi, hive for Hive."""
+    tables: Literal["session", "metastore"] = "session"
+    """session: views of the catalog's files in each session (spark only); metastore: the servers know the tables."""
+    database: str = Field("default", pattern=r"^\w+$")
+    """Database in which unqualified names are looked for."""
+    auth: Literal["none", "ldap", "custom", "nosasl", "kerberos"] = "none"
+    """The servers' hive.server2.authentication; kerberos takes the ticket of the gateway's process."""
+    user: str = "fusion"
+    """User under whom statements run on HiveServer2."""
+    password: SecretStr | None = None
+    """Password of that user, for ldap and custom."""
+    kerberos_service: str = "hive"
+    """Kerberos service of the servers' principals."""
+    http_path: str | None = None
+    """Path of the HTTP transport, such as cliservice; without it, the binary one."""
+    tls: bool = False
+    """Whether connections to HiveServer2 are encrypted."""
+    ca_file: Path | None = None
+    """Certificates that the servers' must be signed by; without it, those that the system trusts."""
+    verify: bool = True
+    """Whether the servers' certificates are verified."""
+    slots: int = Field(4, ge=1)
+    """Statements at once, and idle sessions that are kept."""
+    whole_results: bool = False
+    """Spark computes a result at once and holds it in its driver, instead of piece by piece while it is read."""
+    session_settings: dict[str, str] = {}
+    """Further settings of each session, by the servers' names."""
+    idle_s: float = Field(300.0, gt=0.0)
+    """After how long an idle session is closed."""
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Self:
+        if self.tables == "session" and self.dialect != "spark":
+            raise ValueError("views over files are Spark's: with dialect hive set tables to metastore")
+        if self.enabled and (self.auth in ("ldap", "custom")) != (self.password is not None):
+            raise ValueError("a password belongs to auth ldap and custom, and they need one")
+        return self
 
 
 class SparkSettings(_Section):
@@ -187,12 +260,35 @@ class SparkSettings(_Section):
     """Whether statements may run on Spark."""
     remote: str | None = Field(None, pattern=r"^sc://.+")
     """Spark Connect address (sc://host:port); without it, an embedded server is started when first needed."""
+    remote_token: SecretStr | None = None
+    """Token that a remote server asks for; sent over TLS only, unless the server is on this machine."""
+    remote_tls: bool = False
+    """Whether the connection to a remote server is encrypted, also without a token."""
+    master: str | None = Field(None, pattern=r"^(spark|yarn|k8s|local)")
+    """Cluster for the embedded server's executors (spark://host:7077, yarn); without it, tasks run in the server."""
     driver_memory: Size = Field(ByteSize(2 << 30), ge=512 << 20)
     """Heap of the embedded server, and of statistics jobs."""
+    executor_memory: Size = Field(ByteSize(1 << 30), ge=512 << 20)
+    """Heap of each executor on a cluster; without one, tasks run in the driver's."""
+    hive_metastore_uri: str | None = Field(None, pattern=r"^thrift://.+")
+    """Hive Metastore (thrift://host:port) whose tables the embedded server can read beside ours."""
+    configuration: dict[str, str] = {}
+    """Further Spark settings of the embedded server, by Spark's names."""
     slots: int = Field(4, ge=1)
     """Statements at once."""
     warm_up: bool = True
     """Start the embedded server with the gateway instead of with the first statement."""
+
+    @property
+    def remote_address(self) -> str | None:
+        """The address of a remote server with all that it asks for, as Spark Connect's clients write it. Secret."""
+        if self.remote is None:
+            return None
+        parameters = ["use_ssl=true"] if self.remote_tls else []
+        if self.remote_token is not None:
+            parameters.append(f"token={quote(self.remote_token.get_secret_value(), safe='')}")
+        separator = ";" if "/;" in self.remote else "/;"
+        return separator.join((self.remote.rstrip("/"), ";".join(parameters))) if parameters else self.remote
 
 
 class CatalogSettings(_Section):
@@ -276,10 +372,12 @@ class Settings(BaseSettings):
     tls: TlsSettings = TlsSettings()
     authentication: AuthenticationSettings = AuthenticationSettings()
     hs2: Hs2Settings = Hs2Settings()
+    flight: FlightSettings = FlightSettings()
     metastore: MetastoreSettings = MetastoreSettings()
     duckdb: DuckDBSettings = DuckDBSettings()
     impala: ImpalaSettings = ImpalaSettings()
     spark: SparkSettings = SparkSettings()
+    hive: HiveSettings = HiveSettings()
     catalog: CatalogSettings = CatalogSettings()
     routing: RoutingSettings = RoutingSettings()
     limits: LimitSettings = LimitSettings()

@@ -81,6 +81,10 @@ class Run:
         """Ask for its end."""
         self._cancelled.set()
 
+    def wait(self, wait_s: float) -> bool:
+        """Wait; returns whether nobody has asked for its end meanwhile."""
+        return not self._cancelled.wait(wait_s)
+
     @property
     def remaining_s(self) -> float:
         """Seconds until its deadline; zero or less once it has passed."""

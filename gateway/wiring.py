@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from typing import TYPE_CHECKING
 
 from engines.errors import EngineError
 from gateway.admission import Ledger
@@ -19,13 +20,16 @@ from gateway.jobs import JobRunner
 from gateway.results import Spool
 from gateway.routing import CatalogView, Router
 from gateway.schedules import Schedules
-from gateway.settings import DuckDBSettings, ImpalaSettings, Settings, SparkSettings
+from gateway.settings import DuckDBSettings, HiveSettings, ImpalaSettings, Settings, SparkSettings, split_address
 from gateway.sql.parsing import ParserLimits
 from gateway.staleness import Freshness
 from gateway.views import ViewMaker
 from gateway.writing import TableWriter
 from metastore.store import Metastore
 from selector.decide import Policy
+
+if TYPE_CHECKING:
+    from gateway.flight.server import FlightServer
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +54,7 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
         metastore,
         metastore_url=settings.metastore_url,
         work=settings.home / "jobs",
-        remote=settings.spark.remote,
+        remote=settings.spark.remote_address,
         driver_memory_bytes=int(settings.spark.driver_memory),
     )
     freshness = Freshness(metastore)
@@ -83,6 +87,39 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
     )
 
 
+def flight_server(gateway: Gateway) -> FlightServer | None:
+    """Return the port of Flight SQL, to be started; None where its extra is not installed. Raises OSError."""
+    try:
+        from gateway.flight.server import Certificate, FlightServer
+        from gateway.flight.service import FlightService
+        from gateway.flight.sessions import Limits as FlightLimits
+        from gateway.flight.sessions import Sessions
+    except ImportError:
+        log.warning("there is no port for Flight SQL: pip install 'fusion-sql-gateway[flight]'")
+        return None
+    flight, tls = gateway.settings.flight, gateway.settings.tls
+    service = FlightService(
+        coordinator=gateway.coordinator,
+        catalog=gateway.catalog,
+        spool=gateway.spool,
+        authenticator=gateway.authenticator,
+        sessions=Sessions(FlightLimits(flight.sessions, flight.sessions_per_user, flight.idle_s)),
+        deadline_s=gateway.settings.limits.deadline_s,
+        idle_s=flight.idle_s,
+    )
+    certificate = None
+    if tls.certificate is not None:
+        certificate = Certificate(tls.certificate.read_bytes(), (tls.key or tls.certificate).read_bytes())
+    return FlightServer(
+        service,
+        host=gateway.settings.server.host,
+        port=flight.port,
+        calls=flight.calls,
+        drain_s=flight.drain_s,
+        certificate=certificate,
+    )
+
+
 def _members(settings: Settings) -> list[Member]:
     members = []
     if settings.duckdb.enabled:
@@ -91,6 +128,8 @@ def _members(settings: Settings) -> list[Member]:
         members.append(_impala(settings.impala))
     if settings.spark.enabled:
         members.append(_spark(settings, settings.spark))
+    if settings.hive.enabled:
+        members.append(_hive(settings.hive))
     return members
 
 
@@ -152,14 +191,18 @@ def _spark(settings: Settings, spark: SparkSettings) -> Member:
     except ImportError as error:
         raise MissingExtra("Spark is configured: pip install 'fusion-sql-gateway[spark]'") from error
     server: SparkConnectServer | str
-    if spark.remote is not None:
-        server = spark.remote
+    if spark.remote_address is not None:
+        server = spark.remote_address
     else:
         server = SparkConnectServer(
             ServerSettings(
                 work_folder=settings.home / "spark",
                 driver_memory_bytes=int(spark.driver_memory),
                 cores=os.cpu_count() or 2,
+                master=spark.master,
+                executor_memory_bytes=int(spark.executor_memory),
+                hive_metastore_uri=spark.hive_metastore_uri,
+                configuration=spark.configuration,
             )
         )
     engine = SparkConnectEngine(server, slots=spark.slots)
@@ -173,3 +216,33 @@ def _spark(settings: Settings, spark: SparkSettings) -> Member:
 
         threading.Thread(target=warm_up, name="spark warm-up", daemon=True).start()
     return Member(engine, Ledger(engine.name, slots=spark.slots, capacity_bytes=None))
+
+
+def _hive(settings: HiveSettings) -> Member:
+    try:
+        from engines.hive.engine import HiveEngine
+        from engines.hive.transport import Access, Auth
+    except ImportError as error:
+        raise MissingExtra("Hive is configured: pip install 'fusion-sql-gateway[hive]'") from error
+    access = Access(
+        auth=Auth(settings.auth.upper()),
+        user=settings.user,
+        password=settings.password.get_secret_value() if settings.password else None,
+        kerberos_service=settings.kerberos_service,
+        http_path=settings.http_path,
+        tls=settings.tls,
+        ca_file=str(settings.ca_file) if settings.ca_file else None,
+        verify=settings.verify,
+        database=settings.database,
+    )
+    engine = HiveEngine(
+        [split_address(address) for address in settings.addresses],
+        access,
+        dialect=settings.dialect,
+        tables=settings.tables,
+        slots=settings.slots,
+        whole_results=settings.whole_results,
+        settings=settings.session_settings,
+        idle_s=settings.idle_s,
+    )
+    return Member(engine, Ledger(engine.name, slots=settings.slots, capacity_bytes=None))

@@ -87,7 +87,7 @@ def status_of(error: Exception) -> Status:
     """Return the status that tells a client of an error, which is one of MAPPED."""
     if isinstance(error, InvalidHandle):
         return Status(StatusCode.INVALID_HANDLE, sqlstate=GENERAL, error_code=0, message=str(error))
-    status = failed(_failure(error))
+    status = failed(failure_of(error))
     if isinstance(error, UnknownTable) and error.name is not None:
         status.info_messages = [_HIVE_SAYS_NO_TABLE.format(name=error.name)]
     return status
@@ -110,7 +110,8 @@ def sqlstate(failure: Failure) -> str:
     return SQLSTATES.get(failure.code, GENERAL)
 
 
-def _failure(error: Exception) -> Failure:
+def failure_of(error: Exception) -> Failure:
+    """Return what an error says, which is one of MAPPED, in the house's own terms."""
     match error:
         case Hs2Error() | QueryFailed():
             return error.failure

@@ -31,7 +31,7 @@ from gateway.sessions import InvalidSetting, Session, require_database
 from metastore.records import QueryState
 
 LONG_POLL_S = 0.5  # JDBC's driver asks for the state without a pause, so the answer waits for it to change
-FETCH_ROWS = 10_000  # that JDBC's driver asks for where a user does not say
+FETCH_ROWS, USUAL_FETCH_ROWS = 10_000, "1000"  # that JDBC's driver is told to ask for, and would without being told
 HOUSEKEEPING_S = 1.0
 PRODUCT = "Fusion SQL Gateway"
 STATES: Mapping[QueryState, OperationState] = {
@@ -41,8 +41,9 @@ STATES: Mapping[QueryState, OperationState] = {
 }
 LOG_SCHEMA = pa.schema([("operation_log", pa.string())])
 FETCH_SIZE_KEY = "hive.server2.thrift.resultset.default.fetch.size"
+HIVECONF = "set:hiveconf:"
 PROXY_USER_KEY = "hive.server2.proxy.user"
-PREFIXES = ("set:hiveconf:", "set:hivevar:", "set:metaconf:", "set:system:")
+PREFIXES = (HIVECONF, "set:hivevar:", "set:metaconf:", "set:system:")
 NO_TOKENS = "Delegation tokens are not issued here; log in with a user name and a password."
 
 
@@ -111,12 +112,13 @@ class Service:
         session = Session(user, deadline_s=self._deadline_s)
         for name, value in (request.configuration or {}).items():
             _configure(session, name, value)
+        asked = (request.configuration or {}).get(HIVECONF + FETCH_SIZE_KEY, USUAL_FETCH_ROWS)
         chosen = min(max(request.version, 0), NEWEST_VERSION)
         opened = self.registry.open(session, peer, chosen)
         return messages.OpenSessionReply(
             version=chosen,
             session=messages.SessionHandle(opened.identifier.message()),
-            configuration={FETCH_SIZE_KEY: str(FETCH_ROWS)},
+            configuration={FETCH_SIZE_KEY: str(FETCH_ROWS) if asked == USUAL_FETCH_ROWS else asked},
         )
 
     def close_session(self, request: messages.SessionRequest, peer: Peer) -> messages.Reply:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fastapi import APIRouter
 
-from engines.protocol import TableSource
+from engines.protocol import Column, TableSource
 from gateway.gateway import Gateway
 from gateway.http.errors import ApiError
 from gateway.http.models import (
@@ -58,7 +58,8 @@ def _keys_of(table: str, gateway: Gateway) -> dict[KeyPair, str]:
 def add_table(body: TableRequest, gateway: Served) -> TableReply:
     """Register a table, or look again at one that is registered."""
     _require_root(path_of(body.location), gateway.settings.catalog.roots)
-    found = inspect(body.name, body.location, format=body.format, options=body.options or None)
+    columns = [Column(column.name, column.type) for column in body.columns]
+    found = inspect(body.name, body.location, format=body.format, options=body.options or None, columns=columns)
     known = {**gateway.catalog.current().tables, body.name.lower(): found.source}
     pairs = [_declared(found.source, key, known) for key in body.keys]
     now = dt.datetime.now(dt.UTC)

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Annotated
 
 from fastapi import Depends, Request
 
-from gateway.authentication import Login
+from gateway.authentication import Login, basic_login
 from gateway.gateway import Gateway
 
 
 def login_of(request: Request) -> Login:
-    """Return what a request says about its sender; a header that is no Basic authentication says nothing."""
+    """Return what a request says about its sender."""
     address = request.client.host if request.client is not None else ""
-    scheme, _, encoded = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "basic":
-        return Login(None, None, address)
-    try:
-        name, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
-        return Login(None, None, address)
-    return Login(name or None, password, address)
+    return basic_login(request.headers.get("authorization", ""), address)
 
 
 def user_of(request: Request) -> str:

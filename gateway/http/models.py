@@ -63,6 +63,17 @@ class KeyRequest(_Request):
     references: str = Field(pattern=r"^[^.]+\.[^.]+$", description="Table and column: books.id.")
 
 
+class ColumnRequest(_Request):
+    """A column that the caller knows."""
+
+    name: str = Field(min_length=1)
+    type: str = Field(
+        pattern=r"^(boolean|tinyint|smallint|int|bigint|float|double|string|binary|date|timestamp|timestamp_ntz"
+        r"|decimal\(\d{1,2},\d{1,2}\))$",
+        description="As Spark writes it, such as decimal(10,2).",
+    )
+
+
 class TableRequest(_Request):
     """A table to register."""
 
@@ -71,6 +82,10 @@ class TableRequest(_Request):
     format: str | None = Field(None, description="parquet, csv, json, orc or avro; found out without it.")
     options: dict[str, str] = Field(
         default_factory=dict, description='Of text, and no other: {"delimiter": "|", "header": "true"}.'
+    )
+    columns: list[ColumnRequest] = Field(
+        default_factory=list,
+        description="Of text and JSON all or none; of partition folders any. The rest is found out.",
     )
     keys: list[KeyRequest] = Field(default_factory=list, description="Columns that are joined with other tables'.")
 

@@ -13,6 +13,7 @@ from collections.abc import Collection
 from sqlglot import exp
 
 from gateway.sql.errors import NotAllowed
+from gateway.sql.portable.expressions import TYPED_DIVISION
 from gateway.sql.position import position_of
 
 QUERIES = (exp.Select, exp.SetOperation, exp.Subquery, exp.Values)
@@ -21,7 +22,7 @@ _SYNTAX = frozenset(
     """
     Add Alias All Any AtTimeZone Between BitwiseAnd BitwiseLeftShift BitwiseNot BitwiseOr BitwiseRightShift
     BitwiseXor Boolean Bracket CTE Column Cube DPipe DataType DataTypeParam Distinct Div Dot EQ Escape Except
-    Filter From GT GTE Group GroupingSets Having Hint ILike Identifier IgnoreNulls In IntDiv Intersect Interval
+    Fetch Filter From GT GTE Group GroupingSets Having Hint ILike Identifier IgnoreNulls In IntDiv Intersect Interval
     IntervalSpan Is Join LT LTE Lambda Lateral Like Limit Literal Mod Mul NEQ National Neg Not Null NullSafeEQ
     NullSafeNEQ Offset Order Ordered Paren PropertyEQ Qualify RespectNulls Rollup Select Star Sub Subquery
     Table TableAlias TableSample TimeUnit Tuple Union Values Var Where Window WindowSpec With WithinGroup
@@ -64,20 +65,22 @@ _FUNCTIONS = frozenset(  # of Spark's
 
 WRITTEN_FUNCTIONS = frozenset(  # DuckDB's, that we write
     """
-    abs atan atan2 avg bit_and bit_or bit_xor bool_and bool_or cbrt ceil coalesce concat_ws contains cos count count_if
-    covar_pop covar_samp cume_dist current_date chr date_trunc factorial levenshtein round_even split_part day dayofweek dayofyear degrees dense_rank encode ends_with
-    epoch_us exp first first_value floor greatest grouping grouping_id hex hour instr isfinite isnan isodow
-    isoyear lag last last_day last_value lead least left length ln log10 log2 lower lpad ltrim max md5 min minute month
-    now ntile nullif octet_length percent_rank pi pow quantile_cont quarter radians rank regexp_extract
-    regexp_full_match regexp_matches regexp_replace repeat replace reverse right round row_number rpad rtrim second
-    sha1 sha256 sign sin sqrt starts_with stddev_pop stddev_samp strftime strlen substring sum tan to_days to_months
-    to_seconds translate trim trunc unicode upper var_pop var_samp week xor year
+    abs atan atan2 avg bit_and bit_or bit_xor bool_and bool_or cbrt ceil chr coalesce concat_ws contains cos count
+    count_if covar_pop covar_samp cume_dist current_date date_trunc day dayofweek dayofyear degrees dense_rank
+    encode ends_with epoch_us exp factorial first first_value floor greatest grouping grouping_id hex hour instr
+    isfinite isnan isodow isoyear lag last last_day last_value lead least left length levenshtein ln log10 log2
+    lower lpad ltrim max md5 min minute month now ntile nullif octet_length percent_rank pi pow quantile_cont
+    quarter radians rank regexp_extract regexp_full_match regexp_matches regexp_replace repeat replace reverse
+    right round round_even row_number rpad rtrim second sha1 sha256 sign sin split_part sqrt starts_with
+    stddev_pop stddev_samp strftime strlen substring sum tan to_days to_months to_seconds translate trim trunc
+    unicode upper var_pop var_samp week xor year
     """.split()
 )
-_WITH_WORDS = (exp.Case, exp.Cast, exp.Connector, exp.Exists, exp.Extract, exp.If, exp.Overlay, exp.StrPosition)
-_WITH_WORDS += (exp.Substring, exp.Trim, exp.RegexpLike, exp.CurrentDate, exp.CurrentTimestamp)
-"""Functions with words between their arguments, and operators that the parser counts among functions."""
 
+_WITH_WORDS = (  # functions with words between their arguments, and operators that the parser counts among functions
+    *(exp.Case, exp.Cast, exp.Connector, exp.CurrentDate, exp.CurrentTimestamp, exp.Exists, exp.Extract, exp.If),
+    *(exp.Overlay, exp.RegexpLike, exp.StrPosition, exp.Substring, exp.Trim),
+)
 _TYPES = frozenset(
     exp.DType[name]
     for name in """
@@ -90,7 +93,7 @@ _QUOTED_WHEN_WRITTEN = (exp.Literal, exp.Identifier)
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_]*(?: [A-Za-z0-9_]+)*")
 
 
-def check(tree: exp.Expr, *, functions: Collection[str] | None = _FUNCTIONS) -> None:
+def check(tree: exp.Expr, *, functions: Collection[str] | None = _FUNCTIONS | {TYPED_DIVISION}) -> None:
     """Raise NotAllowed for the first part of a tree that is not on the lists.
 
     functions: names that may be called; None where another look at the same statement is to follow.

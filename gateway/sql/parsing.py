@@ -24,7 +24,7 @@ from gateway.sql.errors import (
 )
 from gateway.sql.hints import take_engine
 from gateway.sql.position import position_at
-from gateway.sql.reading import SparkAsWritten
+from gateway.sql.reading import SparkAsWritten, take_units
 from metastore.records import Position
 
 DIALECTS = {  # as clients name them -> as the parser does
@@ -69,8 +69,8 @@ def parse(sql: str, dialect: str, limits: ParserLimits) -> tuple[exp.Expr, str |
     """Return the tree of the one query in a text, and the engine that a hint in it asks for.
 
     In a tree of Spark's, functions are names with arguments, and all of it is on the allow-list. That of another
-    dialect is as its parser sees it; it is to be written as Spark's and parsed again. Raises SqlError with what is wrong
-    and where.
+    dialect is as its parser sees it; it is to be written as Spark's and parsed again. Raises SqlError with what is
+    wrong and where.
     """
     if dialect not in DIALECTS:
         raise UnknownDialect(f"Unknown dialect {dialect}; known are {', '.join(DIALECTS)}.")
@@ -100,6 +100,8 @@ def parse(sql: str, dialect: str, limits: ParserLimits) -> tuple[exp.Expr, str |
         raise MultipleStatements(f"One statement at a time; this text holds {len(trees)}.")
     _check_depth(trees[0], limits.depth)
     engine = take_engine(trees[0])
+    if dialect == SPARK:
+        take_units(trees[0])
     if dialect == SPARK:
         allowlist.check(trees[0])
     else:

@@ -7,42 +7,54 @@ those with words between their arguments (CAST, EXTRACT, TRIM, ...) have nodes.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
+from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.spark import Spark
+from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.parsers.spark import SparkParser
+
+Parsers = dict[str, Callable[..., Any]]
 
 _WITH_WORDS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTR", "SUBSTRING", "TRIM", "OVERLAY")
+_WITH_UNITS = ("date_add", "dateadd", "date_diff", "datediff", "timestampadd", "timestampdiff")
 _WITHOUT_BRACKETS = ("ANY", "CASE", "IF")
+
+
+def _only(parsers: Parsers, names: tuple[str, ...]) -> Parsers:
+    return {name: parser for name, parser in parsers.items() if name in names}
+
+
+class _SparkParser(SparkParser):
+    FUNCTIONS: ClassVar[Parsers] = {}
+    FUNCTION_PARSERS: ClassVar[Parsers] = _only(SparkParser.FUNCTION_PARSERS, _WITH_WORDS)
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[Parsers] = _only(SparkParser.NO_PAREN_FUNCTION_PARSERS, _WITHOUT_BRACKETS)
+
+
+class _DuckDBParser(DuckDBParser):
+    FUNCTIONS: ClassVar[Parsers] = {}
+    FUNCTION_PARSERS: ClassVar[Parsers] = _only(DuckDBParser.FUNCTION_PARSERS, ("CAST", "TRY_CAST"))
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[Parsers] = _only(DuckDBParser.NO_PAREN_FUNCTION_PARSERS, _WITHOUT_BRACKETS)
 
 
 class SparkAsWritten(Spark):
     """Reads Spark's SQL."""
 
-    class Parser(Spark.Parser):
-        """The parser without functions that it knows."""
-
-        FUNCTIONS: ClassVar = {}
-        FUNCTION_PARSERS: ClassVar = {
-            name: parser for name, parser in Spark.Parser.FUNCTION_PARSERS.items() if name in _WITH_WORDS
-        }
-        NO_PAREN_FUNCTION_PARSERS: ClassVar = {
-            name: parser for name, parser in Spark.Parser.NO_PAREN_FUNCTION_PARSERS.items() if name in _WITHOUT_BRACKETS
-        }
+    Parser = _SparkParser
 
 
 class DuckDBAsWritten(DuckDB):
     """Reads DuckDB's SQL, to look at what was written for it."""
 
-    class Parser(DuckDB.Parser):
-        """The parser without functions that it knows."""
+    Parser = _DuckDBParser
 
-        FUNCTIONS: ClassVar = {}
-        FUNCTION_PARSERS: ClassVar = {
-            name: parser for name, parser in DuckDB.Parser.FUNCTION_PARSERS.items() if name in ("CAST", "TRY_CAST")
-        }
-        NO_PAREN_FUNCTION_PARSERS: ClassVar = {
-            name: parser
-            for name, parser in DuckDB.Parser.NO_PAREN_FUNCTION_PARSERS.items()
-            if name in _WITHOUT_BRACKETS
-        }
+
+def take_units(tree: exp.Expr) -> None:
+    """Make words of the units that functions of time take without quotes; they look like columns."""
+    for call in tree.find_all(exp.Anonymous):
+        if call.name.lower() in _WITH_UNITS and len(call.expressions) == 3:
+            unit = call.expressions[0]
+            if isinstance(unit, exp.Column) and not unit.table and not unit.this.quoted:
+                unit.replace(exp.Var(this=unit.name))

@@ -15,6 +15,7 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError, UnsupportedError
 from engines.errors import UnsupportedFeature
 from engines.protocol import TableSource
 from gateway.sql import allowlist, names, parsing, rewriting
+from gateway.sql.divisions import mark_typed_divisions, settle_divisions
 from gateway.sql.errors import NotAllowed, StatementTooDeep
 from gateway.sql.hints import without_hints
 from gateway.sql.parsing import DIALECTS, SPARK, ParserLimits
@@ -111,9 +112,11 @@ def check(
         rewriting.settle_casts(tree, dialect)
         if dialect != SPARK:
             rewriting.name_outputs(tree)
+            mark_typed_divisions(tree)
             tree, _ = parsing.parse(_in_spark(tree, dialect), SPARK, limits)
             tables = names.resolve(tree, catalog)
             rewriting.settle_casts(tree, SPARK)
+            settle_divisions(tree, tables)
         rewriting.name_outputs(tree)
         normal = without_hints(tree).sql(dialect=SPARK, normalize=True, identify=True, comments=False)
         return CheckedStatement(tree, tables, _digest(normal), _digest(without_literals(normal)), engine)

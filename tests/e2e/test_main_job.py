@@ -81,15 +81,19 @@ def test_a_killed_duckdb_worker_costs_no_query(gateway: RealGateway) -> None:
     _wait_until(lambda: len(gateway.processes("engines.duckdb.worker")) >= 2)
 
 
-def test_a_killed_spark_is_told_within_15_s_and_the_next_query_works(gateway: RealGateway) -> None:
+def test_a_killed_spark_costs_no_query(gateway: RealGateway) -> None:
     assert gateway.query("SELECT count(*) FROM books", engine="spark")["state"] == "FINISHED"
-    query_id = gateway.submit(LONG.format(side=100_000), engine="spark")
+    query_id = gateway.submit(LONG.format(side=20_000), engine="spark")
     _wait_until(lambda: _attempt_engines(gateway, query_id) == ["spark"])
-    time.sleep(2)
+    time.sleep(0.5)
     (java,) = gateway.processes("org.apache.spark.deploy.SparkSubmit")
     os.kill(java, signal.SIGKILL)
-    reply = gateway.ended(query_id, within_s=15)
-    assert (reply["state"], reply["error"]["code"]) == ("FAILED", "ENGINE_UNAVAILABLE")
+    reply = gateway.ended(query_id, within_s=300)
+    assert reply["state"] == "FINISHED", reply["error"]
+    assert [(a["engine"], a["failure"]) for a in reply["attempts"]] == [
+        ("spark", "ENGINE_UNAVAILABLE"),
+        ("spark", None),
+    ]
     assert gateway.query("SELECT count(*) AS n FROM books", engine="spark")["state"] == "FINISHED"
 
 

@@ -186,7 +186,7 @@ def test_when_every_engine_fails_the_last_error_is_told(scripted: Build) -> None
     house.dependable.script("books", failing(EngineUnavailable("lost")))
     record = finished(house)
     assert record.state is QueryState.FAILED
-    assert outcomes(record) == [("fast", "MEMORY_EXCEEDED"), ("dependable", "ENGINE_UNAVAILABLE")]
+    assert outcomes(record) == [("fast", "MEMORY_EXCEEDED"), *2 * [("dependable", "ENGINE_UNAVAILABLE")]]
     assert record.error is not None
     assert record.error.message == "lost"
 
@@ -212,6 +212,67 @@ def test_an_engine_that_is_down_is_passed_by(scripted: Build) -> None:
     record = finished(house)
     assert outcomes(record) == [("dependable", None)]
     assert ReasonCode.ENGINE_DOWN in codes(record)
+
+
+def test_an_engine_that_was_lost_is_tried_once_more(scripted: Build) -> None:
+    house = scripted()
+    lost = failing(EngineUnavailable("lost"), after=(ONE,))
+    house.fast.script("books", lost, ANSWER)
+    house.dependable.script("books", lost)
+    record = finished(house)
+    assert outcomes(record) == [
+        ("fast", "ENGINE_UNAVAILABLE"),
+        ("dependable", "ENGINE_UNAVAILABLE"),
+        ("fast", None),
+    ]
+    assert rows(house, record) == [1, 2, 3]
+
+
+def test_a_pinned_statement_survives_the_loss_of_its_engine(scripted: Build) -> None:
+    house = scripted()
+    house.dependable.script("books", failing(EngineUnavailable("lost")), ANSWER)
+    record = finished(house, engine="dependable")
+    assert outcomes(record) == [("dependable", "ENGINE_UNAVAILABLE"), ("dependable", None)]
+
+
+def test_a_lost_engine_that_stays_away_is_an_error(scripted: Build) -> None:
+    house = scripted(queue_s=0.5)
+    may_fail = threading.Event()
+    lost = Script(steps=(ONE, may_fail, EngineUnavailable("lost")), plan=PLAN)
+    house.dependable.script("books", lost)
+    run = started(house, engine="dependable")
+    while not house.dependable.asked:
+        time.sleep(0.01)
+    house.dependable.reported_status = EngineStatus(alive=False, detail="gone")
+    may_fail.set()
+    record = run.done.result(timeout=30)
+    assert outcomes(record) == [("dependable", "ENGINE_UNAVAILABLE")]
+    assert record.error is not None
+    assert record.error.message == "lost"
+
+
+def test_a_query_waits_for_an_engine_that_rests(scripted: Build) -> None:
+    house = scripted()
+    house.dependable.script("books", ANSWER)
+    breaker = house.gateway.fleet["dependable"].breaker
+    breaker._open_s = 0.5
+    for _ in range(3):
+        breaker.failed("lost")
+    begun = time.monotonic()
+    record = finished(house, engine="dependable")
+    assert time.monotonic() - begun > 0.3
+    assert outcomes(record) == [("dependable", None)]
+
+
+def test_a_query_that_waits_for_an_engine_can_be_cancelled(scripted: Build) -> None:
+    house = scripted()
+    for _ in range(3):
+        house.gateway.fleet["dependable"].breaker.failed("lost")
+    run = started(house, engine="dependable")
+    time.sleep(0.2)
+    assert not run.done.done()
+    house.gateway.coordinator.cancel(run.id)
+    assert run.done.result(timeout=5).state is QueryState.CANCELLED
 
 
 def test_the_circuit_breaker_opens_after_failures_in_a_row(scripted: Build) -> None:

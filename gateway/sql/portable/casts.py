@@ -105,7 +105,8 @@ def _converted(text: str, to: Kind, forgiving: bool) -> str:
 def _read(value: Value, pattern: str, to: Kind, forgiving: bool, *, doubtful: str = r"[^ -~]") -> str:
     """Read a text that looks as it should; what looks otherwise is left to Spark.
 
-    doubtful: what a text holds that looks otherwise and may still be read by Spark; others are NULL where bad texts are.
+    doubtful: what a text holds that looks otherwise and that Spark may read all the same; a forgiving cast makes NULL
+    of all others.
     """
     if value.literal is not None:
         if re.fullmatch(pattern, value.literal.strip(" ")):

@@ -23,6 +23,9 @@ from gateway.sql.portable.values import NotPortable, Value, require, string
 if TYPE_CHECKING:
     from gateway.sql.portable.queries import Queries
 
+TYPED_DIVISION = "typed_division"
+"""Stands for the sign of division of a dialect in which 7 / 2 is 3, until the types of both sides are known."""
+
 _BITS = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|"}
 _COMPARISONS = {
     exp.EQ: "=",
@@ -37,9 +40,10 @@ _COMPARISONS = {
 _ARITHMETIC = {exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul"}
 _PARTS = frozenset(  # of nodes; what has any other is not portable, until somebody has looked at it
     """
-    alias by_name db decimals default distinct end end_side expression expressions false field flag format high ifs
-    is_string joins length limit low negate nested null occurrence offset on order over partition_by pivots position query
-    quoted safe spec start start_side substr symmetric table this to true typed unit unnest with_ _type
+    _type alias by_name db decimals default distinct end end_side expression expressions false field flag format
+    high ifs is_string joins length limit low negate nested null occurrence offset on order over partition_by
+    pivots position query quoted safe spec start start_side substr symmetric table this to true typed unit unnest
+    with_
     """.split()
 )
 _FRAME_EDGES = ("UNBOUNDED", "CURRENT ROW")
@@ -75,6 +79,9 @@ class Expressions:
 
     def _literal(self, node: exp.Literal) -> Value:
         return string(node.name) if node.is_string else numbers.literal_number(node.name)
+
+    def _word(self, node: exp.Var) -> Value:
+        raise NotPortable(f"the unit {node.name}.")
 
     def _boolean(self, node: exp.Boolean) -> Value:
         return Value("TRUE" if node.this else "FALSE", BOOLEAN)
@@ -291,9 +298,18 @@ class Expressions:
 
     def _function(self, node: exp.Anonymous) -> Value:
         name = node.name.lower()
+        if name == TYPED_DIVISION:
+            return self._typed_division(node)
         if name in AGGREGATES or name in WINDOWS:
             return self._aggregate(node, "")
         return self._scalar(name, [self.value(part) for part in node.expressions])
+
+    def _typed_division(self, node: exp.Anonymous) -> Value:
+        """Divide as other dialects do, where a quotient of whole numbers is one."""
+        left, right = (self.value(part) for part in node.expressions)
+        whole = left.kind.is_whole and right.kind.is_whole
+        self._queries.whole_divisions[id(node)] = whole
+        return numbers.whole_quotient(left, right) if whole else numbers.divide(left, right)
 
     def _scalar(self, name: str, values: list[Value]) -> Value:
         rule = SCALARS.get(name)
@@ -388,6 +404,7 @@ _METHODS: Mapping[type[exp.Expr], Callable[..., Value]] = {
     exp.Literal: Expressions._literal,
     exp.Boolean: Expressions._boolean,
     exp.Null: Expressions._null,
+    exp.Var: Expressions._word,
     exp.Column: Expressions._column,
     exp.Paren: Expressions._paren,
     exp.And: Expressions._connector,

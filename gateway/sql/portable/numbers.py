@@ -6,6 +6,8 @@ of 128 bits: both sides without their points, the upper one with as many digits 
 
 from __future__ import annotations
 
+import re
+
 from gateway.sql.portable.casts import cast
 from gateway.sql.portable.kinds import (
     BIGINT,
@@ -26,6 +28,7 @@ from gateway.sql.portable.values import NotPortable, Value, require, unless
 
 _WHOLE_LETTERS = {"Y": TINYINT, "S": SMALLINT, "L": BIGINT}
 _SIGNS = {"add": "+", "sub": "-", "mul": "*"}
+_NOT_ZERO = re.compile(r"\(?-?[0-9.]*[1-9][0-9.]*\)?")
 ZERO = "division by zero"
 
 
@@ -100,7 +103,7 @@ def arithmetic(operator: str, left: Value, right: Value) -> Value:
 
 
 def _shortened(operator: str, left: Value, right: Value, scale: int, kind: Kind) -> Value:
-    """Round a result that has more digits after the point than Spark keeps; DuckDB has 38 digits for it all the same."""
+    """Round a result that has more digits after the point than Spark keeps; DuckDB has room for all of them."""
     require(scale <= MAX_PRECISION, "decimals that need more than 38 digits.")
     sides = [f"abs(CAST({side.text} AS DOUBLE))" for side in (left, right)]
     size = f"{sides[0]} * {sides[1]}" if operator == "mul" else f"{sides[0]} + {sides[1]}"
@@ -260,7 +263,7 @@ def _of_kind(value: Value, kind: Kind) -> str:
 
 
 def _unless_zero(divisor: Value, quotient: str, kind: Kind) -> str:
-    if divisor.whole:
+    if divisor.whole or _NOT_ZERO.fullmatch(divisor.text):
         return f"({quotient})"
     return unless(f"{divisor.text} = 0", ZERO, quotient, kind)
 

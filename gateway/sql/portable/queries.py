@@ -53,10 +53,14 @@ class Query:
 
 
 class Queries:
-    """Writes the queries of one statement. tables: the catalog's, by lower-case name."""
+    """Writes the queries of one statement. tables: the catalog's, by lower-case name.
+
+    whole_divisions: for divisions that depend on the types of both sides, by the node's id, whether both are whole.
+    """
 
     def __init__(self, tables: Mapping[str, TableSource]) -> None:
         self._tables = tables
+        self.whole_divisions: dict[int, bool] = {}
 
     def write(self, node: exp.Expr, outer: Scope | None = None, *, outermost: bool = False) -> Query:
         """Write any query. outermost: its columns must have exactly Spark's names and types."""
@@ -249,7 +253,7 @@ class Queries:
                     scope.merged[name] = left
             names = ", ".join(quoted_name(column.name) for column in using)
             return f" {word} {source} USING ({names})"
-        return f" {word} {source} ON {Expressions(scope, self).condition(on)}"
+        return f" {word} {source} ON {Expressions(scope, self).condition(on or exp.true())}"
 
     def _source(self, node: exp.Expr, scope: Scope) -> str:
         match node:
@@ -368,7 +372,8 @@ class Queries:
         columns: Sequence[Output],
         write: Expressions | None,
     ) -> str:
-        require(isinstance(key, exp.Ordered) and not key.args.get("with_fill"), "an order without direction.")
+        if not isinstance(key, exp.Ordered) or key.args.get("with_fill"):
+            raise NotPortable("an order without direction.")
         this = key.this
         places = [
             place

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gateway.sql.portable.casts import cast
 from gateway.sql.portable.kinds import INT, STRING, Kind
 from gateway.sql.portable.values import Value, at_least_zero, require, string, unless
@@ -22,7 +24,8 @@ def folded_upper(text: str) -> str:
 
 def _in_case(function: str, text: str) -> str:
     special = f"strlen({text}) <> length({text}) AND regexp_matches({text}, '{LETTERS}')"
-    return f"({unless(special, 'letters whose upper or lower case engines see differently', f'{function}({text})', STRING)})"
+    what = "letters whose upper or lower case engines see differently"
+    return f"({unless(special, what, f'{function}({text})', STRING)})"
 
 
 def plain_only(text: str, good: str, kind: Kind) -> str:
@@ -47,7 +50,7 @@ def substring(values: list[Value]) -> Value:
     return Value(f"substring({text}, {begin}, {taken})", STRING)
 
 
-def padded(side: str) -> object:
+def padded(side: str) -> Callable[[list[Value]], Value]:
     """Return the rule that fills a text up on one side."""
 
     def rule(values: list[Value]) -> Value:

@@ -1,0 +1,100 @@
+"""The one place that knows which status of gRPC an error has.
+
+A client shows the message; the code, the SQLSTATE and the query's id stand beside it, as metadata behind the call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from urllib.parse import quote
+
+import grpc
+
+from gateway.coordinator import NO_ENGINE, TOO_MANY
+from gateway.flight.messages import Malformed
+from gateway.hs2 import errors as shared
+from metastore.records import Failure
+
+log = logging.getLogger(__name__)
+
+LARGEST_MESSAGE = 4 << 10  # as gRPC writes it; all metadata of a reply has 8 KiB
+_SHORTENED = " ..."
+
+STATUS: Mapping[str, grpc.StatusCode] = {
+    "AUTHENTICATION_FAILED": grpc.StatusCode.UNAUTHENTICATED,
+    "NOT_ALLOWED": grpc.StatusCode.PERMISSION_DENIED,
+    "UNKNOWN_TABLE": grpc.StatusCode.NOT_FOUND,
+    "UNKNOWN_DATABASE": grpc.StatusCode.NOT_FOUND,
+    "NOT_FOUND": grpc.StatusCode.NOT_FOUND,
+    "RESULT_GONE": grpc.StatusCode.NOT_FOUND,
+    "TABLE_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
+    "UNSUPPORTED_FEATURE": grpc.StatusCode.UNIMPLEMENTED,
+    "CANCELLED": grpc.StatusCode.CANCELLED,
+    "DEADLINE_EXCEEDED": grpc.StatusCode.DEADLINE_EXCEEDED,
+    "JOB_RUNNING": grpc.StatusCode.FAILED_PRECONDITION,
+    "NOT_FINISHED": grpc.StatusCode.FAILED_PRECONDITION,
+    "MEMORY_EXCEEDED": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "RESULT_TOO_LARGE": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "RESULT_STORE_FULL": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "TOO_MANY_SESSIONS": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "TOO_MANY_OPERATIONS": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "ENGINE_BUSY": grpc.StatusCode.UNAVAILABLE,
+    "ENGINE_UNAVAILABLE": grpc.StatusCode.UNAVAILABLE,
+    "METASTORE_UNAVAILABLE": grpc.StatusCode.UNAVAILABLE,
+    "GATEWAY_STOPPED": grpc.StatusCode.UNAVAILABLE,
+    NO_ENGINE: grpc.StatusCode.UNAVAILABLE,
+    TOO_MANY: grpc.StatusCode.UNAVAILABLE,
+    "ENGINE_FAULT": grpc.StatusCode.INTERNAL,
+    "STATISTICS_FAILED": grpc.StatusCode.INTERNAL,
+    "WRITE_FAILED": grpc.StatusCode.INTERNAL,
+    "INTERNAL": grpc.StatusCode.INTERNAL,
+}
+DEFAULT_STATUS = grpc.StatusCode.INVALID_ARGUMENT
+
+
+class FlightError(Exception):
+    """An error that a call raises by itself."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.failure = Failure(code, message)
+
+
+MAPPED = (*shared.MAPPED, FlightError, Malformed)
+
+
+def failure_of(error: Exception) -> Failure:
+    """Return what an error says. Whatever is not one of MAPPED is a defect, and stays in the log."""
+    match error:
+        case FlightError():
+            return error.failure
+        case Malformed():
+            return Failure("BAD_REQUEST", str(error))
+        case _ if isinstance(error, MAPPED):
+            return shared.failure_of(error)
+        case _:
+            log.error("a call failed", exc_info=error)
+            return Failure("INTERNAL", "The gateway failed; its log says why.")
+
+
+def status(failure: Failure) -> grpc.StatusCode:
+    """Return the status of a failure."""
+    return STATUS.get(failure.code, DEFAULT_STATUS)
+
+
+def message(failure: Failure) -> str:
+    """Return what a client shows, cut to what a reply has room for."""
+    text = shared.message(failure)
+    if len(quote(text, safe=" ")) <= LARGEST_MESSAGE:
+        return text
+    kept = LARGEST_MESSAGE - len(_SHORTENED)
+    while len(quote(text[:kept], safe=" ")) > LARGEST_MESSAGE:
+        kept //= 2
+    return text[:kept] + _SHORTENED
+
+
+def metadata(failure: Failure, query_id: str | None) -> tuple[tuple[str, str], ...]:
+    """Return what stands beside the message."""
+    told = (("fusion-code", failure.code), ("fusion-sqlstate", shared.sqlstate(failure)))
+    return told if query_id is None else (*told, ("fusion-query-id", query_id))

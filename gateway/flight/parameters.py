@@ -1,0 +1,131 @@
+"""Statements with parameters: every ``?`` gets its value, as a literal of the statement's dialect.
+
+What comes out is a text like any other: it is parsed, checked and recorded as if somebody had typed it. A ``?`` within a
+text, a name or a comment is none.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+import pyarrow as pa
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import TokenType
+
+from gateway.flight.errors import FlightError
+from gateway.sql import parsing
+from gateway.sql.errors import SyntaxInvalid, UnknownDialect
+from gateway.sql.parsing import DIALECTS, ParserLimits, require_length
+
+LONGEST_DECIMAL = 38
+NULL = "NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A statement with places for values. places: where each ? stands in the text."""
+
+    sql: str
+    dialect: str
+    places: tuple[int, ...]
+
+    def filled(self, literals: Sequence[str]) -> str:
+        """Return the statement with its values, one for each place."""
+        if len(literals) != len(self.places):
+            message = f"The statement has {_count(len(self.places))}, and {len(literals)} came."
+            raise FlightError("VALUE_OUT_OF_RANGE", message)
+        pieces, start = [], 0
+        for place, literal in zip(self.places, literals, strict=True):
+            pieces += [self.sql[start:place], literal]
+            start = place + 1
+        return "".join([*pieces, self.sql[start:]])
+
+
+def template(sql: str, dialect: str, limits: ParserLimits) -> Template:
+    """Find a statement's parameters. Raises SqlError."""
+    if dialect not in DIALECTS:
+        raise UnknownDialect(f"Unknown dialect {dialect}; known are {', '.join(DIALECTS)}.")
+    require_length(sql, limits)
+    try:
+        tokens = Dialect.get_or_raise(DIALECTS[dialect]).tokenize(sql)
+    except TokenError as error:
+        raise SyntaxInvalid(f"Syntax error: {str(error).splitlines()[0]}") from error
+    places = tuple(token.start for token in tokens if token.token_type is TokenType.PLACEHOLDER)
+    return Template(sql, dialect, places)
+
+
+def literals(values: pa.Table, dialect: str) -> list[str]:
+    """Return one row of values as literals. Raises FlightError."""
+    if values.num_rows != 1:
+        message = f"A statement runs with one row of parameters; {values.num_rows} came."
+        raise FlightError("UNSUPPORTED_FEATURE", message)
+    return [literal(column[0], DIALECTS[dialect]) for column in values.columns]
+
+
+def literal(value: pa.Scalar, dialect: str) -> str:
+    """Return a value as somebody would type it in a dialect, by the parser's name of it. Raises FlightError.
+
+    A whole number is as wide as its digits ask for; a negative one has brackets, for ``1-?`` not to become a comment.
+    """
+    kind, plain = value.type, _plain(value)
+    match plain:
+        case None:
+            return NULL
+        case bool():
+            return "TRUE" if plain else "FALSE"
+        case int():
+            return str(plain) if plain >= 0 else f"({plain})"
+        case float() if not math.isfinite(plain):
+            return _cast(str(plain).replace("inf", "Infinity").replace("nan", "NaN"), "DOUBLE", dialect)
+        case float():
+            written = repr(plain) if "e" in repr(plain) else f"{plain!r}E0"
+            return written if plain >= 0 else f"({written})"
+        case Decimal() if kind.precision <= LONGEST_DECIMAL:
+            return _cast(f"{plain:f}", f"DECIMAL({kind.precision}, {max(0, kind.scale)})", dialect)
+        case str():
+            return exp.Literal.string(plain).sql(dialect=dialect)
+        case bytes():
+            return exp.Unhex(this=exp.Literal.string(plain.hex().upper())).sql(dialect=dialect)
+        case dt.datetime():
+            return _moment(plain, dialect)
+        case dt.date():
+            return _cast(plain.isoformat(), "DATE", dialect)
+    raise FlightError("UNSUPPORTED_FEATURE", f"A parameter cannot be of Arrow's type {kind}.")
+
+
+def without_rows(sql: str, dialect: str, limits: ParserLimits) -> str:
+    """Return a query with the same columns, and no rows. Raises SqlError."""
+    tree, _ = parsing.parse(sql, dialect, limits)
+    if not isinstance(tree, exp.Query):
+        return sql  # VALUES, whose rows are all there
+    return tree.limit(0).sql(dialect=DIALECTS[dialect], comments=False)
+
+
+def _plain(value: pa.Scalar) -> object:
+    """Return a value as Python's, with microseconds as the finest time."""
+    try:
+        if pa.types.is_timestamp(value.type):
+            value = value.cast(pa.timestamp("us", tz=value.type.tz))
+        return value.as_py()
+    except (pa.ArrowInvalid, ValueError, OverflowError) as error:
+        raise FlightError("VALUE_OUT_OF_RANGE", f"A parameter has no literal: {error}.") from error
+
+
+def _moment(value: dt.datetime, dialect: str) -> str:
+    if value.tzinfo is None:
+        return _cast(value.isoformat(" "), exp.DType.TIMESTAMPNTZ, dialect)
+    return _cast(value.astimezone(dt.UTC).isoformat(" "), exp.DType.TIMESTAMPTZ, dialect)
+
+
+def _cast(text: str, kind: str | exp.DType, dialect: str) -> str:
+    return exp.cast(exp.Literal.string(text), kind).sql(dialect=dialect)
+
+
+def _count(parameters: int) -> str:
+    return "one parameter" if parameters == 1 else f"{parameters} parameters"

@@ -1,0 +1,252 @@
+"""The port of Flight: calls of gRPC in, the service's replies out.
+
+It stands on grpcio, not on ``pyarrow.flight``, whose server knows too little: it puts traces of Python's stack, with the
+places of files, into what a client is told of most errors, and it does not say where a client calls from, without which
+nobody can be let in on loopback alone. See docs/adr/0013-flight-on-grpcio.md.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from types import TracebackType
+from typing import Any
+from urllib.parse import unquote
+
+import grpc
+
+from gateway.authentication import AuthenticationFailed, Login, basic_login
+from gateway.flight import errors
+from gateway.flight.messages import FLIGHT
+from gateway.flight.service import Call, FlightService
+from gateway.flight.sessions import FlightSession
+
+log = logging.getLogger(__name__)
+
+SERVICE = f"{FLIGHT}.FlightService"
+COOKIE = "arrow_flight_session_id"
+MESSAGE_OVERHEAD_BYTES = 256 << 10  # what a call may hold beside its statement
+KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, HANDSHAKE_MS = 30_000, 10_000, 10_000
+
+Context = grpc.ServicerContext
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What the port encrypts with: PEM. chain: with the server's own first."""
+
+    chain: bytes
+    key: bytes
+
+
+class FlightServer:
+    """Takes calls on one port. calls: at once; drain_s: how long calls may go on at its end. address: host:port.
+
+    Raises OSError where it cannot listen.
+    """
+
+    def __init__(
+        self,
+        service: FlightService,
+        *,
+        host: str,
+        port: int,
+        calls: int,
+        drain_s: float,
+        certificate: Certificate | None = None,
+    ) -> None:
+        self._service = service
+        self._drain_s = drain_s
+        self._pool = ThreadPoolExecutor(calls, thread_name_prefix="flight")
+        self._server = grpc.server(
+            self._pool,
+            handlers=[_handler(service)],
+            maximum_concurrent_rpcs=calls,
+            options=[
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", service.statement_bytes + MESSAGE_OVERHEAD_BYTES),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+                ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+            ],
+        )
+        host = f"[{host}]" if ":" in host else host
+        address = f"{host}:{port}"
+        try:
+            if certificate is None:
+                taken = self._server.add_insecure_port(address)
+            else:
+                credentials = grpc.ssl_server_credentials([(certificate.key, certificate.chain)])
+                taken = self._server.add_secure_port(address, credentials)
+        except RuntimeError as error:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)) from error
+        self.address = f"{host}:{taken}"
+
+    def start(self) -> None:
+        """Begin to take calls."""
+        self._service.start()
+        self._server.start()
+
+    def stop(self) -> None:
+        """Take no more calls, let those that run end for a while, then end them."""
+        self._server.stop(self._drain_s).wait()
+        self._service.stop()
+        self._pool.shutdown(wait=False)
+
+
+def _handler(service: FlightService) -> grpc.GenericRpcHandler:
+    """Return how each call is answered. Requests come as bytes, so that wrong ones are answered as everything is."""
+
+    def unary(answer: Callable[[bytes, Call], Any]) -> grpc.RpcMethodHandler:
+        def handle(request: bytes, context: Context) -> bytes:
+            with _admitted(service, context) as call:
+                reply: bytes = answer(request, call).SerializeToString()
+                return reply
+
+        return grpc.unary_unary_rpc_method_handler(handle)
+
+    def do_get(request: bytes, context: Context) -> Iterator[bytes]:
+        with _admitted(service, context) as call:
+            yield from service.do_get(request, call)
+
+    def do_put(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
+        with _admitted(service, context) as call:
+            yield service.do_put(requests, call).SerializeToString()
+
+    def do_action(request: bytes, context: Context) -> Iterator[bytes]:
+        with _admitted(service, context) as call:
+            for result in service.do_action(request, call):
+                yield result.SerializeToString()
+
+    def list_actions(_: bytes, context: Context) -> Iterator[bytes]:
+        with _admitted(service, context):
+            for action in service.list_actions():
+                yield action.SerializeToString()
+
+    def list_flights(_: bytes, context: Context) -> Iterator[bytes]:
+        with _admitted(service, context):
+            yield from ()
+
+    def handshake(_: Iterator[bytes], context: Context) -> Iterator[bytes]:
+        with _Edge(context):
+            _tell_token(context, service.log_in(_login(context)))
+        yield from ()
+
+    methods = {
+        "Handshake": grpc.stream_stream_rpc_method_handler(handshake),
+        "GetFlightInfo": unary(service.get_flight_info),
+        "PollFlightInfo": unary(service.poll_flight_info),
+        "GetSchema": unary(service.get_schema),
+        "DoGet": grpc.unary_stream_rpc_method_handler(do_get),
+        "DoPut": grpc.stream_stream_rpc_method_handler(do_put),
+        "DoAction": grpc.unary_stream_rpc_method_handler(do_action),
+        "ListActions": grpc.unary_stream_rpc_method_handler(list_actions),
+        "ListFlights": grpc.unary_stream_rpc_method_handler(list_flights),
+    }
+    return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+
+class _Edge:
+    """Turns every error into a status; nothing of a defect reaches a client but that there is one."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.call: Call | None = None
+
+    def __enter__(self) -> _Edge:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if not isinstance(error, Exception) or isinstance(error, grpc.RpcError):
+            return  # there is none, or the client is gone and nobody is to be told
+        failure = errors.failure_of(error)
+        query_id = self.call.query_id if self.call is not None else None
+        self._context.set_trailing_metadata(errors.metadata(failure, query_id))
+        self._context.abort(errors.status(failure), errors.message(failure))
+
+
+@contextmanager
+def _admitted(service: FlightService, context: Context) -> Iterator[Call]:
+    """Find out who calls, and answer for what goes wrong."""
+    with _Edge(context) as edge:
+        session = _session(service, context)
+
+        def when_gone(act: Callable[[], None]) -> None:
+            if not context.add_callback(act):
+                act()
+
+        edge.call = Call(session, when_gone)
+        session.session.begin_call()
+        try:
+            yield edge.call
+        finally:
+            session.session.end_call()
+
+
+def _session(service: FlightService, context: Context) -> FlightSession:
+    """Return the session of a call; one that shows no token gets a new one. Raises AuthenticationFailed."""
+    token = _bearer(context)
+    if token is not None:
+        session = service.sessions.claim(token)
+        if session is None:
+            raise AuthenticationFailed("The session has ended; log in again.")
+        return session
+    login = _login(context)
+    session = service.sessions.claim(_cookie(context)) if login.name is None else None
+    if session is None:
+        session = service.log_in(login)
+        _tell_token(context, session)
+    return session
+
+
+def _tell_token(context: Context, session: FlightSession) -> None:
+    context.send_initial_metadata(
+        (("authorization", f"Bearer {session.token}"), ("set-cookie", f"{COOKIE}={session.token}; Path=/; HttpOnly"))
+    )
+
+
+def _login(context: Context) -> Login:
+    """Return what a call says about its sender."""
+    return basic_login(next(iter(_headers(context, "authorization")), ""), _address(context.peer()))
+
+
+def _bearer(context: Context) -> str | None:
+    for header in _headers(context, "authorization"):
+        scheme, _, token = header.partition(" ")
+        if scheme.lower() == "bearer":
+            return token.strip()
+    return None
+
+
+def _cookie(context: Context) -> str:
+    """Return the session's cookie, empty where there is none."""
+    for header in _headers(context, "cookie"):
+        try:
+            found = SimpleCookie(header).get(COOKIE)
+        except CookieError:
+            continue
+        if found is not None:
+            return found.value
+    return ""
+
+
+def _headers(context: Context, name: str) -> list[str]:
+    return [value for key, value in context.invocation_metadata() if key == name and isinstance(value, str)]
+
+
+def _address(peer: str) -> str:
+    """Return the address in ``ipv4:127.0.0.1:4711`` or ``ipv6:%5B::1%5D:4711``, empty where there is none."""
+    address = unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
+    try:
+        return str(ipaddress.ip_address(address.partition("%")[0]))
+    except ValueError:
+        return ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-CLAIMS = ("selectivity", "overhead", "speed", "statistics")
+CLAIMS = ("selectivity", "overhead", "speed", "statistics", "drivers", "same_answers")
 FAILED, WRONG_ARGUMENTS = 1, 2
 
 

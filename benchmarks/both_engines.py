@@ -24,7 +24,6 @@ from gateway.sql.reading import SparkAsWritten
 from gateway.sql.statement import check
 
 LEASE_BYTES = 3 << 30
-DRIVER_BYTES = 1_024 * MIB
 DEADLINE_S = 900.0
 
 
@@ -57,7 +56,7 @@ class BothEngines:
             engine.use_tables(tables)
 
     def ask(self, sql: str, *, names: bool = True) -> Found:
-        """Ask a statement of Spark's of both. names: whether its columns must have the same; all have one of their own."""
+        """Ask a statement of Spark's of both. names: whether those of columns count."""
         try:
             statement = check(sql, SPARK, catalog=self._catalog, limits=ParserLimits())
             written = statement.sql("duckdb")
@@ -111,9 +110,11 @@ def _run(engine: Engine, sql: str) -> pa.Table | EngineError:
 
 
 @contextmanager
-def both_engines(work_folder: Path, tables: Sequence[TableSource], *, threads: int = 1) -> Iterator[BothEngines]:
-    """Start both, and end them."""
-    server = SparkConnectServer(ServerSettings(work_folder=work_folder, driver_memory_bytes=DRIVER_BYTES))
+def both_engines(
+    work_folder: Path, tables: Sequence[TableSource], *, threads: int = 1, heap_bytes: int = 1_024 * MIB
+) -> Iterator[BothEngines]:
+    """Start both, and end them. threads: of each DuckDB worker. heap_bytes: of Spark."""
+    server = SparkConnectServer(ServerSettings(work_folder=work_folder, driver_memory_bytes=heap_bytes))
     duckdb = DuckDBEngine(workers=2, threads=threads)
     try:
         spark = SparkConnectEngine(server)

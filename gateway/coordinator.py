@@ -118,6 +118,10 @@ class Coordinator:
                 self._places.release()
         return run
 
+    def understand(self, statement: Statement) -> CheckedStatement | Command | Write:
+        """Return what a statement is; nothing runs and nothing is recorded. Raises SqlError."""
+        return self._check(statement)[1]
+
     def explain(self, statement: Statement) -> tuple[CheckedStatement, Decision]:
         """Return where a query would go and why; nothing runs. Raises SqlError, UnknownEngine, NoEngine."""
         self._require_engine(statement)

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+EVEN = 0.05  # by which bins may differ, relatively, and are all treated alike
 INDEPENDENT = 0.02  # mean squared contingency below which two columns are taken as independent
+ENOUGH_ROWS = 50_000  # from which on that can be told
 LEAST_SHARE = 1e-6  # nothing is divided by less
 
 
@@ -126,17 +128,28 @@ class ConditionalCounts:
 class Association:
     """How two columns that were counted together depend on each other.
 
-    rows: shape (buckets.count + 1,), of each bucket. contingency: mean squared contingency, Pearson's phi squared, less
-    what chance alone makes of so many cells; about 0 for columns that have nothing to do with each other.
+    rows: shape (buckets.count + 1,), of each bucket. counted: rows that were looked at.
+    contingency: mean squared contingency, Pearson's phi squared, less what chance alone makes of so many cells; about 0
+    for columns that have nothing to do with each other.
     """
 
     rows: Floats
+    counted: float
     contingency: float
 
     @property
     def is_none(self) -> bool:
-        """Whether one column tells nothing of the other."""
-        return self.contingency < INDEPENDENT
+        """Whether one column tells nothing of the other; of few rows nobody can say so."""
+        return self.contingency < INDEPENDENT and self.counted >= ENOUGH_ROWS
+
+    def tells_nothing_of(self, variation: float) -> bool:
+        """Return whether what differs between buckets is about the same in all bins.
+
+        variation: squared coefficient of variation between buckets; of that no more than the contingency's share gets
+        through to the bins.
+        """
+        through = variation * min(1.0, max(0.0, self.contingency))
+        return self.is_none or (through <= EVEN**2 and self.counted >= ENOUGH_ROWS)
 
 
 @lru_cache(maxsize=16_384)
@@ -145,15 +158,15 @@ def association(counts: ConditionalCounts) -> Association:
     sizes = np.diff(counts.ends, prepend=0)
     bucket = np.repeat(np.arange(sizes.size), sizes)
     rows = counts.rows.astype(np.float64)
-    of_buckets = np.bincount(bucket, rows, minlength=sizes.size)
+    of_buckets: Floats = np.bincount(bucket, rows, minlength=sizes.size).astype(np.float64)
     of_bins = np.bincount(counts.bin, rows, minlength=counts.bins)
     whole = float(rows.sum())
     freedom = (np.count_nonzero(of_buckets) - 1) * (np.count_nonzero(of_bins) - 1)
     if whole <= 0.0 or freedom <= 0:
-        return Association(of_buckets, 0.0)
+        return Association(of_buckets, 0.0, 0.0)
     squared = float((rows * rows / (of_buckets[bucket] * of_bins[counts.bin])).sum()) * whole - whole
     chance = freedom / max(counts.share, LEAST_SHARE)
-    return Association(of_buckets, (squared - chance) / whole)
+    return Association(of_buckets, whole * counts.share, (squared - chance) / whole)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

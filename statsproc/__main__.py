@@ -23,14 +23,14 @@ import typer
 from sqlalchemy.exc import SQLAlchemyError
 
 from engines.spark.java import JavaNotFound
+from metastore.hive.client import DEFAULT_DATABASE, HiveFailed, HiveMetastore
 from metastore.inspection import InspectionFailed
 from metastore.jobs import TablesBusy
 from metastore.records import SMALLEST_SHARE, JobRequest, Mode
 from metastore.store import Metastore
 from statsproc import job
 from statsproc.bookstore import Bookstore, Distribution, Format, write_table
-from statsproc.hive.client import HiveFailed, HiveMetastore
-from statsproc.hive.exchange import DEFAULT_DATABASE, exchange_all, import_statistics, publish_statistics
+from statsproc.hive.exchange import exchange_all, import_statistics, publish_statistics
 from statsproc.ingest import IngestFailed, parse_columns
 from statsproc.ingest import ingest as ingest_text
 from statsproc.progress import Reporter, reporter, watched

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engines.errors import UnsupportedFeature
-from engines.protocol import TableSource
+from engines.protocol import Column, TableSource
 
 FORMATS = frozenset({"parquet", "csv", "json", "orc"})
 _SUFFIXES = {"parquet": ".parquet", "csv": "", "json": ""}
@@ -22,18 +22,25 @@ _TYPES = {  # Spark's short names that DuckDB spells differently
 
 
 def view(source: TableSource) -> str:
-    """Return the statement that makes a table's view. Raises UnsupportedFeature for a form it cannot read."""
-    columns = ", ".join(quoted_name(column.name) for column in source.columns)
+    """Return the statement that makes a table's view. Raises UnsupportedFeature for a form it cannot read.
+
+    Columns have the declared types; a file may hold wider ones that Spark does not have, such as unsigned numbers.
+    """
+    columns = ", ".join(_declared(column) for column in source.columns)
     return f"CREATE OR REPLACE VIEW {quoted_name(source.name)} AS SELECT {columns} FROM {_scan(source)}"  # noqa: S608 - all quoted
 
 
 def view_of_dataset(source: TableSource, dataset: str) -> str:
     """Return the statement that makes a table's view over a registered Arrow dataset, in the declared types."""
-    columns = ", ".join(
-        f"CAST({quoted_name(column.name)} AS {_type(column.data_type)}) AS {quoted_name(column.name)}"
-        for column in source.columns
-    )
+    columns = ", ".join(_declared(column) for column in source.columns)
     return f"CREATE OR REPLACE VIEW {quoted_name(source.name)} AS SELECT {columns} FROM {quoted_name(dataset)}"  # noqa: S608 - all quoted
+
+
+def _declared(column: Column) -> str:
+    name = quoted_name(column.name)
+    if "<" in column.data_type:  # nested: in Spark's words
+        return name
+    return f"CAST({name} AS {_type(column.data_type)}) AS {name}"
 
 
 def quoted_name(name: str) -> str:

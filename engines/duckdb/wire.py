@@ -70,7 +70,7 @@ def receive(
 
 
 def _exactly(connection: socket.socket, size: int) -> memoryview:
-    payload = memoryview(bytearray(size))
+    payload = memoryview(pa.allocate_buffer(size)).cast("B")  # not filled with zeros first
     filled = 0
     while filled < size:
         try:
@@ -84,11 +84,17 @@ def _exactly(connection: socket.socket, size: int) -> memoryview:
 
 
 def encode_batch(batch: pa.RecordBatch) -> pa.Buffer:
-    """Write one batch as an IPC stream."""
-    sink = pa.BufferOutputStream()
+    """Write one batch as an IPC stream, into memory of just its size: to grow would be to copy."""
+    size = pa.MockOutputStream()
+    _write(batch, size)
+    encoded = pa.allocate_buffer(size.size())
+    _write(batch, pa.FixedSizeBufferWriter(encoded))
+    return encoded
+
+
+def _write(batch: pa.RecordBatch, sink: pa.NativeFile) -> None:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return sink.getvalue()
 
 
 def decode_batch(payload: memoryview) -> pa.RecordBatch:

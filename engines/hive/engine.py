@@ -31,6 +31,10 @@ from engines.spark.sessions import FORMATS, SESSION_SETTINGS
 
 FETCH_ROWS = 10_000
 
+SETTLES_S = 1.0
+"""A cancel that comes while Spark plans stops no job, and jobs start all the same. Those are stopped when the statement
+is forgotten, this much later."""
+
 _EXPLAIN_DEADLINE_S = 60.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.005, 0.1
 _CANCEL_FOR_S = 300.0
@@ -57,7 +61,19 @@ class _Statement(Attempt):
 
     def runs(self, session: Session, operation: Operation) -> None:
         """From here on what ends the statement cancels this operation."""
-        self.stop_by(lambda: _cancel(session, operation), break_off=functools.partial(_leave_alone, session, operation))
+        self.stop_by(
+            functools.partial(self._cancel, session, operation),
+            break_off=functools.partial(_leave_alone, session, operation),
+        )
+
+    def _cancel(self, session: Session, operation: Operation) -> None:
+        try:
+            with hive_errors():
+                session.cancel(operation)
+                if not self.finished.wait(2 * SETTLES_S):
+                    session.forget_from_outside(operation)
+        except EngineError:
+            return  # whoever waits for the statement meets the same trouble, and reports it
 
 
 class HiveEngine:
@@ -217,6 +233,8 @@ def _run(statement: _Statement, session: Session, sql: str, schema: pa.Schema | 
             described = session.columns(operation)
             schema = pa.schema([pa.field(column.columnName, type_of(column)) for column in described])
     except BaseException:
+        if statement.ended.is_set():
+            time.sleep(SETTLES_S)
         _forget(session, operation)
         raise
     return operation, schema
@@ -283,14 +301,6 @@ def _as_sendable(sql: str, types: Sequence[str]) -> str:
         for name, kind in zip(names, types, strict=True)
     ]
     return f"SELECT {', '.join(columns)} FROM ({sql}\n) AS answer({', '.join(names)})"  # noqa: S608  a checked statement
-
-
-def _cancel(session: Session, operation: Operation) -> None:
-    try:
-        with hive_errors():
-            session.cancel(operation)
-    except EngineError:
-        return  # whoever waits for the statement meets the same trouble, and reports it
 
 
 def _leave_alone(session: Session, operation: Operation) -> None:

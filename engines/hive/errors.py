@@ -51,7 +51,7 @@ _TEXTS: tuple[tuple[type[EngineError], tuple[str, ...]], ...] = (
         EngineUnavailable,
         (
             r"Invalid (?:SessionHandle|OperationHandle)",
-            r"SparkContext (?:was|has been) (?:shut down|stopped)|stopped SparkContext",
+            r"SparkContext (?:was|has been) (?:shut down|stopped)|stopped SparkContext|SparkContext\.\w+\(\)\" is null",
             r"launch(?:ed)? \w+ engine",  # Kyuubi waits for the engine that it starts
             r"Error validating (?:the )?login|Error validating LDAP",
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from pyhive.hive import Connection, OperationalError  # type: ignore[import-untyped]
@@ -47,7 +47,7 @@ Operation: TypeAlias = Any
 
 
 class Session:
-    """A session for one statement at a time. ``cancel`` and ``break_off`` may be called from other threads.
+    """A session for one statement at a time. Other threads may ``cancel``, ``forget_from_outside`` and ``break_off``.
 
     tables_version: of the tables that its views were made for. settings: of the session, by the server's names.
     """
@@ -117,11 +117,20 @@ class Session:
 
     def cancel(self, operation: Operation) -> None:
         """Cancel a statement over a connection of its own: the session's own is waiting for it."""
+        with self._beside() as client:
+            _checked(client.CancelOperation(TCancelOperationReq(operation)))
+
+    def forget_from_outside(self, operation: Operation) -> None:
+        """Let go of a statement over a connection of its own."""
+        with self._beside() as client:
+            _checked(client.CloseOperation(TCloseOperationReq(operation)))
+
+    @contextlib.contextmanager
+    def _beside(self) -> Iterator[Any]:
         transport = Transport(self.address, self._access)
         try:
             transport.thrift.open()
-            client = TCLIService.Client(TBinaryProtocol(transport.thrift))
-            _checked(client.CancelOperation(TCancelOperationReq(operation)))
+            yield TCLIService.Client(TBinaryProtocol(transport.thrift))
         finally:
             transport.thrift.close()
 

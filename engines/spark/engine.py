@@ -256,7 +256,7 @@ class SparkConnectEngine:
         self, session: ConnectSession, sql: str, attempt: _Statement
     ) -> tuple[pa.Schema, Generator[pa.Table, None, None]]:
         plan = statement_plan(sql, attempt.tables)
-        if isinstance(self._server, SparkConnectServer) and may_be_large(sql):
+        if isinstance(self._server, SparkConnectServer) and self._server.shares_files and may_be_large(sql):
             schema = session.schema(plan)
             if can_be_staged(schema):
                 folder = self._server.results_folder / attempt.tag

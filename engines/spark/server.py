@@ -30,6 +30,7 @@ from engines.spark.java import JavaNotFound, spark_environment
 
 MIB = 1024 * 1024
 DEFAULT_DRIVER_MEMORY_BYTES = 1024 * MIB
+DEFAULT_EXECUTOR_MEMORY_BYTES = 1024 * MIB
 
 MAX_PARTITION_BYTES = 32 * MIB
 """Input of one task. A task hands in its rows as one piece, which has to fit the heap several times."""
@@ -60,7 +61,9 @@ class ServerSettings:
     """How to run the embedded server.
 
     work_folder: belongs to this server alone; warehouse, scratch files and the log live there.
-    driver_memory_bytes: the JVM's heap. cores: tasks that run at once.
+    driver_memory_bytes: the JVM's heap. cores: tasks that run at once in it.
+    master: a cluster on which tasks run instead, in executors with a heap of executor_memory_bytes each.
+    hive_metastore_uri: of a Hive Metastore whose tables statements may name beside those that they bring along.
     stable_after_s: a server that lived this long ends a row of failures.
     configuration: Spark settings that win over ours.
     """
@@ -68,6 +71,9 @@ class ServerSettings:
     work_folder: Path
     driver_memory_bytes: int = DEFAULT_DRIVER_MEMORY_BYTES
     cores: int = 2
+    master: str | None = None
+    executor_memory_bytes: int = DEFAULT_EXECUTOR_MEMORY_BYTES
+    hive_metastore_uri: str | None = None
     start_timeout_s: float = 120.0
     stable_after_s: float = 60.0
     configuration: Mapping[str, str] = field(default_factory=dict)
@@ -75,6 +81,8 @@ class ServerSettings:
     def __post_init__(self) -> None:
         if self.driver_memory_bytes < 512 * MIB:
             raise ValueError("Spark needs a driver memory of at least 512 MiB")
+        if self.executor_memory_bytes < 512 * MIB:
+            raise ValueError("Spark needs an executor memory of at least 512 MiB")
         if self.cores < 1:
             raise ValueError("Spark needs at least one core")
 
@@ -125,6 +133,11 @@ class SparkConnectServer:
         with self._lock:
             self._notice_death()
             return self._last_death == (address, True)
+
+    @property
+    def shares_files(self) -> bool:
+        """Whether what tasks write is sure to be here: executors of a cluster have disks of their own."""
+        return self.settings.master is None
 
     @property
     def results_folder(self) -> Path:
@@ -249,9 +262,12 @@ class SparkConnectServer:
         ]
         command = [
             *(str(spark_home / "bin" / "spark-submit"), "--class", _SERVER_CLASS),
-            *("--master", f"local[{self.settings.cores}]", "--name", "fusion-sql-gateway"),
+            *("--master", self.settings.master or f"local[{self.settings.cores}]", "--name", "fusion-sql-gateway"),
             *("--driver-memory", f"{self.settings.driver_memory_bytes // MIB}m"),
         ]
+        if self.settings.master is not None:
+            command += ["--executor-memory", f"{self.settings.executor_memory_bytes // MIB}m"]
+            environment.pop("SPARK_LOCAL_IP")  # executors have to find the driver
         for name, value in {**self._configuration(port), **self.settings.configuration}.items():
             command += ["--conf", f"{name}={value}"]
         try:
@@ -274,11 +290,18 @@ class SparkConnectServer:
 
     def _configuration(self, port: int) -> dict[str, str]:
         folder = self.settings.work_folder.absolute()
+        alone = {"spark.driver.host": _HOST, "spark.driver.bindAddress": _HOST}
+        catalog = {"spark.sql.catalogImplementation": "in-memory"}
+        if self.settings.hive_metastore_uri is not None:
+            catalog = {
+                "spark.sql.catalogImplementation": "hive",
+                "spark.hadoop.hive.metastore.uris": self.settings.hive_metastore_uri,
+            }
         return {
+            **(alone if self.settings.master is None else {}),
+            **catalog,
             "spark.connect.grpc.binding.address": _HOST,
             "spark.connect.grpc.binding.port": str(port),
-            "spark.driver.host": _HOST,
-            "spark.driver.bindAddress": _HOST,
             "spark.driver.extraJavaOptions": " ".join(
                 (
                     "-XX:+ExitOnOutOfMemoryError",
@@ -295,7 +318,6 @@ class SparkConnectServer:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.adaptive.enabled": "true",
-            "spark.sql.catalogImplementation": "in-memory",
             "spark.sql.runSQLOnFiles": "false",
             "spark.sql.session.timeZone": "UTC",
             # AQE merges small partitions; more of them let a big one spill in smaller pieces.

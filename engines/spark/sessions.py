@@ -9,6 +9,7 @@ FORMATS = frozenset({"parquet", "csv", "json", "orc"})
 
 SESSION_SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",  # the meaning that all engines share, also on a server that was set otherwise
     "spark.sql.runSQLOnFiles": "false",
     # Dates before 1582 as they stand in the file, as every other engine reads them.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",

@@ -23,13 +23,11 @@ _SHORTENED = " ..."
 
 STATUS: Mapping[str, grpc.StatusCode] = {
     "AUTHENTICATION_FAILED": grpc.StatusCode.UNAUTHENTICATED,
-    "NOT_ALLOWED": grpc.StatusCode.PERMISSION_DENIED,
     "UNKNOWN_TABLE": grpc.StatusCode.NOT_FOUND,
     "UNKNOWN_DATABASE": grpc.StatusCode.NOT_FOUND,
     "NOT_FOUND": grpc.StatusCode.NOT_FOUND,
     "RESULT_GONE": grpc.StatusCode.NOT_FOUND,
     "TABLE_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
-    "UNSUPPORTED_FEATURE": grpc.StatusCode.UNIMPLEMENTED,
     "CANCELLED": grpc.StatusCode.CANCELLED,
     "DEADLINE_EXCEEDED": grpc.StatusCode.DEADLINE_EXCEEDED,
     "JOB_RUNNING": grpc.StatusCode.FAILED_PRECONDITION,
@@ -61,6 +59,13 @@ class FlightError(Exception):
         self.failure = Failure(code, message)
 
 
+class NotOffered(FlightError):
+    """A part of Flight SQL that is not here; clients take another way, where there is one."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("NOT_ALLOWED", message)
+
+
 MAPPED = (*shared.MAPPED, FlightError, Malformed)
 
 
@@ -78,8 +83,10 @@ def failure_of(error: Exception) -> Failure:
             return Failure("INTERNAL", "The gateway failed; its log says why.")
 
 
-def status(failure: Failure) -> grpc.StatusCode:
-    """Return the status of a failure."""
+def status(error: Exception, failure: Failure) -> grpc.StatusCode:
+    """Return the status of an error, with what it says."""
+    if isinstance(error, NotOffered):
+        return grpc.StatusCode.UNIMPLEMENTED
     return STATUS.get(failure.code, DEFAULT_STATUS)
 
 

@@ -1,7 +1,7 @@
 """Flight's and Flight SQL's messages, as protobuf classes that are made when this module is read.
 
-https://arrow.apache.org/docs/format/Flight.html, https://arrow.apache.org/docs/format/FlightSql.html; where a class would
-hold nothing that the gateway reads or writes, it is not here. Enumerations are numbers.
+https://arrow.apache.org/docs/format/Flight.html, https://arrow.apache.org/docs/format/FlightSql.html; only what the
+gateway reads or writes is here. Enumerations are numbers.
 """
 
 from __future__ import annotations

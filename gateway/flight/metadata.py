@@ -1,6 +1,6 @@
 """What clients ask about the catalog, as the tables that Flight SQL defines: names, types and order of columns are its.
 
-There are no catalogs and one database, as over HiveServer2. Patterns are JDBC's: ``%`` for any text, ``_`` for any sign.
+There are no catalogs and one database, as over HiveServer2. In patterns, ``%`` is any text and ``_`` any sign.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Statements with parameters: every ``?`` gets its value, as a literal of the statement's dialect.
 
-What comes out is a text like any other: it is parsed, checked and recorded as if somebody had typed it. A ``?`` within a
-text, a name or a comment is none.
+What comes out is a text like any other: it is parsed, checked and recorded as if somebody had typed it. A ``?`` within
+a text, a name or a comment is none.
 """
 
 from __future__ import annotations
@@ -18,13 +18,19 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
-from gateway.flight.errors import FlightError
+from gateway.flight.errors import FlightError, NotOffered
 from gateway.sql import parsing
 from gateway.sql.errors import SyntaxInvalid, UnknownDialect
 from gateway.sql.parsing import DIALECTS, ParserLimits, require_length
 
 LONGEST_DECIMAL = 38
 NULL = "NULL"
+_WITH_LITERALS = (
+    *(pa.types.is_null, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
+    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view),
+    *(pa.types.is_date, pa.types.is_timestamp),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +70,21 @@ def literals(values: pa.Table, dialect: str) -> list[str]:
     """Return one row of values as literals. Raises FlightError."""
     if values.num_rows != 1:
         message = f"A statement runs with one row of parameters; {values.num_rows} came."
-        raise FlightError("UNSUPPORTED_FEATURE", message)
+        raise NotOffered(message)
+    for field in values.schema:
+        if not any(is_kind(field.type) for is_kind in _WITH_LITERALS):
+            raise FlightError("VALUE_OUT_OF_RANGE", f"A parameter cannot be of Arrow's type {field.type}.")
     return [literal(column[0], DIALECTS[dialect]) for column in values.columns]
 
 
 def literal(value: pa.Scalar, dialect: str) -> str:
     """Return a value as somebody would type it in a dialect, by the parser's name of it. Raises FlightError.
 
+    value: of a type that has literals.
+
     A whole number is as wide as its digits ask for; a negative one has brackets, for ``1-?`` not to become a comment.
     """
-    kind, plain = value.type, _plain(value)
+    plain = _plain(value)
     match plain:
         case None:
             return NULL
@@ -86,8 +97,8 @@ def literal(value: pa.Scalar, dialect: str) -> str:
         case float():
             written = repr(plain) if "e" in repr(plain) else f"{plain!r}E0"
             return written if plain >= 0 else f"({written})"
-        case Decimal() if kind.precision <= LONGEST_DECIMAL:
-            return _cast(f"{plain:f}", f"DECIMAL({kind.precision}, {max(0, kind.scale)})", dialect)
+        case Decimal() if value.type.precision <= LONGEST_DECIMAL:
+            return _cast(f"{plain:f}", f"DECIMAL({value.type.precision}, {max(0, value.type.scale)})", dialect)
         case str():
             return exp.Literal.string(plain).sql(dialect=dialect)
         case bytes():
@@ -96,7 +107,7 @@ def literal(value: pa.Scalar, dialect: str) -> str:
             return _moment(plain, dialect)
         case dt.date():
             return _cast(plain.isoformat(), "DATE", dialect)
-    raise FlightError("UNSUPPORTED_FEATURE", f"A parameter cannot be of Arrow's type {kind}.")
+    raise FlightError("VALUE_OUT_OF_RANGE", f"A decimal has {LONGEST_DECIMAL} digits at most.")
 
 
 def without_rows(sql: str, dialect: str, limits: ParserLimits) -> str:

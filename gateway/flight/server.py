@@ -1,8 +1,6 @@
 """The port of Flight: calls of gRPC in, the service's replies out.
 
-It stands on grpcio, not on ``pyarrow.flight``, whose server knows too little: it puts traces of Python's stack, with the
-places of files, into what a client is told of most errors, and it does not say where a client calls from, without which
-nobody can be let in on loopback alone. See docs/adr/0013-flight-on-grpcio.md.
+It stands on grpcio, not on ``pyarrow.flight``: docs/adr/0016-flight-on-grpcio.md says why.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import grpc
+from grpc import ServicerContext as Context
 
 from gateway.authentication import AuthenticationFailed, Login, basic_login
 from gateway.flight import errors
@@ -34,8 +33,6 @@ SERVICE = f"{FLIGHT}.FlightService"
 COOKIE = "arrow_flight_session_id"
 MESSAGE_OVERHEAD_BYTES = 256 << 10  # what a call may hold beside its statement
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, HANDSHAKE_MS = 30_000, 10_000, 10_000
-
-Context = grpc.ServicerContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,7 @@ class FlightServer:
         drain_s: float,
         certificate: Certificate | None = None,
     ) -> None:
-        self._service = service
+        self.service = service
         self._drain_s = drain_s
         self._pool = ThreadPoolExecutor(calls, thread_name_prefix="flight")
         self._server = grpc.server(
@@ -93,13 +90,13 @@ class FlightServer:
 
     def start(self) -> None:
         """Begin to take calls."""
-        self._service.start()
+        self.service.start()
         self._server.start()
 
     def stop(self) -> None:
         """Take no more calls, let those that run end for a while, then end them."""
         self._server.stop(self._drain_s).wait()
-        self._service.stop()
+        self.service.stop()
         self._pool.shutdown(wait=False)
 
 
@@ -171,7 +168,7 @@ class _Edge:
         failure = errors.failure_of(error)
         query_id = self.call.query_id if self.call is not None else None
         self._context.set_trailing_metadata(errors.metadata(failure, query_id))
-        self._context.abort(errors.status(failure), errors.message(failure))
+        self._context.abort(errors.status(error, failure), errors.message(failure))
 
 
 @contextmanager
@@ -185,11 +182,11 @@ def _admitted(service: FlightService, context: Context) -> Iterator[Call]:
                 act()
 
         edge.call = Call(session, when_gone)
-        session.session.begin_call()
+        session.session.begin_wait()
         try:
             yield edge.call
         finally:
-            session.session.end_call()
+            session.session.end_wait()
 
 
 def _session(service: FlightService, context: Context) -> FlightSession:

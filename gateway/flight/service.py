@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
 from gateway.authentication import Authenticator, Login
 from gateway.coordinator import Coordinator
 from gateway.flight import data, facts, metadata, parameters
-from gateway.flight.errors import FlightError
+from gateway.flight.errors import NotOffered
 from gateway.flight.messages import (
     SESSION_CLOSED,
     CancelStatus,
@@ -40,8 +40,8 @@ from gateway.hs2.operations import StatementOperation
 from gateway.results import ResultGone, Spool
 from gateway.routing import CatalogView
 from gateway.sessions import Session, SessionError, require_database
-from gateway.sql import command_parsing, write_parsing
 from gateway.sql.commands import (
+    Command,
     Describe,
     ShowColumns,
     ShowColumnStats,
@@ -54,6 +54,7 @@ from gateway.sql.names import DEFAULT_DATABASE
 from gateway.sql.writes import WRITES
 
 LONG_POLL_S = 0.5  # that a poll waits for a statement's end
+FRESH_S = 5.0  # how old rows may be that a statement's preparation brought, for its first execution to return them
 HOUSEKEEPING_S = 1.0
 UNKNOWN_COUNT = -1
 DATABASE_OPTION = "schema"  # as ADBC and JDBC call the database that a session is in
@@ -71,7 +72,6 @@ ACTIONS = {
 }
 
 Gone = Callable[[Callable[[], None]], None]
-Found = TypeVar("Found")
 
 
 @dataclass(slots=True)
@@ -172,9 +172,11 @@ class FlightService:
         elif name == "CommandPreparedStatementQuery":
             schema = self.sessions.prepared(command.prepared_statement_handle, call.user).schema
         else:
-            schema = self._schema(self._template(_query(name, command), call), call)
+            schema, first = self._described(self._template(_query(name, command), call), call)
+            if first is not None:
+                self.sessions.let_go(first[0])
         if schema is None:
-            raise FlightError("UNSUPPORTED_FEATURE", "The statement has no columns that are known before it runs.")
+            raise NotOffered("The statement has no columns that are known before it runs.")
         return make("SchemaResult", schema=schema.serialize().to_pybytes())
 
     def do_get(self, request: bytes, call: Call) -> Iterator[bytes]:
@@ -199,13 +201,13 @@ class FlightService:
             return self._updated(handle, operation, call)
         if name == "CommandStatementIngest":
             message = "Rows are not taken in bulk here: INSERT INTO t SELECT ..., or files that are registered."
-            raise FlightError("UNSUPPORTED_FEATURE", message)
+            raise NotOffered(message)
         if name not in ("CommandPreparedStatementUpdate", "CommandPreparedStatementQuery"):
             raise Malformed(f"{name} cannot be put.")
         prepared = self.sessions.prepared(command.prepared_statement_handle, call.user)
         self._bind(prepared, chain([first], (read("FlightData", each) for each in requests)))
         if name == "CommandPreparedStatementUpdate":
-            handle, operation = self._submitted(prepared.template.filled(prepared.values or ()), call)
+            handle, operation = self._submitted(prepared.template.filled(prepared.values), call)
             return self._updated(handle, operation, call)
         return make(
             "PutResult",
@@ -224,7 +226,9 @@ class FlightService:
                 return [self._prepare(_expected("ActionCreatePreparedStatementRequest", action.body), call)]
             case "ClosePreparedStatement":
                 asked = _expected("ActionClosePreparedStatementRequest", action.body)
-                self.sessions.prepared(asked.prepared_statement_handle, call.user)
+                prepared = self.sessions.prepared(asked.prepared_statement_handle, call.user)
+                if prepared.first is not None:
+                    self.sessions.let_go(prepared.first[0])
                 self.sessions.let_go(asked.prepared_statement_handle)
                 return []
             case "CancelFlightInfo":
@@ -240,7 +244,7 @@ class FlightService:
             case "CloseSession":
                 self.sessions.close(call.session)
                 return [_result(make("CloseSessionResult", status=SESSION_CLOSED))]
-        raise FlightError("UNSUPPORTED_FEATURE", f"There is no action {action.type[:80]} here.")
+        raise NotOffered(f"There is no action {action.type[:80]} here.")
 
     def list_actions(self) -> list[Any]:
         """Return which actions there are."""
@@ -248,8 +252,9 @@ class FlightService:
 
     def _prepare(self, request: Any, call: Call) -> Any:
         template = self._template(_query("ActionCreatePreparedStatementRequest", request), call)
-        schema = self._schema(template, call)
-        handle = self.sessions.hold(call.session, Prepared(template, schema))
+        schema, first = self._described(template, call)
+        prepared = Prepared(template, schema, first, time.monotonic() + FRESH_S)
+        handle = self.sessions.hold(call.session, prepared)
         unknown = pa.schema(
             [(PARAMETER_NAME.format(number), pa.null()) for number in range(1, len(template.places) + 1)]
         )
@@ -293,7 +298,12 @@ class FlightService:
         """Start the statement that a command means; returns it with its handle."""
         if name == "CommandPreparedStatementQuery":
             prepared = self.sessions.prepared(command.prepared_statement_handle, call.user)
-            return self._submitted(prepared.template.filled(prepared.values or ()), call)
+            first, prepared.first = prepared.first, None
+            if first is not None and time.monotonic() <= prepared.fresh_until_s:
+                return first
+            if first is not None:
+                self.sessions.let_go(first[0])
+            return self._submitted(prepared.template.filled(prepared.values), call)
         return self._submitted(_query(name, command), call)
 
     def _submitted(self, sql: str, call: Call) -> tuple[bytes, StatementOperation]:
@@ -346,28 +356,36 @@ class FlightService:
         if rows.num_columns or prepared.template.places:
             prepared.values = parameters.literals(rows, prepared.template.dialect)
 
-    def _schema(self, template: Template, call: Call) -> pa.Schema | None:
-        """Return a statement's columns, found by running it for no rows; None where running it would do something."""
-        limits, tables = self._coordinator.parser_limits, self._catalog.current().tables
+    def _described(
+        self, template: Template, call: Call
+    ) -> tuple[pa.Schema | None, tuple[bytes, StatementOperation] | None]:
+        """Return a statement's columns, None where it has to do something first, and its rows where they came along.
+
+        Only running a statement tells its columns. Clients prepare what they execute a moment later, so a statement
+        runs once for both; one with parameters, whose values are still to come, runs for no rows.
+        """
+        limits, session = self._coordinator.parser_limits, call.session.session
         sql = template.filled([NULL] * len(template.places))
-        command = command_parsing.parse(sql, catalog=tables, limits=limits)
-        if command is not None and not isinstance(command, READING):
-            return None
-        if command is None:
-            if write_parsing.parse(sql, template.dialect, catalog=tables, limits=limits) is not None:
-                return None
+        meant = self._coordinator.understand(session.statement(sql))
+        if isinstance(meant, WRITES) or (isinstance(meant, Command) and not isinstance(meant, READING)):
+            return None, None
+        if template.places:
             sql = parameters.without_rows(sql, template.dialect, limits)
         handle, operation = self._submitted(sql, call)
+        kept = False
         try:
             self._wait(operation, call)
             with self._spool.open(operation.run.id) as reader:
-                return reader.schema
+                schema = reader.schema
+            kept = not template.places
         except QueryFailed:
-            if template.places:
-                return None  # NULL does not stand for every value
-            raise
+            if not template.places:
+                raise
+            return None, None  # NULL cannot stand for every value
         finally:
-            self.sessions.let_go(handle)
+            if not kept:
+                self.sessions.let_go(handle)
+        return schema, (handle, operation) if kept else None
 
     def _close_idle(self) -> None:
         while not self._stopping.wait(HOUSEKEEPING_S):
@@ -383,13 +401,13 @@ def _command(request: bytes) -> tuple[Any, str, Any]:
 
 
 def _query(name: str, command: Any) -> str:
-    """Return the text of a statement. Raises FlightError, Malformed."""
+    """Return the text of a statement. Raises NotOffered, Malformed."""
     if name == "CommandStatementSubstraitPlan":
-        raise FlightError("UNSUPPORTED_FEATURE", "Statements are SQL here; Substrait is not understood.")
+        raise NotOffered("Statements are SQL here; Substrait is not understood.")
     if not hasattr(command, "query"):
         raise Malformed(f"{name} is no statement.")
     if command.HasField("transaction_id"):
-        raise FlightError("UNSUPPORTED_FEATURE", "There are no transactions here.")
+        raise NotOffered("There are no transactions here.")
     text: str = command.query
     return text
 
@@ -448,7 +466,7 @@ def _set_options(request: Any, session: Session) -> Any:
 def _options(session: Session) -> Any:
     """Return settings, with the one database that there is."""
     reply = make("GetSessionOptionsResult")
-    for name, value in (session.settings() | {DATABASE_OPTION: DEFAULT_DATABASE}).items():
+    for name, value in (*session.settings().items(), (DATABASE_OPTION, DEFAULT_DATABASE)):
         reply.session_options[name].string_value = value
     return reply
 

@@ -37,11 +37,16 @@ class Limits:
 
 @dataclass(slots=True, eq=False)
 class Prepared:
-    """A statement that was prepared. schema: of its rows, None where it has none. values: bound last."""
+    """A statement that was prepared. schema: of its rows, None where it has none. values: bound last.
+
+    first: of its rows, where it ran to tell its columns; until then its first execution has them.
+    """
 
     template: Template
     schema: pa.Schema | None
-    values: Sequence[str] | None = None
+    first: tuple[bytes, StatementOperation] | None = None
+    fresh_until_s: float = 0.0
+    values: Sequence[str] = ()
 
     def close(self) -> None:
         """Do nothing: it holds nothing."""

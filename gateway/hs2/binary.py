@@ -35,6 +35,7 @@ MESSAGE_S = 60.0  # from a message's first byte to its last
 WATCH_S = 0.5  # between two looks whether a client that waits is still there
 KEEPALIVE_S, KEEPALIVE_REPEAT_S, KEEPALIVE_PROBES = 4, 2, 2  # a client whose machine is gone is noticed within 8 s
 _LENGTH = struct.Struct(">I")
+_TIMEVAL = struct.Struct("ll")  # as the kernel has it
 _GONE = select.POLLRDHUP | select.POLLHUP | select.POLLERR
 
 
@@ -143,7 +144,7 @@ class BinaryServer:
 
 
 class Connection:
-    """One client's socket. peer: who is there. established: it has said who it is, and asked for something."""
+    """One client's socket. peer: who is there. established: it has opened a session."""
 
     thread: threading.Thread
 
@@ -191,10 +192,9 @@ class Connection:
 
     def receive(self, dispatcher: Dispatcher, *, framed: bool) -> bytes | Later:
         """Read the next message and answer it. Raises Hangup, Malformed, OSError."""
-        if self.established:
-            self._deadline = time.monotonic() + self._limits.idle_s
         self._peek()
-        self._deadline = min(self._deadline, time.monotonic() + MESSAGE_S)
+        if self.established:
+            self._deadline = time.monotonic() + MESSAGE_S
         if framed:
             (length,) = _LENGTH.unpack(self.take(_LENGTH.size))
             if length > dispatcher.largest_message:
@@ -202,7 +202,8 @@ class Connection:
             outcome = dispatcher.frame(self.take(length), self.peer)
         else:
             outcome = dispatcher.message(_Unframed(self, dispatcher.largest_message), self.peer)
-        self.established = True
+        if self.peer.welcome and not self.established:
+            self._settle()
         return outcome
 
     def wait_for(self, later: Later) -> bytes:
@@ -219,8 +220,7 @@ class Connection:
         return later.finish()
 
     def send(self, reply: bytes, *, framed: bool) -> None:
-        """Send a reply; a client that does not read it for too long is let go."""
-        self._socket.settimeout(self._limits.idle_s)
+        """Send a reply; a client that does not read it for too long is let go. Raises OSError."""
         self._socket.sendall(_LENGTH.pack(len(reply)) + reply if framed else reply)
 
     # ------------------------------------------------------------------ the end
@@ -254,18 +254,33 @@ class Connection:
     def _peek(self) -> int:
         """Wait for the next byte and return it; it stays where it is."""
         if self._at == len(self._buffer):
-            self._buffer, self._at = self._receive(), 0
+            self._buffer, self._at = self._receive(within_message=False), 0
         return self._buffer[self._at]
 
-    def _receive(self) -> bytes:
-        left_s = self._deadline - time.monotonic()
-        if left_s <= 0:
-            raise Hangup("the client took too long")
-        self._socket.settimeout(left_s)
-        received = self._socket.recv(RECEIVE_BYTES)
+    def _receive(self, *, within_message: bool = True) -> bytes:
+        """Return what has come, at least a byte. Raises Hangup, OSError."""
+        if self.established and not within_message:
+            received = self._socket.recv(RECEIVE_BYTES)
+        else:
+            left_s = self._deadline - time.monotonic()
+            if left_s <= 0:
+                raise Hangup("the client took too long")
+            self._socket.settimeout(left_s)
+            received = self._socket.recv(RECEIVE_BYTES)
+            if self.established:
+                self._socket.settimeout(None)
         if not received:
             raise Hangup("the client left")
         return received
+
+    def _settle(self) -> None:
+        """Leave time-outs between calls to the kernel, which spares two system calls for each of them."""
+        self.established = True
+        seconds, rest = divmod(self._limits.idle_s, 1.0)
+        idle = _TIMEVAL.pack(int(seconds), int(rest * 1e6))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, idle)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, idle)
+        self._socket.settimeout(None)
 
     def _is_gone(self) -> bool:
         return any(event & _GONE for _, event in self._poll.poll(0))

@@ -1,7 +1,8 @@
 """The sessions and operations that drivers hold, with their limits and their end.
 
 A handle counts only with its secret, from the user who opened the session and, on a connection that stays open, from
-that connection. Whoever lacks one of these learns no more than that there is no such handle.
+that connection; only to cancel, another one of that user will do, which is how impala-shell cancels. Whoever lacks one
+of these learns no more than that there is no such handle.
 """
 
 from __future__ import annotations
@@ -24,11 +25,15 @@ NO_OPERATION = "There is no such operation; it was closed, or it is not yours."
 
 @dataclass(slots=True)
 class Peer:
-    """Who calls. user: None where the transport asked for no login; connection: None where each call has its own."""
+    """Who calls. user: None where the transport asked for no login; connection: None where each call has its own.
+
+    welcome: it has opened a session.
+    """
 
     address: str
     user: str | None = None
     connection: object | None = None
+    welcome: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -48,9 +53,9 @@ class Hs2Session:
     answers: dict[bytes, bytes] = field(default_factory=dict)
     closed: deque[Operation] = field(default_factory=lambda: deque(maxlen=REMEMBERED_OPERATIONS))
 
-    def belongs_to(self, peer: Peer) -> bool:
-        """Tell whether a caller is the one who opened it."""
-        return peer.user == self.peer.user and peer.connection is self.peer.connection
+    def belongs_to(self, peer: Peer, *, any_connection: bool = False) -> bool:
+        """Tell whether a caller is the one who opened it. any_connection: that of the same user counts, too."""
+        return peer.user == self.peer.user and (any_connection or peer.connection is self.peer.connection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,7 @@ class Registry:
             if of_user >= self._limits.sessions_per_user:
                 raise TooManySessions(f"{session.user} has {of_user} sessions open already; close one.")
             self._sessions[opened.identifier.guid] = opened
+        peer.welcome = True
         return opened
 
     def session(self, handle: SessionHandle | None, peer: Peer) -> Hs2Session:
@@ -107,7 +113,9 @@ class Registry:
             raise InvalidHandle(NO_SESSION)
         raise Hs2Error("TOO_MANY_OPERATIONS", f"A session has {LARGEST_OPERATIONS:,} operations at most; close some.")
 
-    def operation(self, handle: OperationHandle | None, peer: Peer) -> tuple[Hs2Session, Operation]:
+    def operation(
+        self, handle: OperationHandle | None, peer: Peer, *, any_connection: bool = False
+    ) -> tuple[Hs2Session, Operation]:
         """Return the operation of a handle, and its session. Raises InvalidHandle."""
         told = handle.identifier if handle else None
         with self._lock:
@@ -115,7 +123,7 @@ class Registry:
             found = session.operations.get(told.guid) if session and told and told.guid else None
         if session is None or found is None or told is None:
             raise InvalidHandle(NO_OPERATION)
-        if not found.identifier.fits(told) or not session.belongs_to(peer):
+        if not found.identifier.fits(told) or not session.belongs_to(peer, any_connection=any_connection):
             raise InvalidHandle(NO_OPERATION)
         session.session.touch()
         return session, found

@@ -195,7 +195,7 @@ class Service:
 
     def cancel(self, request: messages.OperationRequest, peer: Peer) -> messages.Reply:
         """End an operation early; its handle stays."""
-        self.registry.operation(request.operation, peer)[1].cancel()
+        self.registry.operation(request.operation, peer, any_connection=True)[1].cancel()
         return messages.Reply()
 
     def close_operation(self, request: messages.OperationRequest, peer: Peer) -> messages.Reply:

@@ -24,12 +24,12 @@ _SYNTAX = frozenset(
     BitwiseXor Boolean Bracket CTE Column Cube DPipe DataType DataTypeParam Distinct Div Dot EQ Escape Except
     Fetch Filter From GT GTE Group GroupingSets Having Hint ILike Identifier IgnoreNulls In IntDiv Intersect Interval
     IntervalSpan Is Join LT LTE Lambda Lateral Like Limit Literal Mod Mul NEQ National Neg Not Null NullSafeEQ
-    NullSafeNEQ Offset Order Ordered Paren PropertyEQ Qualify RespectNulls Rollup Select Star Sub Subquery
+    NullSafeNEQ Offset Order Ordered Paren PropertyEQ Qualify RawString RespectNulls Rollup Select Star Sub Subquery
     Table TableAlias TableSample TimeUnit Tuple Union Values Var Where Window WindowSpec With WithinGroup
     """.split()
 )
 
-_FUNCTIONS = frozenset(  # of Spark's
+FUNCTIONS = frozenset(  # of Spark's
     """
     abs acos acosh add_months aggregate any any_value approx_count_distinct approx_percentile array array_agg
     array_compact array_contains array_distinct array_except array_intersect array_join array_max array_min
@@ -78,7 +78,17 @@ WRITTEN_FUNCTIONS = frozenset(  # DuckDB's, that we write
 )
 
 _WITH_WORDS = (  # functions with words between their arguments, and operators that the parser counts among functions
-    *(exp.Case, exp.Cast, exp.Connector, exp.CurrentDate, exp.CurrentTimestamp, exp.Exists, exp.Extract, exp.If),
+    *(
+        exp.Case,
+        exp.Cast,
+        exp.Concat,
+        exp.Connector,
+        exp.CurrentDate,
+        exp.CurrentTimestamp,
+        exp.Exists,
+        exp.Extract,
+        exp.If,
+    ),
     *(exp.Overlay, exp.RegexpLike, exp.StrPosition, exp.Substring, exp.Trim),
 )
 _TYPES = frozenset(
@@ -89,11 +99,11 @@ _TYPES = frozenset(
     UBIGINT UINT USMALLINT UTINYINT UUID VARBINARY VARCHAR
     """.split()
 )
-_QUOTED_WHEN_WRITTEN = (exp.Literal, exp.Identifier)
+_QUOTED_WHEN_WRITTEN = (exp.Literal, exp.Identifier, exp.RawString)
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_]*(?: [A-Za-z0-9_]+)*")
 
 
-def check(tree: exp.Expr, *, functions: Collection[str] | None = _FUNCTIONS | {TYPED_DIVISION}) -> None:
+def check(tree: exp.Expr, *, functions: Collection[str] | None = FUNCTIONS | {TYPED_DIVISION}) -> None:
     """Raise NotAllowed for the first part of a tree that is not on the lists.
 
     functions: names that may be called; None where another look at the same statement is to follow.
@@ -138,4 +148,4 @@ def describe(node: exp.Expr) -> str:
 
 def function_names() -> tuple[str, ...]:
     """Return the names of functions that statements may use, sorted."""
-    return tuple(sorted(_FUNCTIONS))
+    return tuple(sorted(FUNCTIONS))

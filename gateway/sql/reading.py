@@ -40,7 +40,12 @@ class _DuckDBParser(DuckDBParser):
 
 
 class SparkAsWritten(Spark):
-    """Reads Spark's SQL."""
+    """Reads Spark's SQL. A quote written twice is a quote, as it is since Spark 4."""
+
+    class Tokenizer(Spark.Tokenizer):
+        """The tokenizer with quotes among the escapes."""
+
+        STRING_ESCAPES: ClassVar = ["\\", "'", '"']
 
     Parser = _SparkParser
 

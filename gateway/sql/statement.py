@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError, TokenError, UnsupportedError
 
 from engines.errors import UnsupportedFeature
@@ -20,7 +21,7 @@ from gateway.sql.errors import NotAllowed, StatementTooDeep
 from gateway.sql.hints import without_hints
 from gateway.sql.parsing import DIALECTS, SPARK, ParserLimits
 from gateway.sql.portable.queries import Queries
-from gateway.sql.reading import DuckDBAsWritten
+from gateway.sql.reading import DuckDBAsWritten, SparkAsWritten
 from gateway.sql.views import expand
 from metastore.records import View
 
@@ -33,6 +34,10 @@ _WORDS = re.compile(
     r"|(?<![\w.])-?\d+(?:\.\d*)?(?:E[+-]?\d+)?\w*",
     re.IGNORECASE | re.DOTALL,
 )
+_READERS: Mapping[str, tuple[Dialect, frozenset[str]]] = {  # by dialect, with the functions that may be written
+    SPARK: (SparkAsWritten(), allowlist.FUNCTIONS),
+    DUCKDB: (DuckDBAsWritten(), allowlist.WRITTEN_FUNCTIONS),
+}
 _LITERALS = re.compile(r"\?(?:, \?)+")
 
 
@@ -56,36 +61,39 @@ class CheckedStatement:
         Raises UnsupportedFeature where the dialect has no words for it, NotPortable where it has none of that meaning.
         """
         try:
-            if dialect == DUCKDB:
-                tables = {table.name.lower(): table for table in self.tables}
-                text = Queries(tables).write(self.tree, outermost=True).text
-                _read_back(text, frozenset(table.name for table in self.tables))
-                return text
-            if dialect == SPARK:
-                return self.tree.sql(dialect=SPARK, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
-            spark = without_hints(self.tree).sql(dialect=SPARK, identify=True, comments=False)
-            written = sqlglot.parse_one(spark, read=SPARK)
-            return written.sql(
-                dialect=DIALECTS.get(dialect, dialect),
-                identify=True,
-                comments=False,
-                unsupported_level=ErrorLevel.RAISE,
-            )
+            text = self._written(dialect)
+            _read_back(text, dialect, frozenset(table.name for table in self.tables))
+            return text
         except (UnsupportedError, ParseError, TokenError) as error:
             raise UnsupportedFeature(f"its dialect has no words for it: {str(error).splitlines()[0]}") from error
         except RecursionError as error:
             raise UnsupportedFeature("the statement is nested too deep to be written in its dialect.") from error
 
+    def _written(self, dialect: str) -> str:
+        if dialect == DUCKDB:
+            tables = {table.name.lower(): table for table in self.tables}
+            return Queries(tables).write(self.tree, outermost=True).text
+        tree = self.tree
+        if dialect != SPARK:  # by the parser's own writers, which know functions by its nodes
+            tree = sqlglot.parse_one(without_hints(tree).sql(dialect=SPARK, identify=True, comments=False), read=SPARK)
+        return tree.sql(
+            dialect=DIALECTS.get(dialect, dialect),
+            identify=True,
+            comments=False,
+            unsupported_level=ErrorLevel.RAISE,
+        )
+
 
 @lru_cache(maxsize=READ_BACK)
-def _read_back(text: str, tables: frozenset[str]) -> None:
+def _read_back(text: str, dialect: str, tables: frozenset[str]) -> None:
     """Parse what was written: it must again be one query over the same tables, whatever went into it."""
-    trees = DuckDBAsWritten().parse(text)
+    reader, functions = _READERS.get(dialect, (None, None))
+    trees = (reader or Dialect.get_or_raise(DIALECTS.get(dialect, dialect))).parse(text)
     if len(trees) != 1 or trees[0] is None:
         raise UnsupportedFeature("the statement cannot be written in its dialect.")
     tree = trees[0]
     try:
-        allowlist.check(tree, functions=allowlist.WRITTEN_FUNCTIONS)
+        allowlist.check(tree, functions=functions)
     except NotAllowed as error:
         raise UnsupportedFeature(f"the statement cannot be written in its dialect: {error.message}") from error
     known = tables | {cte.alias for cte in tree.find_all(exp.CTE)}

@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,15 +41,12 @@ def codes_of(expression: str, sample: RowSample, types: tuple[tuple[str, str], .
 
     Shape (rows,): numbers from 0 on; NULL is a value like any other. types: of the columns, Spark's short form.
     """
-    column = sample.columns.get(expression)
-    if column is not None:
-        values, nulls = column.values, column.nulls
-    else:
-        found = values_of(expression, sample, dict(types), dialect=dialect)
-        if found is None:
-            return None
-        values, nulls = np.asarray(found.values), np.broadcast_to(found.nulls, (sample.rows,))
-        values = np.broadcast_to(values, (sample.rows,))
+    known = sample.columns.get(expression) or values_of(expression, sample, dict(types), dialect=dialect)
+    if known is None:
+        return None
+    shape = (sample.rows,)
+    values: NDArray[Any] = np.broadcast_to(known.values, shape)
+    nulls: Bools = np.broadcast_to(known.nulls, shape)
     if values.dtype == object:
         seen: dict[object, int] = {}
         code = np.array([seen.setdefault(value, len(seen)) for value in values.tolist()], dtype=np.intp)
@@ -113,6 +111,11 @@ class Sizes:
         """Know only how many there are."""
         mean = max(1.0, rows / max(groups, 1e-9))
         return cls(np.array([groups]), np.array([mean]), np.array([max(mean, rows)]))
+
+    @property
+    def mean_rows(self) -> float:
+        """Rows of a group, on average."""
+        return self._averaged(np.maximum(self.mean, 1.0))
 
     def above(self, size: float) -> float:
         """Return the share of groups that are larger.

@@ -443,8 +443,10 @@ def _in_bins(part: _Part, key: str, known: KeyStatistics, statistics: TableStati
     by_bucket = shares(part.region, beside.buckets, part.column, statistics.rows) if beside is not None else None
     if beside is None or by_bucket is None:
         return None
-    if association(beside).is_none:
-        return np.full(known.bins.count, part.share)
+    related = association(beside)
+    if related.is_none:
+        flat = float(related.rows @ by_bucket) / max(float(related.rows.sum()), LEAST_SHARE)
+        return np.full(known.bins.count, min(1.0, flat))
     kept = beside.weighted(by_bucket)
     unseen = BIN_ROWS * (1.0 - beside.share)  # what was counted whole is not smoothed
     with np.errstate(divide="ignore", invalid="ignore"):

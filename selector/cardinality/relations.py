@@ -834,9 +834,10 @@ def _through(together: ConditionalCounts, message: Message, given: Floats) -> tu
     given: what the table's filters leave of each bin of the message's key: it reaches those rows only.
     """
     left = np.append(given, float(given.mean()))
-    weights = np.stack([left, *(left * np.append(values, null) for values, null in _parts(message))])
+    parts = [np.append(values, null) for values, null in _parts(message)]
+    weights = np.stack([left, *(left * part for part in parts)])
     known = association(together)
-    if known.is_none:
+    if known.tells_nothing_of(_vary(parts, left * known.rows)):
         held, *parts = (weights @ known.rows)[:, None]
     else:
         held, *parts = together.weighted(weights)
@@ -844,6 +845,17 @@ def _through(together: ConditionalCounts, message: Message, given: Floats) -> tu
     with np.errstate(divide="ignore", invalid="ignore"):
         factor, kept, upper = (np.where(held > 0.0, part / held, part.sum() / whole) for part in parts)
     return factor, np.clip(kept, 0.0, 1.0), np.maximum(upper, factor)
+
+
+def _vary(values: Sequence[Floats], weights: Floats) -> float:
+    """Return the largest squared coefficient of variation of several values."""
+    whole = float(weights.sum())
+    if whole <= 0.0:
+        return 0.0
+    means = [max(float(one @ weights) / whole, LEAST) for one in values]
+    return max(
+        float(np.square(one - mean) @ weights) / whole / mean**2 for one, mean in zip(values, means, strict=True)
+    )
 
 
 def _parts(message: Message) -> tuple[tuple[Floats, float], ...]:

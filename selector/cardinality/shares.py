@@ -279,11 +279,8 @@ class _CutCell:
             self.tail = begin
 
     def bounded(self, mass: float, single: float) -> float:
-        least, most = 0.0, mass
-        if self.head is None and self.tail is None:
-            most = mass * (self.last - self.first)
-        elif self.head is not None and self.tail is not None:
-            least = mass * (1.0 - (self.tail - self.head))
+        least = mass * ((self.head or 0.0) + (1.0 - self.tail if self.tail is not None else 0.0))
+        most = mass * (self.last - self.first)
         return min(max(min(max(self.kept, least), most), single), mass - single)
 
 

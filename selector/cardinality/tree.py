@@ -31,6 +31,7 @@ INEQUALITY_SHARE = 1 / 3  # pairs that a join without an equality keeps
 UNIQUE_SHARE = 0.9  # distinct values of a column without duplicates, as they are counted, per row
 ROW_NUMBERS = frozenset({"file_row_number", "rowid"})  # that engines read beside the columns
 _MARKED = {MARK: JoinType.SEMI, f"NOT {MARK}": JoinType.ANTI}
+_FIRST = re.compile(r"^arg_(?:min|max)\w*\(#\d+, #\d+, #(\d+)\)")
 _CALL = re.compile(r"^(\w+)\((?:#(\d+)\))?")
 
 
@@ -98,7 +99,7 @@ class _Estimator:
     def _inner(self, node: PlanNode, below: Sequence[Relation]) -> Answer:
         first = below[0]
         match node.operator:
-            case Operator.FILTER if isinstance(first, Base):
+            case Operator.FILTER if isinstance(first, Base) and not any(" OVER (" in text for text in node.predicates):
                 behind = first.behind(node.predicates)
                 new = behind.filtered.unanswered[len(first.filtered.unanswered) :]
                 return behind, behind.filtered.confidence / first.filtered.confidence, behind.filtered.basis, new
@@ -112,6 +113,10 @@ class _Estimator:
                 most = float(node.limit)
                 return Derived(first, min(first.rows, most), upper=most), 1.0, "limit", ()
             case Operator.OTHER if node.label == "UNNEST":
+                each = _first_of_groups(node)
+                if each is not None and isinstance(first, Groups):
+                    rows = first.rows * min(each, first.sizes.mean_rows)
+                    return Opaque(rows, upper=first.upper * each, members=below), 1.0, "first rows of each group", ()
                 basis = f"{UNNEST_ROWS} elements a row, a guess"
                 return Opaque(first.rows * UNNEST_ROWS, members=below), UNNEST_CONFIDENCE, basis, ()
             case Operator.UNION:
@@ -237,7 +242,9 @@ class _Estimator:
             if match is None:
                 continue
             if match[1].startswith("count"):
-                found[call] = 1.0 + math.sqrt(2.0 * below.rows)
+                spread = below.vector(node.group_keys[0]) if len(node.group_keys) == 1 else None
+                largest = math.inf if spread is None else float(spread.largest.max(initial=0.0))
+                found[call] = 1.0 + min(largest, math.sqrt(2.0 * below.rows))
             elif match[1] in ("min", "max", "first", "any_value"):
                 place = int(match[2]) if match[2] is not None else None
                 argument = inputs[place] if place is not None and place < len(inputs) else None
@@ -260,6 +267,17 @@ class _Estimator:
         else:
             kept = kept_above(node.predicates, node.columns, below, dialect=self._dialect)
         return Derived(below, below.rows * kept.share), kept.confidence, kept.basis, kept.unanswered
+
+
+def _first_of_groups(node: PlanNode) -> float | None:
+    """Return how many rows of each group an aggregate keeps in a list, which a node takes apart; None if not so."""
+    made = node.children[0]
+    inputs = made.children[0].columns if made.operator is Operator.AGGREGATE and made.children else ()
+    for call in made.columns[len(made.group_keys) :]:
+        match = _FIRST.match(call.name)
+        if match is not None and int(match[1]) < len(inputs) and inputs[int(match[1])].name.isdigit():
+            return float(inputs[int(match[1])].name)
+    return None
 
 
 def _determining(

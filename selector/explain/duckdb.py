@@ -65,9 +65,7 @@ _EQUALITY = re.compile(r" (?:=|IS NOT DISTINCT FROM) ")
 _POSITION = re.compile(r"^#(?:\[\d+\.)?(\d+)\]?$")
 _ANY_POSITION = re.compile(r"#(?:\[\d+\.)?(\d+)")
 _CAST_POSITION = re.compile(r"^CAST\(#(?:\[\d+\.)?(\d+)\]? AS ([^)]*(?:\([^)]*\))?)\)$")
-_NARROWED_POSITION = re.compile(
-    r"^__internal_(?:de)?compress_(?:integral|string)(?:_(\w+))?\(#(?:\[\d+\.)?(\d+)\]?(?:, .*)?\)$"
-)
+_NARROWED = re.compile(r"^__internal_(?:de)?compress_(?:integral|string)(?:_(\w+))?\((.*?)(?:, -?\d+)?\)$")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _SORT_ORDER = re.compile(r" (ASC|DESC)( NULLS (FIRST|LAST))?$")
 _AGGREGATE_CALL = re.compile(r"^(\w+)\((?:DISTINCT )?(.*)\)$")
@@ -189,7 +187,8 @@ class _Reader:
         for word in set(_IDENTIFIER.findall(text)) - names:
             meanings = self._expressions.get(word.lower(), ())
             if len(meanings) == 1:
-                text = re.sub(rf"(?<![\w.']){word}(?![\w(])", lambda _, meant=meanings[0]: f"({meant})", text)
+                parts = re.split(rf"(?<![\w.']){word}(?![\w(])", text)
+                text = f"({meanings[0]})".join(parts)
         return text
 
     def _projected(
@@ -214,7 +213,7 @@ class _Reader:
             if known is None:
                 meant = [column for column in inputs if column.name in meanings]
                 known = next((column for column in meant if column not in columns), next(iter(meant), None))
-            computed = [one for one in meanings if not _IDENTIFIER.fullmatch(one) and _columns_in(one) <= names]
+            computed = [one for one in meanings if _is_of_rows(one) and _columns_in(one) <= names]
             if known is not None and known in inputs:
                 columns[place] = known
                 del strange[place]
@@ -428,9 +427,9 @@ def _resolve(text: str, inputs: tuple[PlanColumn, ...]) -> PlanColumn:
     position = _POSITION.match(text)
     if position and int(position.group(1)) < len(inputs):
         return inputs[int(position.group(1))]
-    narrowed = _NARROWED_POSITION.match(text)
-    if narrowed and int(narrowed.group(2)) < len(inputs):
-        return replace(inputs[int(narrowed.group(2))], data_type=_spark_type(narrowed.group(1) or "VARCHAR"))
+    narrowed = _NARROWED.match(text)
+    if narrowed:
+        return replace(_resolve(narrowed[2], inputs), data_type=_spark_type(narrowed[1] or "VARCHAR"))
     cast = _CAST_POSITION.match(text)
     if cast and int(cast.group(1)) < len(inputs):
         return replace(inputs[int(cast.group(1))], data_type=_spark_type(cast.group(2)))
@@ -453,6 +452,17 @@ def _computed_type(text: str) -> str | None:
     if isinstance(expression, exp.Predicate | exp.Not | exp.Boolean):
         return "boolean"
     return None
+
+
+@lru_cache(maxsize=4_096)
+def _is_of_rows(text: str) -> bool:
+    """Tell whether an expression computes something from columns of one row."""
+    try:
+        expression = sqlglot.parse_one(text, read=DIALECT)
+    except SqlglotError:
+        return False
+    computes = not isinstance(expression, exp.Column) and expression.find(exp.Column) is not None
+    return computes and expression.find(exp.AggFunc, exp.Window) is None
 
 
 @lru_cache(maxsize=4_096)

@@ -14,17 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from engines.protocol import Column
+from metastore.hive.client import HiveFailed, HiveMetastore, HiveTable
 from metastore.records import CatalogTable, StatisticsPart
 from metastore.store import Metastore
 from selector.statistics import ColumnStatistics, TableStatistics
 from statsproc.hive import spark_properties
-from statsproc.hive.client import HiveFailed, HiveMetastore, HiveTable
 from statsproc.hive.column_statistics import Unreadable, from_hive, kind_of, to_hive
 from statsproc.hive.spark_properties import count_of
 from statsproc.progress import Reporter
 
 HIVE = "hive"  # the source of statistics that came in
-DEFAULT_DATABASE = "default"
 
 _ACCURATE = "COLUMN_STATS_ACCURATE"
 

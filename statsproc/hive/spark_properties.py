@@ -27,13 +27,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from engines.protocol import Column
+from metastore.hive.properties import cut_property, join_property
 from selector.statistics import EPOCH, EPOCH_DATE, MICROSECOND, ColumnStatistics, Histogram, TableStatistics, as_number
 
 ROWS = "spark.sql.statistics.numRows"
 BYTES = "spark.sql.statistics.totalSize"
 COLUMNS = "spark.sql.statistics.colStats."
 VERSION = "2"  # since then timestamps are in UTC
-LONGEST_PROPERTY = 4_000
 BINS = 254  # as many as ANALYZE makes
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
@@ -102,24 +102,6 @@ def write_statistics(
         for field, value in _write_column(column, statistics.rows).items():
             properties |= cut_property(f"{COLUMNS}{name}.{field}", value)
     return properties
-
-
-def join_property(parameters: Mapping[str, str], key: str) -> str | None:
-    """Read a property that may have been cut; None if it is not there. Raises ValueError if a part is missing."""
-    if key in parameters or f"{key}.numParts" not in parameters:
-        return parameters.get(key)
-    try:
-        return "".join(parameters[f"{key}.part.{part}"] for part in range(int(parameters[f"{key}.numParts"])))
-    except KeyError as failure:
-        raise ValueError(f"{failure.args[0]} is missing") from failure
-
-
-def cut_property(key: str, value: str) -> dict[str, str]:
-    """Write a property, cut if it is long."""
-    if len(value) <= LONGEST_PROPERTY:
-        return {key: value}
-    parts = [value[start : start + LONGEST_PROPERTY] for start in range(0, len(value), LONGEST_PROPERTY)]
-    return {f"{key}.numParts": str(len(parts)), **{f"{key}.part.{n}": part for n, part in enumerate(parts)}}
 
 
 def count_of(parameters: Mapping[str, str], key: str) -> int | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from benchmarks.calibrate import fit, mean_error, upper_factor
 from benchmarks.claim import RunFailed
-from benchmarks.memory import LARGE_BYTES, ORDERS, figures, learned, predicted
+from benchmarks.memory import LARGE_BYTES, ORDERS, Sizes, figures, learned, predicted, sizes
 from benchmarks.peaks import Run, has_only_joins, measured_tree
 from benchmarks.statements import Named, read_all, read_statements
 from benchmarks.tables import Tables
@@ -18,6 +19,8 @@ from selector.cardinality.tree import EstimatedNode
 from selector.memory.duckdb import estimate
 from selector.memory.duckdb_tables import CALIBRATED
 from selector.plan import Operator, PlanColumn, PlanNode
+from selector.statistics import TableStatistics
+from tests.selector.described import described
 
 QUERIES = Path(__file__).parents[2] / "benchmarks" / "queries"
 KEY = PlanColumn("id", "bigint")
@@ -121,6 +124,20 @@ def test_the_bound_is_learned_from_the_statements_before() -> None:
     covered = learned(found, Lease(1 << 30))
     assert covered.runs == ORDERS * (60 - 19)
     assert 93.0 <= covered.learned_percent <= 98.0  # of few statements: ceil(0.95 n) of n
+
+
+def test_what_statistics_take_is_counted_by_what_they_are() -> None:
+    table = described(
+        pa.table({"k": pa.array(range(500), pa.int64()), "word": [f"word {n % 7}" for n in range(500)]}),
+        {"k": "bigint", "word": "string"},
+        keys=["k"],
+        sample_share=1.0,
+    )
+    found = sizes(table)
+    assert found.sample >= 2 * 500 * 8 + 2 * 500
+    assert found.keys >= 3 * 8 * table.keys["k"].bins.count
+    assert min(found.columns, found.together) > 0
+    assert sizes(TableStatistics("empty", 1, 0, 0)) == Sizes(0, 0, 0, 0)
 
 
 def test_the_upper_factor_covers_what_it_was_fitted_to() -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.both_engines import BothEngines, Outcome
 from benchmarks.generated_queries import queries, write_tables
 from engines.duckdb.pool import DuckDBEngine
+from engines.protocol import TableSource
 from engines.spark.engine import SparkConnectEngine
+from metastore.inspection import inspect
 
 pytestmark = pytest.mark.spark
 
@@ -52,6 +57,7 @@ CORNERS = """
     date_trunc('MONTH', TIMESTAMP '1500-01-15 10:00:00'), cast(TIMESTAMP '0099-01-01 00:00:00.5' AS string)
     date_format(TIMESTAMP '2020-01-02 03:04:05.678', 'yyyy-MM-dd HH:mm:ss.SSS'), cast(DATE '1582-10-04' AS timestamp)
     unix_timestamp(TIMESTAMP '1969-12-31 23:59:59.5'), unix_seconds(TIMESTAMP '1969-12-31 23:59:59.5')
+    'it''s', r'\\d', 'a\\_b', '\\u0041', 'x' 'y', 'a1' RLIKE r'\\d', "double"
     date_format(DATE '2020-01-02', 'EEE, d MMM yy'), datediff(DATE '2020-03-01', '2020-02-01'), DATE '2020-01-01' - 1
 """
 """What engines are known to see differently, in Spark's SQL; a line is one query."""
@@ -59,9 +65,27 @@ CORNERS = """
 
 @pytest.fixture(scope="module")
 def engines(spark_engine: SparkConnectEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothEngines]:
+    folder = tmp_path_factory.mktemp("one_sql")
     duckdb = DuckDBEngine(workers=2, threads=1)
-    yield BothEngines(duckdb, spark_engine, write_tables(tmp_path_factory.mktemp("one_sql")))
+    yield BothEngines(duckdb, spark_engine, (*write_tables(folder), _unsigned(folder / "unsigned")))
     duckdb.close()
+
+
+def _unsigned(folder: Path) -> TableSource:
+    """Write a table of types that Spark does not have: it reads them as wider ones."""
+    kinds = (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
+    folder.mkdir()
+    pq.write_table(
+        pa.table({str(kind): pa.array([0, 3, 200, None], kind) for kind in kinds}), folder / "part-0.parquet"
+    )
+    return inspect("unsigned", folder).source
+
+
+def test_unsigned_numbers_can_become_negative(engines: BothEngines) -> None:
+    found = engines.ask(
+        "SELECT uint8 - 5 AS a, uint16 - 5 AS b, uint32 - 5 AS c, uint64 - 5 AS d, -uint8 AS e FROM unsigned"
+    )
+    assert (found.outcome, found.detail) == (Outcome.EQUAL, "")
 
 
 @pytest.mark.parametrize("line", [line.strip() for line in CORNERS.strip().splitlines()])

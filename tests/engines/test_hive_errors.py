@@ -88,6 +88,14 @@ def translated(error: Exception) -> EngineError:
         (None, "Failed to open new session: Connection limit per user reached (user: ann limit: 1)", EngineBusy, None),
         (None, "Invalid SessionHandle: SessionHandle [0e4a]", EngineUnavailable, None),
         (None, "Cannot call methods on a stopped SparkContext.", EngineUnavailable, None),
+        (None, "Job 0 cancelled because SparkContext was shut down", EngineUnavailable, None),
+        (
+            None,
+            f'{SPARK}java.lang.NullPointerException: Cannot invoke "org.apache.spark.scheduler.DAGScheduler.run()" '
+            'because the return value of "org.apache.spark.SparkContext.dagScheduler()" is null',
+            EngineUnavailable,
+            None,
+        ),
         # Hive
         (
             "42000",

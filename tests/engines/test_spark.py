@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 
@@ -59,6 +60,20 @@ class TestSpark(Conformance):
     @pytest.fixture
     def mortal(self) -> Iterator[tuple[Engine, Callable[[], None]]]:
         pytest.skip("TestSparkLost kills the server, each time in another moment")
+
+    @pytest.fixture
+    def stranger(self, spark_server: SparkConnectServer) -> Iterator[Engine]:
+        engine = SparkConnectEngine(f"sc://localhost:{urlsplit(spark_server.start()).port}/;token=wrong")
+        yield engine
+        engine.close()
+
+    def test_remote_server_lets_its_token_in(self, spark_server: SparkConnectServer) -> None:
+        address = urlsplit(spark_server.start())
+        token = unquote(address.path.partition("authorization=")[2]).removeprefix("Bearer ")
+        engine = SparkConnectEngine(f"sc://localhost:{address.port}/;token={quote(token)}")
+        assert ask(engine, "SELECT 1 AS one").to_pylist() == [{"one": 1}]
+        assert token not in engine.status().detail
+        engine.close()
 
     def test_is_the_dependable_one(self, engine: Engine) -> None:
         assert (engine.name, engine.kind, engine.dialect) == ("spark", EngineKind.DEPENDABLE, "spark")

@@ -28,6 +28,12 @@ case "$*" in *-version*) echo 'openjdk version "17.0.1"' >&2; exit 0;; esac
 case "$*" in *launcher.Main*) printf '\\nsleep\\000600\\000'; exit 0;; esac
 """
 
+RECORDING_JAVA = """#!/bin/sh
+case "$*" in *-version*) echo 'openjdk version "17.0.1"' >&2; exit 0;; esac
+echo "$*" >> "$0.told"
+exit 1
+"""
+
 
 @pytest.fixture
 def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -115,9 +121,51 @@ def test_stopped_server_does_not_start_again(server: SparkConnectServer) -> None
         server.start()
 
 
+def told(java: Path, settings: ServerSettings) -> str:
+    """Return the command that Spark's launcher is given for a server."""
+    java.write_text(RECORDING_JAVA, encoding="utf-8")
+    server = SparkConnectServer(settings)
+    with pytest.raises(EngineUnavailable):
+        server.start()
+    server.stop()
+    return java.with_name("java.told").read_text(encoding="utf-8").splitlines()[0]
+
+
+def test_tasks_run_in_the_server_itself_by_default(tmp_path: Path, java: Path) -> None:
+    command = told(java, ServerSettings(tmp_path, driver_memory_bytes=600 * MIB, cores=3))
+    assert "--master local[3]" in command
+    assert "--driver-memory 600m" in command
+    assert "--executor-memory" not in command
+    assert "spark.driver.bindAddress=127.0.0.1" in command
+    assert "spark.sql.catalogImplementation=in-memory" in command
+
+
+def test_executors_of_a_cluster_get_their_memory_and_find_the_driver(tmp_path: Path, java: Path) -> None:
+    settings = ServerSettings(
+        tmp_path,
+        master="spark://cluster.example.com:7077",
+        executor_memory_bytes=900 * MIB,
+        configuration={"spark.executor.cores": "2"},
+    )
+    command = told(java, settings)
+    assert "--master spark://cluster.example.com:7077" in command
+    assert "--executor-memory 900m" in command
+    assert "spark.executor.cores=2" in command
+    assert "spark.driver.bindAddress" not in command
+    assert not SparkConnectServer(settings).shares_files
+
+
+def test_catalog_may_be_a_hive_metastore(tmp_path: Path, java: Path) -> None:
+    command = told(java, ServerSettings(tmp_path, hive_metastore_uri="thrift://hive.example.com:9083"))
+    assert "spark.sql.catalogImplementation=hive" in command
+    assert "spark.hadoop.hive.metastore.uris=thrift://hive.example.com:9083" in command
+
+
 def test_settings_check_themselves(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="512 MiB"):
         ServerSettings(tmp_path, driver_memory_bytes=100 * MIB)
+    with pytest.raises(ValueError, match="executor memory"):
+        ServerSettings(tmp_path, executor_memory_bytes=100 * MIB)
     with pytest.raises(ValueError, match="core"):
         ServerSettings(tmp_path, cores=0)
 

@@ -287,8 +287,30 @@ def test_rows_that_drain_from_one_operator_into_another_are_there_once() -> None
 
 
 def test_streams_add_up_and_rows_that_are_fanned_out_are_not_kept() -> None:
-    assert streamed(5, [Peak(10, 3), Peak(20, 4)]) == Peak(35, 12)
+    assert streamed(5, [Peak(10, 3)]) == Peak(15, 8)
     assert fanned_out(Peak(30, 10), Peak(25, 5)) == Peak(10 + 25, 5)
+
+
+def test_inputs_of_a_union_run_one_after_the_other() -> None:
+    assert streamed(0, [Peak(10, 3), Peak(20, 4)]) == Peak(20, 4)
+
+
+def test_what_has_few_rows_to_read_is_there_from_the_start() -> None:
+    short, long_ = Peak(6, 6, is_early=True), Peak(70, 30)
+    table = joined(8, 8, long_, short)
+    assert (table.early_bytes, table.is_early) == (8, False)
+    assert streamed(0, [long_, table]).peak_bytes == max(70 + 8, 70 + 8)
+    assert joined(100, 160, table, long_).peak_bytes == max(30 + 100 + 8, 160 + table.peak_bytes)
+    assert joined(100, 160, table, long_).early_bytes == 8
+    assert gathered(5, 5, table).early_bytes == 8
+    assert gathered(5, 5, short) == Peak(6 + 5, 5, early_bytes=5, is_early=True)
+
+
+def test_what_a_join_told_a_scan_stays_until_the_end() -> None:
+    told = joined(10, 20, Peak(3, 3), Peak(5, 5), lasting_bytes=7)
+    behind = gathered(1, 1, told)
+    assert (behind.held_bytes, behind.lasting_bytes) == (1 + 7, 7)
+    assert streamed(0, [behind, Peak(50, 50)]).peak_bytes == 7 + 50
 
 
 def test_the_driver_is_who_holds_most_at_the_peak_not_who_holds_most_ever() -> None:

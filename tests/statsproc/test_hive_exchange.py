@@ -20,14 +20,14 @@ from impala._thrift_gen.hive_metastore import ttypes  # type: ignore[import-unty
 
 from engines.spark.server import ServerSettings, SparkConnectServer
 from metastore.database import sqlite_url
+from metastore.hive.client import HiveFailed, HiveMetastore
 from metastore.inspection import inspect
 from metastore.records import FileMark, StatisticsPart
 from metastore.store import Metastore
 from selector.statistics import ColumnStatistics, CommonValues, Histogram, TableStatistics, as_number
-from statsproc.hive.client import HiveFailed, HiveMetastore
 from statsproc.hive.exchange import HIVE, Exchanged, import_statistics, publish_statistics
 from statsproc.session import without_pandas_warning
-from tests.statsproc.hive_metastore import hive_metastore
+from tests.hive_metastore import hive_metastore
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession

@@ -10,18 +10,16 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from engines.protocol import Column
+from metastore.hive.properties import LONGEST_PROPERTY, cut_property, join_property
 from selector.statistics import ColumnStatistics, Histogram, TableStatistics
 from statsproc.hive.spark_properties import (
     BINS,
     COLUMNS,
-    LONGEST_PROPERTY,
     Bins,
     bins_of,
-    cut_property,
     decode_bins,
     encode_bins,
     histogram_of,
-    join_property,
     read_statistics,
     write_statistics,
 )

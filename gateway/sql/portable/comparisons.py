@@ -33,10 +33,9 @@ def align(left: Value, right: Value) -> tuple[Value, Value]:
     kind = common(left.kind, right.kind)
     if kind is None or not (kind.is_atomic or kind == NULL):
         raise NotPortable(f"a comparison of {left.kind} and {right.kind}.")
-    require(
-        BOOLEAN not in (left.kind, right.kind) or left.kind == right.kind or NULL in (left.kind, right.kind),
-        "a comparison with a boolean.",
-    )
+    if NULL in (left.kind, right.kind):
+        return left, right
+    require((left.kind == BOOLEAN) == (right.kind == BOOLEAN), "a comparison with a boolean.")
     if kind.is_decimal:
         one, other = as_decimal_kind(left), as_decimal_kind(right)
         kind = common(one, other) or kind
@@ -54,6 +53,8 @@ def one_of(value: Value, members: Sequence[Value]) -> Value:
         require(kind is not None and kind.is_atomic, "IN over different types.")
         members = [cast(member, kind or STRING) for member in members]
         value = cast(value, kind or STRING)
+    elif DOUBLE in (member.kind for member in members):  # one of them is enough
+        members = [cast(member, DOUBLE) for member in members]
     aligned = [align(value, member) for member in members]
     this = next((one for one, _ in aligned if one.text != value.text), value)
     text = ", ".join(other.text for _, other in aligned)

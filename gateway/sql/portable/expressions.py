@@ -40,10 +40,10 @@ _COMPARISONS = {
 _ARITHMETIC = {exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul"}
 _PARTS = frozenset(  # of nodes; what has any other is not portable, until somebody has looked at it
     """
-    _type alias by_name db decimals default distinct end end_side expression expressions false field flag format
-    high ifs is_string joins length limit low negate nested null occurrence offset on order over partition_by
-    pivots position query quoted safe spec start start_side substr symmetric table this to true typed unit unnest
-    with_
+    _type alias by_name coalesce db decimals default distinct end end_side expression expressions false field flag
+    format high ifs is_string joins length limit low negate nested null occurrence offset on order over
+    partition_by pivots position query quoted safe spec start start_side substr symmetric table this to true typed
+    unit unnest with_
     """.split()
 )
 _FRAME_EDGES = ("UNBOUNDED", "CURRENT ROW")
@@ -79,6 +79,12 @@ class Expressions:
 
     def _literal(self, node: exp.Literal) -> Value:
         return string(node.name) if node.is_string else numbers.literal_number(node.name)
+
+    def _raw_string(self, node: exp.RawString) -> Value:
+        return string(node.name)
+
+    def _strings_in_a_row(self, node: exp.Concat) -> Value:
+        return self._scalar("concat", [self.value(part) for part in node.expressions])
 
     def _word(self, node: exp.Var) -> Value:
         raise NotPortable(f"the unit {node.name}.")
@@ -402,6 +408,8 @@ class Expressions:
 
 _METHODS: Mapping[type[exp.Expr], Callable[..., Value]] = {
     exp.Literal: Expressions._literal,
+    exp.RawString: Expressions._raw_string,
+    exp.Concat: Expressions._strings_in_a_row,
     exp.Boolean: Expressions._boolean,
     exp.Null: Expressions._null,
     exp.Var: Expressions._word,

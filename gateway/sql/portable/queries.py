@@ -70,7 +70,8 @@ class Queries:
             case exp.SetOperation():
                 return self._set_operation(node, outer, outermost)
             case exp.Subquery():
-                return self._bracketed(node, outer, outermost)
+                require(not node.args.get("joins"), "a join of a sub-query in brackets.")
+                return self._bracketed(node, outer, outermost=outermost)
             case exp.Values():
                 query = self._values(node, outer)
                 names = ", ".join(quoted_name(column.name) for column in query.columns)
@@ -80,8 +81,9 @@ class Queries:
 
     # ------------------------------------------------------------------ queries
 
-    def _bracketed(self, node: exp.Subquery, outer: Scope | None, outermost: bool) -> Query:
-        _only(node, {"this", "order", "limit", "offset", "with_"})
+    def _bracketed(self, node: exp.Subquery, outer: Scope | None, *, outermost: bool = False) -> Query:
+        """Write what stands in brackets; an alias and joins are the caller's."""
+        _only(node, {"this", "order", "limit", "offset", "with_", "alias", "joins"})
         scope, prefix = self._with(node, outer)
         query = self.write(node.this, scope, outermost=outermost)
         tail = self._tail(node, Scope(parent=scope), query.columns)
@@ -238,12 +240,9 @@ class Queries:
         if word == "CROSS JOIN" or (on is None and not using):
             require(word in ("CROSS JOIN", "JOIN"), "an outer join without a condition.")
             return f" CROSS JOIN {source}"
-        if word in ("SEMI JOIN", "ANTI JOIN"):
-            scope.sources[len(before) :] = [
-                Source(one.name, one.columns, visible=False) for one in scope.sources[len(before) :]
-            ]
+        hides = word in ("SEMI JOIN", "ANTI JOIN")
         if using:
-            require(word in ("JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN"), f"USING in a {word}.")
+            require(hides or word in ("JOIN", "LEFT JOIN"), f"USING in a {word}.")
             for column in using:
                 name = column.name.lower()
                 left = scope.merged.get(name) or next((c for s in before if (c := s.find(name))), None)
@@ -251,9 +250,12 @@ class Queries:
                 require(left is not None and right is not None and left.kind == right.kind, f"USING over {name}.")
                 if left is not None:
                     scope.merged[name] = left
-            names = ", ".join(quoted_name(column.name) for column in using)
-            return f" {word} {source} USING ({names})"
-        return f" {word} {source} ON {Expressions(scope, self).condition(on or exp.true())}"
+            how = f"USING ({', '.join(quoted_name(column.name) for column in using)})"
+        else:
+            how = f"ON {Expressions(scope, self).condition(on or exp.true())}"
+        if hides:  # nobody sees more of the right side than this condition
+            del scope.sources[len(before) :]
+        return f" {word} {source} {how}"
 
     def _source(self, node: exp.Expr, scope: Scope) -> str:
         match node:
@@ -275,11 +277,8 @@ class Queries:
                 inside = self._source(node.this, scope)
                 return f"({inside})"
             case exp.Subquery():
-                _only(node, {"this", "alias", "joins", "order", "limit", "offset", "with_"})
                 alias = node.args.get("alias")
-                bare = node.copy() if node.args.get("joins") else node
-                bare.set("joins", None)
-                query = self.write(exp.Subquery(**{k: v for k, v in bare.args.items() if k != "alias"}), scope.parent)
+                query = self._bracketed(node, scope.parent)
                 text, columns = query.text, query.columns
             case exp.Values():
                 alias = node.args.get("alias")
@@ -384,6 +383,7 @@ class Queries:
             require(1 <= int(this.name) <= len(columns), "a place in ORDER BY.")
             text = str(int(this.name))
         elif places:
+            require(len(places) == 1, f"the name {this.name}, which more than one column has.")
             text = str(places[0])
         elif write is None:
             raise NotPortable("ORDER BY over more than the columns of a set operation.")

@@ -20,11 +20,10 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A table, sub-query or common table expression under its name in FROM. visible: whether a star shows it."""
+    """A table, sub-query or common table expression under its name in FROM."""
 
     name: str
     columns: tuple[Output, ...]
-    visible: bool = True
 
     def find(self, name: str) -> Output | None:
         """Return a column; names have no case."""
@@ -74,7 +73,7 @@ class Scope:
             for column in self.merged.values():
                 yield quoted_name(column.name), column
         for source in self.sources:
-            if source.visible and (not table or source.name == table.lower()):
+            if not table or source.name == table.lower():
                 for column in source.columns:
                     if table or column.name.lower() not in self.merged:
                         yield f"{quoted_name(source.name)}.{quoted_name(column.name)}", column

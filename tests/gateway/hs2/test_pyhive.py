@@ -135,8 +135,7 @@ def test_parameters(cursor: Any, drivers: Drivers, parameters: dict[str, Any], s
 
 def test_database_api(cursor: Any) -> None:
     """PEP 249: description before and after, arraysize, fetchmany, rownumber, closing."""
-    assert cursor.description is None
-    assert cursor.rowcount == -1
+    assert (cursor.description, cursor.rowcount) == (None, -1)
     cursor.arraysize = 2
     cursor.execute("SELECT 'many rows'")
     assert [column[0] for column in cursor.description] == ["n", "text"]

@@ -1,4 +1,4 @@
-"""A Hive Metastore over Thrift: the few calls that statistics need, with every failure in one line.
+"""A Hive Metastore over Thrift: the few calls that are needed here, with every failure in one line.
 
 The bindings are the ones that impyla ships. They are of Hive 2.3 and older than some metastores: what they do not know
 is left out of answers, and nothing newer is needed here. Connections are plain; a metastore that asks for Kerberos
@@ -17,9 +17,10 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from engines.protocol import Column
-from statsproc.hive.spark_properties import join_property
+from metastore.hive.properties import join_property
 
 DEFAULT_PORT = 9083
+DEFAULT_DATABASE = "default"
 TIMEOUT_MS = 60_000
 PARTITIONS_AT_ONCE = 500
 SPARK_SCHEMA = "spark.sql.sources.schema"
@@ -30,7 +31,7 @@ _SPARK_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte":
 
 
 class HiveFailed(Exception):
-    """Statistics could not be exchanged; the message is one line."""
+    """A Hive Metastore did not do what was asked, or what it holds cannot be used; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +88,13 @@ class HiveMetastore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def tables(self, database: str) -> list[str]:
+        """Return the names of a database's tables and views, in order."""
+        with self._failures(f"database {database}"):
+            if database.lower() not in self._client.get_all_databases():
+                raise HiveFailed(f"the Hive metastore has no database {database}")
+            return sorted(self._client.get_all_tables(database.lower()))
 
     def table(self, database: str, name: str) -> HiveTable:
         """Look a table up."""

@@ -1,0 +1,342 @@
+"""Rows through HiveServer2: the gateway beside the real Spark Thrift Server, in one run.
+
+Both serve the same Parquet file to the same clients, one after the other: bytes drained without looking at them,
+PyHive, Beeline. What a server costs is the CPU of its own process while its rows are drained; the gateway's does not
+include DuckDB's worker, which has ended its work before the first row is fetched, and Spark's cannot be told apart from
+its tasks, so that it stands here for comparison only. Needs the extras duckdb, spark and hive.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Annotated, TypeVar
+
+import httpx
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+
+from benchmarks.claim import Claim, RunFailed, at_least, at_most, conditions, run_command, show_table, step
+from benchmarks.hs2_client import RawClient, call_bytes
+from engines.spark.java import find_java_home, spark_environment
+from gateway.hs2.messages import ExecuteRequest, OperationReply
+from gateway.hs2.messages import FetchRequest as Fetch
+
+T = TypeVar("T")
+
+LOOPBACK = "127.0.0.1"
+USER = "bench"
+QUERY = "SELECT id, part, share, name, money, day FROM lines"
+FETCH_ROWS = 10_000
+SMALLEST_REPLY = 1_000  # bytes; a reply without rows has fewer
+START_WITHIN_S = 180.0
+MIB = 1 << 20
+MEMORY_TIMES = 10  # as many rows while the gateway's memory is watched
+TARGETS = {
+    "raw.times": at_least(4.0),
+    "pyhive.times": at_least(1.5),
+    "beeline.times": at_least(1.2),
+    "raw.server_cpu_s_per_million": at_most(0.6),
+    "memory.growth_mib": at_most(200.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One side."""
+
+    name: str
+    port: int
+    process: psutil.Process
+
+    def cpu_s(self) -> float:
+        """Return the seconds that the process itself has taken."""
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One repeat on one side. Seconds; raw_cpu_s: of the server."""
+
+    raw_s: float
+    raw_cpu_s: float
+    raw_bytes: int
+    pyhive_s: float
+    beeline_s: float
+
+
+def run(
+    rows: Annotated[int, typer.Option(help="Rows of six columns.")] = 1_000_000,
+    beeline_rows: Annotated[int, typer.Option(help="Rows that Beeline reads.")] = 200_000,
+    pairs: Annotated[int, typer.Option(help="Repeats of each side.")] = 3,
+) -> Claim:
+    """Compare what reaches a client through either server."""
+    where = conditions(rows=f"{rows:,}", beeline_rows=f"{beeline_rows:,}", pairs=pairs, fetch=f"{FETCH_ROWS:,}")
+    with tempfile.TemporaryDirectory(prefix="fusion-bench-", ignore_cleanup_errors=True) as folder:
+        work = Path(folder)
+        _make(work / "lines", rows)
+        with _gateway(work) as ours, _thrift_server(work) as theirs:
+            for server in (ours, theirs):
+                step(f"{server.name}: warm-up")
+                _round(server, min(rows, 50_000), 1_000)
+            measured: dict[str, list[Round]] = {ours.name: [], theirs.name: []}
+            for number in range(pairs):
+                for server in (theirs, ours) if number % 2 else (ours, theirs):
+                    step(f"pair {number + 1} of {pairs}: {server.name}")
+                    measured[server.name].append(_round(server, rows, beeline_rows))
+            step(f"{ours.name}: memory while {MEMORY_TIMES * rows:,} rows are read")
+            growth = _growth(ours, rows)
+    figures = _figures(measured[ours.name], measured[theirs.name], rows, beeline_rows) | {
+        "memory.growth_mib": growth / MIB
+    }
+    _show(measured, rows, beeline_rows)
+    print(f"The gateway's memory grew by {growth / MIB:.0f} MiB while {MEMORY_TIMES * rows:,} rows were read.")
+    print(where)
+    return Claim("drivers", figures, TARGETS)
+
+
+# ---------------------------------------------------------------------- clients
+
+
+def _round(server: Server, rows: int, beeline_rows: int) -> Round:
+    raw_s, cpu_s, size = _drain(server, f"{QUERY} LIMIT {rows}", rows)
+    pyhive_s = _pyhive(server, f"{QUERY} LIMIT {rows}", rows)
+    beeline_s = _beeline(server, f"{QUERY} LIMIT {beeline_rows}", beeline_rows)
+    return Round(raw_s, cpu_s, size, pyhive_s, beeline_s)
+
+
+def _drain(server: Server, sql: str, rows: int) -> tuple[float, float, int]:
+    """Fetch all rows without looking at them; returns seconds, the server's CPU seconds and bytes."""
+    with RawClient(LOOPBACK, server.port, user=USER, password=USER) as client:
+        session = client.open_session()
+        operation = client.ask("ExecuteStatement", ExecuteRequest(session, sql), OperationReply).operation
+        if operation is None:
+            raise RunFailed(f"{server.name} refused {sql}")
+        call = call_bytes("FetchResults", Fetch(operation, 0, FETCH_ROWS))
+        size, fetches = 0, 0
+        cpu_s, begun = server.cpu_s(), time.perf_counter()
+        while True:
+            client.send(call)
+            received = len(client.frame())
+            if received < SMALLEST_REPLY:
+                break
+            size, fetches = size + received, fetches + 1
+        elapsed_s = time.perf_counter() - begun
+        if fetches * FETCH_ROWS < rows:
+            raise RunFailed(f"{server.name} gave {fetches} replies for {rows:,} rows")
+        return elapsed_s, server.cpu_s() - cpu_s, size
+
+
+def _pyhive(server: Server, sql: str, rows: int) -> float:
+    hive = importlib.import_module("pyhive.hive")
+    with hive.connect(LOOPBACK, port=server.port, auth="NONE", username=USER) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+            begun = time.perf_counter()
+            got = len(cursor.fetchall())  # a thousand rows at a time, as nobody changes
+            elapsed_s = time.perf_counter() - begun
+    if got != rows:
+        raise RunFailed(f"{server.name} gave PyHive {got:,} rows instead of {rows:,}")
+    return elapsed_s
+
+
+def _beeline(server: Server, sql: str, rows: int) -> float:
+    """Return the whole run of Beeline, with its start, which is the same on both sides."""
+    import pyspark
+
+    jars = Path(pyspark.__file__).parent / "jars"
+    command = [str(find_java_home() / "bin" / "java"), "-Xmx512m", "-cp", f"{jars}/*"]
+    command += ["org.apache.hive.beeline.BeeLine", "-u", f"jdbc:hive2://{LOOPBACK}:{server.port}/default", "-n", USER]
+    command += ["-p", USER, "--incremental=true", "--outputformat=csv2", "--silent=true", "-e", sql]
+    begun = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, check=False)
+    elapsed_s = time.perf_counter() - begun
+    lines = len(re.findall(rb"^\d+,", done.stdout, flags=re.MULTILINE))
+    if lines < rows - 1:  # the prompt may stand before the first
+        raise RunFailed(f"{server.name} gave Beeline {lines:,} rows instead of {rows:,}: {done.stderr[-500:].decode()}")
+    return elapsed_s
+
+
+def _growth(server: Server, rows: int) -> int:
+    """Return by how much the server's memory grows, at most, while ten times the rows are drained."""
+    sql = QUERY.replace("FROM lines", "FROM lines CROSS JOIN " + _times(MEMORY_TIMES))
+    with RawClient(LOOPBACK, server.port, user=USER, password=USER) as client:
+        session = client.open_session()
+        before = peak = server.process.memory_info().rss
+        operation = client.ask("ExecuteStatement", ExecuteRequest(session, sql), OperationReply).operation
+        if operation is None:
+            raise RunFailed(f"{server.name} refused {sql}")
+        call = call_bytes("FetchResults", Fetch(operation, 0, FETCH_ROWS))
+        fetches = 0
+        while True:
+            client.send(call)
+            if len(client.frame()) < SMALLEST_REPLY:
+                break
+            fetches += 1
+            if fetches % 10 == 0:
+                peak = max(peak, server.process.memory_info().rss)
+    if fetches * FETCH_ROWS < MEMORY_TIMES * rows:
+        raise RunFailed(f"{fetches} replies for {MEMORY_TIMES * rows:,} rows")
+    return int(peak - before)
+
+
+def _times(count: int) -> str:
+    return f"(VALUES {', '.join(f'({number})' for number in range(count))}) AS times(k)"
+
+
+# ---------------------------------------------------------------------- servers
+
+
+def _make(folder: Path, rows: int) -> None:
+    """Write a table of six columns: two whole numbers, a float, a text, a decimal, a date."""
+    folder.mkdir()
+    numbers = pa.array(range(rows), pa.int64())
+    table = pa.table(
+        {
+            "id": numbers,
+            "part": pa.array([number % 1_000 for number in range(rows)], pa.int32()),
+            "share": pa.array([number / 7 for number in range(rows)]),
+            "name": pa.array([f"customer {number % 1_000:06d}" for number in range(rows)]),
+            "money": numbers.cast(pa.decimal128(19, 0)).cast(pa.decimal128(21, 2)),
+            "day": pa.array([number % 20_000 for number in range(rows)], pa.int32()).cast(pa.date32()),
+        }
+    )
+    pq.write_table(table, folder / "part-0.parquet")
+
+
+@contextmanager
+def _gateway(work: Path) -> Iterator[Server]:
+    home = work / "home"
+    variables = {
+        "FUSION_SPARK__ENABLED": "false",
+        "FUSION_ROUTING__MINIMUM_CONFIDENCE": "0",
+        "FUSION_DUCKDB__WORKERS": "1",
+        "FUSION_LIMITS__ROWS": "0",
+    }
+    command = [str(Path(sys.executable).with_name("fusion")), "serve", "--home", str(home), "--port", "0"]
+    with _process(command, work / "gateway.log", {**os.environ, **variables}) as process:
+        told = _wait_for(process, lambda: json.loads((home / "gateway.json").read_text(encoding="utf-8")))
+        with httpx.Client(base_url=told["url"], timeout=60.0) as http:
+            _wait_for(process, lambda: http.get("/livez").raise_for_status())
+            http.post("/v1/tables", json={"name": "lines", "location": str(work / "lines")}).raise_for_status()
+        port = int(told["drivers"].rpartition(":")[2])
+        yield Server("gateway", port, psutil.Process(process.pid))
+
+
+@contextmanager
+def _thrift_server(work: Path) -> Iterator[Server]:
+    import pyspark
+
+    port = _free_port()
+    derby = f"-Dderby.system.home={work / 'derby'} -Duser.timezone=UTC"
+    options = {
+        "spark.ui.enabled": "false",
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(work / "warehouse"),
+        "spark.driver.extraJavaOptions": derby,
+        "spark.driver.maxResultSize": "0",
+    }
+    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit")]
+    command += ["--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"]
+    command += ["--master", "local[2]", "--driver-memory", "1g"]
+    command += [word for name, value in options.items() for word in ("--conf", f"{name}={value}")]
+    command += ["--hiveconf", f"hive.server2.thrift.bind.host={LOOPBACK}"]
+    command += ["--hiveconf", f"hive.server2.thrift.port={port}", "spark-internal"]
+    step("Spark Thrift Server: start")
+    with _process(command, work / "spark.log", spark_environment(), folder=work) as process:
+        sql = f"CREATE TABLE lines USING parquet LOCATION '{work / 'lines'}'"
+
+        def create() -> None:
+            with RawClient(LOOPBACK, port, user=USER, password=USER) as client:
+                client.ask("ExecuteStatement", ExecuteRequest(client.open_session(), sql), OperationReply)
+
+        _wait_for(process, create)
+        yield Server("Spark Thrift Server", port, psutil.Process(process.pid))
+
+
+@contextmanager
+def _process(
+    command: list[str], log_file: Path, environment: dict[str, str], folder: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder, start_new_session=True)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_for(process: subprocess.Popen[bytes], attempt: Callable[[], T]) -> T:
+    until = time.monotonic() + START_WITHIN_S
+    while True:
+        try:
+            return attempt()
+        except (OSError, EOFError, ValueError, LookupError, httpx.HTTPError) as error:
+            if process.poll() is not None or time.monotonic() > until:
+                raise RunFailed(f"a server did not start: {error}") from error
+            time.sleep(0.3)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+# ---------------------------------------------------------------------- figures
+
+
+def _figures(ours: list[Round], theirs: list[Round], rows: int, beeline_rows: int) -> dict[str, float]:
+    paired = list(zip(ours, theirs, strict=True))
+    return {
+        "raw.times": median(other.raw_s / one.raw_s for one, other in paired),
+        "raw.rows_per_s": median(rows / one.raw_s for one in ours),
+        "raw.spark_rows_per_s": median(rows / one.raw_s for one in theirs),
+        "raw.server_cpu_s_per_million": median(one.raw_cpu_s * 1e6 / rows for one in ours),
+        "pyhive.times": median(other.pyhive_s / one.pyhive_s for one, other in paired),
+        "pyhive.rows_per_s": median(rows / one.pyhive_s for one in ours),
+        "beeline.times": median(other.beeline_s / one.beeline_s for one, other in paired),
+        "beeline.rows_per_s": median(beeline_rows / one.beeline_s for one in ours),
+    }
+
+
+def _show(measured: dict[str, list[Round]], rows: int, beeline_rows: int) -> None:
+    lines = [
+        [
+            name,
+            f"{median(rows / one.raw_s for one in rounds):,.0f}",
+            f"{median(one.raw_bytes / one.raw_s for one in rounds) / 1e6:,.0f}",
+            f"{median(one.raw_cpu_s * 1e6 / rows for one in rounds):.2f}",
+            f"{median(rows / one.pyhive_s for one in rounds):,.0f}",
+            f"{median(beeline_rows / one.beeline_s for one in rounds):,.0f}",
+        ]
+        for name, rounds in measured.items()
+    ]
+    head = ["server", "raw rows/s", "raw MB/s", "CPU s / 1M rows", "PyHive rows/s", "Beeline rows/s"]
+    show_table("Medians", head, lines)
+
+
+if __name__ == "__main__":
+    run_command(run)

@@ -1,0 +1,1 @@
+"""What a Hive Metastore knows of tables."""

@@ -1,0 +1,213 @@
+"""Who is let in, and how long sessions and what they hold stay."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import adbc_driver_manager
+import grpc
+import pyarrow.flight as arrow_flight
+import pytest
+
+from gateway.authentication import Anonymous, UsersFile, user_line
+from gateway.flight import messages, sessions
+from gateway.flight.server import COOKIE
+from gateway.settings import FlightSettings, TlsSettings
+from tests.gateway.flight.conftest import Served
+from tests.gateway.scripted_gateway import SMALL
+
+SERVICE = "/arrow.flight.protocol.FlightService/"
+
+
+@pytest.fixture
+def guarded(serve: Callable[..., Served], tmp_path: Path) -> Served:
+    """A gateway that lets nobody in but two users."""
+    users = tmp_path / "users"
+    users.write_text(f"{user_line('ada', 'secret')}\n{user_line('bob', 'geheim')}\n", encoding="utf-8")
+    return serve(authenticator=UsersFile(users, anonymous=Anonymous.NEVER))
+
+
+def ask(served: Served, headers: list[tuple[str, str]], sql: str = SMALL) -> tuple[Any, dict[str, str]]:
+    """Ask for a statement's FlightInfo; returns it with the headers of the reply."""
+    with grpc.insecure_channel(served.server.address) as channel:
+        command = messages.pack(messages.make("CommandStatementQuery", query=sql))
+        descriptor = messages.make("FlightDescriptor", type=2, cmd=command).SerializeToString()
+        reply, call = channel.unary_unary(f"{SERVICE}GetFlightInfo").with_call(descriptor, metadata=headers)
+        return messages.read("FlightInfo", reply), dict(call.initial_metadata())
+
+
+def code_of(served: Served, headers: list[tuple[str, str]], sql: str = SMALL) -> grpc.StatusCode:
+    with pytest.raises(grpc.RpcError) as caught:
+        ask(served, headers, sql)
+    code: grpc.StatusCode = caught.value.code()
+    return code
+
+
+def basic(name: str, password: str) -> tuple[str, str]:
+    return "authorization", f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"
+
+
+def test_a_login_is_needed_and_it_must_be_right(guarded: Served) -> None:
+    with pytest.raises(adbc_driver_manager.ProgrammingError, match="The password of ada is wrong") as caught:
+        guarded.connect(username="ada", password="wrong")
+    assert caught.value.status_code == adbc_driver_manager.AdbcStatusCode.UNAUTHENTICATED
+    with pytest.raises(adbc_driver_manager.ProgrammingError, match="are needed here"):
+        guarded.connect(username="eve", password="secret")
+    with closing(guarded.connect()) as connection, closing(connection.cursor()) as cursor:
+        with pytest.raises(adbc_driver_manager.ProgrammingError, match="are needed here"):
+            cursor.execute(SMALL)
+
+
+def test_statements_belong_to_the_user_who_logged_in(guarded: Served) -> None:
+    with closing(guarded.connect(username="ada", password="secret")) as connection:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(SMALL)
+            assert cursor.fetchall() == [(42,), (43,)]
+
+    (record,) = guarded.gateway.metastore.queries.list(limit=5)
+    assert record.user == "ada"
+
+
+def test_a_bearer_token_is_what_a_handshake_gave(guarded: Served) -> None:
+    with arrow_flight.connect(f"grpc://{guarded.server.address}") as client:
+        name, token = client.authenticate_basic_token("bob", "geheim")
+    with closing(guarded.connect(**{"adbc.flight.sql.authorization_header": token.decode()})) as connection:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(SMALL)
+            assert cursor.fetchall() == [(42,), (43,)]
+    assert code_of(guarded, [("authorization", token.decode())]) is grpc.StatusCode.UNAUTHENTICATED  # it was closed
+    assert code_of(guarded, [("authorization", "Bearer made-up")]) is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_basic_authentication_does_without_a_handshake(guarded: Served) -> None:
+    info, headers = ask(guarded, [basic("ada", "secret")])
+
+    assert info.total_records == 2
+    assert headers["authorization"].startswith("Bearer ")
+    assert code_of(guarded, [basic("ada", "geheim")]) is grpc.StatusCode.UNAUTHENTICATED
+    assert code_of(guarded, [("authorization", "Basic ???")]) is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_what_belongs_to_one_user_is_not_there_for_another(guarded: Served) -> None:
+    info, _ = ask(guarded, [basic("ada", "secret")])
+    ticket = info.endpoint[0].ticket.SerializeToString()
+    with grpc.insecure_channel(guarded.server.address) as channel:
+        read = channel.unary_stream(f"{SERVICE}DoGet")
+        with pytest.raises(grpc.RpcError) as caught:
+            list(read(ticket, metadata=[basic("bob", "geheim")]))
+        rows = list(read(ticket, metadata=[basic("ada", "secret")]))
+
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    assert "it is not yours" in caught.value.details()
+    assert len(rows) > 1
+
+
+def test_clients_on_this_machine_need_no_login_by_default(scripted: Served) -> None:
+    with closing(scripted.connect()) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(SMALL)
+
+    assert scripted.gateway.metastore.queries.list(limit=1)[0].user == "anonymous"
+
+
+def test_a_session_follows_its_token_or_its_cookie(scripted: Served) -> None:
+    _, headers = ask(scripted, [], "SET fusion.dialect = duckdb")
+    cookie = headers["set-cookie"].partition(";")[0]
+
+    assert cookie.startswith(f"{COOKIE}=")
+    for sent in [("authorization", headers["authorization"]), ("cookie", cookie)]:
+        info, again = ask(scripted, [sent], "SET fusion.dialect")
+        assert "authorization" not in again
+        assert scripted.gateway.spool.page(query_of(scripted), max_rows=1).batches[0].column(1).to_pylist() == ["duckdb"]
+        assert info.total_records == 1
+    _, headers = ask(scripted, [("cookie", f"{COOKIE}=made-up; x")])
+    assert "authorization" in headers
+
+
+def query_of(served: Served) -> str:
+    return served.gateway.metastore.queries.list(limit=1)[0].id
+
+
+def test_a_session_that_is_idle_for_too_long_ends_with_its_results(serve: Callable[..., Served]) -> None:
+    served = serve(flight=FlightSettings(port=0, idle_s=0.5, drain_s=0.1))
+    info, headers = ask(served, [])
+    assert len(served.gateway.spool.query_ids()) == 1
+    token = ("authorization", headers["authorization"])
+    assert info.total_records == 2
+
+    give_up_s = time.monotonic() + 10
+    while served.gateway.spool.query_ids():
+        assert time.monotonic() < give_up_s, "the result is still there"
+        time.sleep(0.05)
+
+    assert code_of(served, [token]) is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_sessions_are_limited_in_total_and_per_user(serve: Callable[..., Served]) -> None:
+    served = serve(flight=FlightSettings(port=0, sessions=3, sessions_per_user=2, drain_s=0.1))
+
+    def opened(user: str) -> list[tuple[str, str]]:
+        headers = [("authorization", ask(served, [basic(user, "")])[1]["authorization"])]
+        ask(served, headers)
+        return headers
+
+    first = opened("ada")
+    opened("ada")
+    third = [("authorization", ask(served, [basic("ada", "")])[1]["authorization"])]
+    assert code_of(served, third) is grpc.StatusCode.RESOURCE_EXHAUSTED
+    opened("bob")
+    fourth = [("authorization", ask(served, [basic("eve", "")])[1]["authorization"])]
+    assert code_of(served, fourth) is grpc.StatusCode.RESOURCE_EXHAUSTED
+    with grpc.insecure_channel(served.server.address) as channel:
+        close = messages.make("Action", type="CloseSession").SerializeToString()
+        list(channel.unary_stream(f"{SERVICE}DoAction")(close, metadata=first))
+    ask(served, fourth)
+
+
+def test_clients_that_keep_no_token_leave_a_bounded_number_of_sessions(
+    scripted: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "LARGEST_UNCLAIMED", 3)
+
+    for _ in range(6):
+        ask(scripted, [])
+
+    assert len(scripted.gateway.spool.query_ids()) == 3
+
+
+def test_a_session_holds_a_bounded_number_of_results(scripted: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "LARGEST_HOLDINGS", 3)
+    _, headers = ask(scripted, [])
+
+    for _ in range(6):
+        ask(scripted, [("authorization", headers["authorization"])])
+
+    assert len(scripted.gateway.spool.query_ids()) == 3
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on PATH to make a certificate with")
+@pytest.mark.parametrize("one_file", [False, True])
+def test_with_a_certificate_the_port_is_encrypted(
+    serve: Callable[..., Served], tmp_path: Path, one_file: bool
+) -> None:
+    certificate, key = tmp_path / "server.pem", tmp_path / "server.key"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    trusted = certificate.read_text()
+    if one_file:
+        certificate.write_text(key.read_text() + trusted)
+    served = serve(tls=TlsSettings(certificate=certificate, key=None if one_file else key))
+    options = {"adbc.flight.sql.client_option.tls_root_certs": trusted}
+
+    with closing(served.connect("grpc+tls", **options)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(SMALL)
+        assert cursor.fetchall() == [(42,), (43,)]
+    with pytest.raises(grpc.RpcError):
+        ask(served, [])

@@ -1,0 +1,447 @@
+"""The calls themselves: versions, types, the catalog, logs, progress, what HTTP and TLS add."""
+
+from __future__ import annotations
+
+import datetime as dt
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from engines.protocol import Column, TableSource
+from gateway import settings as settings_module
+from gateway.authentication import Anonymous, AuthenticationFailed, Login, UsersFile, is_loopback, user_line
+from gateway.client import Client as GatewayClient
+from gateway.hs2 import metadata, rowset, types
+from gateway.hs2.messages import (
+    ColumnsRequest,
+    ExecuteRequest,
+    FetchReply,
+    FetchRequest,
+    InfoReply,
+    InfoRequest,
+    OpenSessionReply,
+    OpenSessionRequest,
+    OperationReply,
+    SchemasRequest,
+    SessionRequest,
+    StatusCode,
+    StatusReply,
+    StatusRequest,
+    TablesRequest,
+    TypeId,
+)
+from gateway.hs2.messages import OperationType as Kind
+from gateway.server import CertificateInvalid, driver_server, own_server, running_address, tls_context
+from gateway.settings import (
+    AuthenticationSettings,
+    DuckDBSettings,
+    Hs2Settings,
+    ServerSettings,
+    SparkSettings,
+    TlsSettings,
+)
+from metastore.records import QueryState
+from tests.gateway.hs2.conftest import EVERY_TYPE, MANY_ROWS, MOMENTS, Drivers, wait_until
+from tests.gateway.hs2.wire import Client, call_bytes, reply_of, success_of
+
+ttypes = pytest.importorskip("TCLIService.ttypes", reason="needs the extra hive")
+serialization = pytest.importorskip("thrift.TSerialization")
+
+ODD_TYPES = pa.record_batch(
+    {
+        "byte": pa.array([0, 255, None], pa.uint8()),
+        "word": pa.array([0, 2**16 - 1, None], pa.uint16()),
+        "long": pa.array([0, 2**32 - 1, None], pa.uint32()),
+        "huge": pa.array([0, 2**64 - 1, None], pa.uint64()),
+        "half": pa.array([0.5, -2.0, None], pa.float16()),
+        "large": pa.array(["ä", "", None], pa.large_string()),
+        "view": pa.array(["a view of a text that is long", "", None], pa.string_view()),
+        "words": pa.array(["a", "b", None]).dictionary_encode(),
+        "fixed": pa.array([b"ab", b"cd", None], pa.binary(2)),
+        "zoned": pa.array(MOMENTS, pa.timestamp("us", "Europe/Berlin")),
+        "second": pa.array([dt.datetime(2020, 1, 1), dt.datetime(1969, 12, 31, 23), None], pa.timestamp("s")),
+        "nano": pa.array([1, 1_500_000_000, None], pa.timestamp("ns")),
+        "day": pa.array([0, 86_400_000, None], pa.date64()),
+        "noon": pa.array([dt.time(12), dt.time(0, 0, 0, 1), None]),
+        "wait": pa.array([dt.timedelta(seconds=1), dt.timedelta(days=-1), None]),
+        "none": pa.nulls(3),
+        "round": pa.array([Decimal("1E+3"), Decimal("-2E+3"), None], pa.decimal128(5, -3)),
+        "wide": pa.array([Decimal("0.00"), Decimal("-0.01"), None], pa.decimal256(50, 2)),
+        "wider": pa.array([Decimal("0E-8"), Decimal("-0.00000001"), None], pa.decimal256(50, 8)),
+    }
+)
+ODD_TEXTS: dict[str, list[Any]] = {
+    "byte": [0, 255, None],
+    "word": [0, 2**16 - 1, None],
+    "long": [0, 2**32 - 1, None],
+    "huge": ["0", str(2**64 - 1), None],
+    "half": [0.5, -2.0, None],
+    "large": ["ä", "", None],
+    "view": ["a view of a text that is long", "", None],
+    "words": ["a", "b", None],
+    "fixed": [b"ab", b"cd", None],
+    "zoned": ["2020-02-29 01:02:03.456789", "1970-01-01 00:00:00", None],
+    "second": ["2020-01-01 00:00:00", "1969-12-31 23:00:00", None],
+    "nano": ["1970-01-01 00:00:00.000000001", "1970-01-01 00:00:01.5", None],
+    "day": ["1970-01-01", "1970-01-02", None],
+    "noon": ["12:00:00.000000", "00:00:00.000001", None],
+    "wait": ["0:00:01", "-1 day, 0:00:00", None],
+    "none": [None, None, None],
+    "round": ["1000", "-2000", None],
+    "wide": ["0.00", "-0.01", None],
+    "wider": ["0.00000000", "-0.00000001", None],
+}
+
+
+def values_of(column: Any) -> list[Any]:
+    """Return a column's values as its own null bits say."""
+    (filled,) = (value for value in vars(column).values() if value is not None)
+    bits = [bool(byte >> bit & 1) for byte in filled.nulls for bit in range(8)]
+    return [None if null else value for value, null in zip(filled.values, bits, strict=False)]
+
+
+def value_of(cell: Any) -> Any:
+    (filled,) = (value for value in vars(cell).values() if value is not None)
+    return filled.value
+
+
+def columns_of(encoded: bytes) -> list[list[Any]]:
+    return [values_of(column) for column in serialization.deserialize(ttypes.TRowSet(), encoded).columns]
+
+
+def rows_of(encoded: bytes) -> list[list[Any]]:
+    return [
+        [value_of(cell) for cell in row.colVals] for row in serialization.deserialize(ttypes.TRowSet(), encoded).rows
+    ]
+
+
+# ---------------------------------------------------------------------- rows
+
+
+@pytest.mark.parametrize(("offset", "length"), [(0, 3), (1, 2), (2, 1), (3, 0)])
+def test_odd_types_and_slices(offset: int, length: int) -> None:
+    piece = ODD_TYPES.slice(offset, length)
+    expected = {name: texts[offset : offset + length] for name, texts in ODD_TEXTS.items()}
+    columns = columns_of(rowset.encode(piece, offset=offset, columnar=True))
+    assert dict(zip(ODD_TYPES.schema.names, columns, strict=True)) == expected
+    rows = rows_of(rowset.encode(piece.drop_columns(["fixed"]), offset=offset, columnar=False))
+    del expected["fixed"]
+    assert rows == [list(row) for row in zip(*expected.values(), strict=True)]
+
+
+def test_rows_carry_where_they_begin() -> None:
+    assert (
+        serialization.deserialize(ttypes.TRowSet(), rowset.encode(EVERY_TYPE, offset=7, columnar=True)).startRowOffset
+        == 7
+    )
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_every_version_of_the_protocol(drivers: Drivers, version: int) -> None:
+    with Client(drivers) as client:
+        opened = client.ask("OpenSession", OpenSessionRequest(version, "joe"), OpenSessionReply)
+        assert opened.version == version
+        asked = ExecuteRequest(opened.session, "SELECT 'many rows'")
+        operation = client.ask("ExecuteStatement", asked, OperationReply).operation
+        client.send(call_bytes("FetchResults", FetchRequest(operation, 0, 3)))
+        reply = serialization.deserialize(ttypes.TFetchResultsResp(), success_of(client.frame()))
+        assert reply.hasMoreRows
+        if version >= 5:
+            assert values_of(reply.results.columns[1]) == ["row 0", "row 1", "row 2"]
+            assert reply.results.rows == []
+        else:
+            assert [[value_of(cell) for cell in row.colVals] for row in reply.results.rows][2] == [2, "row 2"]
+
+
+def test_a_client_from_the_future_speaks_our_newest_version(drivers: Drivers) -> None:
+    with Client(drivers) as client:
+        assert client.ask("OpenSession", OpenSessionRequest(99), OpenSessionReply).version == 9
+        assert client.ask("OpenSession", OpenSessionRequest(-5), OpenSessionReply).version == 0
+
+
+def test_rows_can_be_fetched_again_from_the_first(drivers: Drivers) -> None:
+    with Client(drivers) as client:
+        operation = client.ask(
+            "ExecuteStatement", ExecuteRequest(client.open_session(), "SELECT 1"), OperationReply
+        ).operation
+        for orientation, more in ((0, False), (0, False), (4, False)):
+            reply = client.ask("FetchResults", FetchRequest(operation, orientation, 100), FetchReply)
+            assert (reply.status.code, reply.has_more_rows) == (StatusCode.SUCCESS, more)
+        assert client.ask("FetchResults", FetchRequest(operation, 1, 100), FetchReply).status.code == StatusCode.ERROR
+
+
+def test_a_reply_is_bounded_whatever_a_client_asks_for(drivers: Drivers) -> None:
+    with Client(drivers) as client:
+        asked = ExecuteRequest(client.open_session(), "SELECT 'many rows'")
+        operation = client.ask("ExecuteStatement", asked, OperationReply).operation
+        client.send(call_bytes("FetchResults", FetchRequest(operation, 0, 2**62)))
+        assert len(client.frame()) < 16 << 20
+
+
+# ---------------------------------------------------------------------- operations
+
+
+def test_progress_has_what_beeline_draws(drivers: Drivers) -> None:
+    with Client(drivers) as client:
+        asked = ExecuteRequest(client.open_session(), "SELECT 'forever'", None, True)
+        operation = client.ask("ExecuteStatement", asked, OperationReply).operation
+        told = client.ask("GetOperationStatus", StatusRequest(operation, True), StatusReply)
+        assert told.state == 1
+        assert told.progress is not None
+        assert told.progress.headings is not None
+        assert len(told.progress.headings) == 9
+        (bar,) = told.progress.rows or []
+        assert bar[:3] == ["duckdb", "1", "RUNNING"]
+
+
+def test_facts_about_the_server(drivers: Drivers) -> None:
+    with Client(drivers) as client:
+        session = client.open_session()
+        names = [client.ask("GetInfo", InfoRequest(session, fact), InfoReply).value.text for fact in (17, 47)]
+        assert names == ["Fusion SQL Gateway", "joe"]
+        assert client.ask("GetInfo", InfoRequest(session, 4_711), InfoReply).status.code == StatusCode.ERROR
+
+
+def test_keys_are_none(drivers: Drivers) -> None:
+    with Client(drivers) as client:
+        session = client.open_session()
+        for method in ("GetPrimaryKeys", "GetCrossReference"):
+            started = client.ask(method, SessionRequest(session), OperationReply)
+            assert started.operation is not None
+            assert started.operation.kind == Kind.UNKNOWN
+            reply = client.ask("FetchResults", FetchRequest(started.operation), FetchReply)
+            assert (reply.status.code, reply.has_more_rows) == (StatusCode.SUCCESS, False)
+
+
+def test_the_gateway_drains(serve: Callable[..., Drivers]) -> None:
+    """What runs may end; what is new is refused; after that every connection is closed."""
+    drivers = serve(hs2=Hs2Settings(port=0, drain_s=1.0))
+    with Client(drivers) as client:
+        session = client.open_session()
+        asked = ExecuteRequest(session, "SELECT 'forever'", None, True)
+        client.ask("ExecuteStatement", asked, OperationReply)
+        draining = threading.Thread(target=drivers.gateway.hs2.drain, kwargs={"grace_s": 1.0})
+        begun = time.monotonic()
+        draining.start()
+        time.sleep(0.1)
+        refused = client.ask("ExecuteStatement", asked, OperationReply).status
+        assert (refused.code, refused.sqlstate) == (StatusCode.ERROR, "57P01")
+        draining.join()
+        assert time.monotonic() - begun >= 1.0
+        assert drivers.gateway.hs2.registry.count() == 0
+        wait_until(lambda: drivers.last_query().state is QueryState.CANCELLED)
+
+
+# ---------------------------------------------------------------------- the catalog
+
+SHOP = [
+    TableSource(
+        "books", "/b", "parquet", (Column("id", "bigint"), Column("price", "decimal(10,2)"), Column("a_b", "string"))
+    ),
+    TableSource("sales", "/s", "csv", (Column("at", "timestamp_ntz"), Column("tags", "array<string>"))),
+]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        (None, ["books", "sales"]),
+        ("", ["books", "sales"]),
+        ("%", ["books", "sales"]),
+        ("*", ["books", "sales"]),
+        (".*", ["books", "sales"]),
+        ("B%", ["books"]),
+        ("_ales", ["sales"]),
+        ("\\_ales", []),
+        ("b.oks", []),
+        ("(", []),
+    ],
+)
+def test_patterns(pattern: str | None, names: list[str]) -> None:
+    assert metadata.tables(TablesRequest(table=pattern), SHOP)["TABLE_NAME"].to_pylist() == names
+
+
+def test_tables_of_another_kind_or_database_are_none() -> None:
+    assert metadata.tables(TablesRequest(types=["VIEW"]), SHOP).num_rows == 0
+    assert metadata.tables(TablesRequest(types=["view", "table"]), SHOP).num_rows == 2
+    assert metadata.tables(TablesRequest(schema="other"), SHOP).num_rows == 0
+    assert metadata.schemas(SchemasRequest(schema="def%")).to_pylist() == [
+        {"TABLE_SCHEM": "default", "TABLE_CATALOG": ""}
+    ]
+
+
+def test_columns() -> None:
+    found = metadata.columns(ColumnsRequest(table="books", column="a\\_b"), SHOP).to_pylist()
+    assert [(row["COLUMN_NAME"], row["ORDINAL_POSITION"], row["DATA_TYPE"]) for row in found] == [("a_b", 3, 12)]
+    everything = metadata.columns(ColumnsRequest(), SHOP).to_pylist()
+    assert [row["TYPE_NAME"] for row in everything] == [
+        *("BIGINT", "DECIMAL(10,2)", "STRING", "TIMESTAMP_NTZ", "ARRAY<STRING>")
+    ]
+    price = everything[1]
+    assert (price["COLUMN_SIZE"], price["DECIMAL_DIGITS"], price["NUM_PREC_RADIX"]) == (10, 2, 10)
+
+
+def test_types_that_hive_does_not_have_are_texts() -> None:
+    assert types.describe("time(6)").type_id is TypeId.STRING
+    assert types.describe("interval day").type_id is TypeId.STRING
+    assert types.describe("").type_id is TypeId.STRING
+
+
+# ---------------------------------------------------------------------- HTTP, logins, TLS
+
+LOCAL, REMOTE = "127.0.0.1", "192.0.2.1"
+
+
+def test_http_takes_thrift_only(drivers: Drivers) -> None:
+    address = f"http://{drivers.host}:{drivers.http_port}/cliservice"
+    call = call_bytes("OpenSession", OpenSessionRequest())
+    thrift = {"Content-Type": "application/x-thrift"}
+    assert httpx.post(address, content=call).status_code == 415
+    assert httpx.post(address, content=b"noise", headers=thrift).status_code == 400
+    assert httpx.post(address, content=bytes(2 << 20), headers=thrift).status_code == 413
+    for path in ("", "/"):
+        answered = httpx.post(address + path, content=call, headers=thrift)
+        assert reply_of(answered.content, OpenSessionReply).session is not None
+
+
+def test_sessions_over_http_belong_to_their_user(drivers: Drivers) -> None:
+    address = f"http://{drivers.host}:{drivers.http_port}/cliservice"
+
+    def ask(method: str, request: Any, user: str | None) -> bytes:
+        login = (user, "any") if user else None
+        headers = {"Content-Type": "application/x-thrift"}
+        return httpx.post(address, content=call_bytes(method, request), headers=headers, auth=login).content
+
+    session = reply_of(ask("OpenSession", OpenSessionRequest(), "joe"), OpenSessionReply).session
+    request = SessionRequest(session)
+    for user, code in (("joe", 0), ("ann", 4), (None, 4)):
+        assert reply_of(ask("GetCatalogs", request, user), OperationReply).status.code == code
+
+
+def test_a_client_that_leaves_http_takes_its_query_along(drivers: Drivers) -> None:
+    address = f"http://{drivers.host}:{drivers.http_port}/cliservice"
+    headers = {"Content-Type": "application/x-thrift"}
+    opened = httpx.post(address, content=call_bytes("OpenSession", OpenSessionRequest()), headers=headers)
+    asked = ExecuteRequest(reply_of(opened.content, OpenSessionReply).session, "SELECT 'forever'")
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(address, content=call_bytes("ExecuteStatement", asked), headers=headers, timeout=0.5)
+    wait_until(lambda: drivers.last_query().state is QueryState.CANCELLED)
+
+
+def test_one_login_for_every_interface(serve: Callable[..., Drivers], tmp_path_factory: pytest.TempPathFactory) -> None:
+    users = tmp_path_factory.mktemp("users") / "users"
+    users.write_text(user_line("joe", "right"), encoding="utf-8")
+    drivers = serve(authentication=AuthenticationSettings(users_file=users, anonymous=Anonymous.NEVER))
+    address = f"http://{drivers.host}:{drivers.http_port}"
+    assert httpx.get(f"{address}/livez").status_code == 200
+    for path in ("/v1/queries", "/dashboard", "/v1/tables"):
+        refused = httpx.get(f"{address}{path}")
+        assert refused.status_code == 401
+        assert refused.headers["WWW-Authenticate"].startswith("Basic ")
+        assert refused.json()["error"]["code"] == "AUTHENTICATION_FAILED"
+        assert httpx.get(f"{address}{path}", auth=("joe", "wrong")).status_code == 401
+        assert httpx.get(f"{address}{path}", auth=("joe", "right")).is_success
+    assert httpx.post(f"{address}/cliservice", content=b"").status_code == 401
+    reply = httpx.post(f"{address}/v1/queries", json={"sql": "SELECT 1"}, auth=("joe", "right"))
+    assert drivers.last_query().user == "joe", reply.text
+
+
+def test_who_may_come_without_a_login(tmp_path: Path) -> None:
+    local, remote = "127.0.0.1", "192.0.2.1"
+    for anonymous, open_to in (
+        (Anonymous.NEVER, ()),
+        (Anonymous.LOOPBACK, (local,)),
+        (Anonymous.EVERYWHERE, (local, remote)),
+    ):
+        authenticator = UsersFile(None, anonymous=anonymous)
+        for address in (local, remote):
+            login = Login("joe", "any", address)
+            if address in open_to:
+                assert authenticator.authenticate(login) == "joe"
+            else:
+                with pytest.raises(Exception, match="are needed"):
+                    authenticator.authenticate(login)
+    assert [is_loopback(address) for address in ("::1", "::ffff:127.0.0.1", "testclient", "", "::ffff:192.0.2.1")] == [
+        *(True, True, False, False, False)
+    ]
+
+
+def test_a_name_of_the_file_always_needs_its_password(tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    file.write_text(user_line("joe", "right"), encoding="utf-8")
+    authenticator = UsersFile(file, anonymous=Anonymous.EVERYWHERE)
+    assert authenticator.authenticate(Login("ann", None, "")) == "ann"
+    assert authenticator.authenticate(Login("joe", "right", "")) == "joe"
+    with pytest.raises(AuthenticationFailed, match="is wrong"):
+        authenticator.authenticate(Login("joe", None, ""))
+    file.write_text(user_line("joe", "a new and longer one") + "\n" + user_line("ann", "x"), encoding="utf-8")
+    assert authenticator.authenticate(Login("joe", "a new and longer one", "")) == "joe"
+    with pytest.raises(AuthenticationFailed, match="is wrong"):
+        authenticator.authenticate(Login("ann", None, ""))
+    file.write_text("nonsense", encoding="utf-8")  # those of before stay
+    assert authenticator.authenticate(Login("joe", "a new and longer one", "")) == "joe"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> TlsSettings:
+    """Make a certificate for this machine."""
+    folder = tmp_path_factory.mktemp("tls")
+    made = TlsSettings(certificate=folder / "server.pem", key=folder / "server.key")
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
+    try:
+        subprocess.run(
+            [*command, "-out", str(made.certificate), "-keyout", str(made.key)], check=True, capture_output=True
+        )
+    except FileNotFoundError:
+        pytest.skip("no openssl on PATH makes a certificate")
+    return made
+
+
+def test_drivers_speak_tls_where_there_is_a_certificate(drivers: Drivers, certificate: TlsSettings) -> None:
+    dbapi = pytest.importorskip("impala.dbapi", reason="needs the extra impala")
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    server = driver_server(listening, drivers.gateway, tls_context(certificate))
+    server.start()
+    try:
+        host, port = server.address
+        options = {"use_ssl": True, "ca_cert": str(certificate.certificate), "auth_mechanism": "PLAIN"}
+        connection = dbapi.connect(host, port, user="joe", password="any", **options)  # noqa: S106 - all are right
+        cursor = connection.cursor()
+        cursor.execute("SELECT 'many rows'")
+        assert len(cursor.fetchall()) == MANY_ROWS
+        cursor.close()
+        connection.close()
+        with Client(Drivers(drivers.gateway, server, 0), user=None) as plain:
+            plain.socket.sendall(b"\x01\x00\x00\x00\x05PLAIN")
+            assert plain.is_closed()
+    finally:
+        server.stop()
+
+
+def test_http_is_https_where_there_is_a_certificate(tmp_path: Path, certificate: TlsSettings) -> None:
+    engines = {"duckdb": DuckDBSettings(enabled=False), "spark": SparkSettings(enabled=False)}
+    settings = settings_module.load(tmp_path, tls=certificate, server=ServerSettings(port=0), **engines)
+    with own_server(settings) as url:
+        assert url.startswith("https://127.0.0.1:")
+        assert running_address(tmp_path) == url
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{url}/livez")
+        with GatewayClient(url, certificate=certificate.certificate) as client:
+            assert client.get("/v1/tables") == {"tables": []}
+
+
+def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "server.pem").write_text("nonsense", encoding="utf-8")
+    with pytest.raises(CertificateInvalid, match=r"server\.pem"):
+        tls_context(TlsSettings(certificate=tmp_path / "server.pem"))

@@ -1,0 +1,278 @@
+"""One SQL: what DuckDB is given so that it answers as Spark does, pair by pair, and what is left to Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from engines.protocol import Column, TableSource
+from gateway.http.app import create_app
+from gateway.sql.errors import NotAllowed
+from gateway.sql.parsing import ParserLimits
+from gateway.sql.portable.values import NotPortable
+from gateway.sql.statement import CheckedStatement, check
+from tests.gateway.conftest import Scripted, serving
+
+COLUMNS = (
+    "id bigint, tiny tinyint, n int, x double, f float, m decimal(7;2), s string, flag boolean, d date, t timestamp"
+)
+BOOKS = TableSource(
+    "books",
+    "/data/books",
+    "parquet",
+    tuple(Column(*column.replace(";", ",").split()) for column in COLUMNS.split(", ")),
+)
+SPARK_ONLY = "CAST('meant otherwise by Spark: {}' AS {})"
+
+
+def checked(sql: str, dialect: str = "spark") -> CheckedStatement:
+    return check(sql, dialect, catalog={"books": BOOKS}, limits=ParserLimits())
+
+
+def written(expression: str, dialect: str = "spark") -> str:
+    """Return an expression as DuckDB gets it."""
+    text = checked(f"SELECT {expression} AS c FROM books", dialect).sql("duckdb")
+    return text.removeprefix("SELECT ").removesuffix(' AS "c" FROM "books" AS "books"')
+
+
+def without_zero(divisor: str, quotient: str, kind: str) -> str:
+    return f"CASE WHEN {divisor} = 0 THEN {SPARK_ONLY.format('division by zero', kind)} ELSE {quotient} END"
+
+
+@pytest.mark.parametrize(
+    ("spark", "duckdb"),
+    [
+        ("n + 1", '("n" + 1)'),
+        ("tiny + n", '(CAST("tiny" AS INTEGER) + "n")'),
+        ("n / 2", '(CAST("n" AS DOUBLE) / CAST(2 AS DOUBLE))'),
+        ("n DIV id", without_zero('"id"', 'CAST("n" AS BIGINT) // "id"', "BIGINT")),
+        ("n % id", without_zero('"id"', 'CAST("n" AS BIGINT) % "id"', "BIGINT")),
+        ("x / n", without_zero('"n"', '"x" / CAST("n" AS DOUBLE)', "DOUBLE")),
+        ("m + 0.5", '("m" + 0.5)'),
+        ("m * m", 'CAST(("m" * "m") AS DECIMAL(15, 4))'),
+        ("m * 2", 'CAST(("m" * CAST(2 AS DECIMAL(1, 0))) AS DECIMAL(9, 2))'),
+        ("m * 2L", 'CAST(("m" * CAST(CAST(2 AS BIGINT) AS DECIMAL(1, 0))) AS DECIMAL(9, 2))'),
+        ("-m", '(-"m")'),
+        ("f + n", '(CAST("f" AS DOUBLE) + CAST("n" AS DOUBLE))'),
+    ],
+)
+def test_arithmetic(spark: str, duckdb: str) -> None:
+    assert written(spark) == duckdb
+
+
+def test_a_quotient_of_decimals_is_taken_of_whole_numbers() -> None:
+    above = '(CAST("m" * CAST(100 AS DECIMAL(3, 0)) AS HUGEINT) * CAST(10000 AS HUGEINT))'  # 6 digits, m has 2
+    below = "CAST(CAST(3 AS DECIMAL(1, 0)) AS HUGEINT)"
+    half = f"(abs({below}) // 2)"
+    whole = f"(({above} + CASE WHEN {above} < 0 THEN -{half} ELSE {half} END) // {below})"
+    point = "CAST(0.000001 AS DECIMAL(6, 6))"
+    assert written("m / 3") == f"(CAST(CAST({whole} AS DECIMAL(38, 0)) * {point} AS DECIMAL(11, 6)))"
+
+
+@pytest.mark.parametrize(
+    ("spark", "duckdb"),
+    [
+        ("n = id", '("n" = "id")'),
+        ("m > 3", '("m" > 3)'),
+        ("x < m", '("x" < "m")'),
+        ("f = 0.1", '(CAST("f" AS DOUBLE) = CAST(0.1 AS DOUBLE))'),
+        ("n <=> id", '("n" IS NOT DISTINCT FROM "id")'),
+        ("d >= '2020-1-31'", "(\"d\" >= DATE '2020-01-31')"),
+        ("d < t", '(CAST("d" AS TIMESTAMPTZ) < "t")'),
+        ("n = '3'", "(CAST(\"n\" AS BIGINT) = CAST('3' AS BIGINT))"),
+        ("n BETWEEN 1 AND 3", '("n" BETWEEN 1 AND 3)'),
+        ("n IN (1, 2)", '("n" IN (1, 2))'),
+        ("s NOT LIKE 'a\\\\_b%'", "(NOT (\"s\" LIKE 'a\\_b%' ESCAPE '\\'))"),
+        ("s LIKE 'a%'", "(\"s\" LIKE 'a%')"),
+        ("s RLIKE '^[a-c]+x'", "regexp_matches(\"s\", '^[a-c]+x')"),
+    ],
+)
+def test_comparisons(spark: str, duckdb: str) -> None:
+    assert written(spark) == duckdb
+
+
+@pytest.mark.parametrize(
+    ("spark", "duckdb"),
+    [
+        ("substring(s, 0, 2)", 'substring("s", 1, 2)'),
+        ("concat(s, n)", '("s" || CAST("n" AS VARCHAR))'),
+        ("length(s)", 'CAST(length("s") AS INTEGER)'),
+        ("left(s, n)", 'left("s", CASE WHEN "n" < 0 THEN 0 ELSE "n" END)'),
+        ("trim(s)", "trim(\"s\", ' ')"),
+        ("instr(s, 'a')", "CAST(instr(\"s\", 'a') AS INTEGER)"),
+        ("regexp_replace(s, '(a)b', '<$1>')", "regexp_replace(\"s\", '(a)b', '<\\1>', 'g')"),
+        ("d + INTERVAL 1 MONTH", 'CAST("d" + to_months(1) AS DATE)'),
+        ("date_sub(d, 3)", '("d" - 3)'),
+        ("datediff(d, d)", 'CAST("d" - "d" AS INTEGER)'),
+        ("dayofweek(d)", 'CAST(dayofweek("d") + 1 AS INTEGER)'),
+        ("weekday(d)", 'CAST(isodow("d") - 1 AS INTEGER)'),
+        ("trunc(d, 'MM')", "CAST(date_trunc('month', \"d\") AS DATE)"),
+        ("ln(x)", 'CASE WHEN "x" > 0 THEN ln("x") END'),
+        ("coalesce(n, id)", 'coalesce(CAST("n" AS BIGINT), "id")'),
+        ("ceil(m)", 'CAST(ceil("m") AS DECIMAL(6, 0))'),
+        ("cast(m AS int)", 'CAST(trunc("m") AS INTEGER)'),
+        ("cast('1999-1-2' AS date)", "DATE '1999-01-02'"),
+        ("count_if(flag)", 'count(CASE WHEN "flag" THEN 1 END)'),
+        ("sum(n)", 'CAST(sum("n") AS BIGINT)'),
+        ("sum(m)", 'CAST(sum("m") AS DECIMAL(17, 2))'),
+        ("row_number() OVER (ORDER BY n)", 'CAST(row_number() OVER (ORDER BY "n" NULLS FIRST) AS INTEGER)'),
+        (
+            "count(DISTINCT n, s)",
+            'count(DISTINCT CASE WHEN "n" IS NOT NULL AND "s" IS NOT NULL THEN ("n", "s") END)',
+        ),
+    ],
+)
+def test_functions(spark: str, duckdb: str) -> None:
+    assert written(spark) == duckdb
+
+
+@pytest.mark.parametrize(
+    ("spark", "duckdb"),
+    [
+        (
+            "SELECT ID FROM books ORDER BY id DESC",
+            'SELECT "ID" AS "ID" FROM "books" AS "books" ORDER BY 1 DESC NULLS LAST',
+        ),
+        (
+            "SELECT n AS k, count(*) AS c FROM books GROUP BY k HAVING c > 1",
+            'SELECT "n" AS "k", count(*) AS "c" FROM "books" AS "books" GROUP BY "n" HAVING (count(*) > 1)',
+        ),
+        (
+            "SELECT n + 1 AS a, a * 2 AS b FROM books",
+            'SELECT ("n" + 1) AS "a", (("n" + 1) * 2) AS "b" FROM "books" AS "books"',
+        ),
+        (
+            "SELECT s, n, grouping_id() AS g FROM books GROUP BY s, n WITH ROLLUP",
+            'SELECT "s", "n", CAST(grouping_id("s", "n") AS BIGINT) AS "g" FROM "books" AS "books" '
+            'GROUP BY ROLLUP ("s", "n")',
+        ),
+        (
+            "SELECT n FROM books UNION SELECT id FROM books",
+            '(SELECT CAST(c0 AS BIGINT) AS "n" FROM (SELECT "n" FROM "books" AS "books") AS side(c0)) UNION '
+            '(SELECT "id" FROM "books" AS "books")',
+        ),
+        (
+            "SELECT * FROM VALUES (1, 'a') AS v",
+            "SELECT * FROM (SELECT * FROM (VALUES (CAST(1 AS INTEGER), CAST('a' AS VARCHAR))) "
+            'AS inline("col1", "col2")) AS "v"',
+        ),
+        (
+            "SELECT * FROM books b LEFT SEMI JOIN books c ON b.id = c.id",
+            'SELECT * FROM "books" AS "b" SEMI JOIN "books" AS "c" ON ("b"."id" = "c"."id")',
+        ),
+    ],
+)
+def test_queries(spark: str, duckdb: str) -> None:
+    assert checked(spark).sql("duckdb") == duckdb
+
+
+@pytest.mark.parametrize(
+    ("sql", "what"),
+    [
+        ("SELECT initcap(s) FROM books", "the function initcap."),
+        ("SELECT approx_count_distinct(n) FROM books", "the function approx_count_distinct."),
+        ("SELECT collect_list(n) FROM books", "the function collect_list."),
+        ("SELECT s RLIKE '(?=a)b' FROM books", "the regular expression '(?=a)b'."),
+        ("SELECT s LIKE 'a\\\\b' FROM books", "a pattern of LIKE in which the escape stands before something else."),
+        ("SELECT d - d FROM books", "arithmetic with date and date."),
+        ("SELECT date_format(d, 'QQQ') FROM books", "the pattern QQQ."),
+        ("SELECT n FROM books LATERAL VIEW explode(array(1)) e AS c", "LATERALS of SELECT."),
+        ("SELECT n FROM books TABLESAMPLE (10 PERCENT)", "SAMPLE of TABLE."),
+        ("SELECT d > 'soon' FROM books", "'soon' as a date."),
+        (
+            "SELECT sum(n) OVER (ORDER BY n RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING) FROM books",
+            "a frame over a range of values.",
+        ),
+    ],
+)
+def test_what_is_not_portable_is_named(sql: str, what: str) -> None:
+    with pytest.raises(NotPortable) as caught:
+        checked(sql).sql("duckdb")
+    assert caught.value.message == what
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expression", "spark"),
+    [
+        ("trino", "n / 2", "((`n`) DIV (2))"),
+        ("trino", "x / 2", "((`x`) / (2))"),
+        ("trino", "date_add('day', 3, d)", "DATE_ADD(`d`, 3)"),
+        ("duckdb", "n // 2", "`n` DIV 2"),
+        ("duckdb", "n / 2", "`n` / 2"),
+        ("impala", "CAST(s AS INT)", "TRY_CAST(`s` AS INT)"),
+        ("hive", "nvl(n, 0)", "COALESCE(`n`, 0)"),
+        ("ansi", "s || 'x'", "`s` || 'x'"),
+        ("spark", "log10(x)", "LOG10(`x`)"),
+        ("spark", "2L * m", "2L * `m`"),
+        ("spark", "'it''s'", "'it\\'s'"),
+        ("spark", "r'\\d'", "'\\\\d'"),
+        ("spark", "datediff(DAY, d, d)", "DATEDIFF(DAY, `d`, `d`)"),
+    ],
+)
+def test_other_dialects_become_sparks(dialect: str, expression: str, spark: str) -> None:
+    text = checked(f"SELECT {expression} AS c FROM books", dialect).sql("spark")
+    assert text == f"SELECT {spark} AS `c` FROM `books` AS `books`"
+
+
+@pytest.mark.parametrize(("dialect", "first"), [("spark", "FIRST"), ("trino", "LAST"), ("duckdb", "LAST")])
+def test_null_goes_where_the_statements_dialect_puts_it(dialect: str, first: str) -> None:
+    text = checked("SELECT n FROM books ORDER BY n", dialect).sql("duckdb")
+    assert text.endswith(f"ORDER BY 1 NULLS {first}")
+
+
+def test_a_division_of_unknown_types_is_not_guessed() -> None:
+    with pytest.raises(NotAllowed, match="DIV"):
+        checked("SELECT cardinality(array_agg(n)) / 2 FROM books", "trino")
+
+
+def test_hints_go_where_they_mean_something() -> None:
+    statement = checked("SELECT /*+ ENGINE(Spark), BROADCAST(b), STRAIGHT(b) */ b.n FROM books b")
+    assert statement.engine == "spark"
+    assert statement.sql("spark") == "SELECT /*+ BROADCAST(b) */ `b`.`n` FROM `books` AS `b`"
+    assert statement.sql("duckdb") == 'SELECT "b"."n" FROM "books" AS "b"'
+    assert statement.fingerprint == checked("SELECT b.n FROM books b").fingerprint
+
+
+def explained(scripted: Callable[..., Scripted], sql: str, **fields: Any) -> tuple[int, dict[str, Any]]:
+    with serving(create_app(scripted().gateway)) as client:
+        response = client.post("/v1/explain", json={"sql": sql, **fields})
+        return response.status_code, response.json()
+
+
+def test_a_statement_that_is_not_portable_goes_to_spark(scripted: Callable[..., Scripted]) -> None:
+    status, body = explained(scripted, "SELECT initcap(category) FROM books")
+    assert (status, body["decision"]["engine"]) == (200, "dependable")
+    reason = body["decision"]["reasons"][0]
+    assert (reason["code"], "initcap" in reason["text"]) == ("DIALECT", True)
+
+
+def test_who_insists_on_the_fast_engine_is_told_why_not(scripted: Callable[..., Scripted]) -> None:
+    status, body = explained(scripted, "SELECT initcap(category) FROM books", engine="fast")
+    assert status == 503
+    assert "initcap" in body["error"]["message"]
+
+
+def test_a_hint_pins_the_engine(scripted: Callable[..., Scripted]) -> None:
+    status, body = explained(scripted, "SELECT /*+ ENGINE(dependable) */ id FROM books")
+    assert (status, body["decision"]["ranking"]) == (200, ["dependable"])
+    status, body = explained(scripted, "SELECT /*+ ENGINE(oracle) */ id FROM books")
+    assert (status, body["error"]["code"]) == (403, "NOT_ALLOWED")
+
+
+def test_duckdb_gives_up_over_a_value_that_only_spark_may_judge(client: httpx.Client) -> None:
+    record = client.post("/v1/queries", json={"sql": "SELECT 10 / (id - 1) AS x FROM books", "wait_s": 60}).json()
+    assert record["error"]["code"] == "UNSUPPORTED_FEATURE"  # which fails over where there is another engine
+    assert "it meets division by zero." in record["error"]["message"]
+
+
+def test_duckdb_answers_with_sparks_types_and_names(client: httpx.Client) -> None:
+    sql = "SELECT count(*) AS N, sum(quantity) / 2 AS half, year(max(transaction_date)) AS Last FROM transactions"
+    record = client.post("/v1/queries", json={"sql": sql, "wait_s": 60}).json()
+    assert [(column["name"], column["type"]) for column in record["columns"]] == [
+        ("N", "bigint"),
+        ("half", "double"),
+        ("Last", "int"),
+    ]

@@ -143,7 +143,8 @@ def basic_login(authorization: str, address: str) -> Login:
     if scheme.lower() != "basic":
         return Login(None, None, address)
     try:
-        name, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
+        padded = encoded + "=" * (-len(encoded) % 4)  # which ADBC's driver leaves out
+        name, _, password = base64.b64decode(padded, validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
         return Login(None, None, address)
     return Login(name or None, password, address)

@@ -163,7 +163,7 @@ def import_tables(
                     _print_added(client.post("/v1/tables", _registration(files_of(hive, database, name))))
                 except (HiveFailed, RequestFailed) as error:
                     refused += 1
-                    err.print(f"{name}: {error}", style="red", markup=False, highlight=False)
+                    err.print(f"{name}: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
     except HiveFailed as error:
         fail(str(error))
     if refused:

@@ -157,7 +157,7 @@ class Connection:
         self._at = 0
         self._deadline = time.monotonic() + limits.handshake_s
         self._poll = select.poll()
-        self._poll.register(accepted, select.POLLRDHUP)
+        self._poll.register(accepted, select.POLLIN | select.POLLRDHUP)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
@@ -207,16 +207,23 @@ class Connection:
         return outcome
 
     def wait_for(self, later: Later) -> bytes:
-        """Wait for a reply, and watch whether the client does, too."""
+        """Wait for a reply, and watch whether the client does, too.
+
+        One that sends something else meanwhile has stopped waiting, as impala-shell does after Ctrl-C: it gets the reply
+        as it is now, and then what it asked for.
+        """
         until = None if later.timeout_s is None else time.monotonic() + later.timeout_s
         while not later.done.done():
             left_s = WATCH_S if until is None else min(WATCH_S, until - time.monotonic())
             if left_s <= 0:
                 break
             concurrent.futures.wait([later.done], timeout=left_s)
-            if self._is_gone():
+            seen = self._seen()
+            if seen & _GONE:
                 later.abandon()
                 raise Hangup("the client left while it waited")
+            if seen & select.POLLIN:
+                break
         return later.finish()
 
     def send(self, reply: bytes, *, framed: bool) -> None:
@@ -282,8 +289,9 @@ class Connection:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, idle)
         self._socket.settimeout(None)
 
-    def _is_gone(self) -> bool:
-        return any(event & _GONE for _, event in self._poll.poll(0))
+    def _seen(self) -> int:
+        """Return what the kernel knows of the client."""
+        return next((event for _, event in self._poll.poll(0)), 0)
 
 
 class _Unframed:

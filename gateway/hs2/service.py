@@ -158,7 +158,7 @@ class Service:
         def finish() -> messages.OperationReply:
             try:
                 operation.require_finished()
-            except QueryFailed:
+            except (QueryFailed, Hs2Error):
                 self.registry.close_operation(session, operation)
                 raise
             return started

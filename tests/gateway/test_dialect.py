@@ -160,6 +160,11 @@ def test_functions(spark: str, duckdb: str) -> None:
             'AS inline("col1", "col2")) AS "v"',
         ),
         (
+            "SELECT twice FROM (SELECT m * 2 AS twice FROM books) AS b",
+            'SELECT CAST("twice" AS DECIMAL(9, 2)) AS "twice" FROM '
+            '(SELECT ("m" * CAST(2 AS DECIMAL(1, 0))) AS "twice" FROM "books" AS "books") AS "b"',
+        ),
+        (
             "SELECT * FROM books b LEFT SEMI JOIN books c ON b.id = c.id",
             'SELECT * FROM "books" AS "b" SEMI JOIN "books" AS "c" ON ("b"."id" = "c"."id")',
         ),

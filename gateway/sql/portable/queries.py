@@ -188,7 +188,7 @@ class Queries:
             require(value.kind.is_atomic or (value.kind == NULL and not outermost), f"a column of type {value.kind}.")
             text = value.exactly() if outermost else value.text
             given = isinstance(expression, exp.Alias)
-            if given or not _keeps_name(inner, scope):
+            if given or text != value.text or not _keeps_name(inner, scope):
                 text = f"{text} AS {quoted_name(name)}"
             texts.append(text)
             columns.append(Output(name, value.kind, None if outermost else value.held))

@@ -34,6 +34,7 @@ class Outcome(StrEnum):
     BOTH_FAIL = "both fail"  # the data does not allow it on either engine
     PINNED = "pinned"  # known before it runs: it goes to Spark
     HANDED_OVER = "handed over"  # DuckDB met a value that only Spark knows what to make of
+    SPARK_FAILS = "only Spark fails"  # out of memory, or over a value that DuckDB did not have to look at
     DIFFERENT = "different"
 
 
@@ -76,7 +77,7 @@ class BothEngines:
         if isinstance(ours, EngineError):
             return Found(Outcome.DIFFERENT, f"DuckDB fails: {ours.message}")
         if isinstance(theirs, EngineError):
-            return Found(Outcome.DIFFERENT, f"Spark fails: {theirs.message}")
+            return Found(Outcome.SPARK_FAILS, theirs.message)
         differs = difference(theirs, ours, names=names)
         return Found(Outcome.EQUAL) if differs is None else Found(Outcome.DIFFERENT, f"Spark and DuckDB: {differs}")
 

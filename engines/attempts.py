@@ -92,7 +92,7 @@ class AttemptResult:
     """A statement's batches while they arrive. One thread reads; any thread may close.
 
     errors: what lets only EngineError out of reading. settle: takes what reading met, gives what it really was.
-    forget: ends the work on the server. release: called after that, with the error if there was one.
+    release: ends the work on the server and gives back what it took; called once, with the error if there was one.
     """
 
     def __init__(
@@ -103,7 +103,6 @@ class AttemptResult:
         *,
         errors: Callable[[], AbstractContextManager[None]],
         settle: Callable[[EngineError], EngineError],
-        forget: Callable[[], None],
         release: Callable[[EngineError | None], None],
     ) -> None:
         self._attempt = attempt
@@ -111,7 +110,6 @@ class AttemptResult:
         self._batches = batches
         self._errors = errors
         self._settle = settle
-        self._forget = forget
         self._release = release
         self._failure: EngineError | None = None
         self._reading = threading.Lock()
@@ -168,5 +166,4 @@ class AttemptResult:
 
     def _finish(self, error: EngineError | None) -> None:
         if not self._attempt.finished.is_set():
-            self._forget()
             self._release(error)

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 ANONYMOUS = "anonymous"
 LONGEST_NAME = 128
 VERIFIED_KEPT = 1_024
+HASH_WAIT_S = 2.0
+WRONG = "The user name or the password is wrong."
 _SCHEME = "scrypt"
 _COST, _BLOCK, _LANES = 1 << 14, 8, 1  # 16 MiB and about 50 ms
 _SALT_BYTES = 16
@@ -72,7 +74,9 @@ class UsersFile:
         self._stamp: tuple[int, int] | None = None
         self._users: Mapping[str, str] = {}
         self._key = secrets.token_bytes(32)
-        self._verified: dict[bytes, None] = {}  # of logins that were right, so that scrypt runs once for each
+        self._verified: dict[bytes, None] = {}  # marks of logins that were right, so that scrypt runs once for each
+        self._hashing = threading.Lock()
+        self._nobody = user_line("nobody", secrets.token_hex()).partition(":")[2]  # a wrong name takes as long
         self._read()
 
     def authenticate(self, login: Login) -> str:
@@ -83,12 +87,12 @@ class UsersFile:
         with self._lock:
             self._read()
             entry = self._users.get(name)
-            if entry is not None:
-                if self._fits(entry, login.password or ""):
-                    return name
-                raise AuthenticationFailed(f"The password of {name} is wrong.")
-        if not self._open_to(login.address):
+        if entry is None and self._open_to(login.address):
+            return name
+        if not login.password:
             raise AuthenticationFailed("A user name and its password are needed here.")
+        if not self._fits(entry or self._nobody, login.password) or entry is None:
+            raise AuthenticationFailed(WRONG)
         return name
 
     def _open_to(self, address: str) -> bool:
@@ -97,16 +101,22 @@ class UsersFile:
         return self._anonymous is Anonymous.EVERYWHERE
 
     def _fits(self, entry: str, password: str) -> bool:
-        mark = hmac.digest(self._key, f"{entry}\n{password}".encode(), "sha256")
+        mark = hmac.digest(self._key, f"{entry}\n{password}".encode(errors="surrogatepass"), "sha256")
         if mark in self._verified:
             return True
-        _, salt, expected = entry.split(":")
-        if not hmac.compare_digest(_hashed(password, base64.b64decode(salt)), base64.b64decode(expected)):
-            return False
-        if len(self._verified) >= VERIFIED_KEPT:
-            self._verified.clear()
-        self._verified[mark] = None
-        return True
+        if not self._hashing.acquire(timeout=HASH_WAIT_S):  # somebody tries one password after the other
+            raise AuthenticationFailed("Too many logins at once; try again.")
+        try:
+            _, salt, expected = entry.split(":")
+            right = hmac.compare_digest(_hashed(password, base64.b64decode(salt)), base64.b64decode(expected))
+        finally:
+            self._hashing.release()
+        if right:
+            with self._lock:
+                if len(self._verified) >= VERIFIED_KEPT:
+                    self._verified.clear()
+                self._verified[mark] = None
+        return right
 
     def _read(self) -> None:
         if self._path is None:

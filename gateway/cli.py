@@ -51,7 +51,7 @@ class Output(StrEnum):
 def serve_command(
     home: Home = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="TCP port; 0 takes a free one, for drivers and Flight SQL too.")] = None,
+    port: Annotated[int | None, typer.Option(help="TCP port; 0 takes free ones, for drivers too.")] = None,
     drivers_port: Annotated[int | None, typer.Option(help="TCP port of drivers; 0 takes a free one.")] = None,
     flight_port: Annotated[int | None, typer.Option(help="TCP port of Flight SQL; 0 takes a free one.")] = None,
 ) -> None:

@@ -92,7 +92,6 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
     try:
         from gateway.flight.server import Certificate, FlightServer
         from gateway.flight.service import FlightService
-        from gateway.flight.sessions import Limits as FlightLimits
         from gateway.flight.sessions import Sessions
     except ImportError:
         log.warning("there is no port for Flight SQL: pip install 'fusion-sql-gateway[flight]'")
@@ -103,7 +102,7 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
         catalog=gateway.catalog,
         spool=gateway.spool,
         authenticator=gateway.authenticator,
-        sessions=Sessions(FlightLimits(flight.sessions, flight.sessions_per_user, flight.idle_s)),
+        sessions=Sessions(Limits(flight.sessions, flight.sessions_per_user, flight.idle_s)),
         deadline_s=gateway.settings.limits.deadline_s,
         idle_s=flight.idle_s,
     )

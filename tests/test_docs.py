@@ -109,7 +109,9 @@ def test_every_fusion_command_in_the_readme_is_one(line: str) -> None:
     assert len(words) >= len(required)
 
 
-@pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "deploy/README.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "deploy/README.md", "docs/clients/README.md"]
+)
 def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document
     for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):

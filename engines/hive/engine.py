@@ -175,14 +175,18 @@ class HiveEngine:
             reason = statement.ended_by or error
             self._release(statement, error)
             raise reason from None
+
+        def release(error: EngineError | None) -> None:
+            _forget(session, operation)
+            self._release(statement, error)
+
         return AttemptResult(
             statement,
             schema,
             _batches(session, operation, schema),
             errors=hive_errors,
             settle=lambda error: statement.ended_by or error,
-            forget=functools.partial(_forget, session, operation),
-            release=functools.partial(self._release, statement),
+            release=release,
         )
 
     def _release(self, statement: _Statement, error: EngineError | None) -> None:

@@ -14,7 +14,7 @@ import uuid
 import warnings
 from collections.abc import Generator, Iterable, Mapping, Sequence
 
-import grpc  # type: ignore[import-untyped]
+import grpc
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException

@@ -242,14 +242,18 @@ class SparkConnectEngine:
             reason = self._reason_for(attempt, error)
             self._release(attempt, error)
             raise reason from None
+
+        def release(error: EngineError | None) -> None:
+            tables.close()
+            self._release(attempt, error)
+
         return AttemptResult(
             attempt,
             schema,
             (batch for table in tables for batch in as_batches(table, schema)),
             errors=spark_errors,
             settle=functools.partial(self._reason_for, attempt),
-            forget=tables.close,
-            release=functools.partial(self._release, attempt),
+            release=release,
         )
 
     def _start(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import grpc  # type: ignore[import-untyped]
+import grpc
 import pyarrow as pa
 from pyspark.errors import (
     AnalysisException,

@@ -9,6 +9,7 @@ import errno
 import ipaddress
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -78,6 +79,8 @@ class FlightServer:
         )
         host = f"[{host}]" if ":" in host else host
         address = f"{host}:{port}"
+        if port:
+            _require_free(host.strip("[]"), port)
         try:
             if certificate is None:
                 taken = self._server.add_insecure_port(address)
@@ -98,6 +101,13 @@ class FlightServer:
         self._server.stop(self._drain_s).wait()
         self.service.stop()
         self._pool.shutdown(wait=False)
+
+
+def _require_free(host: str, port: int) -> None:
+    """Raise OSError where an address cannot be listened on, in plain words; gRPC says it to the log instead."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
 
 
 def _handler(service: FlightService) -> grpc.GenericRpcHandler:

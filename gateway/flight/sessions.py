@@ -18,21 +18,13 @@ import pyarrow as pa
 from gateway.flight.errors import FlightError
 from gateway.flight.parameters import Template
 from gateway.hs2.operations import StatementOperation
+from gateway.hs2.registry import Limits
 from gateway.sessions import Session, TooManySessions
 
 LARGEST_UNCLAIMED = 256  # sessions whose token has not come back
 LARGEST_HOLDINGS = 256  # results and prepared statements of one session; the oldest give way
 
 NO_HANDLE = "There is no such {what}; it was closed, its session has ended, or it is not yours."
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """sessions: open at once; sessions_per_user: the same of one user; idle_s: after which one is closed."""
-
-    sessions: int
-    sessions_per_user: int
-    idle_s: float
 
 
 @dataclass(slots=True, eq=False)

@@ -209,8 +209,8 @@ class Connection:
     def wait_for(self, later: Later) -> bytes:
         """Wait for a reply, and watch whether the client does, too.
 
-        One that sends something else meanwhile has stopped waiting, as impala-shell does after Ctrl-C: it gets the reply
-        as it is now, and then what it asked for.
+        One that sends something else meanwhile has stopped waiting, as impala-shell does after Ctrl-C: it gets the
+        reply as it is now, and then what it asked for.
         """
         until = None if later.timeout_s is None else time.monotonic() + later.timeout_s
         while not later.done.done():

@@ -67,7 +67,7 @@ def encode(batch: pa.RecordBatch, *, offset: int, columnar: bool) -> bytes:
 
 def _column(array: pa.Array) -> list[bytes]:
     form = _FORMS[array.type]
-    nulls = np.packbits(array.is_null().to_numpy(zero_copy_only=False), bitorder="little").tobytes()
+    nulls = _nulls(array)
     values = _fixed(array, form.dtype).tobytes() if form.dtype else _data(_with_lengths(array))
     return [
         field_head(Wire.STRUCT, form.number) + field_head(Wire.LIST, 1) + list_head(form.wire, len(array)),
@@ -76,6 +76,13 @@ def _column(array: pa.Array) -> list[bytes]:
         nulls,
         STOP + STOP,
     ]
+
+
+def _nulls(array: pa.Array) -> bytes:
+    """Return a bit per row up to the last NULL, as Hive does: PyHive looks at each bit that it is sent."""
+    if not array.null_count:
+        return STOP
+    return np.packbits(array.is_null().to_numpy(zero_copy_only=False), bitorder="little").tobytes().rstrip(STOP)
 
 
 def _rows(arrays: list[pa.Array], count: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import grpc  # type: ignore[import-untyped]
+import grpc
 import pytest
 from pyspark.errors import PySparkAssertionError, PySparkTypeError
 from pyspark.errors.exceptions.connect import (

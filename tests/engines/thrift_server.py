@@ -7,6 +7,7 @@ passwords are checked by Hive's own LDAP provider, against the few bytes of LDAP
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -32,6 +33,7 @@ LOOPBACK = "127.0.0.1"
 USER, PASSWORD = "ann", "a right password"
 KEYSTORE_PASSWORD = "of-a-test"  # noqa: S105
 START_TIMEOUT_S = 60.0
+SERVER_PORTS = (20_000, 32_000)
 INVALID_CREDENTIALS = 49
 
 _HTTP = {"hive.server2.transport.mode": "http"}
@@ -233,7 +235,9 @@ def _wait_for(port: int) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Choose a port below those that connections take: the server comes to it seconds later, or after a kill."""
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            port = random.randrange(*SERVER_PORTS)  # noqa: S311  not for secrets
+            probe.bind((LOOPBACK, port))
+            return port

@@ -233,6 +233,14 @@ def test_a_division_of_unknown_types_is_not_guessed() -> None:
         checked("SELECT cardinality(array_agg(n)) / 2 FROM books", "trino")
 
 
+def test_what_is_nested_deep_does_not_grow_without_end() -> None:
+    nested = "upper(substring(" * 30 + "s" + ", n, n))" * 30
+    with pytest.raises(NotPortable, match="too long"):
+        checked(f"SELECT {nested} FROM books").sql("duckdb")
+    members = ", ".join(map(str, range(20_000)))
+    assert members in checked(f"SELECT n IN ({members}) FROM books").sql("duckdb")
+
+
 def test_hints_go_where_they_mean_something() -> None:
     statement = checked("SELECT /*+ ENGINE(Spark), BROADCAST(b), STRAIGHT(b) */ b.n FROM books b")
     assert statement.engine == "spark"

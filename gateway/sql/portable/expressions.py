@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 TYPED_DIVISION = "typed_division"
 """Stands for the sign of division of a dialect in which 7 / 2 is 3, until the types of both sides are known."""
 
+LONGEST = 65_536
+"""Signs of an expression. Some rules name an argument several times, so that what is nested deep would grow."""
+
+_LONG = (exp.And, exp.Or, exp.In, exp.Subquery, exp.Exists, exp.Literal)  # whose texts grow with the statement's own
 _BITS = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|"}
 _COMPARISONS = {
     exp.EQ: "=",
@@ -65,7 +69,9 @@ class Expressions:
             raise NotPortable(f"{node.key.upper()}.")
         strange = [name for name, part in node.args.items() if part and name not in _PARTS]
         require(not strange, f"{', '.join(strange).upper()} of {node.key.upper()}.")
-        return method(self, node)
+        value = method(self, node)
+        require(len(value.text) <= LONGEST or type(node) in _LONG, "an expression that becomes too long.")
+        return value
 
     def condition(self, node: exp.Expr) -> str:
         """Write an expression that must be true or false."""

@@ -73,6 +73,8 @@ def _rounded_up_or_down(function: str) -> Rule:
         if value.kind.is_whole:
             return cast(value, BIGINT)
         if value.kind.is_decimal:
+            if not value.kind.scale:
+                return value
             kind = decimal(value.kind.precision - value.kind.scale + 1, 0)
             return Value(f"CAST({function}({value.text}) AS {kind.duckdb})", kind)
         exact = cast(value, DOUBLE).text

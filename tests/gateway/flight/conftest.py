@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import adbc_driver_flightsql.dbapi as adbc
+import adbc_driver_manager
 import pytest
 
 from engines.scripted import ScriptedEngine
@@ -34,6 +35,11 @@ def flight_port(gateway: Gateway, **changes: Any) -> Iterator[FlightServer]:
         yield server
     finally:
         server.stop()
+
+
+def told(error: adbc_driver_manager.Error) -> dict[str, str]:
+    """Return what stands beside an error's message; the driver's types say that names are text, its values not."""
+    return {str(name, "ascii"): str(value, "ascii") for name, value in error.details}  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -19,7 +20,7 @@ from tests.gateway.flight.conftest import Served
 from tests.gateway.scripted_gateway import SMALL
 
 SERVICE = "/arrow.flight.protocol.FlightService/"
-CASES = 20_000
+FEW, MANY = 5_000, 100_000
 SEED = 7
 ASKED = messages.make("CommandStatementQuery", query="SELECT nope FROM nowhere")
 SQL = ("SELECT x FROM nowhere WHERE a = ?", "CREATE TABLE", "SHOW TABLES LIKE", "SET a", "\x00", "é💡" * 50)
@@ -37,6 +38,10 @@ SAMPLES = [
     ).SerializeToString(),
 ]
 ACTIONS = ("CreatePreparedStatement", "ClosePreparedStatement", "CancelFlightInfo", "CancelQuery", "SetSessionOptions")
+
+
+def by_chance() -> random.Random:
+    return random.Random(SEED)  # noqa: S311 - no secret
 
 
 def mangled(chance: random.Random) -> bytes:
@@ -57,9 +62,9 @@ def mangled(chance: random.Random) -> bytes:
     return bytes(taken)
 
 
-def requests(chance: random.Random) -> Iterator[tuple[str, bytes]]:
+def requests(chance: random.Random, cases: int) -> Iterator[tuple[str, bytes]]:
     """Return calls and their requests: mangled, or mangled within a whole envelope."""
-    for _ in range(CASES):
+    for _ in range(cases):
         inner = mangled(chance)
         descriptor = messages.make("FlightDescriptor", type=2, cmd=inner).SerializeToString()
         choices: list[tuple[str, bytes]] = [
@@ -74,12 +79,13 @@ def requests(chance: random.Random) -> Iterator[tuple[str, bytes]]:
         yield chance.choice(choices)
 
 
-def test_any_bytes_get_an_answer_or_a_typed_error(scripted: Served) -> None:
+@pytest.mark.parametrize("cases", [FEW, pytest.param(MANY, marks=pytest.mark.e2e)])
+def test_any_bytes_get_an_answer_or_a_typed_error(scripted: Served, cases: int) -> None:
     service: FlightService = scripted.server.service
     session = service.sessions.open(Session("tester", deadline_s=10.0))
     call = Call(session, lambda act: None)
     answered = refused = 0
-    for name, request in requests(random.Random(SEED)):
+    for name, request in requests(by_chance(), cases):
         method: Callable[..., Any] = getattr(service, name)
         try:
             reply = method(iter([request]) if name == "do_put" else request, call)
@@ -89,12 +95,12 @@ def test_any_bytes_get_an_answer_or_a_typed_error(scripted: Served) -> None:
         except MAPPED:
             refused += 1
 
-    assert answered > CASES // 100
-    assert refused > CASES // 2
+    assert answered > cases // 100
+    assert refused > cases // 2
 
 
 def test_wrong_bytes_over_the_wire_are_invalid_arguments(scripted: Served) -> None:
-    chance = random.Random(SEED)
+    chance = by_chance()
     with grpc.insecure_channel(scripted.server.address) as channel:
         for name in ("GetFlightInfo", "GetSchema", "PollFlightInfo", "DoGet", "DoAction", "DoPut"):
             kind = {"DoGet": channel.unary_stream, "DoAction": channel.unary_stream, "DoPut": channel.stream_stream}
@@ -126,7 +132,7 @@ def test_headers_that_are_no_login_are_none(scripted: Served, header: str) -> No
         try:
             assert list(listed(b"", metadata=sent))
         except grpc.RpcError as error:
-            assert error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INTERNAL)  # noqa: PT017
+            assert error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INTERNAL)
             assert "Traceback" not in error.details()
 
 
@@ -144,7 +150,7 @@ def test_parameters_that_are_not_arrows_are_refused(scripted: Served) -> None:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     sent = list(pa.ipc.MessageReader.open_stream(pa.BufferReader(sink.getvalue())))
-    chance = random.Random(SEED)
+    chance = by_chance()
     bound = 0
     for _ in range(3_000):
         pieces = []
@@ -166,8 +172,6 @@ def test_parameters_that_are_not_arrows_are_refused(scripted: Served) -> None:
 
 
 def test_many_silent_connections_disturb_nobody(scripted: Served) -> None:
-    import socket
-
     host, _, port = scripted.server.address.rpartition(":")
     silent = [socket.create_connection((host, int(port))) for _ in range(500)]
     for number, each in enumerate(silent):

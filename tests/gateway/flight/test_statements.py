@@ -17,6 +17,7 @@ import pyarrow.flight as arrow_flight
 import pyarrow.parquet as pq
 import pytest
 
+from engines.errors import StatementError
 from engines.protocol import EngineKind, WriteTarget
 from engines.scripted import Pause, Script, ScriptedEngine
 from gateway.admission import Ledger
@@ -26,7 +27,7 @@ from gateway.flight.service import FRESH_S
 from gateway.settings import load
 from gateway.wiring import assemble
 from metastore.records import QueryState
-from tests.gateway.flight.conftest import Served, flight_port
+from tests.gateway.flight.conftest import Served, flight_port, told
 from tests.gateway.scripted_gateway import PLAN, SMALL, TOO_BIG
 
 SLOW = "SELECT 'slow' AS answer"
@@ -53,7 +54,7 @@ def cursor(scripted: Served) -> Iterator[adbc.Cursor]:
 
 @pytest.fixture
 def slow(scripted: Served) -> Served:
-    """The same gateway, where SLOW never ends by itself."""
+    """Return the same gateway, where SLOW never ends by itself."""
     for engine in (scripted.fast, scripted.dependable):
         engine.script("slow", Script(steps=(Pause.UNTIL_ENDED,), plan=PLAN))
     return scripted
@@ -68,6 +69,20 @@ def test_a_failover_in_the_middle_of_a_query_is_one_query_to_the_client(scripted
         ("duckdb", "MEMORY_EXCEEDED"),
         ("spark", None),
     ]
+
+
+def test_an_error_while_it_runs_names_the_query(scripted: Served, cursor: adbc.Cursor) -> None:
+    scripted.fast.script("wrong", Script(steps=(StatementError("1 / 0 has no value."),), plan=PLAN))
+
+    with pytest.raises(adbc_driver_manager.ProgrammingError, match=r"1 / 0 has no value\.") as caught:
+        cursor.execute("SELECT 'wrong' AS answer")
+
+    (record,) = scripted.gateway.metastore.queries.list(limit=20)
+    assert told(caught.value) == {
+        "fusion-code": "STATEMENT_ERROR",
+        "fusion-sqlstate": "42000",
+        "fusion-query-id": record.id,
+    }
 
 
 def test_what_is_prepared_and_executed_at_once_runs_once(scripted: Served, cursor: adbc.Cursor) -> None:
@@ -311,7 +326,7 @@ class WritingEngine(ScriptedEngine):
 
 @pytest.fixture
 def writing(tmp_path: Path) -> Iterator[Served]:
-    """A gateway whose dependable engine writes."""
+    """Serve a gateway whose dependable engine writes."""
     engine = WritingEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark")
     engine.script("select", Script(steps=(WRITTEN.to_batches()[0],)))
     gateway = assemble(load(tmp_path / "home"), Fleet([Member(engine, Ledger("spark", slots=2, capacity_bytes=None))]))

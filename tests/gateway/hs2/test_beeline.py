@@ -54,8 +54,8 @@ def beeline(address: str, statements: Sequence[str], *options: str) -> tuple[str
 
 
 def rows(printed: str) -> list[list[str]]:
-    """Read CSV as Beeline writes it: a prompt before the first line of each result, NUL in place of quotes."""
-    return list(csv.reader(io.StringIO(re.sub(r"^(?:\. )+\.> ", "", printed, flags=re.MULTILINE)), quotechar="\0"))
+    """Read CSV as Beeline writes it: prompts before the first line of a result, NUL in place of quotes."""
+    return list(csv.reader(io.StringIO(re.sub(r"^(?:[. ]+> )+", "", printed, flags=re.MULTILINE)), quotechar="\0"))
 
 
 @pytest.mark.parametrize("way", ["SASL", "noSasl", "http"])

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from metastore.records import QueryState
-from tests.gateway.hs2.conftest import Drivers, wait_until
+from tests.gateway.hs2.conftest import WITHIN_S, Drivers, wait_until
 from tests.gateway.scripted_gateway import RAN_OUT, TOO_BIG
 
 SHELL = shutil.which("impala-shell")
@@ -80,5 +80,6 @@ def test_a_statement_ends_with_its_client(drivers: Drivers, ended_by: signal.Sig
     ) as process:
         wait_until(lambda: drivers.last_query().state is QueryState.RUNNING, RUN_WITHIN_S)
         process.send_signal(ended_by)
-        wait_until(lambda: drivers.last_query().state is QueryState.CANCELLED)
+        within_s = RUN_WITHIN_S if ended_by is signal.SIGINT else WITHIN_S  # the shell takes its time to react
+        wait_until(lambda: drivers.last_query().state is QueryState.CANCELLED, within_s)
         process.kill()

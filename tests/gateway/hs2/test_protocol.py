@@ -15,10 +15,20 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 from engines.protocol import Column, TableSource
 from gateway import settings as settings_module
-from gateway.authentication import Anonymous, AuthenticationFailed, Login, UsersFile, is_loopback, user_line
+from gateway.authentication import (
+    Anonymous,
+    AuthenticationFailed,
+    Login,
+    UsersFile,
+    UsersFileInvalid,
+    is_loopback,
+    user_line,
+)
+from gateway.cli import app
 from gateway.client import Client as GatewayClient
 from gateway.hs2 import metadata, rowset, types
 from gateway.hs2.messages import (
@@ -105,8 +115,8 @@ ODD_TEXTS: dict[str, list[Any]] = {
 def values_of(column: Any) -> list[Any]:
     """Return a column's values as its own null bits say."""
     (filled,) = (value for value in vars(column).values() if value is not None)
-    bits = [bool(byte >> bit & 1) for byte in filled.nulls for bit in range(8)]
-    return [None if null else value for value, null in zip(filled.values, bits, strict=False)]
+    nulls = int.from_bytes(filled.nulls, "little")
+    return [None if nulls >> row & 1 else value for row, value in enumerate(filled.values)]
 
 
 def value_of(cell: Any) -> Any:
@@ -136,6 +146,13 @@ def test_odd_types_and_slices(offset: int, length: int) -> None:
     rows = rows_of(rowset.encode(piece.drop_columns(["fixed"]), offset=offset, columnar=False))
     del expected["fixed"]
     assert rows == [list(row) for row in zip(*expected.values(), strict=True)]
+
+
+def test_nulls_end_with_the_last_one() -> None:
+    """PyHive looks at each bit, whether there is a NULL or not."""
+    batch = pa.record_batch({"some": [None, *range(8), None, *range(90)], "none": range(100)})
+    some, none = serialization.deserialize(ttypes.TRowSet(), rowset.encode(batch, offset=0, columnar=True)).columns
+    assert (some.i64Val.nulls, none.i64Val.nulls) == (b"\x01\x02", b"\x00")
 
 
 def test_rows_carry_where_they_begin() -> None:
@@ -355,24 +372,27 @@ def test_one_login_for_every_interface(serve: Callable[..., Drivers], tmp_path_f
     assert drivers.last_query().user == "joe", reply.text
 
 
-def test_who_may_come_without_a_login(tmp_path: Path) -> None:
-    local, remote = "127.0.0.1", "192.0.2.1"
-    for anonymous, open_to in (
-        (Anonymous.NEVER, ()),
-        (Anonymous.LOOPBACK, (local,)),
-        (Anonymous.EVERYWHERE, (local, remote)),
-    ):
-        authenticator = UsersFile(None, anonymous=anonymous)
-        for address in (local, remote):
-            login = Login("joe", "any", address)
-            if address in open_to:
-                assert authenticator.authenticate(login) == "joe"
-            else:
-                with pytest.raises(Exception, match="are needed"):
-                    authenticator.authenticate(login)
-    assert [is_loopback(address) for address in ("::1", "::ffff:127.0.0.1", "testclient", "", "::ffff:192.0.2.1")] == [
-        *(True, True, False, False, False)
-    ]
+@pytest.mark.parametrize(
+    ("anonymous", "open_to"),
+    [(Anonymous.NEVER, []), (Anonymous.LOOPBACK, [LOCAL]), (Anonymous.EVERYWHERE, [LOCAL, REMOTE])],
+)
+def test_who_may_come_without_a_login(anonymous: Anonymous, open_to: list[str]) -> None:
+    authenticator = UsersFile(None, anonymous=anonymous)
+    for address in (LOCAL, REMOTE):
+        login = Login("joe", "any", address)
+        if address in open_to:
+            assert authenticator.authenticate(login) == "joe"
+        else:
+            with pytest.raises(AuthenticationFailed, match="is wrong"):
+                authenticator.authenticate(login)
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [("::1", True), ("::ffff:127.0.0.1", True), ("testclient", False), ("", False), ("::ffff:192.0.2.1", False)],
+)
+def test_addresses_of_this_machine(address: str, expected: bool) -> None:
+    assert is_loopback(address) is expected
 
 
 def test_a_name_of_the_file_always_needs_its_password(tmp_path: Path) -> None:
@@ -381,14 +401,31 @@ def test_a_name_of_the_file_always_needs_its_password(tmp_path: Path) -> None:
     authenticator = UsersFile(file, anonymous=Anonymous.EVERYWHERE)
     assert authenticator.authenticate(Login("ann", None, "")) == "ann"
     assert authenticator.authenticate(Login("joe", "right", "")) == "joe"
-    with pytest.raises(AuthenticationFailed, match="is wrong"):
+    with pytest.raises(AuthenticationFailed, match="are needed"):
         authenticator.authenticate(Login("joe", None, ""))
+    with pytest.raises(AuthenticationFailed, match="is wrong"):
+        authenticator.authenticate(Login("joe", "left", ""))
     file.write_text(user_line("joe", "a new and longer one") + "\n" + user_line("ann", "x"), encoding="utf-8")
     assert authenticator.authenticate(Login("joe", "a new and longer one", "")) == "joe"
     with pytest.raises(AuthenticationFailed, match="is wrong"):
-        authenticator.authenticate(Login("ann", None, ""))
+        authenticator.authenticate(Login("ann", "y", ""))
     file.write_text("nonsense", encoding="utf-8")  # those of before stay
     assert authenticator.authenticate(Login("joe", "a new and longer one", "")) == "joe"
+
+
+def test_a_line_of_the_users_file_is_made(tmp_path: Path) -> None:
+    made = CliRunner().invoke(app, ["password", "joe"], input="right\nright\n")
+    assert made.exit_code == 0
+    (tmp_path / "users").write_text(made.stdout, encoding="utf-8")
+    authenticator = UsersFile(tmp_path / "users", anonymous=Anonymous.NEVER)
+    assert authenticator.authenticate(Login("joe", "right", "")) == "joe"
+    assert CliRunner().invoke(app, ["password", "a:b"], input="x\nx\n").exit_code == 1
+
+
+def test_a_users_file_that_cannot_be_read_stops_the_gateway(tmp_path: Path) -> None:
+    for file in (tmp_path / "none", tmp_path):
+        with pytest.raises(UsersFileInvalid, match=str(file)):
+            UsersFile(file, anonymous=Anonymous.NEVER)
 
 
 @pytest.fixture(scope="module")

@@ -68,9 +68,6 @@ def test_pandas(engine: Engine) -> None:
 
 
 def test_an_error_is_told_in_our_words(engine: Engine) -> None:
-    with (
-        engine.connect() as connection,
-        pytest.raises(Exception, match="There is no table book; did you mean books") as e,
-    ):
+    kind = DBAPIError if engine.dialect.name == "impala" else OperationalError
+    with engine.connect() as connection, pytest.raises(kind, match="There is no table book; did you mean books"):
         connection.execute(text("SELECT id FROM book"))
-    assert isinstance(e.value, OperationalError) == (engine.dialect.name == "hive")

@@ -3,6 +3,9 @@
 They are Spark's SQL. Most ask for several expressions at once. What depends on the order of rows, on time or on chance
 is not asked for.
 
+Functions whose last digit depends on the library of mathematics (``smooth``) are asked for, but nothing is grouped,
+compared or sorted by them.
+
 A grammar says what there is: a line for each form, ``<whole>`` for an expression of that type, ``<whole.>`` for a
 column or a literal, and ``{a | b}`` for either.
 """
@@ -66,8 +69,8 @@ _GRAMMAR = {
         SELECT id, <list> FROM items AS i WHERE <boolean>
         SELECT <aggregates> FROM items i
         SELECT <aggregates> FROM items i WHERE <boolean> HAVING <having>
-        SELECT <any> AS k, <aggregates> FROM items i GROUP BY {k | 1}
-        SELECT <any> AS k, <aggregates> FROM items i GROUP BY 1 HAVING <having>
+        SELECT <key> AS k, <aggregates> FROM items i GROUP BY {k | 1}
+        SELECT <key> AS k, <aggregates> FROM items i GROUP BY 1 HAVING <having>
         SELECT i.word, i.flag AS k, <aggregates> FROM items i WHERE <boolean> GROUP BY i.word, {k | i.flag | 2}
         SELECT upper(i.word) AS k, <aggregates> FROM items i GROUP BY upper(i.word) HAVING <having>
         SELECT i.id, <any> AS c, n.note, n.tag, <pair> AS p FROM items i <join> notes n ON <on>
@@ -88,15 +91,16 @@ _GRAMMAR = {
         SELECT i.id FROM items i WHERE { | NOT }EXISTS (SELECT 1 FROM notes n WHERE n.item = i.id AND n.amount > i.m)
         SELECT a, {a + 1 | a / 2 | a * a} AS b FROM (VALUES (1, 'x'), (2, 'y'), (NULL, 'z')) AS v(a, t)
         SELECT i.flag, i.word, grouping(i.flag) AS g, grouping(i.word) AS h, <aggregates> FROM items i GROUP BY <groups>
-        SELECT i.id AS Id, <any> AS c FROM items i ORDER BY <any> <direction>, <any> <direction>, i.id LIMIT {3 | 17}
-        SELECT DISTINCT <any> AS a, <any> AS b FROM items i
+        SELECT i.id AS Id, <any> AS c FROM items i ORDER BY <key> <direction>, <key> <direction>, i.id LIMIT {3 | 17}
+        SELECT DISTINCT <key> AS a, <key> AS b FROM items i
     """,
     "list": """
         <any> AS c0, <any> AS c1
         <any> AS c0, <any> AS c1, <any> AS c2
         <any> AS c0, <any> AS c1, <any> AS c2, <any> AS c3
     """,
-    "any": "\n".join(f"<{kind}>" for kind in TYPES),
+    "any": "\n".join(f"<{kind}>" for kind in (*TYPES, "smooth")),
+    "key": "\n".join(f"<{kind}>" for kind in TYPES),
     "aggregates": """
         <aggregate> AS a0
         <aggregate> AS a0, <aggregate> AS a1
@@ -143,7 +147,7 @@ _GRAMMAR = {
     """,
     "aggregate": """
         count(*)
-        count({ | DISTINCT }<any>)
+        count({ | DISTINCT }<key>)
         count(DISTINCT i.word, i.flag)
         {sum | avg}({ | DISTINCT }{<whole> | <decimal>})
         {sum | avg}(<double>)
@@ -223,12 +227,7 @@ _GRAMMAR = {
         (i.x / {3 | 0.5 | 2.5D | nullif(i.n, 0)})
         (i.x % {2 | 1.5D})
         (i.f + {i.f | 1 | i.m | i.x})
-        {sqrt | ln | log10 | log2 | abs | cbrt | signum | exp}({<double> | <whole.>})
-        {sin | cos | tan | atan | degrees | radians}({<double> | <whole.>})
-        log({2 | 10 | 3}, {<double> | <decimal.>})
-        exp({i.tiny | i.m | 0.5 | i.frac})
-        power({i.m | i.tiny | i.x}, {2 | 0.5 | -1})
-        atan2(i.x, {<double> | <decimal.>})
+        {sqrt | abs | signum}({<double> | <whole.>})
         round(i.x, {0 | 1 | 2})
         round(i.x)
         (- <double>)
@@ -238,6 +237,13 @@ _GRAMMAR = {
         {greatest | least}(i.x, {<double> | <decimal.> | <whole.>})
         nullif(i.x, <double>)
         if(<boolean>, i.x, <whole.>)
+    """,
+    "smooth": """
+        {ln | log10 | log2 | cbrt | exp | sin | cos | tan | atan | degrees | radians}({<double> | <whole.>})
+        log({2 | 10 | 3}, {<double> | <decimal.>})
+        exp({i.tiny | i.m | 0.5 | i.frac})
+        power({i.m | i.tiny | i.x}, {2 | 0.5 | -1})
+        atan2(i.x, {<double> | <decimal.>})
     """,
     "string": r"""
         concat(<string>, {<whole> | <decimal> | <date> | <timestamp> | <boolean> | <string>})

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from statsproc.texts import WORD_BYTES, Texts
+from statsproc.runs import runs
+from statsproc.texts import BLOCK, PANEL_BYTES, WORD_BYTES, Texts
 
 KEPT = 8192  # standard error 1 / sqrt(KEPT) = 1.1 %
 LONG_BYTES = 256  # longer values are hashed one by one
@@ -62,31 +63,40 @@ class Distinct:
 
 def hash_words(words: Hashes) -> Hashes:
     """Hash 64-bit values: the finaliser of splitmix64, a bijection."""
-    mixed = words + _STEP
-    mixed ^= mixed >> np.uint64(30)
-    mixed *= _MIX_1
-    mixed ^= mixed >> np.uint64(27)
-    mixed *= _MIX_2
-    mixed ^= mixed >> np.uint64(31)
-    return mixed
+    hashes = words + _STEP
+    for at in range(0, hashes.size, BLOCK):
+        mixed = hashes[at : at + BLOCK]
+        mixed ^= mixed >> np.uint64(30)
+        mixed *= _MIX_1
+        mixed ^= mixed >> np.uint64(27)
+        mixed *= _MIX_2
+        mixed ^= mixed >> np.uint64(31)
+    return hashes
 
 
 def hash_texts(texts: Texts) -> Hashes:
-    """Hash byte strings, eight bytes of all of them at a time."""
+    """Hash byte strings, eight bytes of many at a time."""
     hashes = texts.lengths.astype(np.uint64) * _STEP
-    longest, shortest = texts.longest, texts.shortest
-    for offset in range(0, min(longest, LONG_BYTES), WORD_BYTES):
-        if shortest > offset:
-            hashes = (hashes ^ texts.words(offset)) * _MIX_1
-            hashes ^= hashes >> _FOLD
-            continue
+    _mix(hashes, texts)
+    for offset in range(PANEL_BYTES, min(texts.longest, LONG_BYTES), PANEL_BYTES):
         rows = np.flatnonzero(texts.lengths > offset)
-        mixed = (hashes[rows] ^ texts.words(offset, rows)) * _MIX_1
-        mixed ^= mixed >> _FOLD
-        hashes[rows] = mixed
-    for row in np.flatnonzero(texts.lengths > LONG_BYTES) if longest > LONG_BYTES else ():
+        longer = hashes[rows]
+        _mix(longer, texts.some(rows).behind(offset))
+        hashes[rows] = longer
+    for row in np.flatnonzero(texts.lengths > LONG_BYTES):
         hashes[row] = int.from_bytes(hashlib.blake2b(texts[int(row)], digest_size=8).digest(), "little")
     return hash_words(hashes)
+
+
+def _mix(hashes: Hashes, texts: Texts) -> None:
+    """Change hashes by the first words of their strings, each by as many as it has."""
+    for number, block in enumerate(texts.blocks()):
+        known = hashes[number * BLOCK : (number + 1) * BLOCK]
+        shortest = int(block.lengths.min())
+        for offset in range(0, min(block.longest, PANEL_BYTES), WORD_BYTES):
+            mixed = (known ^ block.words(offset)) * _MIX_1
+            mixed ^= mixed >> _FOLD
+            known[...] = mixed if shortest > offset else np.where(block.lengths > offset, mixed, known)
 
 
 def distinct_of(
@@ -97,15 +107,24 @@ def distinct_of(
     if hashes.size > 4 * kept:  # most are too large, unless few differ
         likely = int(2.0 * kept / hashes.size * 2.0**64)
         small = np.flatnonzero(hashes < np.uint64(likely))
-        if rows is not None or np.unique(hashes[small]).size > kept:
-            hashes, limit = hashes[small], likely
-            rows = None if rows is None else rows[small]
+        if rows is not None:
+            hashes, rows, limit = hashes[small], rows[small], likely
             keys = None if keys is None else keys[small]
+        else:
+            found, held = _counted(hashes[small])
+            if found.size > kept:
+                return _smallest(found, held, None, likely, kept)
     if rows is None:
-        hashes, rows = np.unique(hashes, return_counts=True)
-        return _smallest(hashes, rows.astype(np.int64), None, limit, kept)
+        return _smallest(*_counted(hashes), None, limit, kept)
     order = np.argsort(hashes)
     return _smallest(hashes[order], rows[order], None if keys is None else keys[order], limit, kept)
+
+
+def _counted(hashes: Hashes) -> tuple[Hashes, Counts]:
+    """Return different hashes in order, and how many there are of each."""
+    ordered = np.sort(hashes)
+    starts, ends = runs(ordered)
+    return ordered[starts], (ends - starts).astype(np.int64)
 
 
 def merge_distinct(parts: Sequence[Distinct], *, kept: int = KEPT) -> Distinct:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from engines.orc import read_tail
 
 CHUNK_ROWS = 1 << 19  # what is sorted at once; neighbouring row groups are read together up to it
-DICTIONARY_BYTES = 6.0  # a string column with a dictionary and less than that a row is read as its dictionary
+DICTIONARY_BYTES = 8.0  # a string column with a dictionary and less than that a row is read as its dictionary
 FOOTERS_AT_ONCE = 8
 _WIDER = {
     "tinyint": ("smallint", "int", "bigint", "double"),

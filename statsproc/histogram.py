@@ -16,20 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selector.statistics import TEXT_KEY_BYTES, CommonValues, Histogram, Keys
+from statsproc.runs import run_starts, runs
 from statsproc.texts import WORD_BYTES, Texts, common_prefix
 
 BUCKETS = 254  # as Spark's ANALYZE and Oracle have at most
 POINTS = 4096  # rank error of one chunk: at most 1 / POINTS of its rows, between two points only
 HEAVY = 2 * POINTS  # a value with a larger share of a chunk is a point of its own
 MERGED_POINTS = 2 * POINTS
-ADDED_AT_ONCE = 4
 CROWDED = POINTS // 2  # strings that agree in a word are told apart where they have a larger share of a chunk
+NUMBER_BITS = 16  # for the number of such a crowd
+TABLE_BITS = 20  # in which the numbers of crowds are looked up
 TAIL_BUCKETS = 6  # at each end of the column, each half as high as the next; finer than the points would be guessing
 COMMON_VALUES = 500
 COMMON_RATIO = 1.25  # a value is common if it has so many times the average value's rows, as in PostgreSQL
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
+
+_TABLE_SHIFT = np.uint64(64 - TABLE_BITS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,16 +57,6 @@ class Distribution:
 EMPTY = Distribution(np.empty(0), np.empty(0), np.empty(0))
 
 
-def run_starts(ordered: NDArray[np.generic]) -> Integers:
-    """Return where each different value of a sorted array begins."""
-    if not ordered.size:
-        return np.empty(0, dtype=np.intp)
-    changed = ordered[1:] != ordered[:-1]
-    if ordered.dtype.kind == "f" and np.isnan(ordered[-1]):
-        changed[np.searchsorted(ordered, np.nan) :] = False  # NaN lies behind all others, and is one value
-    return np.concatenate((np.zeros(1, dtype=np.intp), np.flatnonzero(changed) + 1))
-
-
 def chosen_runs(starts: Integers, ends: Integers, *, rows: int, points: int = POINTS) -> Integers:
     """Choose which values become points: those of evenly spread ranks, the outermost and all heavy ones.
 
@@ -73,97 +67,143 @@ def chosen_runs(starts: Integers, ends: Integers, *, rows: int, points: int = PO
         return np.arange(starts.size)
     first, last = int(starts[0]), int(ends[-1]) - 1
     ranks = np.linspace(first, last, points).round().astype(np.intp)
-    even = np.searchsorted(starts, ranks, side="right") - 1
-    heavy = np.flatnonzero(ends - starts > rows / HEAVY)
-    return np.union1d(even, heavy)
+    chosen = ends - starts > rows / HEAVY
+    chosen[np.searchsorted(starts, ranks, side="right") - 1] = True
+    return np.flatnonzero(chosen)
 
 
 def distribution_of_texts(texts: Texts, low: bytes, high: bytes) -> Distribution:
     """Summarise strings in any order. low, high: the smallest and the largest of them.
 
-    Sorted are words of eight bytes behind what all strings have in common; where many agree in a word, the next one
-    tells them apart, up to the length of a key.
+    Sorted are words of eight bytes behind what all strings have in common. Where many agree in a word they are a crowd,
+    in which the bytes that follow are sorted, and so on up to the length of a key. A word whose strings are not told
+    apart is a point that no row is known to equal: all of them lie behind it.
     """
     if not len(texts):
         return EMPTY
+    rows = len(texts)
     prefix = common_prefix(low, high)[:TEXT_KEY_BYTES]
-    keys, below, up_to = _text_points(texts, None, prefix, rows=len(texts))
-    if up_to[-1] < len(texts):
-        keys, below, up_to = [*keys, high], np.append(below, len(texts) - 1.0), np.append(up_to, len(texts))
-    values = np.array(keys, dtype=f"S{TEXT_KEY_BYTES}")
-    starts = run_starts(values)  # equal after the cut
-    return Distribution(values[starts], below[starts], up_to[np.append(starts[1:], values.size) - 1])
+    whole = np.frombuffer(prefix.ljust(TEXT_KEY_BYTES, b"\0"), dtype=np.uint8).reshape(1, -1)
+    one_crowd = _Crowds(np.arange(rows), texts.words(len(prefix)), whole, np.zeros(1, dtype=np.intp), len(prefix))
+    keys, below, up_to = (np.concatenate(parts) for parts in zip(*_text_points(texts, one_crowd), strict=True))
+    order = np.argsort(below)
+    values = keys[order].view(f"S{TEXT_KEY_BYTES}").reshape(-1)
+    below, up_to = below[order].astype(np.float64), up_to[order].astype(np.float64)
+    if up_to[-1] < rows:
+        last = np.array([high], dtype=values.dtype)
+        values, below, up_to = np.append(values, last), np.append(below, rows - 1.0), np.append(up_to, rows)
+    starts, ends = runs(values)  # equal after the cut
+    return Distribution(values[starts], below[starts], up_to[ends - 1])
 
 
-def _text_points(
-    texts: Texts, members: Integers | None, prefix: bytes, *, rows: int
-) -> tuple[list[bytes], Floats, Floats]:
-    """Return keys in order with the rows below and up to them, counted within the members.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Crowds:
+    """Strings, each of a crowd that agrees in its first bytes.
 
-    A word whose strings were not told apart is a point that no row is known to equal: all of them lie behind it.
+    members: shape (strings,), which they are. codes: shape (strings,), uint64: the number of the string's crowd in
+    ``number_bits``, and the bytes that follow. keys: shape (crowds, TEXT_KEY_BYTES), uint8: what the strings of each
+    crowd begin with. before: shape (crowds,), what is to be added to a rank among the members. told: bytes so far.
     """
-    size = len(texts) if members is None else int(members.size)
-    if len(prefix) >= TEXT_KEY_BYTES:
-        return [prefix[:TEXT_KEY_BYTES]], np.zeros(1), np.array([float(size)])
-    words = texts.words(len(prefix), members)
-    ordered = np.sort(words)
-    starts = run_starts(ordered)
-    ends = np.append(starts[1:], size)
-    chosen = chosen_runs(starts, ends, rows=rows, points=max(2, POINTS * size // rows))
-    found = ordered[starts[chosen]]
-    keys = [prefix + word for word in found.astype(">u8").view(f"S{WORD_BYTES}").tolist()]
-    below, up_to = starts[chosen].astype(np.float64), ends[chosen].astype(np.float64)
-    lengths = texts.lengths if members is None else texts.lengths[members]
-    if int(lengths.max()) <= len(prefix) + WORD_BYTES:
-        return keys, below, up_to
-    crowded = np.flatnonzero(up_to - below > rows / CROWDED)
-    up_to = below.copy()
-    if not crowded.size:
-        return keys, below, up_to
-    order = np.argsort(words)
-    parts: list[tuple[list[bytes], Floats, Floats]] = []
-    done = 0
-    for at in crowded.tolist():
-        parts.append((keys[done:at], below[done:at], up_to[done:at]))
-        inside = order[starts[chosen[at]] : ends[chosen[at]]]
-        word = int(found[at]).to_bytes(WORD_BYTES, "big")
-        finer = _text_points(texts, inside if members is None else members[inside], prefix + word, rows=rows)
-        parts.append((finer[0], below[at] + finer[1], below[at] + finer[2]))
-        done = at + 1
-    parts.append((keys[done:], below[done:], up_to[done:]))
-    return (
-        [key for part in parts for key in part[0]],
-        np.concatenate([part[1] for part in parts]),
-        np.concatenate([part[2] for part in parts]),
+
+    members: Integers
+    codes: NDArray[np.uint64]
+    keys: NDArray[np.uint8]
+    before: Integers
+    told: int
+    number_bits: int = 0
+
+
+def _text_points(texts: Texts, crowds: _Crowds) -> list[tuple[NDArray[np.uint8], Integers, Integers]]:
+    """Return keys, in any order, with the rows below and up to each."""
+    rows, told = len(texts), crowds.told
+    ordered = np.sort(crowds.codes)
+    starts, ends = runs(ordered)
+    codes = ordered[starts]
+    number = (codes >> np.uint64(64 - crowds.number_bits)).astype(np.intp) if crowds.number_bits else starts * 0
+    starts, ends = starts + crowds.before[number], ends + crowds.before[number]
+    chosen = chosen_runs(starts, ends, rows=rows)
+    starts, ends, codes = starts[chosen], ends[chosen], codes[chosen]
+    keys = crowds.keys[number[chosen]]
+    follows = codes.astype(">u8").view(np.uint8).reshape(-1, WORD_BYTES)[:, crowds.number_bits // 8 :]
+    reach = told + follows.shape[1]
+    keys[:, told:reach] = follows[:, : TEXT_KEY_BYTES - told]
+    if reach >= min(int(texts.lengths[crowds.members].max()), TEXT_KEY_BYTES):
+        return [(keys, starts, ends)]
+    crowded = ends - starts > rows / CROWDED
+    points = (keys[~crowded], starts[~crowded], starts[~crowded])
+    if not crowded.any():
+        return [points]
+    inside, number = _found(crowds.codes, codes[crowded])
+    members = crowds.members[inside]
+    follows = texts.words(reach)[members] >> np.uint64(NUMBER_BITS)
+    sizes = (ends - starts)[crowded]
+    finer = _Crowds(
+        members=members,
+        codes=number.astype(np.uint64) << np.uint64(64 - NUMBER_BITS) | follows,
+        keys=keys[crowded],
+        before=starts[crowded] - (np.cumsum(sizes) - sizes),
+        told=reach,
+        number_bits=NUMBER_BITS,
     )
+    return [points, *_text_points(texts, finer)]
+
+
+def _found(codes: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> tuple[Integers, Integers]:
+    """Return the places of a few values among many, and which of them stands there.
+
+    They are looked up in a table by the highest bits of a product, in which all of them differ.
+    """
+    factor = 0x9E3779B97F4A7C15
+    while np.unique(wanted * np.uint64(factor) >> _TABLE_SHIFT).size < wanted.size:
+        factor = factor * 0xBF58476D1CE4E5B9 % 2**64
+    table = np.full(1 << TABLE_BITS, wanted.size, dtype=np.uint16)
+    table[wanted * np.uint64(factor) >> _TABLE_SHIFT] = np.arange(wanted.size)
+    which = table[codes * np.uint64(factor) >> _TABLE_SHIFT]
+    places = np.flatnonzero(which < wanted.size)
+    which = which[places].astype(np.intp)
+    same = wanted[which] == codes[places]
+    return places[same], which[same]
 
 
 def add_all(parts: Sequence[Distribution]) -> Distribution:
-    """Add up distributions of disjoint rows."""
+    """Add up distributions of disjoint rows, at about MERGED_POINTS of the values that any of them knows."""
     filled = [part for part in parts if part.values.size]
-    while len(filled) > ADDED_AT_ONCE:  # each costs as many look-ups as all have points
-        filled = [add_all(filled[at : at + ADDED_AT_ONCE]) for at in range(0, len(filled), ADDED_AT_ONCE)]
     if len(filled) <= 1:
         return filled[0] if filled else EMPTY
-    values = np.unique(np.concatenate([part.values for part in filled]))
+    values = np.concatenate([part.values for part in filled])
+    order = np.argsort(values, kind="stable")  # made for what is in order already, part by part
+    values = values[order]
+    starts = run_starts(values)
+    if starts.size > MERGED_POINTS:
+        held = np.concatenate([part.up_to - part.below for part in filled])[order]
+        rows = np.concatenate([np.diff(part.up_to, prepend=0.0) for part in filled])[order]
+        starts = starts[_kept(np.add.reduceat(rows, starts).cumsum(), np.add.reduceat(held, starts), MERGED_POINTS)]
+    values = values[starts]
     below, up_to = np.zeros(values.size), np.zeros(values.size)
     for part in filled:
         part_below, part_up_to = ranks_at(part, values)
         below += part_below
         up_to += part_up_to
-    return thin(Distribution(values, below, up_to), MERGED_POINTS)
+    return Distribution(values, below, up_to)
 
 
 def thin(whole: Distribution, points: int) -> Distribution:
     """Keep about that many points, heavy values and evenly spread ranks; what they know stays as it was."""
     if whole.values.size <= points:
         return whole
-    even = np.unique(np.searchsorted(whole.up_to, np.linspace(0.0, whole.rows, points // 2), side="left"))
-    held = whole.up_to - whole.below
-    heavy = np.argpartition(held, -(points // 2))[-(points // 2) :]
-    heavy = heavy[held[heavy] > 0.0]
-    kept = np.union1d(np.union1d(even, heavy), [0, whole.values.size - 1])
+    kept = _kept(whole.up_to, whole.up_to - whole.below, points)
     return Distribution(whole.values[kept], whole.below[kept], whole.up_to[kept])
+
+
+def _kept(up_to: Floats, held: Floats, points: int) -> NDArray[np.bool_]:
+    """Choose points: the heaviest, the outermost, and those of evenly spread ranks. held: rows that equal each."""
+    heavy = np.argpartition(held, -(points // 2))[-(points // 2) :]
+    kept = np.zeros(held.size, dtype=np.bool_)
+    kept[heavy[held[heavy] > 0.0]] = True
+    ranks = np.linspace(0.0, up_to[-1], points // 2)
+    kept[np.minimum(np.searchsorted(up_to, ranks, side="left"), held.size - 1)] = True
+    kept[[0, -1]] = True
+    return kept
 
 
 def scaled(whole: Distribution, factor: float) -> Distribution:

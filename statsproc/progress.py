@@ -20,7 +20,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from statsproc.session import SparkFailed, spark_errors
+from statsproc.session import SparkFailed, context_of, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,18 +156,14 @@ def reporter(*, as_json: bool) -> Reporter:
 @contextmanager
 def watched(spark: SparkSession, told: Callable[[int, int], None]) -> Iterator[None]:
     """Tell tasks done and tasks known of whatever the session runs meanwhile."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkAttributeError, PySparkNotImplementedError
-
     told(0, 0)
-    try:
-        tracker = spark.sparkContext.statusTracker()
-    except (PySparkAttributeError, PySparkNotImplementedError):
+    context = context_of(spark)
+    if context is None:
         with _watched_remotely(spark, told):
             yield
         return
-    except (Py4JError, ConnectionError) as failure:
-        raise SparkFailed("Spark is gone") from failure
+    with spark_errors():
+        tracker = context.statusTracker()
     ended = threading.Event()
     thread = threading.Thread(target=_poll, args=(tracker, told, ended), daemon=True)
     thread.start()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from selector.statistics import RowSample, SampleColumn
@@ -48,8 +49,7 @@ class Draw:
         """Take the drawn rows of a column: strings cut, all else as float64 on the type's line."""
         drawn = column.take(pa.array(self.rows))
         if is_text(data_type):
-            plain = drawn.dictionary_decode() if pa.types.is_dictionary(drawn.type) else drawn
-            return pa.array([_cut(text) for text in plain.cast(pa.large_binary()).to_pylist()], pa.string())
+            return _cut(drawn.dictionary_decode() if pa.types.is_dictionary(drawn.type) else drawn)
         nulls = drawn.is_null().to_numpy(zero_copy_only=False)
         line = np.zeros(len(drawn))
         if not nulls.all():
@@ -93,9 +93,14 @@ def row_sample(sampled: Sampled, *, read: float = 1.0) -> RowSample | None:
     return RowSample(rows=int(sampled.tickets.size), share=sampled.share * read, columns=columns)
 
 
-def _cut(text: bytes | None) -> str | None:
-    """Return the first characters of a string; what is not UTF-8 is replaced."""
-    return None if text is None else text[: 4 * TEXT_CHARACTERS].decode("utf-8", "replace")[:TEXT_CHARACTERS]
+def _cut(texts: pa.Array) -> pa.Array:
+    """Return the first characters of strings; what is not UTF-8 is replaced."""
+    known = texts.cast(pa.large_binary())
+    try:
+        return pc.utf8_slice_codeunits(known.cast(pa.large_string()), 0, TEXT_CHARACTERS).cast(pa.string())
+    except pa.ArrowInvalid:
+        read = (None if text is None else text.decode("utf-8", "replace") for text in known.to_pylist())
+        return pa.array([None if text is None else text[:TEXT_CHARACTERS] for text in read], pa.string())
 
 
 def _column(array: pa.Array) -> SampleColumn:

@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from engines.protocol import TableSource
 from statsproc.files import Chunk, FileUnusable, Piece, TableChunk
+from statsproc.memory import keep_freed_memory
 from statsproc.plain import NotPlain
 from statsproc.read import Wanted, summarise_chunks
-from statsproc.session import SparkFailed, is_local, parallelism, spark_errors, without_pandas_warning
+from statsproc.session import SparkFailed, context_of, is_local, parallelism, spark_errors, without_pandas_warning
 from statsproc.table import TableSummary, compact_table, decode, encode, merge_tables
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ BATCH_ROWS = 65_536  # what one Arrow batch carries from the JVM
 BUFFER_ROWS = 262_144  # what is summarised at once of it
 BUFFER_BYTES = 128 << 20
 TASKS_PER_CORE = 4  # so that a bar moves, and no core waits long for the last task
+TASK_BYTES = 64 << 20  # a core has several tasks only if they are as large: Spark itself needs some time for each
 SMALLEST_TASK_BYTES = 8 << 20
 LITTLE_BYTES = 32 << 20  # are read faster than a job of Spark starts
 MERGED_ON_DRIVER = 64  # summaries; more are put together by tasks first
@@ -40,16 +42,13 @@ _MODULES = (
     "engines.orc",
     "selector.keys",
     "selector.statistics",
-    *(
-        f"statsproc.{name}"
-        for name in ("texts", "distinct", "histogram", "summary", "sample", "keys", "table", "files", "plain")
-    ),
-    "statsproc.read",
+    *(f"statsproc.{name}" for name in ("memory", "texts", "runs", "distinct", "histogram", "summary", "sample")),
+    *(f"statsproc.{name}" for name in ("keys", "table", "files", "plain", "read")),
     __name__,
 )
-_STATE_ARROW = pa.schema(
-    [("folder", pa.string()), ("error", pa.string()), ("plain", pa.bool_()), ("summary", pa.binary())]
-)
+# What a task tells: of a partition its summary, or an error, and whether that is of a file that is plain text.
+State = tuple[str, str | None, bool, bytes | None]
+_STATE = pa.schema([("folder", pa.string()), ("error", pa.string()), ("plain", pa.bool_()), ("summary", pa.binary())])
 
 
 class WorkerDied(SparkFailed):
@@ -72,11 +71,19 @@ def scan_splits(spark: SparkSession, splits: Sequence[Piece], wanted: Wanted) ->
     """
     if not splits:
         return {}
-    tasks = _shared_out(splits, TASKS_PER_CORE * parallelism(spark))
+    tasks = shared_out(splits, parallelism(spark))
+    reader = _SplitReader(tasks, wanted)
     _take_along(spark)
     with _reading():
-        states = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_SplitReader(tasks, wanted), _state_type())
-        return _collected(states, len(tasks))
+        context = context_of(spark)
+        if context is None:
+            task = _InArrow(lambda batches: reader(n for batch in batches for n in batch.column(0).to_pylist()))
+            states = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(task, _state_type())
+            return _collected(states, len(tasks))
+        told = context.parallelize(range(len(tasks)), len(tasks)).mapPartitions(reader)
+        if len(tasks) > MERGED_ON_DRIVER:
+            told = told.keyBy(_folder_of).partitionBy(MERGED_ON_DRIVER // 2).values().mapPartitions(_merged_again)
+        return _result(told.collect())
 
 
 def scan_here(splits: Sequence[Piece], wanted: Wanted) -> dict[str, TableSummary]:
@@ -84,6 +91,7 @@ def scan_here(splits: Sequence[Piece], wanted: Wanted) -> dict[str, TableSummary
 
     Raises FileUnusable.
     """
+    keep_freed_memory()
     parts: dict[str, list[TableSummary]] = {}
     for folder, summary in summarise_chunks((split.chunk() for split in splits), wanted):
         parts.setdefault(folder, []).append(summary)
@@ -105,7 +113,7 @@ def scan_through_spark(
         with _reading():
             rows = _union(_rows(spark, source, wanted, folder, at) for at, folder in enumerate(some))
             names = [folder.folder for folder in some]
-            states = rows.mapInArrow(_BatchReader(names, wanted), _state_type())
+            states = rows.mapInArrow(_InArrow(_BatchReader(names, wanted)), _state_type())
             found |= _collected(states, MERGED_ON_DRIVER)
     return found
 
@@ -154,17 +162,16 @@ def _union(frames: Iterable[DataFrame]) -> DataFrame:
 
 
 class _SplitReader:
-    """A task that reads files itself."""
+    """A task that reads files itself; which one it is, Spark tells by its number."""
 
     def __init__(self, tasks: Sequence[Sequence[Piece]], wanted: Wanted) -> None:
         self._tasks = tuple(tasks)
         self._wanted = wanted
 
-    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                splits = sorted(self._tasks[number], key=lambda split: (split.folder, split.path, split.groups))
-                yield from _states((split.chunk() for split in splits), self._wanted)
+    def __call__(self, numbers: Iterable[int]) -> Iterator[State]:
+        for number in numbers:
+            splits = sorted(self._tasks[number], key=lambda split: (split.folder, split.path, split.groups))
+            yield from _states((split.chunk() for split in splits), self._wanted)
 
 
 class _BatchReader:
@@ -174,7 +181,7 @@ class _BatchReader:
         self._folders = tuple(folders)
         self._wanted = wanted
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[State]:
         yield from _states(self._chunks(batches), self._wanted)
 
     def _chunks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
@@ -189,39 +196,37 @@ class _BatchReader:
             )
 
 
-class _Merger:
-    """A task that puts summaries together."""
+class _InArrow:
+    """A task that tells its states as rows of a DataFrame, where there is nothing but DataFrames."""
+
+    def __init__(self, task: Callable[[Iterator[pa.RecordBatch]], Iterator[State]]) -> None:
+        self._task = task
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        merged, errors = _merged(batches)
-        for folder, summary in merged.items():
-            yield _state(folder, summary=summary)
-        for error, plain in errors:
-            yield _state("", error=error, plain=plain)
+        for state in self._task(batches):
+            yield pa.RecordBatch.from_pylist([dict(zip(_STATE.names, state, strict=True))], schema=_STATE)
 
 
 def _state_type() -> Any:
     """Return the type of a task's rows; as text it would cost a call to the JVM."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(_STATE_ARROW)
+    return from_arrow_schema(_STATE)
 
 
-def _states(chunks: Iterable[Chunk], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def _states(chunks: Iterable[Chunk], wanted: Wanted) -> Iterator[State]:
+    keep_freed_memory()
     try:
         for folder, summary in summarise_chunks(chunks, wanted):
-            yield _state(folder, summary=compact_table(summary))
+            yield folder, None, True, encode(compact_table(summary))
     except FileUnusable as failure:
-        yield _state("", error=str(failure))
+        yield "", str(failure), True, None
     except NotPlain as failure:
-        yield _state("", error=str(failure), plain=False)
+        yield "", str(failure), False, None
 
 
-def _state(
-    folder: str, *, summary: TableSummary | None = None, error: str | None = None, plain: bool = True
-) -> pa.RecordBatch:
-    row = {"folder": folder, "error": error, "plain": plain, "summary": None if summary is None else encode(summary)}
-    return pa.RecordBatch.from_pylist([row], schema=_STATE_ARROW)
+def _folder_of(state: State) -> str:
+    return state[0]
 
 
 def _buffered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -239,30 +244,50 @@ def _buffered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _collected(states: DataFrame, expected: int) -> dict[str, TableSummary]:
     if expected > MERGED_ON_DRIVER:
-        states = states.repartition(MERGED_ON_DRIVER // 2, "folder").mapInArrow(_Merger(), _state_type())
-    merged, errors = _merged(states.toArrow().to_batches())
+        merger = _InArrow(lambda batches: _merged_again(_rows_of(batches)))
+        states = states.repartition(MERGED_ON_DRIVER // 2, "folder").mapInArrow(merger, _state_type())
+    return _result(_rows_of(states.toArrow().to_batches()))
+
+
+def _rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[State]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield row["folder"], row["error"], row["plain"], row["summary"]
+
+
+def _merged_again(states: Iterable[State]) -> Iterator[State]:
+    """Put summaries together in a task, where there are too many for the driver."""
+    merged, errors = _merged(states)
+    for folder, summary in merged.items():
+        yield folder, None, True, encode(compact_table(summary))
+    for error, plain in errors:
+        yield "", error, plain, None
+
+
+def _result(states: Iterable[State]) -> dict[str, TableSummary]:
+    merged, errors = _merged(states)
     for error, plain in errors:
         raise FileUnusable(error) if plain else NotPlain(error)
     return merged
 
 
-def _merged(batches: Iterable[pa.RecordBatch]) -> tuple[dict[str, TableSummary], list[tuple[str, bool]]]:
+def _merged(states: Iterable[State]) -> tuple[dict[str, TableSummary], list[tuple[str, bool]]]:
     """Put summaries together by partition; errors come with whether they are of files that are plain."""
     parts: dict[str, list[TableSummary]] = {}
     errors: list[tuple[str, bool]] = []
-    for batch in batches:
-        for row in batch.to_pylist():
-            if row["error"] is not None:
-                errors.append((row["error"], row["plain"]))
-            else:
-                parts.setdefault(row["folder"], []).append(decode(row["summary"]))
+    for folder, error, plain, summary in states:
+        if error is not None:
+            errors.append((error, plain))
+        elif summary is not None:
+            parts.setdefault(folder, []).append(decode(summary))
     return {folder: merge_tables(found) for folder, found in parts.items()}, sorted(errors)
 
 
-def _shared_out(splits: Sequence[Piece], most: int) -> list[list[Piece]]:
-    """Give splits to tasks, the largest first, each to the task that has least so far."""
+def shared_out(splits: Sequence[Piece], cores: int) -> list[list[Piece]]:
+    """Give splits to tasks, as many for each core, the largest first, each to the task that has least so far."""
     size = sum(split.bytes for split in splits)
-    count = max(1, min(most, len(splits), size // SMALLEST_TASK_BYTES))
+    each = min(TASKS_PER_CORE, max(1, size // (cores * TASK_BYTES)))
+    count = max(1, min(cores * each, len(splits), size // SMALLEST_TASK_BYTES))
     heap: list[tuple[int, int]] = [(0, task) for task in range(count)]
     tasks: list[list[Piece]] = [[] for _ in range(count)]
     for split in sorted(splits, key=lambda split: (-split.bytes, split.path, split.groups)):

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from engines.spark.java import spark_environment
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
@@ -109,27 +110,30 @@ def _first_line(text: str) -> str:
     return lines[-1] if any(line.startswith("Traceback ") for line in lines) else lines[0]
 
 
-def parallelism(spark: SparkSession) -> int:
-    """Return how many tasks run at once; over Spark Connect, which does not tell, a guess."""
+def context_of(spark: SparkSession) -> SparkContext | None:
+    """Return a session's context; None over Spark Connect, which has none. Raises SparkFailed where Spark is gone."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkAttributeError, PySparkNotImplementedError
 
     try:
-        return int(spark.sparkContext.defaultParallelism)
+        return spark.sparkContext
     except (PySparkAttributeError, PySparkNotImplementedError):
-        return REMOTE_PARALLELISM
+        return None
     except (Py4JError, ConnectionError) as failure:
         raise SparkFailed("Spark is gone") from failure
 
 
+def parallelism(spark: SparkSession) -> int:
+    """Return how many tasks run at once; over Spark Connect, which does not tell, a guess."""
+    context = context_of(spark)
+    with spark_errors():
+        return REMOTE_PARALLELISM if context is None else int(context.defaultParallelism)
+
+
 def is_local(spark: SparkSession) -> bool:
     """Return whether the tasks run on this machine, with what is installed here."""
-    from pyspark.errors import PySparkAttributeError, PySparkNotImplementedError
-
-    try:
-        return str(spark.sparkContext.master).startswith("local")
-    except (PySparkAttributeError, PySparkNotImplementedError):
-        return False
+    context = context_of(spark)
+    return context is not None and str(context.master).startswith("local")
 
 
 def log_file(work_dir: Path) -> Path:

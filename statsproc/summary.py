@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from selector.statistics import ColumnStatistics, Keys
@@ -26,16 +25,17 @@ from statsproc.histogram import (
     common_values,
     distribution_of_texts,
     equi_height,
-    run_starts,
     scaled,
     thin,
 )
+from statsproc.runs import runs
 from statsproc.texts import Texts
 
 NUMBERS = frozenset({"boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "date", "void"})
 TIMES = frozenset({"timestamp", "timestamp_ntz", "timestamp_ltz"})
 TEXTS = frozenset({"string", "binary"})
 EXACT = 2.0**53  # integers up to it have a place of their own on the line
+TEXTS_AT_ONCE = 1 << 20  # a string takes several times a number's memory while it is looked at
 LARGEST_DICTIONARY = 1 << 16  # entries; more are read as plain strings
 
 Words = NDArray[np.uint64]
@@ -105,9 +105,8 @@ def summarise(values: pa.Array | pa.ChunkedArray, data_type: str, *, kept: int =
         present = present.cast(pa.float64(), safe=False)  # a file of a narrower type
     numbers = numbers_of(present)
     ordered = np.sort(numbers.raw)
-    starts = run_starts(ordered)
+    starts, ends = runs(ordered)
     not_numbers = below_all = above_all = 0
-    ends = np.append(starts[1:], ordered.size)
     held = ends - starts
     different = ordered[starts]
     if numbers.words is None:
@@ -254,10 +253,8 @@ def numbers_of(present: pa.Array) -> Values:
 
 def _distribution(values: Keys, below: NDArray[np.float64], up_to: NDArray[np.float64]) -> Distribution:
     """Make a distribution of points in order; some may have become equal on the line."""
-    starts = run_starts(values)
-    if starts.size == values.size:
-        return Distribution(values, below, up_to)
-    return Distribution(values[starts], below[starts], up_to[np.append(starts[1:], values.size) - 1])
+    starts, ends = runs(values)
+    return Distribution(values[starts], below[starts], up_to[ends - 1])
 
 
 def _words(different: NDArray[Any]) -> Words:
@@ -301,8 +298,13 @@ def _summarise_texts(present: pa.Array, rows: int, nulls: int, *, ordered: bool,
         return _summarise_entries(entries, held[used].astype(np.int64), rows, nulls, ordered=ordered, kept=kept)
     if pa.types.is_fixed_size_binary(present.type):
         present = present.cast(pa.binary())
+    if len(present) > TEXTS_AT_ONCE:
+        starts = range(0, len(present), TEXTS_AT_ONCE)
+        cut = [present.slice(start, TEXTS_AT_ONCE) for start in starts]
+        parts = [_summarise_texts(part, len(part), 0, ordered=ordered, kept=kept) for part in cut]
+        return replace(merge(parts, kept=kept), rows=rows, nulls=nulls)
     texts = Texts.of(present)
-    low, high = _ends(present) if ordered else (None, None)
+    low, high = texts.ends() if ordered else (None, None)
     return ColumnSummary(
         rows=rows,
         nulls=nulls,
@@ -321,7 +323,7 @@ def _summarise_entries(
     """Summarise strings by the entries of their dictionary. held: rows of each entry, none of them zero."""
     texts = Texts.of(entries)
     hashes = hash_texts(texts)
-    low, high = _ends(entries) if ordered else (None, None)
+    low, high = texts.ends() if ordered else (None, None)
     distribution = EMPTY
     if ordered:
         keys = texts.keys()
@@ -342,11 +344,6 @@ def _summarise_entries(
         minimum=low,
         maximum=high,
     )
-
-
-def _ends(present: pa.Array) -> tuple[bytes | None, bytes | None]:
-    ends = pc.min_max(present.cast(pa.large_binary()))
-    return ends["min"].as_py(), ends["max"].as_py()
 
 
 def _decimals(present: pa.Array) -> Values:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from selector.statistics import TEXT_KEY_BYTES
 
 WORD_BYTES = 8
-
-_KEPT_BITS = np.array([(1 << 64) - (1 << (64 - 8 * kept)) for kept in range(WORD_BYTES + 1)], dtype=np.uint64)
+PANEL_BYTES = 64  # of each string that are laid side by side; a multiple of a word, and more than a key
+BLOCK = 1 << 13  # values that are worked on at once: what becomes of them stays in the processor's cache
 
 Words = NDArray[np.uint64]
 Integers = NDArray[np.int64]
@@ -20,64 +22,82 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Texts:
-    """Strings that lie in one buffer.
+    """Strings whose first bytes lie side by side.
 
-    data: shape (bytes + WORD_BYTES,), the buffer and some zeros. starts, lengths: shape (strings,).
+    values: the strings, as binary values. lengths: shape (strings,), in bytes. panel: shape (strings, bytes), uint8:
+    the first PANEL_BYTES of each string, or fewer where none is so long, and at least a word of zeros behind its end.
     """
 
-    data: NDArray[np.uint8]
-    starts: Integers
+    values: pa.Array
     lengths: Integers
+    panel: NDArray[np.uint8]
 
     @classmethod
     def of(cls, values: pa.Array) -> Texts:
         """Take strings or binary values without NULLs; a dictionary is not expected here."""
-        flat = values if pa.types.is_large_binary(values.type) else values.cast(pa.large_binary())
-        _, offsets, data = flat.buffers()
-        if not len(flat):
-            return cls(np.zeros(WORD_BYTES, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
-        bounds = np.frombuffer(offsets, dtype=np.int64, count=len(flat) + 1, offset=8 * flat.offset)
-        first, last = int(bounds[0]), int(bounds[-1])
-        padded = np.zeros(last - first + WORD_BYTES, dtype=np.uint8)
-        if last > first:
-            padded[:-WORD_BYTES] = np.frombuffer(data, dtype=np.uint8, count=last - first, offset=first)
-        return cls(padded, bounds[:-1] - first, np.diff(bounds))
+        flat = _flat(values)
+        lengths: Integers = pc.binary_length(flat).to_numpy().astype(np.int64, copy=False)
+        longest = int(lengths.max(initial=0))
+        first = pc.binary_slice(flat, 0, PANEL_BYTES) if longest > PANEL_BYTES else flat
+        width = (-(-min(longest, PANEL_BYTES) // WORD_BYTES) + 1) * WORD_BYTES
+        unchecked = first.view(pa.large_string() if pa.types.is_large_binary(flat.type) else pa.string())
+        padded = pc.ascii_rpad(unchecked, width=width, padding="\0")  # of bytes, whatever they mean
+        panel = np.frombuffer(padded.buffers()[2] or b"", dtype=np.uint8, count=len(flat) * width)
+        return cls(flat, lengths, panel.reshape(len(flat), width))
 
     def __len__(self) -> int:
-        return int(self.starts.size)
+        return int(self.lengths.size)
 
     def __getitem__(self, row: int) -> bytes:
-        start = int(self.starts[row])
-        return self.data[start : start + int(self.lengths[row])].tobytes()
+        value: bytes = self.values[row].as_py()
+        return value
 
     @property
     def longest(self) -> int:
         """Bytes of the longest string, 0 where there is none."""
         return int(self.lengths.max(initial=0))
 
-    @property
-    def shortest(self) -> int:
-        """Bytes of the shortest string, 0 where there is none."""
-        return int(self.lengths.min()) if self.lengths.size else 0
+    def ends(self) -> tuple[bytes, bytes]:
+        """Return the smallest and the largest string."""
+        words = self.words(0)
+        low, high = (self.values.take(pa.array(np.flatnonzero(words == end))) for end in (words.min(), words.max()))
+        return pc.min(low).as_py(), pc.max(high).as_py()
 
-    def words(self, offset: int, rows: NDArray[np.intp] | None = None) -> Words:
+    def blocks(self) -> Iterator[Texts]:
+        """Cut into blocks, without a copy."""
+        for at in range(0, len(self), BLOCK):
+            inside = slice(at, at + BLOCK)
+            yield Texts(self.values.slice(at, BLOCK), self.lengths[inside], self.panel[inside])
+
+    def some(self, rows: NDArray[np.intp]) -> Texts:
+        """Take some of the strings."""
+        return Texts(self.values.take(pa.array(rows)), self.lengths[rows], self.panel[rows])
+
+    def behind(self, offset: int) -> Texts:
+        """Return what lies behind an offset."""
+        return Texts.of(pc.binary_slice(self.values, offset, max(offset, self.longest)))
+
+    def words(self, offset: int) -> Words:
         """Return eight bytes of each string from an offset on, the first one highest, zeros behind its end."""
-        starts, lengths = (self.starts, self.lengths) if rows is None else (self.starts[rows], self.lengths[rows])
-        everywhere = np.ndarray((self.data.size - WORD_BYTES + 1,), dtype="<u8", buffer=self.data, strides=(1,))
-        left = lengths - offset
-        if left.size and int(left.min()) >= WORD_BYTES:
-            return everywhere[starts + offset].byteswap()
-        at = np.minimum(starts + offset, everywhere.size - 1)
-        found: Words = everywhere[at].byteswap()
-        found &= _KEPT_BITS[np.clip(left, 0, WORD_BYTES)]
-        return found
+        if offset > self.panel.shape[1] - WORD_BYTES:
+            return np.zeros(len(self), dtype=np.uint64)
+        column = np.ndarray((len(self),), "<u8", buffer=self.panel, offset=offset, strides=self.panel.strides[:1])
+        return column.byteswap()
 
     def keys(self) -> NDArray[np.bytes_]:
         """Return each string's place on the line of strings: its first bytes."""
-        keys = np.empty((len(self), TEXT_KEY_BYTES // WORD_BYTES), dtype=">u8")
-        for word in range(keys.shape[1]):
-            keys[:, word] = self.words(word * WORD_BYTES)
+        keys = np.zeros((len(self), TEXT_KEY_BYTES), dtype=np.uint8)
+        known = self.panel[:, :TEXT_KEY_BYTES]
+        keys[:, : known.shape[1]] = known
         return keys.view(f"S{TEXT_KEY_BYTES}").reshape(-1)
+
+
+def _flat(values: pa.Array) -> pa.Array:
+    """Return strings as binary values that lie in one buffer."""
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return values.view(pa.binary())
+    return values.view(pa.large_binary()) if pa.types.is_large_string(kind) else values.cast(pa.large_binary())
 
 
 def common_prefix(low: bytes, high: bytes) -> bytes:

@@ -23,6 +23,7 @@ from statsproc.texts import Texts
 
 STANDARD_ERROR = 1 / np.sqrt(KEPT)
 FEW = 16
+HASHES = ["e220a8397b1dcdaf", "94c0a917ec122e13", "0830cb6c1c38f591", "8015bb585b6fb8d8", "61b17a81f27b0bb5"]
 
 
 def _hash(texts: list[bytes]) -> list[int]:
@@ -43,6 +44,12 @@ def test_equal_texts_and_only_they_have_equal_hashes(texts: list[bytes]) -> None
 @given(st.binary(max_size=300), st.lists(st.binary(max_size=300), max_size=5))
 def test_a_text_has_the_same_hash_in_any_company(text: bytes, others: list[bytes]) -> None:
     assert _hash([*others, text])[-1] == _hash([text])[0]
+
+
+def test_hashes_are_those_of_stored_summaries() -> None:
+    """Another function would need another format of what is stored: partitions are merged by hashes."""
+    found = [f"{value:016x}" for value in _hash([b"", b"a", b"12345678", b"x" * 100, b"y" * 300])]
+    assert found == HASHES
 
 
 @pytest.mark.parametrize("length", [0, 7, 8, 9, LONG_BYTES, LONG_BYTES + 1, 5000])

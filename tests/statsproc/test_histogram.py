@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import string
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -27,6 +29,8 @@ from statsproc.histogram import (
 from statsproc.summary import summarise
 
 TOLERANCE = 1 / POINTS  # of the rows: what a batch may be off between two of its points
+CROWDS = CROWDED - 10
+
 finite = st.floats(allow_nan=False, allow_infinity=False)
 few = st.integers(-5, 5).map(float)
 
@@ -224,15 +228,19 @@ def test_merging_any_split_of_texts(values: list[str], cut: int, dictionary: boo
 
 
 @pytest.mark.parametrize("dictionary", [True, False])
-@pytest.mark.parametrize("kind", ["words", "urls", "numbers", "long"])
+@pytest.mark.parametrize("kind", ["words", "urls", "numbers", "long", "phrases", "crowds"])
 def test_many_texts(kind: str, dictionary: bool) -> None:
+    """Phrases agree in many bytes, and then differ; of crowds there are nearly as many as there can be."""
     random = np.random.default_rng(3)
     ranks = random.zipf(1.2, 60_000).clip(max=50_000)
+    beginnings = ["".join(row) for row in random.choice(list(string.ascii_lowercase), (CROWDS, 20))]
     values = {
         "words": [f"{n * 2654435761 % 2**32:08x}" for n in ranks],
         "urls": [f"https://example.org/{n % 7}/{n}" for n in ranks],
         "numbers": [f"{n:020}" for n in ranks],
         "long": [f"{'x' * (n % 3)} the same long beginning {n}" for n in ranks],
+        "phrases": [f"{beginnings[n % 200]} {row}" for row, n in enumerate(ranks)],
+        "crowds": [f"{beginnings[row % CROWDS]} {n}" for row, n in enumerate(ranks)],
     }[kind]
     _check_texts(_texts(values, dictionary=dictionary), values)
     _check_texts(add_all([_texts(values[n::5], dictionary=dictionary) for n in range(5)]), values)

@@ -92,6 +92,8 @@ def test_values_on_their_lines() -> None:
     texts = pa.array(["é" * 400, None, "short"]).dictionary_encode()
     assert drawn.of(texts, "string").to_pylist() == ["é" * TEXT_CHARACTERS, None, "short"]
     assert drawn.of(pa.array([b"\xff", None, b"ok"], pa.binary()), "string").to_pylist() == ["\ufffd", None, "ok"]
+    broken = pa.array([b"\xff" + b"x" * 400, None, b"ok"], pa.binary())
+    assert drawn.of(broken, "string").to_pylist() == ["\ufffd" + "x" * (TEXT_CHARACTERS - 1), None, "ok"]
     assert drawn.of(pa.nulls(3), "int").to_pylist() == [None] * 3
 
 

@@ -241,6 +241,15 @@ def test_a_share_is_scaled_up() -> None:
     assert found.ndv == pytest.approx(np.unique(values).size, rel=0.05)
 
 
+def test_many_strings_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [f"{n % 700:04}" for n in range(MANY)]
+    whole = summarise(pa.array([None, *values]), "string")
+    monkeypatch.setattr("statsproc.summary.TEXTS_AT_ONCE", 3_000)
+    found = summarise(pa.array([None, *values]), "string")
+    assert (found.rows, found.nulls) == (whole.rows, whole.nulls) == (MANY + 1, 1)
+    check_column(describe(found, "c", "string"), line([None, *(value.encode() for value in values)]))
+
+
 def test_values_may_lie_beyond_the_share_that_was_read() -> None:
     """Of ids in the order of the files a share has a part of the range only; there are more of them all the same."""
     rows, share = 10_000, 0.1

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selector.statistics import TEXT_KEY_BYTES
-from statsproc.texts import WORD_BYTES, Texts, common_prefix
+from statsproc.texts import BLOCK, WORD_BYTES, Texts, common_prefix
 
 texts = st.lists(st.binary(max_size=50), max_size=30)
 
@@ -17,7 +17,29 @@ def test_strings_come_back_as_they_are(values: list[bytes], arrow: pa.DataType, 
     found = Texts.of(pa.array(values, arrow).slice(skipped))
     assert [found[row] for row in range(len(found))] == values[skipped:]
     lengths = [len(value) for value in values[skipped:]]
-    assert (found.longest, found.shortest) == (max(lengths, default=0), min(lengths, default=0))
+    assert found.longest == max(lengths, default=0)
+    assert found.lengths.tolist() == lengths
+    if values[skipped:]:
+        assert found.ends() == (min(values[skipped:]), max(values[skipped:]))
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=150), min_size=1, max_size=20), st.integers(0, 150))
+def test_parts_of_strings(values: list[bytes], offset: int) -> None:
+    whole = Texts.of(pa.array(values, pa.binary()))
+    rest = whole.behind(offset)
+    assert [rest[row] for row in range(len(rest))] == [value[offset:] for value in values]
+    some = whole.some(np.array([len(values) - 1, 0]))
+    assert [some[0], some[1]] == [values[-1], values[0]]
+    assert some.words(0).tolist() == whole.words(0)[[-1, 0]].tolist()
+
+
+def test_blocks_are_the_whole() -> None:
+    whole = Texts.of(pa.array([str(n) for n in range(2 * BLOCK + 1)]))
+    blocks = list(whole.blocks())
+    assert [len(block) for block in blocks] == [BLOCK, BLOCK, 1]
+    assert np.concatenate([block.words(0) for block in blocks]).tolist() == whole.words(0).tolist()
+    assert blocks[2][0] == str(2 * BLOCK).encode()
 
 
 @settings(deadline=None)

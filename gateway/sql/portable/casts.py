@@ -15,6 +15,7 @@ from gateway.sql.portable.kinds import (
     BOOLEAN,
     DATE,
     FLOAT,
+    MAX_PRECISION,
     NULL,
     STRING,
     TIMESTAMP,
@@ -83,6 +84,10 @@ def as_text(value: Value) -> str:
         )
     if kind == BINARY:
         raise NotPortable("a cast from binary to string.")
+    if kind.is_decimal and value.decimal.precision == kind.scale:  # DuckDB would leave out the zero before the point
+        if kind.scale == MAX_PRECISION:
+            raise NotPortable(f"a cast from {kind} to string.")
+        text = f"CAST({text} AS DECIMAL({kind.scale + 1}, {kind.scale}))"
     return f"CAST({text} AS VARCHAR)"
 
 

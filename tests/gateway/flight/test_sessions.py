@@ -61,7 +61,7 @@ def test_a_login_is_needed_and_it_must_be_right(guarded: Served) -> None:
     with pytest.raises(adbc_driver_manager.ProgrammingError, match="is wrong") as caught:
         guarded.connect(**WRONG)
     assert caught.value.status_code == adbc_driver_manager.AdbcStatusCode.UNAUTHENTICATED
-    with pytest.raises(adbc_driver_manager.ProgrammingError, match="are needed here"):
+    with pytest.raises(adbc_driver_manager.ProgrammingError, match="is wrong"):
         guarded.connect(**UNKNOWN)
     with closing(guarded.connect()) as connection, closing(connection.cursor()) as cursor:
         with pytest.raises(adbc_driver_manager.ProgrammingError, match="are needed here"):

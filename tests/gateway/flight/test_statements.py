@@ -164,7 +164,7 @@ def test_a_statement_can_be_polled_for(scripted: Served) -> None:
     begin = threading.Event()
     rows = pa.RecordBatch.from_pydict({"answer": [1]})
     scripted.fast.script("later", Script(steps=(begin, rows), plan=PLAN))
-    threading.Timer(1.2, begin.set).start()
+    threading.Timer(0.7, begin.set).start()
     with closing(scripted.connect()) as connection, closing(connection.cursor()) as cursor:
         cursor.adbc_statement.set_options(**{"adbc.statement.exec.incremental": "true"})
         partitions, schema = cursor.adbc_execute_partitions("SELECT 'later' AS answer")
@@ -262,7 +262,7 @@ def test_actions_are_listed(scripted: Served) -> None:
 
 
 def test_batches_that_are_too_large_for_a_message_are_cut(scripted: Served, cursor: adbc.Cursor) -> None:
-    wide = pa.RecordBatch.from_pydict({"id": range(40), "text": ["x" * (1 << 20)] * 40})
+    wide = pa.RecordBatch.from_pydict({"id": range(20), "text": ["x" * (1 << 20)] * 20})
     scripted.fast.script("wide", Script(steps=(wide,), plan=PLAN))
 
     cursor.execute("SELECT 'wide' AS answer")
@@ -274,7 +274,7 @@ def test_batches_that_are_too_large_for_a_message_are_cut(scripted: Served, curs
 
 
 def test_dictionaries_stay_dictionaries(scripted: Served, cursor: adbc.Cursor) -> None:
-    words = pa.array(["a", None, "b"] * 700_000).dictionary_encode()
+    words = pa.array(["a", None, "b"] * 300_000).dictionary_encode()
     big = pa.RecordBatch.from_arrays([words, pa.array(range(len(words)))], names=["word", "id"])
     scripted.fast.script("words", Script(steps=(big, big.slice(1, 4)), plan=PLAN))
 
@@ -285,7 +285,7 @@ def test_dictionaries_stay_dictionaries(scripted: Served, cursor: adbc.Cursor) -
     assert found.schema == expected.schema
     assert found.num_rows == expected.num_rows
     assert found.slice(found.num_rows - 4).to_pylist() == expected.slice(expected.num_rows - 4).to_pylist()
-    assert found.slice(2_000_000, 3).to_pylist() == expected.slice(2_000_000, 3).to_pylist()
+    assert found.slice(800_000, 3).to_pylist() == expected.slice(800_000, 3).to_pylist()
 
 
 def test_a_client_that_reads_a_part_leaves_no_file_open(scripted: Served) -> None:

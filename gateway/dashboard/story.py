@@ -26,13 +26,17 @@ from gateway.sql.errors import (
     StatementTooDeep,
     StatementTooLong,
     SyntaxInvalid,
+    TableExists,
     UnknownColumn,
+    UnknownDatabase,
     UnknownDialect,
     UnknownPartition,
     UnknownProperty,
     UnknownTable,
     ValueOutOfRange,
 )
+from gateway.views import NO_SESSION, TABLE_EXISTS
+from gateway.writing import WRITE_FAILED
 from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
 from selector.decide import Decision, ReasonCode
 
@@ -54,6 +58,9 @@ FAILURES: Mapping[str, str] = {
     "TABLE_UNREADABLE": "could not read the table's files",
     UnknownTable.code: "found the table gone",
     UnknownPartition.code: "found no such partition",
+    NO_SESSION: "has no session here that could keep it",
+    TABLE_EXISTS: "found a table or view of that name already",
+    WRITE_FAILED: "could not put the rows into the table, which is as it was",
 }
 
 REFUSALS: Mapping[str, str] = {
@@ -65,6 +72,8 @@ REFUSALS: Mapping[str, str] = {
     UnknownDialect.code: "its dialect is not known",
     SyntaxInvalid.code: "it cannot be parsed",
     UnknownTable.code: "it names a table that is not registered",
+    UnknownDatabase.code: "it names a database that is not there",
+    TableExists.code: "it makes what is there already",
     UnknownColumn.code: "it names a column that is not there",
     UnknownPartition.code: "it names a partition that is not there",
     UnknownProperty.code: "it sets a property that cannot be set",
@@ -81,6 +90,7 @@ ELSEWHERE: Mapping[ReasonCode, str] = {
     ReasonCode.DIALECT: "the fast engine might answer it differently",
     ReasonCode.ENGINE_DOWN: "the fast engine took no work at that moment",
     ReasonCode.NO_FAST_ENGINE: "no fast engine is configured",
+    ReasonCode.WRITE: "it writes, which the fast engine never does",
 }
 
 

@@ -94,7 +94,8 @@ def test_statistics_by_hand_and_keys(fusion: Fusion, bookstore: Path, tmp_path: 
     ("arguments", "told"),
     [
         (("query", "SELECT * FROM nowhere"), "UNKNOWN_TABLE: There is no table nowhere. (line 1, column 15)"),
-        (("query", "DROP TABLE x"), "NOT_ALLOWED"),
+        (("query", "DROP TABLE x"), "UNKNOWN_TABLE"),
+        (("query", "TRUNCATE TABLE x"), "NOT_ALLOWED"),
         (("explain", "SELECT ((("), "SYNTAX_ERROR"),
         (("tables", "add", "x", "/nowhere/at/all"), "does not exist"),
         (("misestimates", "forget", "none"), "NOT_FOUND"),

@@ -64,7 +64,7 @@ def cast(value: Value, to: Kind, *, forgiving: bool = False) -> Value:
 
 def as_text(value: Value) -> str:
     """Return a value as Spark writes it."""
-    kind, text = value.kind, value.exactly()
+    kind, text = value.kind, value.text
     if kind == STRING:
         return text
     if kind == DATE:

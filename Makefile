@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo serve test test-fast check fmt bench lock clean
+.PHONY: help install demo serve test test-fast test-thorough check fmt bench lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,11 +24,14 @@ demo: $(INSTALLED) ## Make data, route the paper's nine queries, watch one fail 
 serve: $(INSTALLED) ## Serve a gateway under .fusion on 127.0.0.1:8650
 	$(BIN)/fusion serve
 
-test: $(INSTALLED) ## Run all tests
+test: $(INSTALLED) ## Run the tests, against real engines
+	$(BIN)/python -m pytest -m "not thorough"
+
+test-thorough: $(INSTALLED) ## Run all tests, also those that repeat others another way or for longer
 	$(BIN)/python -m pytest
 
 test-fast: $(INSTALLED) ## Run the tests that need no Spark and no browser
-	$(BIN)/python -m pytest -m "not spark and not e2e and not browser"
+	$(BIN)/python -m pytest -m "not spark and not e2e and not browser and not thorough"
 
 check: $(INSTALLED) ## Lint, types, import contracts, migrations
 	$(BIN)/ruff check .

@@ -140,6 +140,7 @@ class TestHiveOverSasl(Conformance):
         engine.close()
 
 
+@pytest.mark.thorough
 class TestHiveOverHttp(Conformance):
     """HTTP; a result is whole in the server before its first row is read."""
 

@@ -116,6 +116,7 @@ class TestImpala(Conformance):
             engine.close()
 
 
+@pytest.mark.thorough
 class TestImpalaOverHttp(Conformance):
     @pytest.fixture
     def engine(self, impala_over_http: ImpalaEngine) -> Engine:

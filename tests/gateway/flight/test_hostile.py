@@ -79,7 +79,7 @@ def requests(chance: random.Random, cases: int) -> Iterator[tuple[str, bytes]]:
         yield chance.choice(choices)
 
 
-@pytest.mark.parametrize("cases", [FEW, pytest.param(MANY, marks=pytest.mark.e2e)])
+@pytest.mark.parametrize("cases", [FEW, pytest.param(MANY, marks=pytest.mark.thorough)])
 def test_any_bytes_get_an_answer_or_a_typed_error(scripted: Served, cases: int) -> None:
     service: FlightService = scripted.server.service
     session = service.sessions.open(Session("tester", deadline_s=10.0))

@@ -16,7 +16,7 @@ from gateway.settings import Hs2Settings, LimitSettings
 from tests.gateway.hs2 import test_impyla, test_pyhive
 from tests.gateway.hs2.conftest import Drivers, wait_until
 
-pytestmark = [pytest.mark.e2e]
+pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
 SESSIONS = 64
 SECONDS = 20.0
 MIB = 1 << 20

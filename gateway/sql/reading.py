@@ -16,6 +16,9 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.parsers.spark import SparkParser
 
+from gateway.sql.errors import SyntaxInvalid
+from gateway.sql.position import position_of
+
 Parsers = dict[str, Callable[..., Any]]
 
 _WITH_WORDS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTR", "SUBSTRING", "TRIM", "OVERLAY")
@@ -57,9 +60,11 @@ class DuckDBAsWritten(DuckDB):
 
 
 def take_units(tree: exp.Expr) -> None:
-    """Make words of the units that functions of time take without quotes; they look like columns."""
+    """Make words of the units that functions of time take, which look like columns. Raises SyntaxInvalid."""
     for call in tree.find_all(exp.Anonymous):
         if call.name.lower() in _WITH_UNITS and len(call.expressions) == 3:
             unit = call.expressions[0]
+            if isinstance(unit, exp.Literal):
+                raise SyntaxInvalid(f"{call.name.upper()} takes its unit without quotes.", position_of(call))
             if isinstance(unit, exp.Column) and not unit.table and not unit.this.quoted:
                 unit.replace(exp.Var(this=unit.name))

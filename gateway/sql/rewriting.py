@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.generator import Generator
 
 FORGIVING_DIALECTS = frozenset({"hive", "impala"})  # there CAST of a value that does not fit is NULL
 LONGEST_NAME = 120
@@ -24,9 +26,10 @@ def settle_casts(tree: exp.Expr, dialect: str) -> None:
 
 def name_outputs(tree: exp.Expr) -> None:
     """Give expressions without an alias their own text as a name; engines would each invent another one."""
+    writer = Spark().generator(normalize_functions="lower", comments=False)
     for select in tree.find_all(exp.Select):
         if any(_is_nameless(expression) for expression in select.expressions):
-            select.set("expressions", [_named(expression) for expression in select.expressions])
+            select.set("expressions", [_named(expression, writer) for expression in select.expressions])
 
 
 def _is_nameless(expression: exp.Expr) -> bool:
@@ -34,8 +37,8 @@ def _is_nameless(expression: exp.Expr) -> bool:
     return not named and not isinstance(expression, exp.Explode | exp.Posexplode)  # which may put out several columns
 
 
-def _named(expression: exp.Expr) -> exp.Expr:
+def _named(expression: exp.Expr, writer: Generator) -> exp.Expr:
     if not _is_nameless(expression):
         return expression
-    text = expression.sql(dialect="spark", normalize_functions="lower", comments=False)
+    text = writer.generate(expression)
     return exp.alias_(expression, text[:LONGEST_NAME], quoted=True, copy=False)

@@ -50,7 +50,7 @@ def test_the_first_draw_counts_and_the_others_are_told() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.e2e
+@pytest.mark.thorough
 @pytest.mark.timeout(TIMEOUT_S + 30)
 def test_the_whole_claim(tmp_path: Path) -> None:
     ran = subprocess.run(

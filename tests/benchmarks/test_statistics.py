@@ -66,7 +66,7 @@ def test_each_way_describes_the_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.e2e
+@pytest.mark.thorough
 @pytest.mark.timeout(TIMEOUT_S + 30)
 def test_the_whole_claim(tmp_path: Path) -> None:
     ran = subprocess.run(

@@ -53,7 +53,7 @@ CORNERS = """
     add_months(DATE '2020-01-31', 1), DATE '2020-01-31' + INTERVAL 1 MONTH, DATE '2020-02-29' - INTERVAL 1 YEAR
     dayofweek(DATE '2020-01-05'), weekday(DATE '2020-01-05'), weekofyear(DATE '2021-01-03')
     last_day(DATE '2020-02-01')
-    trunc(DATE '2020-05-05', 'Q'), trunc(DATE '2020-05-05', 'week'), next_day(DATE '2020-01-01', 'MO')
+    trunc(DATE '2020-05-05', 'quarter'), trunc(DATE '2020-05-05', 'week'), next_day(DATE '2020-01-01', 'MO')
     date_trunc('MONTH', TIMESTAMP '1500-01-15 10:00:00'), cast(TIMESTAMP '0099-01-01 00:00:00.5' AS string)
     date_format(TIMESTAMP '2020-01-02 03:04:05.678', 'yyyy-MM-dd HH:mm:ss.SSS'), cast(DATE '1582-10-04' AS timestamp)
     unix_timestamp(TIMESTAMP '1969-12-31 23:59:59.5'), unix_seconds(TIMESTAMP '1969-12-31 23:59:59.5')

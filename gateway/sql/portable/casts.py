@@ -26,6 +26,7 @@ from gateway.sql.portable.values import NotPortable, Value, otherwise, quoted_te
 
 _WHOLE_NUMBER = r"[+-]?[0-9]+"
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
+_NO_NUMBERS = ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity")
 _LIKE_A_NUMBER = r"(?i)[^ -~]|nan|inf|0x|[0-9.][fd]$|e[+-]?[0-9]{4}"
 _LIKE_A_DAY = r"^[+0-9-]|[^ -~]"
 _DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -116,6 +117,8 @@ def _read(value: Value, pattern: str, to: Kind, forgiving: bool, *, doubtful: st
     if value.literal is not None:
         if re.fullmatch(pattern, value.literal.strip(" ")):
             return _converted(quoted_text(value.literal.strip(" ")), to, forgiving)
+        if forgiving and not re.search(doubtful, value.literal.strip(" ")):
+            return f"CAST(NULL AS {to.duckdb})"
         raise NotPortable(f"{quoted_text(value.literal)} as {to}.")
     text = f"trim({value.text}, ' ')"
     bad = f"NOT regexp_full_match({text}, {quoted_text(pattern)})"
@@ -147,6 +150,8 @@ def _whole(value: Value, to: Kind, forgiving: bool) -> str:
 def _floating(value: Value, to: Kind, forgiving: bool) -> str:
     if value.kind.is_number or value.kind == BOOLEAN:
         return _converted(value.text, to, forgiving)
+    if value.literal is not None and value.literal.strip(" ").lower() in _NO_NUMBERS:
+        return f"CAST({quoted_text(value.literal.strip(' '))} AS {to.duckdb})"
     if value.kind == STRING:
         return _read(value, _NUMBER, to, forgiving, doubtful=_LIKE_A_NUMBER)
     raise NotPortable(f"a cast from {value.kind} to {to}.")

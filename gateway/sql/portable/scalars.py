@@ -232,7 +232,7 @@ def _as(name: str) -> Rule:
 
 def _concat(values: list[Value]) -> Value:
     require(bool(values), "CONCAT of nothing.")
-    return Value(f"({' || '.join(as_text(value) if value.kind != NULL else 'NULL' for value in values)})", STRING)
+    return Value(f"({' || '.join(as_text(value) for value in values)})", STRING)
 
 
 def _concat_ws(values: list[Value]) -> Value:

@@ -94,6 +94,7 @@ def test_what_engines_see_differently_is_equal(engines: BothEngines, line: str) 
     assert (found.outcome, found.detail) == (Outcome.EQUAL, "")
 
 
+@pytest.mark.thorough
 def test_generated_queries_have_equal_answers(engines: BothEngines) -> None:
     asked = list(queries(SEED, QUERIES))
     with ThreadPoolExecutor(2) as pool:

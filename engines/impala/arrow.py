@@ -72,5 +72,7 @@ def _array(sent: Any, column: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
 
 def _nulls(bits: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return which rows are null. bits: one per row, the lowest first; zeros at the end may be missing."""
-    sent = np.frombuffer(bits, np.uint8)
-    return np.unpackbits(sent, count=rows, bitorder="little").astype(np.bool_)
+    whole = np.zeros((rows + 7) // 8, np.uint8)  # numpy does not clear what it adds to no bits at all
+    sent = np.frombuffer(bits, np.uint8)[: whole.size]
+    whole[: sent.size] = sent
+    return np.unpackbits(whole, count=rows, bitorder="little").astype(np.bool_)

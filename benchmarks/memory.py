@@ -190,7 +190,7 @@ def sizes(table: TableStatistics) -> Sizes:
         part.nbytes
         for key in table.keys.values()
         for counts in key.given.values()
-        for part in (counts.ends, counts.bin, counts.rows)
+        for part in (counts.ends, counts.bucket, counts.rows)
     )
     return Sizes(columns, sample, keys, together)
 

@@ -114,7 +114,7 @@ def _duckdb(table: TableSource, rows: int, repeats: int, threads: int) -> tuple[
         connection.execute(f"CREATE VIEW result AS SELECT * FROM read_parquet('{table.location}/*.parquet')")
 
         def in_process() -> int:
-            reader: pa.RecordBatchReader = connection.execute(SQL).to_arrow_reader(BATCH_ROWS)
+            reader: pa.RecordBatchReader = connection.sql(SQL).to_arrow_reader(BATCH_ROWS)
             return sum(batch.num_rows for batch in reader)
 
         return _alternating(lambda: _read(engine), in_process, rows, repeats)

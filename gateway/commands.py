@@ -220,9 +220,11 @@ class CommandRunner:
 
     def _look_again(self, name: str) -> None:
         """Look at a table's files and tell all engines what is there now."""
-        source = self._table(name).source
+        table = self._table(name)
+        source = table.source
+        told = source.columns if table.declared else None
         try:
-            found = inspect(name, source.location, format=source.format, options=source.options)
+            found = inspect(name, source.location, format=source.format, options=source.options, columns=told)
         except InspectionFailed as error:
             raise CommandFailed("TABLE_UNREADABLE", str(error).replace(source.location, name)) from error
         self._metastore.catalog.put(found, at=_now())

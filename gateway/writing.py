@@ -12,6 +12,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -157,7 +158,8 @@ class TableWriter:
                 source.name, source.location, format=source.format, options=source.options, columns=source.columns
             )
         except InspectionFailed:  # nothing is left in it
-            found = Inspection(source, files=0, bytes=0, rows=0, partitions=())
+            found = Inspection(source, files=0, bytes=0, rows=0)
+        found = replace(found, declared=table.declared)
         self._metastore.catalog.put(found, at=dt.datetime.now(dt.UTC))
 
 
@@ -182,7 +184,7 @@ def _made(write: CreateTable, folder: Path, schema: pa.Schema) -> Inspection:
     if data_files(folder):
         return inspect(write.table, folder, format=write.format, columns=own + last)
     source = TableSource(write.table, str(folder), write.format, own + last, partition_columns=folders)
-    return Inspection(source, files=0, bytes=0, rows=0, partitions=())
+    return Inspection(source, files=0, bytes=0, rows=0, declared=True)
 
 
 def _replaced(write: InsertInto, root: Path) -> list[str]:

@@ -56,6 +56,7 @@ class Catalog:
                 session.execute(delete(StatisticsPartRow).where(StatisticsPartRow.table_id == row.id))
             row.location, row.format, row.options = source.location, source.format, dict(source.options)
             row.files, row.bytes, row.rows, row.registered_at = found.files, found.bytes, found.rows, at
+            row.declared = found.declared
             session.flush()
             session.execute(delete(ColumnRow).where(ColumnRow.table_id == row.id))
             session.execute(delete(PartitionRow).where(PartitionRow.table_id == row.id))
@@ -134,4 +135,13 @@ def _record(row: TableRow) -> CatalogTable:
         options=dict(row.options),
     )
     partitions = tuple(Partition(p.path, dict(p.values), p.files, p.bytes) for p in row.partitions)
-    return CatalogTable(source, row.files, row.bytes, row.rows, partitions, row.registered_at, row.statistics_version)
+    return CatalogTable(
+        source,
+        row.files,
+        row.bytes,
+        row.rows,
+        partitions,
+        row.registered_at,
+        row.statistics_version,
+        declared=row.declared,
+    )

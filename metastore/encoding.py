@@ -21,6 +21,7 @@ from selector.keys import Bins, ConditionalCounts, KeyStatistics
 from selector.statistics import CommonValues, Histogram, RowSample, SampleColumn
 
 FORM = 1
+BY_BIN = "bin"  # the order of a key's cells
 WORD = 8
 
 Array = NDArray[Any]
@@ -129,9 +130,10 @@ def key_blob(key: KeyStatistics) -> bytes:
     cuts = cuts_of(key)
     counts: list[Array] = [key.rows, key.ndv, key.largest]
     for given in key.given.values():
-        counts += [given.ends, given.bin, given.rows]
+        counts += [given.ends, given.bucket, given.rows]
     shares = [given.share for given in key.given.values()]
-    content = {"cuts": [[bins.group, bins.version] for bins in cuts], "given": list(key.given), "shares": shares}
+    names = [[bins.group, bins.version] for bins in cuts]
+    content = {"cuts": names, "given": list(key.given), "shares": shares, "by": BY_BIN}
     return pack(content, [*(bins.starts for bins in cuts), *counts])
 
 
@@ -142,9 +144,21 @@ def key_of(blob: bytes, *, shared: Shared) -> KeyStatistics:
         shared(Bins(starts, group, version)) for starts, (group, version) in zip(arrays, content["cuts"], strict=False)
     ]
     rows, ndv, largest, *given = arrays[len(cuts) :]
+    by_bin = content.get("by") == BY_BIN
     parts = zip(content["given"], cuts[1:], given[::3], given[1::3], given[2::3], content["shares"], strict=True)
-    together = {name: ConditionalCounts(cut, rows.size, *cells) for name, cut, *cells in parts}
+    together = {}
+    for name, cut, ends, cells, held, share in parts:
+        if not by_bin:
+            ends, cells, held = _transposed(ends, cells, held, bins=rows.size)
+        together[name] = ConditionalCounts(cut, ends, cells, held, share)
     return KeyStatistics(cuts[0], rows, ndv, largest, together)
+
+
+def _transposed(ends: Array, bins_of_cells: Array, rows: Array, *, bins: int) -> tuple[Array, Array, Array]:
+    """Put the cells of an older blob, which are in order of buckets, in order of bins."""
+    order = np.argsort(bins_of_cells, kind="stable")
+    buckets = np.repeat(np.arange(ends.size, dtype=np.int32), np.diff(ends, prepend=0))
+    return np.cumsum(np.bincount(bins_of_cells, minlength=bins)), buckets[order], rows[order]
 
 
 def marks_blob(marks: Sequence[FileMark]) -> bytes:

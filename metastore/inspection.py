@@ -112,6 +112,7 @@ def inspect(
         bytes=sum(file.bytes for file in files),
         rows=content.rows,
         partitions=_partitions(files),
+        declared=bool(columns),
     )
 
 
@@ -131,6 +132,7 @@ def listed(table: CatalogTable) -> Inspection:
         bytes=sum(file.bytes for file in files),
         rows=None,
         partitions=_partitions(files),
+        declared=table.declared,
     )
 
 

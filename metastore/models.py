@@ -18,6 +18,7 @@ from sqlalchemy import (
     String,
     Text,
     TypeDecorator,
+    false,
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
@@ -66,7 +67,7 @@ class Base(DeclarativeBase):
 
 
 class TableRow(Base):
-    """A registered table. statistics_version: the build in force, None before the first."""
+    """A registered table. statistics_version: the build in force, None before the first. declared: its columns were."""
 
     __tablename__ = "catalog_tables"
 
@@ -80,6 +81,7 @@ class TableRow(Base):
     rows: Mapped[int | None] = mapped_column(BigInteger)
     registered_at: Mapped[dt.datetime]
     statistics_version: Mapped[int | None] = mapped_column(Integer)
+    declared: Mapped[bool] = mapped_column(default=False, server_default=false())
 
     columns: Mapped[list[ColumnRow]] = relationship(
         cascade="all, delete-orphan", order_by="ColumnRow.ordinal", lazy="selectin"

@@ -67,7 +67,10 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """A registered table. rows: exact where the files themselves say it (Parquet), else None."""
+    """A registered table. rows: exact where the files themselves say it (Parquet), else None.
+
+    declared: its columns were told when it was registered, not found in the files.
+    """
 
     source: TableSource
     files: int
@@ -76,6 +79,7 @@ class CatalogTable:
     partitions: tuple[Partition, ...]
     registered_at: dt.datetime
     statistics_version: int | None = None
+    declared: bool = False
 
     @property
     def name(self) -> str:
@@ -259,13 +263,17 @@ class StatisticsPart:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What a look at a folder told: its table, its files and its partitions."""
+    """What a look at a folder told: its table, its files and its partitions.
+
+    declared: the columns were told, not found in the files; they stay when the files are looked at again.
+    """
 
     source: TableSource
     files: int
     bytes: int
     rows: int | None
     partitions: tuple[Partition, ...] = field(default=())
+    declared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,15 +85,14 @@ class ConditionalCounts:
     Of the cells only those are kept that hold rows; most do not.
 
     buckets: the cut of the other column, which is its own for a filter column and its group's for a second key.
-    bins: how many bins the key has. ends: shape (buckets.count + 1,), where each bucket's cells end; the last bucket
-    counts NULLs of the other column. bin, rows: shape (cells,), int32 and float32, in order of buckets.
+    ends: shape (bins,), where each bin's cells end. bucket, rows: shape (cells,), int32 and float32, in order of bins;
+    the last bucket counts NULLs of the other column.
     share: of the table's rows that were counted, 0..1; rows are scaled up from it.
     """
 
     buckets: Bins
-    bins: int
     ends: NDArray[np.int64]
-    bin: NDArray[np.int32]
+    bucket: NDArray[np.int32]
     rows: NDArray[np.float32]
     share: float = 1.0
 
@@ -102,9 +101,14 @@ class ConditionalCounts:
         """Keep what is not zero. counts: shape (buckets.count + 1, bins)."""
         if counts.shape[0] != buckets.count + 1:
             raise ValueError("every bucket needs its counts, and NULL too")
-        at, bins = np.nonzero(counts)
-        ends = np.cumsum(np.bincount(at, minlength=counts.shape[0]))
-        return cls(buckets, counts.shape[1], ends, bins.astype(np.int32), counts[at, bins].astype(np.float32), share)
+        bins, at = np.nonzero(counts.T)
+        ends = np.cumsum(np.bincount(bins, minlength=counts.shape[1]))
+        return cls(buckets, ends, at.astype(np.int32), counts[at, bins].astype(np.float32), share)
+
+    @property
+    def bins(self) -> int:
+        """How many bins the key has."""
+        return int(self.ends.size)
 
     def weighted(self, weights: Floats) -> Floats:
         """Return the rows of each bin, those of each bucket by its weight; for several weights at once, too.
@@ -112,15 +116,13 @@ class ConditionalCounts:
         weights: shape (buckets.count + 1,) or (n, buckets.count + 1). Shape of the result: (bins,) or (n, bins).
         """
         several = np.atleast_2d(weights)
-        used = np.flatnonzero(several.any(axis=0))
         found = np.zeros((several.shape[0], self.bins))
-        if used.size:
-            first, last = int(used[0]), int(used[-1])
-            cells = slice(int(self.ends[first - 1]) if first else 0, int(self.ends[last]))
-            sizes = np.diff(self.ends[first : last + 1], prepend=cells.start)
-            rows, bins = self.rows[cells], self.bin[cells]
-            for place, one in enumerate(several[:, first : last + 1]):
-                found[place] = np.bincount(bins, weights=rows * np.repeat(one, sizes), minlength=self.bins)
+        starts = np.append(0, self.ends[:-1])
+        filled = starts < self.ends
+        if filled.any():
+            cells = several.take(self.bucket, axis=1)
+            cells *= self.rows
+            found[:, filled] = np.add.reduceat(cells, starts[filled], axis=1)
         return found if np.ndim(weights) > 1 else found[0]
 
 
@@ -156,15 +158,14 @@ class Association:
 def association(counts: ConditionalCounts) -> Association:
     """Return how two columns depend on each other."""
     sizes = np.diff(counts.ends, prepend=0)
-    bucket = np.repeat(np.arange(sizes.size), sizes)
     rows = counts.rows.astype(np.float64)
-    of_buckets: Floats = np.bincount(bucket, rows, minlength=sizes.size).astype(np.float64)
-    of_bins = np.bincount(counts.bin, rows, minlength=counts.bins)
+    of_buckets: Floats = np.bincount(counts.bucket, rows, minlength=counts.buckets.count + 1).astype(np.float64)
+    of_bins = counts.weighted(np.ones(counts.buckets.count + 1))
     whole = float(rows.sum())
     freedom = (np.count_nonzero(of_buckets) - 1) * (np.count_nonzero(of_bins) - 1)
     if whole <= 0.0 or freedom <= 0:
         return Association(of_buckets, 0.0, 0.0)
-    squared = float((rows * rows / (of_buckets[bucket] * of_bins[counts.bin])).sum()) * whole - whole
+    squared = float((rows * rows / (of_buckets[counts.bucket] * np.repeat(of_bins, sizes))).sum()) * whole - whole
     chance = freedom / max(counts.share, LEAST_SHARE)
     return Association(of_buckets, whole * counts.share, (squared - chance) / whole)
 

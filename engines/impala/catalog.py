@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -70,13 +70,6 @@ class ImpalaCatalog:
                     self._list_again(source, run)
         options = {"EXPAND_COMPLEX_TYPES": "1"} if any(map(tables.has_nested, named)) else {}
         return Settled(tables.with_names(sql, named), options)
-
-    def refresh(self, names: Iterable[str], run: Run) -> None:
-        """List the files of these tables again, now: somebody wrote to them. Unknown names are nothing to do."""
-        for name in names:
-            with self._lock_of(name):
-                if name in self._declared:
-                    self._list_again(self._declared[name], run)
 
     def _lock_of(self, name: str) -> threading.Lock:
         with self._lock:

@@ -7,7 +7,7 @@ import logging
 import math
 import threading
 import uuid
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,7 +35,6 @@ EXPLAIN_LEVEL = 2  # EXTENDED: reservations, row sizes and cardinalities of ever
 
 _EXPLAIN_DEADLINE_S = 60.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.005, 0.1
-_REFRESH_DEADLINE_S = 600.0
 
 
 class ImpalaEngine:
@@ -83,13 +82,8 @@ class ImpalaEngine:
         self._running: dict[str, Attempt] = {}
 
     def use_tables(self, sources: Sequence[TableSource]) -> None:
-        """Replace the tables. Impala learns of each when a statement first names it."""
+        """Replace the tables. Impala learns of each, and of its files, when a statement next names it."""
         self._catalog.want(sources)
-
-    def refresh(self, names: Iterable[str]) -> None:
-        """Make Impala see now what somebody else has written to these tables."""
-        with self._attempt(_own_id(), _REFRESH_DEADLINE_S) as attempt, self._connection(attempt) as (_, connection):
-            self._catalog.refresh(names, lambda ddl: self._table(connection, ddl, {"SYNC_DDL": "1"}, attempt))
 
     def explain(self, sql: str) -> str:
         """Return the plan at the EXTENDED level, with the options that the statement would run with."""

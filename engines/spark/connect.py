@@ -46,6 +46,8 @@ SESSION_CONFIGURATION: Mapping[str, str] = {
 _CALL_TIMEOUT_S = 60.0
 _INTERRUPT_TIMEOUT_S = 5.0
 _REPLAY_LIMIT_S = 10.0
+_SILENT = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE})
+_SILENT_PAUSE_S = 1.0
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # These print the statement, literals included, for each error that the client meets.
@@ -88,17 +90,19 @@ class ConnectSession:
         self.idle_since_s = time.monotonic()
         self._session_id = str(uuid.uuid4())
         self._client = _connect(address, self._session_id)
-        pairs = [pb2.KeyValue(key=key, value=value) for key, value in SESSION_CONFIGURATION.items()]
-        try:
-            self._client.config(pb2.ConfigRequest.Operation(set=pb2.ConfigRequest.Set(pairs=pairs)))
-        except PySparkException:
-            self._client.close()
-            raise
+        self._configured = False
 
     @property
     def is_closed(self) -> bool:
         """Whether the connection was closed, by us or because the server is another one now."""
         return bool(self._client.is_closed)
+
+    def configure(self) -> None:
+        """Give the session its settings, once; to be called before anything else."""
+        if not self._configured:
+            pairs = [pb2.KeyValue(key=key, value=value) for key, value in SESSION_CONFIGURATION.items()]
+            self._client.config(pb2.ConfigRequest.Operation(set=pb2.ConfigRequest.Set(pairs=pairs)))
+            self._configured = True
 
     def run(self, plan: Plan, tag: str) -> tuple[pa.Schema, Generator[pa.Table, None, None]]:
         """Send a plan; return its schema and its batches, as one-batch tables, while they arrive.
@@ -167,20 +171,21 @@ class ConnectSession:
         self._client.close()
 
     def end_from_outside(self, give_up_after_s: float) -> None:
-        """End the session, and with it its statement, over a new connection once the server answers again."""
-        client = _connect(self.address, self._session_id)
+        """End the session, and with it its statement, over new connections once the server answers again."""
         give_up_s = time.monotonic() + give_up_after_s
-        try:
-            while time.monotonic() < give_up_s:
-                try:
-                    client.release_session()
-                except SparkConnectGrpcException as error:
-                    if error.getGrpcStatusCode() is not grpc.StatusCode.DEADLINE_EXCEEDED:
-                        return  # the server is gone, or has forgotten the session
-                else:
-                    return
-        finally:
-            client.close()
+        while time.monotonic() < give_up_s:
+            client = _connect(self.address, self._session_id)
+            try:
+                client.release_session()
+            except SparkConnectGrpcException as error:
+                # A server that does not answer is the one or the other, by how far its system gets without it.
+                if error.getGrpcStatusCode() not in _SILENT:
+                    return  # it has forgotten the session
+            else:
+                return
+            finally:
+                client.close()
+            time.sleep(_SILENT_PAUSE_S)
 
 
 def _connect(address: str, session_id: str) -> SparkConnectClient:

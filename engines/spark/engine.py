@@ -144,6 +144,7 @@ class SparkConnectEngine:
             with spark_errors():
                 session = self._take_session(address, attempt.tables_version)
                 attempt.use(session)
+                session.configure()
                 attempt.raise_if_ended()
                 given = session.schema(statement_plan(sql, attempt.tables)).names
                 text, names = selected(sql, given, target)
@@ -236,6 +237,7 @@ class SparkConnectEngine:
             with spark_errors():
                 session = self._take_session(address, attempt.tables_version)
                 attempt.use(session)
+                session.configure()
                 attempt.raise_if_ended()
                 schema, tables = self._start(session, sql, attempt)
         except EngineError as error:

@@ -143,6 +143,7 @@ class Base(Relation):
         self._scan = scan
         self.filtered = filtered = filter_of(self._predicates, statistics, dialect=dialect)
         self._vectors: dict[tuple[str, tuple[int, ...]], tuple[Sequence[Message], KeyVector]] = {}
+        self._carried: dict[tuple[str, int], tuple[Message, tuple[Floats, Floats, Floats]]] = {}
         self._kept: dict[str, Floats] = {}
         self.rows = statistics.rows * filtered.share
         self.upper = self.rows
@@ -298,7 +299,10 @@ class Base(Relation):
                 for values in (message.factor, message.kept, message.upper)
             )
             return _applied(spread, factor, kept, upper)
-        return _applied(spread, *_through(together, message, self._given(message.column.name)))
+        asked = name, id(message)
+        if asked not in self._carried:
+            self._carried[asked] = message, _through(together, message, self._given(message.column.name))
+        return _applied(spread, *self._carried[asked][1])
 
     def _given(self, key: str) -> Floats:
         if key not in self._kept:
@@ -833,11 +837,15 @@ def _through(together: ConditionalCounts, message: Message, given: Floats) -> tu
 
     given: what the table's filters leave of each bin of the message's key: it reaches those rows only.
     """
-    left = np.append(given, float(given.mean()))
-    parts = [np.append(values, null) for values, null in _parts(message)]
-    weights = np.stack([left, *(left * part for part in parts)])
+    weights = np.empty((4, given.size + 1))
+    left, told = weights[0], weights[1:]
+    left[:-1], left[-1] = given, given.mean()
+    for part, (values, null) in zip(told, _parts(message), strict=True):
+        part[:-1], part[-1] = values, null
     known = association(together)
-    if known.tells_nothing_of(_vary(parts, left * known.rows)):
+    varied = _vary(told, left * known.rows)
+    told *= left
+    if known.tells_nothing_of(varied):
         held, *parts = (weights @ known.rows)[:, None]
     else:
         held, *parts = together.weighted(weights)
@@ -847,15 +855,13 @@ def _through(together: ConditionalCounts, message: Message, given: Floats) -> tu
     return factor, np.clip(kept, 0.0, 1.0), np.maximum(upper, factor)
 
 
-def _vary(values: Sequence[Floats], weights: Floats) -> float:
-    """Return the largest squared coefficient of variation of several values."""
+def _vary(values: Floats, weights: Floats) -> float:
+    """Return the largest squared coefficient of variation of several values. values: shape (n, weights.size)."""
     whole = float(weights.sum())
     if whole <= 0.0:
         return 0.0
-    means = [max(float(one @ weights) / whole, LEAST) for one in values]
-    return max(
-        float(np.square(one - mean) @ weights) / whole / mean**2 for one, mean in zip(values, means, strict=True)
-    )
+    means = np.maximum(values @ weights / whole, LEAST)
+    return float((np.square(values / means[:, None] - 1.0) @ weights).max()) / whole
 
 
 def _parts(message: Message) -> tuple[tuple[Floats, float], ...]:

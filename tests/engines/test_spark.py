@@ -210,6 +210,21 @@ class TestSparkLost:
         assert ask(spark_engine, "SELECT COUNT(*) AS n FROM kinds")["n"].to_pylist() == [5]
         assert spark_server.pid == pid
 
+    def test_frozen_server_holds_nobody_who_comes_later(
+        self, spark_engine: SparkConnectEngine, spark_server: SparkConnectServer
+    ) -> None:
+        pid = spark_server.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(DeadlineExceeded):
+                ask(spark_engine, "SELECT 1 AS one", deadline_s=1.0)
+            with pytest.raises(DeadlineExceeded):
+                ask(spark_engine, "SELECT 1 AS one", deadline_s=1.0)  # over a new session
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert ask(spark_engine, "SELECT 1 AS one")["one"].to_pylist() == [1]
+
 
 PARENT = """
 import sys, time

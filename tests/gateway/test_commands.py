@@ -372,6 +372,22 @@ def test_new_files_are_seen_at_once(client: httpx.Client, tmp_path: Path, comman
     told(client, "REFRESH growing")
 
 
+def test_told_columns_stay(client: httpx.Client, tmp_path: Path) -> None:
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    (folder / "1.csv").write_text("1|007\n", encoding="utf-8")
+    columns = [{"name": "id", "type": "bigint"}, {"name": "code", "type": "string"}]
+    options = {"delimiter": "|", "header": "false"}
+    table = {"name": "lines", "location": str(folder), "format": "csv", "columns": columns, "options": options}
+    client.post("/v1/tables", json=table).raise_for_status()
+    (folder / "2.csv").write_text("2|008\n", encoding="utf-8")
+    told(client, "REFRESH lines")
+    assert client.get("/v1/tables/lines").json()["columns"] == columns
+    assert told(client, "SELECT code FROM lines ORDER BY code") == [["007"], ["008"]]
+    told(client, "COMPUTE STATS lines")
+    assert client.get("/v1/tables/lines").json()["columns"] == columns
+
+
 # ---------------------------------------------------------------------- jobs and keys
 
 

@@ -91,6 +91,17 @@ def test_keys(data: st.DataObject, bins: Bins, cuts: dict[str, Bins]) -> None:
     assert encoding.key_of(blob, shared=encoding.shared_bins([bins])).bins is bins
 
 
+def test_cells_in_the_older_order() -> None:
+    bins, cut = Bins(np.array([0.0, 1.0, 2.0])), Bins(np.array([5.0]))
+    counts = np.array([[1.0, 0.0, 2.0], [0.0, 0.0, 3.0]])
+    ends, cells, rows = np.array([2, 3]), np.array([0, 2, 2], np.int32), np.array([1.0, 2.0, 3.0], np.float32)
+    content = {"cuts": [["", 0], ["", 0]], "given": ["other"], "shares": [0.5]}
+    of_bins = [np.ones(3)] * 3
+    blob = encoding.pack(content, [bins.starts, cut.starts, *of_bins, ends, cells, rows])
+    read = encoding.key_of(blob, shared=encoding.shared_bins(())).given["other"]
+    assert_same(read, ConditionalCounts.of(cut, counts, share=0.5))
+
+
 def test_bins_of_one_name_that_differ_are_not_taken_for_each_other() -> None:
     share = encoding.shared_bins([Bins(np.array([1.0]), "g", 1)])
     for other in (Bins(np.array([2.0]), "g", 1), Bins(np.array([1.0]), "g", 2), Bins(np.array([1.0]), "", 0)):

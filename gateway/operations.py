@@ -1,0 +1,57 @@
+"""A statement that a client started and holds until it lets go: how it ended, what it wrote, its rows in the spool."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from gateway.coordinator import Coordinator
+from gateway.failures import NotFinished, QueryFailed
+from gateway.results import Spool
+from gateway.sql.writes import WRITES
+from gateway.statements import Run
+from metastore.records import Failure, QueryRecord, QueryState
+
+
+class StatementOperation:
+    """One query, with the result that it leaves; attempts on several engines are one operation. Thread-safe."""
+
+    def __init__(self, run: Run, coordinator: Coordinator, spool: Spool) -> None:
+        self.run = run
+        self._coordinator = coordinator
+        self._spool = spool
+
+    @property
+    def done(self) -> Future[QueryRecord]:
+        """Complete once the query has ended, however."""
+        return self.run.done
+
+    def require_finished(self) -> None:
+        """Raise QueryFailed with the error that the query ended with, or NotFinished."""
+        record = self.run.record
+        if record.error is not None:
+            raise QueryFailed(record.error)
+        if record.state is not QueryState.FINISHED:
+            raise NotFinished(Failure("NOT_FINISHED", f"The query is {record.state}; it has no result."))
+
+    def rows_written(self) -> int | None:
+        """Return how many rows a finished statement wrote, None where it is not known or not one that writes.
+
+        Raises ResultGone.
+        """
+        if not isinstance(self.run.command, WRITES):
+            return None
+        page = self._spool.page(self.run.id, max_rows=1)
+        written: int | None = page.batches[0].column(0)[0].as_py()
+        return written
+
+    def cancel(self) -> None:
+        """Cancel the query."""
+        self._coordinator.cancel(self.run.id)
+
+    def close(self) -> None:
+        """Cancel the query, or delete its rows, which nobody can fetch any more."""
+        if self.done.done():
+            self._spool.delete(self.run.id)
+        else:
+            self.cancel()
+            self.done.add_done_callback(lambda _: self._spool.delete(self.run.id))

@@ -14,8 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
+from sqlalchemy.exc import SQLAlchemyError
 
 from engines.errors import DeadlineExceeded, EngineError, EngineUnavailable, StatementCancelled
 from engines.protocol import Writer, WriteTarget
@@ -33,7 +35,8 @@ from gateway.sql.statement import CheckedStatement
 from gateway.sql.writes import WRITES, Write
 from gateway.statements import Run, Statement
 from gateway.writing import TableWriter, WriteFailed
-from metastore.records import Attempt, Failure, Misestimate, QueryState
+from metastore.patience import insist, insist_on_insert
+from metastore.records import Attempt, Failure, Misestimate, QueryRecord, QueryState
 from metastore.store import Metastore
 from selector.decide import Decision, NoEngine
 
@@ -45,11 +48,21 @@ ITSELF = "gateway"  # where commands run, in the place of an engine's name
 NO_ENGINE = "NO_ENGINE_AVAILABLE"
 TOO_MANY = "TOO_MANY_QUERIES"
 GATEWAY_STOPPED = Failure("GATEWAY_STOPPED", "The gateway stopped before the query ended; send it again.")
+UNRECORDED = Failure("METASTORE_UNAVAILABLE", "The metastore did not answer when the query ended; send it again.")
 INTERNAL = Failure("INTERNAL", "The gateway failed; its log holds the query's id.")
 
 
 class TooManyQueries(Exception):
     """As many queries are alive as the settings allow."""
+
+
+class Stopping(Exception):
+    """The gateway is about to stop and takes nothing new."""
+
+    code = GATEWAY_STOPPED.code
+
+    def __init__(self) -> None:
+        super().__init__("The gateway is stopping; try again soon.")
 
 
 class UnknownEngine(Exception):
@@ -88,19 +101,23 @@ class Coordinator:
         self._places = threading.BoundedSemaphore(queries)
         self._runs: dict[str, Run] = {}
         self._lock = threading.Lock()
+        self._unrecorded: list[QueryRecord] = []
+        self._stopping = False
 
     # ------------------------------------------------------------------ what clients ask for
 
     def submit(self, statement: Statement) -> Run:
-        """Record and check a statement, then start it. Raises SqlError, UnknownEngine, TooManyQueries."""
+        """Record and check a statement, then start it. Raises SqlError, UnknownEngine, TooManyQueries, Stopping."""
+        if self._stopping:
+            raise Stopping
         self._require_engine(statement)
         require_length(statement.sql, self.parser_limits)
         if not self._places.acquire(blocking=False):
             raise TooManyQueries("Too many queries are running; try again soon.")
         run = Run(statement)
-        accepted = False
         try:
             self._metastore.queries.open(run.record)
+            self._catch_up()
             snapshot, checked = self._check(statement)
             run.command = None if isinstance(checked, CheckedStatement) else checked
             with self._lock:
@@ -108,14 +125,11 @@ class Coordinator:
             threading.Thread(
                 target=self._live, args=(run, checked, snapshot), name=f"query {run.id}", daemon=True
             ).start()
-            accepted = True
-        except SqlError as error:
-            failure = Failure(error.code, error.message, error.position)
+        except BaseException as error:
+            failure = Failure(error.code, error.message, error.position) if isinstance(error, SqlError) else INTERNAL
+            self._let_go(run)
             self._metastore.queries.close(run.id, QueryState.FAILED, at=_now(), error=failure)
             raise
-        finally:
-            if not accepted:
-                self._places.release()
         return run
 
     def understand(self, statement: Statement) -> CheckedStatement | Command | Write:
@@ -145,8 +159,8 @@ class Coordinator:
         run = self.find(query_id)
         if run is None:
             return False
-        run.cancel()
-        threading.Thread(target=self._insist_on_end, args=(run,), name=f"cancel {run.id}", daemon=True).start()
+        if run.cancel():
+            threading.Thread(target=self._insist_on_end, args=(run,), name=f"cancel {run.id}", daemon=True).start()
         return True
 
     def recover(self) -> None:
@@ -157,8 +171,13 @@ class Coordinator:
         if orphans or files:
             log.warning("closed %d queries and deleted %d result files of an earlier run", len(orphans), files)
 
+    def refuse(self) -> None:
+        """Take no statement from now on; those that run go on."""
+        self._stopping = True
+
     def stop(self, *, grace_s: float) -> None:
         """Cancel what is alive and wait for its end."""
+        self.refuse()
         with self._lock:
             runs = list(self._runs.values())
         for run in runs:
@@ -205,22 +224,15 @@ class Coordinator:
                 decision=decision,
             )
             log.info("query %s: %s because %s", run.id, decision.engine, _codes(decision))
-            self._joins.learn(checked)
+            insist(partial(self._joins.learn, checked))
             waiting, lost = list(decision.ranking), list[str]()
             for ordinal in itertools.count(1):
                 again = ordinal <= len(decision.ranking)
                 attempt = Attempt(ordinal, waiting.pop(0), QueryState.RUNNING, started_at=_now())
                 if ordinal == 1:
-                    self._metastore.queries.decided(
-                        run.id,
-                        fingerprint=checked.fingerprint,
-                        template=checked.template,
-                        statistics_version=version,
-                        decision=decision,
-                        first=attempt,
-                    )
+                    self._record_decision(run, decision, attempt, checked)
                 else:
-                    self._metastore.queries.attempt_started(run.id, attempt)
+                    insist_on_insert(partial(self._metastore.queries.attempt_started, run.id, attempt))
                 error = self._try(run, checked, decision, version, attempt, more=bool(waiting), again=again)
                 if error is None:
                     return
@@ -231,6 +243,9 @@ class Coordinator:
                 if not waiting:
                     self._close(run, QueryState.FAILED, error=Failure(error.code, error.message))
                     return
+        except SQLAlchemyError:
+            log.exception("query %s ended without the metastore", run.id)
+            self._end_unrecorded(run)
         finally:
             self._end(run)
 
@@ -240,7 +255,7 @@ class Coordinator:
         until_s = time.monotonic() + min(self._queue_s, run.remaining_s)
         while True:
             try:
-                return self._router.decide(checked, snapshot, pinned=pinned)
+                return insist(partial(self._router.decide, checked, snapshot, pinned=pinned))
             except NoEngine as error:
                 rests_s = [m.breaker.open_for_s() for m in self._fleet.values() if pinned in (None, m.name)]
                 wait_s = min((rest_s for rest_s in rests_s if rest_s > 0), default=None)
@@ -288,7 +303,7 @@ class Coordinator:
             self._learn(run, checked, decision, version, member, error)
             if error.fails_over and (more or (again and isinstance(error, EngineUnavailable))):
                 log.info("query %s: %s failed with %s, trying on", run.id, member.name, error.code)
-                self._metastore.queries.attempt_ended(run.id, attempt)
+                insist(partial(self._metastore.queries.attempt_ended, run.id, attempt))
                 run.record = replace(run.record, attempts=(*run.record.attempts, attempt))
                 return error
             self._close(run, attempt.state, attempt=attempt, error=Failure(error.code, error.message))
@@ -305,7 +320,7 @@ class Coordinator:
     def _obey(self, run: Run, command: Command) -> None:
         """Carry out a command: its only attempt is the gateway's own, its rows are spooled like any others."""
         attempt = Attempt(1, ITSELF, QueryState.RUNNING, started_at=_now())
-        self._metastore.queries.attempt_started(run.id, attempt)
+        insist_on_insert(partial(self._metastore.queries.attempt_started, run.id, attempt))
         begun = time.monotonic()
         try:
             result = self._spool.write(run.id, self._commands.run(command, run).to_reader())
@@ -330,9 +345,7 @@ class Coordinator:
         member = self._fleet[decision.engine]
         attempt = Attempt(1, member.name, QueryState.RUNNING, started_at=_now())
         run.record = replace(run.record, decision=decision)
-        self._metastore.queries.decided(
-            run.id, fingerprint="", template="", statistics_version="", decision=decision, first=attempt
-        )
+        self._record_decision(run, decision, attempt)
         begun = time.monotonic()
 
         def produce(sql: str, target: WriteTarget) -> pa.Schema:
@@ -398,19 +411,18 @@ class Coordinator:
         if error.trips_breaker:
             member.breaker.failed(error.message)
         if error.remembered and member.limit_bytes is not None:
-            self._metastore.misestimates.remember(
-                Misestimate(
-                    fingerprint=checked.fingerprint,
-                    engine=member.name,
-                    statistics_version=version,
-                    limit_bytes=member.limit_bytes,
-                    query_id=run.id,
-                    sql=run.statement.sql,
-                    estimated_bytes=decision.estimate.peak_bytes,
-                    peak_bytes=error.peak_bytes,
-                    recorded_at=_now(),
-                )
+            missed = Misestimate(
+                fingerprint=checked.fingerprint,
+                engine=member.name,
+                statistics_version=version,
+                limit_bytes=member.limit_bytes,
+                query_id=run.id,
+                sql=run.statement.sql,
+                estimated_bytes=decision.estimate.peak_bytes,
+                peak_bytes=error.peak_bytes,
+                recorded_at=_now(),
             )
+            insist(partial(self._metastore.misestimates.remember, missed))
             self._misestimated([table.name for table in checked.tables])
 
     def _close(
@@ -432,7 +444,8 @@ class Coordinator:
             error=error,
             finished_at=_now(),
         )
-        was_open = self._metastore.queries.close(
+        close = partial(
+            self._metastore.queries.close,
             run.id,
             state,
             at=closed.finished_at or _now(),
@@ -441,20 +454,50 @@ class Coordinator:
             result_bytes=closed.result_bytes,
             error=error,
         )
-        run.record = closed if was_open else self._metastore.queries.get(run.id) or closed
+        run.record = closed if insist(close) else insist(partial(self._metastore.queries.get, run.id)) or closed
+
+    def _record_decision(
+        self, run: Run, decision: Decision, first: Attempt, checked: CheckedStatement | None = None
+    ) -> None:
+        decided = partial(
+            self._metastore.queries.decided,
+            run.id,
+            fingerprint=checked.fingerprint if checked else "",
+            template=checked.template if checked else "",
+            statistics_version=run.record.statistics_version or "",
+            decision=decision,
+            first=first,
+        )
+        insist_on_insert(decided)
 
     def _end(self, run: Run) -> None:
         """Let go of a query; one that was left open by a bug is closed as failed."""
-        with self._lock:
-            self._runs.pop(run.id, None)
-        self._places.release()
         try:
             if not run.record.state.ended:
                 self._close(run, QueryState.FAILED, error=INTERNAL)
-            run.done.set_result(run.record)
+        except SQLAlchemyError:
+            self._end_unrecorded(run)
         finally:
-            if not run.done.done():
-                run.done.cancel()
+            self._let_go(run)
+            run.done.set_result(run.record)
+
+    def _end_unrecorded(self, run: Run) -> None:
+        """End a query for its client alone; the metastore is told of it once it answers."""
+        run.record = replace(run.record, state=QueryState.FAILED, error=UNRECORDED, finished_at=_now())
+        with self._lock:
+            self._unrecorded.append(run.record)
+
+    def _catch_up(self) -> None:
+        """Tell the metastore of queries that ended while it did not answer."""
+        with self._lock:
+            late, self._unrecorded = self._unrecorded, []
+        for record in late:
+            self._metastore.queries.close(record.id, record.state, at=record.finished_at or _now(), error=record.error)
+
+    def _let_go(self, run: Run) -> None:
+        with self._lock:
+            self._runs.pop(run.id, None)
+        self._places.release()
 
     # ------------------------------------------------------------------ help
 

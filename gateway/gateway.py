@@ -70,6 +70,7 @@ class Gateway:
     def close(self) -> None:
         """Let drivers' statements end for a while, cancel what runs, stop the engines and close the metastore."""
         self._stopped.set()
+        self.coordinator.refuse()
         self.hs2.drain(grace_s=self.settings.hs2.drain_s)
         for listener in self.listeners:
             listener.stop()

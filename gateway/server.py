@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import socket
 import ssl
@@ -23,6 +24,7 @@ from gateway.client import trusting
 from gateway.gateway import Gateway
 from gateway.hs2.binary import BinaryLimits, BinaryServer
 from gateway.http.app import create_app
+from gateway.http.protocol import PatientProtocol
 from gateway.settings import Settings, TlsSettings
 
 if TYPE_CHECKING:
@@ -43,6 +45,19 @@ class AddressInUse(Exception):
 
 class CertificateInvalid(Exception):
     """The certificate or its key cannot be used."""
+
+
+class _Server(uvicorn.Server):
+    """Serves HTTP; told to stop, it takes no statement on any port and lets those that run end for a while."""
+
+    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Refuse first: open requests may last for the whole time that they are given."""
+        self._gateway.coordinator.refuse()
+        await super().shutdown(sockets)
 
 
 def configure_logging(level: str) -> None:
@@ -137,12 +152,14 @@ def _prepared(
                 logging.getLogger(__name__).info("clients of Arrow Flight SQL connect to %s", flight_server.address)
             config = uvicorn.Config(
                 create_app(gateway),
+                http=PatientProtocol,
                 log_config=None,
                 access_log=False,
                 ssl_context_factory=None if tls is None else lambda *_: tls,
+                timeout_graceful_shutdown=math.ceil(settings.hs2.drain_s),
             )
             address_file.write_text(json.dumps(told), encoding="utf-8")
-            yield uvicorn.Server(config), listening, url
+            yield _Server(config, gateway), listening, url
     finally:
         address_file.unlink(missing_ok=True)
         lock.release()

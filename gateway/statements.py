@@ -64,6 +64,7 @@ class Run:
         )
         self.done: Future[QueryRecord] = Future()
         self.engine: str | None = None
+        self._lock = threading.Lock()
         self._cancelled = threading.Event()
         self._expires = time.monotonic() + statement.deadline_s
 
@@ -77,9 +78,12 @@ class Run:
         """Whether somebody asked for its end."""
         return self._cancelled.is_set()
 
-    def cancel(self) -> None:
-        """Ask for its end."""
-        self._cancelled.set()
+    def cancel(self) -> bool:
+        """Ask for its end; returns whether nobody had asked before."""
+        with self._lock:
+            first = not self._cancelled.is_set()
+            self._cancelled.set()
+        return first
 
     def wait(self, wait_s: float) -> bool:
         """Wait; returns whether nobody has asked for its end meanwhile."""

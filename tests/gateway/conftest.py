@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from pydantic import SecretStr
 
 from engines.protocol import EngineKind
 from engines.scripted import ScriptedEngine
@@ -26,6 +27,7 @@ from gateway.admission import Ledger
 from gateway.fleet import Fleet, Member
 from gateway.gateway import Gateway
 from gateway.http.app import create_app
+from gateway.http.protocol import PatientProtocol
 from metastore.inspection import inspect
 
 MIB = 1 << 20
@@ -83,14 +85,26 @@ def scripted(tmp_path: Path, bookstore: Path) -> Iterator[Callable[..., Scripted
     """Build gateways over scripted engines; each closes at the end of the test."""
     built: list[Gateway] = []
 
-    def build(*, limit_bytes: int = LIMIT, slots: int = 2, home: str = "home", **limits: float) -> Scripted:
+    def build(
+        *,
+        limit_bytes: int = LIMIT,
+        slots: int = 2,
+        home: str = "home",
+        metastore_url: str | None = None,
+        **limits: float,
+    ) -> Scripted:
         fast = ScriptedEngine("fast", kind=EngineKind.FAST, dialect="duckdb", slots=slots)
         dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, dialect="spark", slots=slots)
         members = [
             Member(fast, Ledger("fast", slots=slots, capacity_bytes=slots * limit_bytes), limit_bytes=limit_bytes),
             Member(dependable, Ledger("dependable", slots=slots, capacity_bytes=None)),
         ]
-        gateway = wiring.assemble(settings_for(tmp_path / home, **limits), Fleet(members))
+        settings = settings_for(tmp_path / home, **limits)
+        if metastore_url is not None:
+            settings = settings.model_copy(
+                update={"metastore": settings_module.MetastoreSettings(url=SecretStr(metastore_url))}
+            )
+        gateway = wiring.assemble(settings, Fleet(members))
         built.append(gateway)
         register(gateway, bookstore)
         gateway.start()
@@ -106,7 +120,7 @@ def serving(app: FastAPI) -> Iterator[httpx.Client]:
     """Serve an application on a real socket and yield a client of it."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None))
+        server = uvicorn.Server(uvicorn.Config(app, http=PatientProtocol, log_config=None))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         while not server.started:

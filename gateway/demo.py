@@ -19,8 +19,9 @@ from gateway import settings as settings_module
 from gateway.client import Client, RequestFailed
 from gateway.paper_queries import PAPER_QUERIES, SURPRISE_QUERY
 from gateway.progress import progress_bar
-from gateway.server import AddressInUse, configure_logging, own_server
+from gateway.server import own_server
 from gateway.settings import Settings
+from gateway.startup import AddressInUse, configure_logging
 from selector.decide import mebibytes
 
 TABLES = ("books", "customers", "transactions")

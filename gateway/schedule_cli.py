@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from gateway.progress import job_bars
-from gateway.server import running_address
+from gateway.startup import running_address
 from gateway.terminal import Home, connected, err, fail, out, settings_of
 
 ROUTE = "/v1/stats/schedules"

@@ -15,10 +15,8 @@ from rich.console import Console
 from gateway import settings as settings_module
 from gateway.authentication import UsersFileInvalid
 from gateway.client import Client, RequestFailed
-from gateway.demo import DemoFailed
-from gateway.server import AddressInUse, AlreadyServed, CertificateInvalid, configure_logging, served
 from gateway.settings import Settings
-from gateway.wiring import MissingExtra
+from gateway.startup import StartFailed, configure_logging, running_address
 from selector.decide import mebibytes
 
 FAILED = 1
@@ -43,8 +41,20 @@ def connected(home: Path | None) -> Iterator[Client]:
     """Give a client of the gateway that serves a home, or of one of our own for the moment."""
     configure_logging("WARNING")
     chosen = _quiet(settings_of(home))
-    with reported(), served(chosen) as url, Client(url, certificate=chosen.tls.certificate) as client:
+    with reported(), _served(chosen) as url, Client(url, certificate=chosen.tls.certificate) as client:
         yield client
+
+
+@contextmanager
+def _served(settings: Settings) -> Iterator[str]:
+    running = running_address(settings.home)
+    if running is not None:
+        yield running
+        return
+    from gateway.server import own_server  # takes seconds, for which a client of a running gateway need not wait
+
+    with own_server(settings) as url:
+        yield url
 
 
 def _quiet(chosen: Settings) -> Settings:
@@ -59,14 +69,15 @@ def _quiet(chosen: Settings) -> Settings:
 
 
 @contextmanager
-def reported() -> Iterator[None]:
-    """End with a message where something fails that a person can mend."""
+def reported(*also: type[Exception]) -> Iterator[None]:
+    """End with a message where something fails that a person can mend. also: further errors that say how."""
+    mendable: tuple[type[Exception], ...] = (StartFailed, UsersFileInvalid, *also)
     try:
         yield
     except RequestFailed as error:
         place = f" (line {error.place[0]}, column {error.place[1]})" if error.place else ""
         fail(f"{error.code}: {error.message}{place}")
-    except (AlreadyServed, AddressInUse, CertificateInvalid, UsersFileInvalid, MissingExtra, DemoFailed) as error:
+    except mendable as error:
         fail(str(error))
 
 

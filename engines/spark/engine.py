@@ -54,7 +54,11 @@ class _Statement(Attempt):
     def use(self, session: ConnectSession) -> None:
         """From here on ``end`` interrupts the session."""
         self.session = session
-        self.stop_by(lambda: self._interrupt(session), break_off=lambda: _leave_alone(session))
+        self.stop_by(lambda: self._begin_interrupt(session), break_off=lambda: _leave_alone(session))
+
+    def _begin_interrupt(self, session: ConnectSession) -> None:
+        """Interrupt it in a thread of its own: whoever ends a statement need not wait until the server is found."""
+        threading.Thread(target=self._interrupt, args=(session,), name=f"interrupt {self.tag}", daemon=True).start()
 
     def _interrupt(self, session: ConnectSession) -> None:
         give_up_s = time.monotonic() + _INTERRUPT_FOR_S

@@ -211,8 +211,9 @@ class TestSparkLost:
         assert spark_server.pid == pid
 
     def test_frozen_server_holds_nobody_who_comes_later(
-        self, spark_engine: SparkConnectEngine, spark_server: SparkConnectServer
+        self, spark_engine: SparkConnectEngine, spark_server: SparkConnectServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr("engines.attempts.BREAK_OFF_AFTER_S", 1.0)
         pid = spark_server.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)

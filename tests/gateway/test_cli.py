@@ -6,10 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from gateway.server import own_server
+from gateway.settings import Settings, load
+from gateway.startup import AlreadyServed
 
 pytest.importorskip("duckdb")
 
@@ -19,10 +23,10 @@ Fusion = Callable[..., subprocess.CompletedProcess[str]]
 SQL = "SELECT category, count(*) AS n FROM books WHERE price < 30 GROUP BY category ORDER BY n DESC, category LIMIT 3"
 
 
-@pytest.fixture
-def fusion(tmp_path: Path) -> Fusion:
+def fusion_of(home: Path) -> Fusion:
+    """Return the command for the gateway of a home, or for one of the moment where none serves it."""
     variables = {
-        "FUSION_HOME": str(tmp_path / "home"),
+        "FUSION_HOME": str(home),
         "FUSION_SPARK__ENABLED": "false",
         "FUSION_ROUTING__MINIMUM_CONFIDENCE": "0",
         "FUSION_DUCKDB__WORKERS": "1",
@@ -41,11 +45,42 @@ def fusion(tmp_path: Path) -> Fusion:
     return run
 
 
-def test_from_a_folder_to_an_answer(fusion: Fusion, bookstore: Path) -> None:
+@pytest.fixture
+def fusion(tmp_path: Path) -> Fusion:
+    return fusion_of(tmp_path / "home")
+
+
+@pytest.fixture(scope="module")
+def fusion_of_empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fusion]:
+    """Give the command for a gateway that runs, without tables."""
+    home = tmp_path_factory.mktemp("empty")
+    with own_server(quiet(home)):
+        yield fusion_of(home)
+
+
+def quiet(home: Path) -> Settings:
+    """Return settings without Spark, on a free port."""
+    settings = load(home)
+    return settings.model_copy(
+        update={
+            "server": settings.server.model_copy(update={"port": 0}),
+            "spark": settings.spark.model_copy(update={"enabled": False}),
+            "duckdb": settings.duckdb.model_copy(update={"workers": 1}),
+            "routing": settings.routing.model_copy(update={"minimum_confidence": 0.0}),
+        }
+    )
+
+
+def test_from_a_folder_to_an_answer(fusion: Fusion, bookstore: Path, tmp_path: Path) -> None:
     added = fusion("tables", "add", "books", str(bookstore / "books"))
     assert added.returncode == 0, added.stderr
     assert "1,000 rows" in added.stdout
     assert "parquet" in fusion("tables", "list").stdout
+    with own_server(quiet(tmp_path / "home")):
+        from_a_question_to_an_answer(fusion)
+
+
+def from_a_question_to_an_answer(fusion: Fusion) -> None:
     answer = fusion("query", SQL, "--format", "json")
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout)["rows"] == [["category 0", 20], ["category 1", 20], ["category 2", 20]]
@@ -67,6 +102,11 @@ def test_from_a_folder_to_an_answer(fusion: Fusion, bookstore: Path) -> None:
 
 
 def test_statistics_by_hand_and_keys(fusion: Fusion, bookstore: Path, tmp_path: Path) -> None:
+    with own_server(quiet(tmp_path / "home")):
+        statistics_by_hand_and_keys(fusion, bookstore, tmp_path)
+
+
+def statistics_by_hand_and_keys(fusion: Fusion, bookstore: Path, tmp_path: Path) -> None:
     for name in ("books", "transactions"):
         assert fusion("tables", "add", name, str(bookstore / name)).returncode == 0
     by_hand = fusion("query", "ALTER TABLE books SET COLUMN STATS isbn ('numDVs' = '990', 'avgSize' = '14')")
@@ -107,8 +147,8 @@ def test_statistics_by_hand_and_keys(fusion: Fusion, bookstore: Path, tmp_path: 
         (("query", "COMPUTE STATS"), "SYNTAX_ERROR: Syntax error at the end: a name is expected here. (line 1"),
     ],
 )
-def test_mistakes_are_told_without_a_traceback(fusion: Fusion, arguments: tuple[str, ...], told: str) -> None:
-    answer = fusion(*arguments)
+def test_mistakes_are_told_without_a_traceback(fusion_of_empty: Fusion, arguments: tuple[str, ...], told: str) -> None:
+    answer = fusion_of_empty(*arguments)
     assert answer.returncode != 0
     assert told in " ".join(answer.stderr.split())
     assert "Traceback" not in answer.stderr
@@ -130,22 +170,13 @@ def test_doctor_looks_at_what_the_settings_need(fusion: Fusion) -> None:
 
 
 def test_two_gateways_do_not_share_a_home(fusion: Fusion, tmp_path: Path) -> None:
-    from gateway.server import AlreadyServed, own_server
-    from gateway.settings import load
-
-    settings = load(tmp_path / "home")
-    quiet = settings.model_copy(
-        update={
-            "server": settings.server.model_copy(update={"port": 0}),
-            "spark": settings.spark.model_copy(update={"enabled": False}),
-        }
-    )
-    with own_server(quiet) as url:
+    settings = quiet(tmp_path / "home")
+    with own_server(settings) as url:
         refused = fusion("serve", "--port", "0")
         assert refused.returncode == 1
         assert "another gateway" in refused.stderr
         with pytest.raises(AlreadyServed):
-            with own_server(quiet):
+            with own_server(settings):
                 pass
         assert fusion("query", "SELECT 1 AS one", "--format", "csv").stdout.splitlines() == ['"one"', "1"]
         assert url.startswith("http://127.0.0.1:")

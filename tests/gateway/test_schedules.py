@@ -45,6 +45,8 @@ from metastore.records import (
 from tests.gateway import job_process
 from tests.gateway.scripted_gateway import PLAN, ROWS
 
+pytestmark = pytest.mark.e2e  # jobs are real processes, and clocks are not turned
+
 SECOND = dt.timedelta(seconds=1)
 EVERY_5_S = Cron("*/5 * * * * *")
 ON_TIME = 2 * SECOND
@@ -182,6 +184,7 @@ def test_runs_of_one_schedule_never_overlap(
     gateway.schedules.remove("s")
 
 
+@pytest.mark.thorough
 def test_a_table_that_is_busy_is_waited_for_without_a_failure(
     open_gateway: Callable[..., Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,6 +241,7 @@ def test_a_failed_run_is_repeated_with_longer_waits_and_then_waits_for_its_time(
     assert known.next_run_at > now() + 20 * SECOND
 
 
+@pytest.mark.thorough
 def test_a_success_ends_a_row_of_failures(open_gateway: Callable[..., Gateway], library: Path) -> None:
     gateway = open_gateway(retries=5.0)
     (library / "books").rename(library.parent / "elsewhere")
@@ -250,6 +254,7 @@ def test_a_success_ends_a_row_of_failures(open_gateway: Callable[..., Gateway], 
     assert (known.failures, known.retries, known.last_error) == (0, 0, None)
 
 
+@pytest.mark.thorough
 def test_a_run_that_ended_with_its_gateway_is_repeated_by_the_next_one(
     open_gateway: Callable[..., Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +269,7 @@ def test_a_run_that_ended_with_its_gateway_is_repeated_by_the_next_one(
     assert (cut.state, repeated.state) == (JobState.FAILED, JobState.FINISHED)
 
 
+@pytest.mark.thorough
 def test_a_gateway_that_comes_up_leaves_a_run_of_another_one_alone(
     open_gateway: Callable[..., Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,6 +358,7 @@ def test_only_stale_tables_are_computed(open_gateway: Callable[..., Gateway], li
     assert third.request.tables == ("books",)
 
 
+@pytest.mark.thorough
 def test_statistics_grow_old(open_gateway: Callable[..., Gateway]) -> None:
     gateway = open_gateway(check_s=1.0)
     gateway.schedules.add(schedule(Staleness(days=4 / 86_400)))
@@ -401,6 +408,7 @@ def test_a_misestimate_during_a_run_brings_another_run(
     assert (known.awaited, known.next_run_at, known.last_error) == ((), None, None)
 
 
+@pytest.mark.thorough
 def test_a_misestimate_during_a_run_that_fails_is_part_of_its_repetition(
     open_gateway: Callable[..., Gateway], library: Path
 ) -> None:

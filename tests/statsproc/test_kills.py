@@ -148,6 +148,7 @@ def _recover(store: Metastore) -> None:
 
 @pytest.mark.spark
 @pytest.mark.e2e
+@pytest.mark.thorough
 @pytest.mark.timeout(60 * max(10, KILLS))
 def test_killed_at_random_points(world: World, url: str, store: Metastore, capsys: pytest.CaptureFixture[str]) -> None:
     """A quarter of the points lie before Spark is up; from there on they cover the work from start to end."""

@@ -108,6 +108,7 @@ def test_spark_submit(store: Metastore, tmp_path: Path) -> None:
     _check(store, "books", "lines")
 
 
+@pytest.mark.thorough
 def test_exit_codes_of_spark_submit(store: Metastore, tmp_path: Path) -> None:
     submit = _submit("--master", "local[1]", "--driver-memory", "1g")
     failed = _run([*submit, "stats", "books", "missing", "--metastore", _url(tmp_path), "--json-progress"], tmp_path)
@@ -218,7 +219,7 @@ def workers_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-@pytest.mark.parametrize("by", ["master", "spark-submit"])
+@pytest.mark.parametrize("by", ["master", pytest.param("spark-submit", marks=pytest.mark.thorough)])
 def test_a_cluster_whose_workers_have_numpy_and_pyarrow_only(
     by: str, cluster: str, workers_python: Path, store: Metastore, tmp_path: Path
 ) -> None:

@@ -1,9 +1,10 @@
 """Rows through HiveServer2: the gateway beside the real Spark Thrift Server, in one run.
 
 Both serve the same Parquet file to the same clients, one after the other: bytes drained without looking at them,
-PyHive, Beeline. What a server costs is the CPU of its own process while its rows are drained; the gateway's does not
-include DuckDB's worker, which has ended its work before the first row is fetched, and Spark's cannot be told apart from
-its tasks, so that it stands here for comparison only. Needs the extras duckdb, spark and hive.
+PyHive, Beeline; the gateway also to ADBC, through Arrow Flight SQL, which Spark's server does not speak. What a server
+costs is the CPU of its own process while its rows are drained; the gateway's does not include DuckDB's worker, which
+has ended its work before the first row is fetched, and Spark's cannot be told apart from its tasks, so that it stands
+here for comparison only. Needs the extras duckdb, spark, hive and flight.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import pyarrow.parquet as pq
 import typer
 
 from benchmarks.claim import Claim, RunFailed, at_least, at_most, conditions, run_command, show_table, step
+from benchmarks.flight import adbc_drain
 from benchmarks.hs2_client import RawClient, call_bytes
 from engines.spark.java import find_java_home, spark_environment
 from gateway.hs2.messages import ExecuteRequest, OperationReply
@@ -51,6 +53,7 @@ TARGETS = {
     "raw.times": at_least(4.0),
     "pyhive.times": at_least(1.5),
     "beeline.times": at_least(1.2),
+    "adbc.of_pyhive": at_least(5.0),
     "raw.server_cpu_s_per_million": at_most(0.6),
     "memory.growth_mib": at_most(200.0),
 }
@@ -58,11 +61,12 @@ TARGETS = {
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One side."""
+    """One side. flight: address of Arrow Flight SQL, where it speaks that."""
 
     name: str
     port: int
     process: psutil.Process
+    flight: str | None = None
 
     def cpu_s(self) -> float:
         """Return the seconds that the process itself has taken."""
@@ -79,11 +83,12 @@ class Round:
     raw_bytes: int
     pyhive_s: float
     beeline_s: float
+    adbc_s: float | None
 
 
 def run(
     rows: Annotated[int, typer.Option(help="Rows of six columns.")] = 1_000_000,
-    beeline_rows: Annotated[int, typer.Option(help="Rows that Beeline reads.")] = 200_000,
+    beeline_rows: Annotated[int, typer.Option(help="Rows that Beeline reads.")] = 1_000_000,
     pairs: Annotated[int, typer.Option(help="Repeats of each side.")] = 3,
 ) -> Claim:
     """Compare what reaches a client through either server."""
@@ -118,7 +123,8 @@ def _round(server: Server, rows: int, beeline_rows: int) -> Round:
     raw_s, cpu_s, size = _drain(server, f"{QUERY} LIMIT {rows}", rows)
     pyhive_s = _pyhive(server, f"{QUERY} LIMIT {rows}", rows)
     beeline_s = _beeline(server, f"{QUERY} LIMIT {beeline_rows}", beeline_rows)
-    return Round(raw_s, cpu_s, size, pyhive_s, beeline_s)
+    adbc_s = adbc_drain(server.flight, f"{QUERY} LIMIT {rows}", rows, user=USER) if server.flight else None
+    return Round(raw_s, cpu_s, size, pyhive_s, beeline_s, adbc_s)
 
 
 def _drain(server: Server, sql: str, rows: int) -> tuple[float, float, int]:
@@ -164,10 +170,12 @@ def _beeline(server: Server, sql: str, rows: int) -> float:
     command = [str(find_java_home() / "bin" / "java"), "-Xmx512m", "-cp", f"{jars}/*"]
     command += ["org.apache.hive.beeline.BeeLine", "-u", f"jdbc:hive2://{LOOPBACK}:{server.port}/default", "-n", USER]
     command += ["-p", USER, "--incremental=true", "--outputformat=csv2", "--silent=true", "-e", sql]
-    begun = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, check=False)
-    elapsed_s = time.perf_counter() - begun
-    lines = len(re.findall(rb"^\d+,", done.stdout, flags=re.MULTILINE))
+    with tempfile.TemporaryFile() as printed:  # a pipe would need a reader, which takes a processor of its own
+        begun = time.perf_counter()
+        done = subprocess.run(command, stdout=printed, stderr=subprocess.PIPE, check=False)
+        elapsed_s = time.perf_counter() - begun
+        printed.seek(0)
+        lines = len(re.findall(rb"^\d+,", printed.read(), flags=re.MULTILINE))
     if lines < rows - 1:  # the prompt may stand before the first
         raise RunFailed(f"{server.name} gave Beeline {lines:,} rows instead of {rows:,}: {done.stderr[-500:].decode()}")
     return elapsed_s
@@ -236,7 +244,7 @@ def _gateway(work: Path) -> Iterator[Server]:
             _wait_for(process, lambda: http.get("/livez").raise_for_status())
             http.post("/v1/tables", json={"name": "lines", "location": str(work / "lines")}).raise_for_status()
         port = int(told["drivers"].rpartition(":")[2])
-        yield Server("gateway", port, psutil.Process(process.pid))
+        yield Server("gateway", port, psutil.Process(process.pid), told["flight"])
 
 
 @contextmanager
@@ -317,6 +325,8 @@ def _figures(ours: list[Round], theirs: list[Round], rows: int, beeline_rows: in
         "raw.server_cpu_s_per_million": median(one.raw_cpu_s * 1e6 / rows for one in ours),
         "pyhive.times": median(other.pyhive_s / one.pyhive_s for one, other in paired),
         "pyhive.rows_per_s": median(rows / one.pyhive_s for one in ours),
+        "adbc.of_pyhive": median(one.pyhive_s / one.adbc_s for one in ours if one.adbc_s),
+        "adbc.rows_per_s": median(rows / one.adbc_s for one in ours if one.adbc_s),
         "beeline.times": median(other.beeline_s / one.beeline_s for one, other in paired),
         "beeline.rows_per_s": median(beeline_rows / one.beeline_s for one in ours),
     }
@@ -331,11 +341,16 @@ def _show(measured: dict[str, list[Round]], rows: int, beeline_rows: int) -> Non
             f"{median(one.raw_cpu_s * 1e6 / rows for one in rounds):.2f}",
             f"{median(rows / one.pyhive_s for one in rounds):,.0f}",
             f"{median(beeline_rows / one.beeline_s for one in rounds):,.0f}",
+            _rate(rows, [one.adbc_s for one in rounds if one.adbc_s]),
         ]
         for name, rounds in measured.items()
     ]
-    head = ["server", "raw rows/s", "raw MB/s", "CPU s / 1M rows", "PyHive rows/s", "Beeline rows/s"]
+    head = ["server", "raw rows/s", "raw MB/s", "CPU s / 1M rows", "PyHive rows/s", "Beeline rows/s", "ADBC rows/s"]
     show_table("Medians", head, lines)
+
+
+def _rate(rows: int, seconds: list[float]) -> str:
+    return f"{median(rows / each for each in seconds):,.0f}" if seconds else "-"
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ _DOUBLES = [-2.5, -0.0, 0.0, 0.1, 0.285, 1.005, 2.5, 2.675, 1e15, 123.456, float
 
 _COLUMNS = {
     "whole": "i.id i.tiny i.small i.n i.big",
-    "decimal": "i.m i.wide i.frac",
+    "decimal": "i.m i.wide i.frac i.near",
     "double": "i.x i.f",
     "string": "i.s i.word",
     "boolean": "i.flag",
@@ -93,6 +93,15 @@ _GRAMMAR = {
         SELECT i.flag, i.word, grouping(i.flag) AS g, grouping(i.word) AS h, <aggregates> FROM items i GROUP BY <groups>
         SELECT i.id AS Id, <any> AS c FROM items i ORDER BY <key> <direction>, <key> <direction>, i.id LIMIT {3 | 17}
         SELECT DISTINCT <key> AS a, <key> AS b FROM items i
+        SELECT id, n FROM items WHERE { | NOT }EXISTS (SELECT o.<of_o> AS <clash> FROM notes o WHERE o.<of_o> > <clash>)
+        SELECT id, x FROM items i WHERE id { | NOT }IN (SELECT o.item AS <clash> FROM notes o WHERE o.<of_o> < <clash>)
+        SELECT id, (SELECT <of_o_group> AS <clash> FROM notes o WHERE o.<of_o> = <clash>) AS inside FROM items i
+        SELECT {i.flag, 'x' AS lit | 'x' AS lit, i.flag}, <aggregates> FROM items i GROUP BY {lit | ROLLUP (lit, i.flag)}, i.flag
+        SELECT 7 AS lit, i.word, <aggregates> FROM items i GROUP BY <literal_groups>
+        SELECT {* | p.*, q.* | r.*, note | word, id, d, amount} FROM <chained>
+        SELECT {amount, id | *} FROM <chained> WHERE { | NOT }EXISTS (SELECT o.note AS {id | word} FROM notes o WHERE o.item = id)
+        SELECT {3 | -2 | i.n} AS k, i.id, <decimal.> { / nullif(k, 0) | * k | + k | % 7} AS a, {k / 2 | round(k)} AS b FROM items i
+        SELECT {q.c | q.id | * | count(*)} FROM (SELECT i.id, n.note AS {id | id_1 | k}, n.amount AS c FROM items i JOIN notes n ON <on>) q
     """,
     "list": """
         <any> AS c0, <any> AS c1
@@ -114,6 +123,19 @@ _GRAMMAR = {
         SELECT i.id, w.a FROM items i JOIN w USING (word)
         SELECT w.* FROM w
         SELECT i.id, w.* FROM items i, w
+    """,
+    "chained": """
+        (SELECT id, word, d, n FROM items) p <inner> (SELECT item AS id, note FROM notes) q USING (id) <inner> <third>
+    """,
+    "inner": "{JOIN | LEFT JOIN}",
+    "third": "(SELECT tag AS word, day AS d, amount FROM notes) r USING ({word | d | d, word | word, d})",
+    "clash": "{n | x | m | tiny | big}",
+    "of_o": "{item | note | score | amount}",
+    "of_o_group": "{max(o.note) | count(*) | min(o.amount) | sum(o.item)}",
+    "literal_groups": """
+        {i.word, lit | 2, 1}
+        {ROLLUP | CUBE} ({i.word | i.word, lit | 2, 1})
+        GROUPING SETS ((i.word, lit), (i.word), ())
     """,
     "of_notes": "{count(*) | max(n.item) | sum(n.amount) | avg(n.score)}",
     "having": "{count(*) > 1 | max(i.n) >= 0 | sum(i.m) IS NOT NULL | min(i.id) < 20}",
@@ -163,6 +185,11 @@ _GRAMMAR = {
         100.00 * sum(i.m) / nullif(sum(i.wide), 0)
         sum(CASE WHEN <boolean> THEN i.m ELSE 0 END)
         sum(i.n) FILTER (WHERE <boolean>)
+        {sum | avg | max | count}(<whole>) FILTER (WHERE <boolean>)
+        {sum | min | count | avg}({100 / i.n | i.big % i.n | pmod(i.id, i.n)}) FILTER (WHERE i.n <> 0)
+        {sum | max | count}({i.big * 9000000 | cast(i.wide AS int) | cast(i.big AS int)}) FILTER (WHERE i.big < 50 AND i.wide < 50)
+        {max | sum | first | count}(cast(i.s AS int)) FILTER (WHERE i.s RLIKE '^[0-9]+$')
+        {sum | max | avg}(i.near * {i.n | i.tiny | 100 | i.near}) { | FILTER (WHERE i.flag)}
         {approx_count_distinct(i.n) | size(collect_list(i.n)) | skewness(i.n) | kurtosis(i.n)}
     """,
     "whole": """
@@ -194,7 +221,12 @@ _GRAMMAR = {
         ceil(<decimal>)
         floor({i.x | i.f | <decimal>})
         round(<whole>, {0 | 1 | -1})
-        (i.n {& | ^} <whole>)
+        (i.n {& | ^ | |} <whole>)
+        (i.n {& | ^ | |} {i.small | 6 + i.tiny} {& | ^ | |} {<whole.> | 5} {& | ^ | |} {i.tiny | 3 * i.tiny | 12L})
+        ({'1' | i.id} || {2 | i.id} {+ | -} <whole.>)
+        (<whole> % {-1 | i.tiny | i.small})
+        {pmod(<whole.>, i.tiny) | (-(-<whole.>)) | (-(3))}
+        cast(<whole> AS {bigint | int})
         (~i.n)
         nvl2(<whole>, <whole>, <whole>)
         decode(i.word, 'a', <whole>, 'abc', <whole>, <whole>)
@@ -205,6 +237,8 @@ _GRAMMAR = {
     "decimal": """
         (<decimal> {+ | -} {<decimal.> | <whole.>})
         (<decimal.> * {<decimal.> | <whole.>})
+        (i.near {* | + | - | / | %} {i.near | i.m | 100 | i.n | 0.5 | 9999999999999999.99 | -(3)})
+        (<decimal.> {* | / | + | %} {cast(3 AS int) | -(3) | round(7) | int(2) | -4 | 5L | (6) | abs(-2)})
         (<decimal.> / {nullif(<decimal.>, 0) | 3 | 7.5 | 0.3 | -2 | nullif(i.id % 5, 0)})
         (<decimal.> % {2 | 0.7 | -1.5})
         pmod(<decimal.>, {2 | 0.7})
@@ -232,6 +266,7 @@ _GRAMMAR = {
         round(i.x)
         (- <double>)
         cast({<double> | <decimal> | <whole>} AS {double | float})
+        {cast | try_cast}(i.x * {1e38 | -1e300 | 3.4028235e38D} AS float)
         try_cast(<string> AS double)
         coalesce(i.x, {<double> | <decimal.>})
         {greatest | least}(i.x, {<double> | <decimal.> | <whole.>})
@@ -291,7 +326,7 @@ _GRAMMAR = {
         (<string> { | NOT }IN ('a', 'abc', {NULL | i.word}))
         (<string> { | NOT }{LIKE | ILIKE} {'a%' | '%b%' | '_b%' | 'a\\_b' | '%\\%%' | 'abc' | '%ë' | ''})
         (<string> LIKE 'a|_b' ESCAPE '|')
-        (<string> LIKE {ANY | ALL} ('a%', '%c'))
+        (<string> { | NOT }{LIKE | ILIKE} {ANY | ALL} ('a%', {'%c' | '%B%' | NULL}))
         (<string> { | NOT }RLIKE {'^a' | 'b$' | '[0-9]+' | 'a.c' | '(foo|bar)' | '^[A-Z]' | 'x?y' | '\\d\\d'})
         startswith(<string>, {i.word | 'a'})
         {endswith | contains}(<string>, {'c' | 'b'})
@@ -317,7 +352,7 @@ _GRAMMAR = {
         greatest(<date>, <date>)
         if(<boolean>, <date>, <date>)
         next_day(<date>, {'MO' | 'sunday' | 'Wed'})
-        try_cast({i.s | '2020-02-30' | '2020-05-05'} AS date)
+        try_cast({i.s | '2020-02-30' | '2020-05-05' | '0000-01-01'} AS date)
         cast({'2020-02-29' | '1999-1-2'} AS date)
     """,
     "timestamp": """
@@ -326,6 +361,8 @@ _GRAMMAR = {
         {cast(<date> AS timestamp) | to_timestamp(<date>)}
         coalesce(<timestamp>, <timestamp>)
         greatest(<timestamp>, <timestamp>)
+        try_cast(concat(cast(<date> AS string), ' {23:59:59 | 24:00:00 | 7:00:00 | 10:60:00 | 12:30:15.25}') AS timestamp)
+        {try_cast | cast}('2020-0{1-31 | 2-30} {24:00:00 | 23:00:00}' AS timestamp)
         cast('2020-01-02 {03:04:05 | 00:00:00.125}' AS timestamp)
     """,
 }
@@ -398,6 +435,10 @@ def write_tables(folder: Path) -> tuple[TableSource, ...]:
             item(pa.decimal128(20, 6), *map(Decimal, "-1000000.123456 0.000001 3.333333 12345678901234.5".split())),
         ),
         "frac": ("decimal(4,4)", item(pa.decimal128(4, 4), *map(Decimal, "0.0001 0.5000 -0.2500 0.9999".split()))),
+        "near": (
+            "decimal(18,2)",
+            item(pa.decimal128(18, 2), *map(Decimal, "9999999999999999.99 -1234567890123456.78 1000000.00 0.01".split())),
+        ),
         "s": ("string", item(pa.string(), *_WORDS)),
         "word": ("string", item(pa.string(), "a", "b", "abc", "abcabc", "Hello World", "x1y22z333")),
         "flag": ("boolean", item(pa.bool_(), True, False)),

@@ -1,1 +1,3 @@
 """The gateway: what faces people and programs."""
+
+PRODUCT = "Fusion SQL Gateway"

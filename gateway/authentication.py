@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 ANONYMOUS = "anonymous"
 LONGEST_NAME = 128
 VERIFIED_KEPT = 1_024
-HASH_WAIT_S = 2.0
+HASHES_AT_ONCE = 5  # one that runs and those that wait for it; somebody may be trying one password after the other
 WRONG = "The user name or the password is wrong."
 _SCHEME = "scrypt"
 _COST, _BLOCK, _LANES = 1 << 14, 8, 1  # 16 MiB and about 50 ms
-_SALT_BYTES = 16
+_SALT_BYTES, _HASH_BYTES = 16, 64
 
 
 class AuthenticationFailed(Exception):
@@ -57,11 +57,47 @@ class Login:
     address: str
 
 
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """What the file keeps of a password. salt, hashed: scrypt's, with a hash of 64 bytes."""
+
+    salt: bytes
+    hashed: bytes
+
+    @classmethod
+    def of(cls, password: str) -> Secret:
+        """Return what is kept of a password."""
+        salt = secrets.token_bytes(_SALT_BYTES)
+        return cls(salt, _hashed(password, salt))
+
+    @classmethod
+    def read(cls, text: str) -> Secret:
+        """Return what stands behind a name in the file. Raises ValueError."""
+        scheme, salt, hashed = text.split(":")
+        found = cls(base64.b64decode(salt, validate=True), base64.b64decode(hashed, validate=True))
+        if scheme != _SCHEME or not found.salt or len(found.hashed) != _HASH_BYTES:
+            raise ValueError("not what is kept of a password")
+        return found
+
+    def __str__(self) -> str:
+        return ":".join((_SCHEME, base64.b64encode(self.salt).decode(), base64.b64encode(self.hashed).decode()))
+
+    def fits(self, password: str) -> bool:
+        """Tell whether this is of a password; that takes about 50 ms."""
+        return hmac.compare_digest(_hashed(password, self.salt), self.hashed)
+
+
 class Authenticator(Protocol):
-    """Tells users apart. Thread-safe; may block."""
+    """Tells users apart. Thread-safe."""
+
+    def recognise(self, login: Login) -> str | None:
+        """Return the user's name, None where only ``authenticate`` can tell. Does not block.
+
+        Raises AuthenticationFailed.
+        """
 
     def authenticate(self, login: Login) -> str:
-        """Return the user's name. Raises AuthenticationFailed."""
+        """Return the user's name; may block for a moment. Raises AuthenticationFailed."""
 
 
 class UsersFile:
@@ -72,51 +108,66 @@ class UsersFile:
         self._anonymous = anonymous
         self._lock = threading.Lock()
         self._stamp: tuple[int, int] | None = None
-        self._users: Mapping[str, str] = {}
+        self._users: Mapping[str, Secret] = {}
         self._key = secrets.token_bytes(32)
         self._verified: dict[bytes, None] = {}  # marks of logins that were right, so that scrypt runs once for each
         self._hashing = threading.Lock()
-        self._nobody = user_line("nobody", secrets.token_hex()).partition(":")[2]  # a wrong name takes as long
+        self._hashes = threading.BoundedSemaphore(HASHES_AT_ONCE)
+        self._nobody = Secret.of(secrets.token_hex())  # a wrong name takes as long
         self._read()
 
-    def authenticate(self, login: Login) -> str:
-        """Return the user's name. Raises AuthenticationFailed."""
+    def recognise(self, login: Login) -> str | None:
+        """Return the user's name, None where only ``authenticate`` can tell. Does not block.
+
+        Raises AuthenticationFailed.
+        """
         name = login.name or ANONYMOUS
         if len(name) > LONGEST_NAME or not name.isprintable():
             raise AuthenticationFailed("The user's name is too long or holds signs that no name has.")
-        with self._lock:
-            self._read()
-            entry = self._users.get(name)
-        if entry is None and self._open_to(login.address):
+        kept = self._kept(name)
+        if kept is None and self._open_to(login.address):
             return name
         if not login.password:
             raise AuthenticationFailed("A user name and its password are needed here.")
-        if not self._fits(entry or self._nobody, login.password) or entry is None:
+        return name if kept is not None and self._mark(kept, login.password) in self._verified else None
+
+    def authenticate(self, login: Login) -> str:
+        """Return the user's name; may block for a moment. Raises AuthenticationFailed."""
+        recognised = self.recognise(login)
+        if recognised is not None:
+            return recognised
+        name, password = login.name or ANONYMOUS, login.password or ""
+        kept = self._kept(name)
+        if not self._fits(kept or self._nobody, password) or kept is None:
             raise AuthenticationFailed(WRONG)
+        with self._lock:
+            if len(self._verified) >= VERIFIED_KEPT:
+                self._verified.clear()
+            self._verified[self._mark(kept, password)] = None
         return name
+
+    def _kept(self, name: str) -> Secret | None:
+        with self._lock:
+            self._read()
+            return self._users.get(name)
 
     def _open_to(self, address: str) -> bool:
         if self._anonymous is Anonymous.LOOPBACK:
             return is_loopback(address)
         return self._anonymous is Anonymous.EVERYWHERE
 
-    def _fits(self, entry: str, password: str) -> bool:
-        mark = hmac.digest(self._key, f"{entry}\n{password}".encode(errors="surrogatepass"), "sha256")
-        if mark in self._verified:
-            return True
-        if not self._hashing.acquire(timeout=HASH_WAIT_S):  # somebody tries one password after the other
+    def _mark(self, kept: Secret, password: str) -> bytes:
+        return hmac.digest(self._key, f"{kept}\n{password}".encode(errors="surrogatepass"), "sha256")
+
+    def _fits(self, kept: Secret, password: str) -> bool:
+        """Hash a password, one at a time; who would wait for long is refused at once, and holds no thread."""
+        if not self._hashes.acquire(blocking=False):
             raise AuthenticationFailed("Too many logins at once; try again.")
         try:
-            _, salt, expected = entry.split(":")
-            right = hmac.compare_digest(_hashed(password, base64.b64decode(salt)), base64.b64decode(expected))
+            with self._hashing:
+                return kept.fits(password)
         finally:
-            self._hashing.release()
-        if right:
-            with self._lock:
-                if len(self._verified) >= VERIFIED_KEPT:
-                    self._verified.clear()
-                self._verified[mark] = None
-        return right
+            self._hashes.release()
 
     def _read(self) -> None:
         if self._path is None:
@@ -164,9 +215,7 @@ def user_line(name: str, password: str) -> str:
     """Return the line of a user for the file."""
     if not name or ":" in name or name.startswith("#") or not name.isprintable() or name != name.strip():
         raise ValueError("a user's name is not empty and holds no colon")
-    salt = secrets.token_bytes(_SALT_BYTES)
-    parts = (name, _SCHEME, base64.b64encode(salt).decode(), base64.b64encode(_hashed(password, salt)).decode())
-    return ":".join(parts)
+    return f"{name}:{Secret.of(password)}"
 
 
 def _hashed(password: str, salt: bytes) -> bytes:
@@ -177,9 +226,11 @@ def _holds_user(line: str) -> bool:
     return bool(line.strip()) and not line.startswith("#")
 
 
-def _entry(line: str, number: int) -> tuple[str, str]:
-    name, _, rest = line.strip().partition(":")
-    parts = rest.split(":")
-    if not name or len(parts) != 3 or parts[0] != _SCHEME:
-        raise UsersFileInvalid(f"Line {number} of the users file is not name:{_SCHEME}:salt:hash.")
-    return name, rest
+def _entry(line: str, number: int) -> tuple[str, Secret]:
+    name, _, kept = line.strip().partition(":")
+    try:
+        if name:
+            return name, Secret.read(kept)
+    except ValueError:  # binascii's is one
+        pass
+    raise UsersFileInvalid(f"Line {number} of the users file is not name:{_SCHEME}:salt:hash.")

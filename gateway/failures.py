@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from engines.errors import EngineError
 from gateway.authentication import AuthenticationFailed
-from gateway.coordinator import INTERNAL, NO_ENGINE, TOO_MANY, TooManyQueries, UnknownEngine
+from gateway.coordinator import NO_ENGINE, TOO_MANY, Stopping, TooManyQueries, UnknownEngine
 from gateway.results import ResultGone
 from gateway.sessions import SessionError
 from gateway.sql.errors import SqlError
@@ -37,11 +37,14 @@ SQLSTATES: Mapping[str, str] = {
     "NOT_ALLOWED": "42501",
     "INVALID_SETTING": "42000",
     "AUTHENTICATION_FAILED": "28000",
+    "SESSION_FULL": "54000",
     "TOO_MANY_SESSIONS": "53300",
+    "TOO_MANY_CALLS": "53300",
     TOO_MANY: "53300",
     NO_ENGINE: "57P03",
     "GATEWAY_STOPPED": "57P01",
 }
+DEFECT = Failure("INTERNAL", "The gateway failed; its log says why.")
 
 
 class CallFailed(Exception):
@@ -71,6 +74,7 @@ MAPPED = (
     SessionError,
     AuthenticationFailed,
     TooManyQueries,
+    Stopping,
     UnknownEngine,
     ResultGone,
     SQLAlchemyError,
@@ -91,6 +95,8 @@ def failure_of(error: Exception) -> Failure:
             return Failure("AUTHENTICATION_FAILED", str(error))
         case TooManyQueries():
             return Failure(TOO_MANY, str(error))
+        case Stopping():
+            return Failure(error.code, str(error))
         case UnknownEngine():
             return Failure("UNKNOWN_ENGINE", str(error))
         case ResultGone():
@@ -100,7 +106,7 @@ def failure_of(error: Exception) -> Failure:
             return Failure("METASTORE_UNAVAILABLE", "The metastore does not answer; try again soon.")
         case _:
             log.error("a call failed", exc_info=error)
-            return INTERNAL
+            return DEFECT
 
 
 def message(failure: Failure) -> str:

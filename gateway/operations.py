@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 from gateway.coordinator import Coordinator
 from gateway.failures import NotFinished, QueryFailed
-from gateway.results import Spool
+from gateway.results import ResultGone, Spool
 from gateway.sql.writes import WRITES
 from gateway.statements import Run
 from metastore.records import Failure, QueryRecord, QueryState
@@ -34,13 +34,13 @@ class StatementOperation:
             raise NotFinished(Failure("NOT_FINISHED", f"The query is {record.state}; it has no result."))
 
     def rows_written(self) -> int | None:
-        """Return how many rows a finished statement wrote, None where it is not known or not one that writes.
-
-        Raises ResultGone.
-        """
-        if not isinstance(self.run.command, WRITES):
+        """Return how many rows the statement wrote, None where it is not known, not one that writes, or did not."""
+        if not isinstance(self.run.command, WRITES) or self.run.record.state is not QueryState.FINISHED:
             return None
-        page = self._spool.page(self.run.id, max_rows=1)
+        try:
+            page = self._spool.page(self.run.id, max_rows=1)
+        except ResultGone:
+            return None
         written: int | None = page.batches[0].column(0)[0].as_py()
         return written
 

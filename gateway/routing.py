@@ -6,12 +6,13 @@ import hashlib
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from sqlglot import exp
 
 from engines.errors import EngineError, MemoryExceeded, UnsupportedFeature
-from engines.protocol import TableSource, Writer
+from engines.protocol import Column, TableSource, Writer
 from gateway.fleet import Fleet, Member
 from gateway.joins import joined_columns
 from gateway.sessions import Session
@@ -56,6 +57,22 @@ MEMORY_MODELS: Mapping[str, MemoryModel] = {
 }
 
 
+class RelationKind(StrEnum):
+    """What has columns and a name, in the words of JDBC."""
+
+    TABLE = "TABLE"
+    VIEW = "VIEW"
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table or a view, as clients know it that ask what there is."""
+
+    name: str
+    kind: RelationKind
+    columns: tuple[Column, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class CatalogSnapshot:
     """Tables and statistics of one version of the catalog."""
@@ -68,11 +85,19 @@ class CatalogSnapshot:
 
     def views_for(self, session: Session | None) -> Mapping[str, View]:
         """Return the views that a session's statements may name: its own hide others and tables."""
-        return {**self.views, **session.views} if session is not None else self.views
+        own = session.views if session is not None else {}
+        return {**self.views, **{name: replace(view, hides=self.views.get(name)) for name, view in own.items()}}
 
     def seen_by(self, session: Session | None) -> frozenset[str]:
         """Return the names of all tables and views."""
         return frozenset(self.tables) | frozenset(self.views_for(session))
+
+    def relations_for(self, session: Session | None) -> Sequence[Relation]:
+        """Return the tables and views that a session's statements may name, by name; a view hides a table."""
+        views = self.views_for(session)
+        found = {name: Relation(name, RelationKind.TABLE, table.columns) for name, table in self.tables.items()}
+        found |= {name: Relation(name, RelationKind.VIEW, view.columns) for name, view in views.items()}
+        return [found[name] for name in sorted(found)]
 
     def statistics_version(self, tables: Sequence[TableSource]) -> str:
         """Return the builds that a statement over these tables is decided on; 0 where there is none.

@@ -12,39 +12,24 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx
 import uvicorn
 from filelock import FileLock, Timeout
 
 from gateway import wiring
-from gateway.client import trusting
 from gateway.gateway import Gateway
 from gateway.hs2.binary import BinaryLimits, BinaryServer
 from gateway.http.app import create_app
 from gateway.http.protocol import PatientProtocol
 from gateway.settings import Settings, TlsSettings
+from gateway.startup import ADDRESS_FILE, AddressInUse, AlreadyServed, CertificateInvalid
 
 if TYPE_CHECKING:
     from gateway.flight.server import FlightServer
 
 START_TIMEOUT_S = 30.0
-_ADDRESS_FILE = "gateway.json"
 _LOCK_FILE = "gateway.lock"
-
-
-class AlreadyServed(Exception):
-    """Another process serves this home folder."""
-
-
-class AddressInUse(Exception):
-    """The address to listen on is taken."""
-
-
-class CertificateInvalid(Exception):
-    """The certificate or its key cannot be used."""
 
 
 class _Server(uvicorn.Server):
@@ -60,29 +45,11 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def configure_logging(level: str) -> None:
-    """Log to standard error, one line per event."""
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.ERROR)
-    logging.getLogger("apscheduler").setLevel(logging.WARNING)
-
-
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM. Raises AlreadyServed, AddressInUse, CertificateInvalid."""
     with _prepared(settings, drivers=settings.hs2.enabled, flight=settings.flight.enabled) as (server, listening, url):
         logging.getLogger(__name__).info("serving %s, dashboard at %s/dashboard", settings.home, url)
         server.run(sockets=[listening])
-
-
-@contextmanager
-def served(settings: Settings) -> Iterator[str]:
-    """Yield the address of the gateway of a home: the one that runs, or one of our own for as long as this lasts."""
-    running = running_address(settings.home)
-    if running is not None:
-        yield running
-        return
-    with own_server(settings) as url:
-        yield url
 
 
 @contextmanager
@@ -106,18 +73,6 @@ def own_server(settings: Settings) -> Iterator[str]:
             thread.join()
 
 
-def running_address(home: Path) -> str | None:
-    """Return the address of the gateway that serves a home, None where none does."""
-    try:
-        told = json.loads((home / _ADDRESS_FILE).read_text(encoding="utf-8"))
-        url = str(told["url"])
-        certificate = Path(told["certificate"]) if told.get("certificate") else None
-        httpx.get(f"{url}/livez", timeout=2.0, verify=trusting(certificate)).raise_for_status()
-    except (OSError, ValueError, LookupError, httpx.HTTPError):
-        return None
-    return url
-
-
 @contextmanager
 def _prepared(
     settings: Settings, *, drivers: bool, flight: bool
@@ -128,7 +83,7 @@ def _prepared(
         lock.acquire(timeout=0)
     except Timeout as error:
         raise AlreadyServed(f"another gateway serves {settings.home}; stop it or choose another --home") from error
-    address_file = settings.home / _ADDRESS_FILE
+    address_file = settings.home / ADDRESS_FILE
     try:
         tls = tls_context(settings.tls)
         with ExitStack() as sockets:

@@ -7,10 +7,12 @@ Impala; they are kept and shown, and do nothing.
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from gateway.sql.names import DEFAULT_DATABASE
@@ -21,6 +23,9 @@ from metastore.records import View
 OWN = "fusion."
 LARGEST_SETTINGS = 1_000
 LONGEST_VALUE = 64 << 10
+LARGEST_BYTES = 4 << 20  # of settings and temporary views together
+HOUSEKEEPING_S = 1.0
+LONG_POLL_S = 0.5  # that a question about a statement that runs waits for news
 
 
 class SessionError(Exception):
@@ -33,10 +38,25 @@ class InvalidSetting(SessionError):
     """A setting of ours that there is not, or a value that it cannot have."""
 
 
+class SessionFull(SessionError):
+    """The session's settings and temporary views take as much as they may."""
+
+    code = "SESSION_FULL"
+
+
 class TooManySessions(SessionError):
     """As many sessions are open as the settings allow, of one user or in total."""
 
     code = "TOO_MANY_SESSIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """sessions: open at once; sessions_per_user: the same of one user; idle_s: after which one is closed."""
+
+    sessions: int
+    sessions_per_user: int
+    idle_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +100,7 @@ class Session:
     user: who it belongs to. deadline_s: longest life of its statements.
     """
 
-    def __init__(self, user: str, *, deadline_s: float, settings: Mapping[str, str] = {}) -> None:
+    def __init__(self, user: str, *, deadline_s: float) -> None:
         self.user = user
         self._deadline_s = deadline_s
         self._lock = threading.Lock()
@@ -88,16 +108,16 @@ class Session:
         self._views: dict[str, View] = {}
         self._waits = 0
         self._idle_since = time.monotonic()
-        for name, value in settings.items():
-            self.set(name, value)
 
     def set(self, name: str, value: str) -> None:
-        """Change a setting. Raises InvalidSetting."""
+        """Change a setting. Raises InvalidSetting, SessionFull."""
         name, value = _checked(name, value)
         with self._lock:
             if name not in self._settings and len(self._settings) >= LARGEST_SETTINGS:
-                raise InvalidSetting(f"A session holds {LARGEST_SETTINGS:,} settings at most.")
-            self._settings[name] = value
+                raise SessionFull(f"A session holds {LARGEST_SETTINGS:,} settings at most; RESET some.")
+            changed = self._settings | {name: value}
+            _require_memory(changed, self._views)
+            self._settings = changed
 
     def reset(self, name: str | None = None) -> None:
         """Give one setting, or all of them, back its default."""
@@ -132,11 +152,16 @@ class Session:
         )
 
     def keep_view(self, view: View, *, replace: bool) -> bool:
-        """Keep a temporary view; returns whether that was done: not where one of its name is not to be replaced."""
+        """Keep a temporary view; returns whether that was done: not where one of its name is not to be replaced.
+
+        Raises SessionFull.
+        """
         with self._lock:
             if view.name in self._views and not replace:
                 return False
-            self._views[view.name] = view
+            changed = self._views | {view.name: view}
+            _require_memory(self._settings, changed)
+            self._views = changed
             return True
 
     def drop_view(self, name: str) -> bool:
@@ -172,10 +197,47 @@ class Session:
             return 0.0 if self._waits else time.monotonic() - self._idle_since
 
 
+def require_room(sessions: Iterable[Session], user: str, limits: Limits) -> None:
+    """Raise TooManySessions where as many are open as may be, in total or of one user."""
+    users = [each.user for each in sessions]
+    if len(users) >= limits.sessions:
+        raise TooManySessions("Too many sessions are open; try again later.")
+    of_user = users.count(user)
+    if of_user >= limits.sessions_per_user:
+        raise TooManySessions(f"{user} has {of_user} sessions open already; close one.")
+
+
+def expire_idle(close_idle: Callable[[], None], stopping: threading.Event, *, name: str) -> None:
+    """Have a thread close what is idle, again and again until the end."""
+
+    def keep_house() -> None:
+        while not stopping.wait(HOUSEKEEPING_S):
+            close_idle()
+
+    threading.Thread(target=keep_house, name=name, daemon=True).start()
+
+
 def require_database(name: str) -> None:
     """Raise InvalidSetting for a database that there is not."""
     if name.strip("`").lower() != DEFAULT_DATABASE:
         raise InvalidSetting(f"There is no database {name}; there is {DEFAULT_DATABASE}.")
+
+
+def _require_memory(settings: Mapping[str, str], views: Mapping[str, View]) -> None:
+    """Raise SessionFull where a session would hold too much."""
+    columns = [column for view in views.values() for column in view.columns]
+    texts = chain(
+        settings.keys(),
+        settings.values(),
+        views.keys(),
+        (view.sql for view in views.values()),
+        (column.name for column in columns),
+        (column.data_type for column in columns),
+    )
+    if sum(map(sys.getsizeof, texts)) > LARGEST_BYTES:
+        raise SessionFull(
+            f"A session's settings and temporary views take {LARGEST_BYTES >> 20} MiB at most; RESET or drop some."
+        )
 
 
 def _spelled(name: str) -> str:

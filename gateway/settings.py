@@ -119,7 +119,7 @@ class FlightSettings(_Section):
     port: int = Field(32_010, ge=0, le=65535)
     """TCP port; 0 takes a free one."""
     calls: int = Field(128, ge=8, le=4096)
-    """Calls at once, of which each has a thread while it waits or reads; further ones are refused."""
+    """Calls at once, of which each has a thread while it waits or reads; one user has half of them at most."""
     sessions: int = Field(256, ge=1)
     """Sessions at once."""
     sessions_per_user: int = Field(64, ge=1)

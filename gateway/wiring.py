@@ -14,15 +14,16 @@ from gateway.commands import CommandRunner
 from gateway.coordinator import Coordinator
 from gateway.fleet import Fleet, Member
 from gateway.gateway import Gateway
-from gateway.hs2.registry import Limits
 from gateway.hs2.service import Service
 from gateway.jobs import JobRunner
 from gateway.results import Spool
 from gateway.routing import CatalogView, Router
 from gateway.schedules import Schedules
+from gateway.sessions import Limits
 from gateway.settings import DuckDBSettings, HiveSettings, ImpalaSettings, Settings, SparkSettings, split_address
 from gateway.sql.parsing import ParserLimits
 from gateway.staleness import Freshness
+from gateway.startup import MissingExtra
 from gateway.views import ViewMaker
 from gateway.writing import TableWriter
 from metastore.store import Metastore
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
     from gateway.flight.server import FlightServer
 
 log = logging.getLogger(__name__)
-
-
-class MissingExtra(Exception):
-    """A configured engine's driver is not installed; the message says which extra brings it."""
 
 
 def build(settings: Settings) -> Gateway:
@@ -102,7 +99,10 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
         catalog=gateway.catalog,
         spool=gateway.spool,
         authenticator=gateway.authenticator,
-        sessions=Sessions(Limits(flight.sessions, flight.sessions_per_user, flight.idle_s)),
+        sessions=Sessions(
+            Limits(flight.sessions, flight.sessions_per_user, flight.idle_s),
+            held_bytes=int(gateway.settings.results.bytes),
+        ),
         deadline_s=gateway.settings.limits.deadline_s,
         idle_s=flight.idle_s,
     )

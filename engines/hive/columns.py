@@ -6,7 +6,6 @@ by Arrow: decimals, dates and timestamps travel as text. Timestamps keep microse
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -19,7 +18,8 @@ from thrift.protocol.fastbinary import decode_binary  # type: ignore[import-unty
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol  # type: ignore[import-untyped]
 from thrift.Thrift import TType  # type: ignore[import-untyped]
 
-MOMENT = pa.timestamp("us", tz="UTC")
+from engines.arrow_types import arrow_type
+
 MOMENT_WIDTH = len("2024-02-29 12:34:56.123456")
 DEFAULT_DECIMAL = (10, 0)  # Hive's, where precision and scale are not told
 
@@ -36,20 +36,6 @@ _NUMBERS: dict[int, tuple[str, pa.DataType]] = {
 _TEXTS = (7, 8)
 """Fields of TColumn for text and binary."""
 
-_PLAIN_TYPES: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": MOMENT,
-    "timestamp_ntz": pa.timestamp("us"),
-    "void": pa.null(),
-}
 _BY_TYPE_ID: dict[int, str] = {
     TTypeId.BOOLEAN_TYPE: "boolean",
     TTypeId.TINYINT_TYPE: "tinyint",
@@ -63,8 +49,6 @@ _BY_TYPE_ID: dict[int, str] = {
     TTypeId.TIMESTAMP_TYPE: "timestamp_ntz",  # Hive's has no zone; for Spark's the adapter asks
     TTypeId.NULL_TYPE: "void",
 }
-_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
-_TIME = re.compile(r"time\(\d\)")
 
 Sent: TypeAlias = pa.Array
 """A column as it was sent: numbers, or bytes."""
@@ -84,13 +68,10 @@ class _Texts:
         self.nulls = nulls
 
 
-def arrow_type(data_type: str) -> pa.DataType:
-    """Return the Arrow type of a short name, such as ``decimal(10,2)``; what has no other form is text."""
-    if decimal := _DECIMAL.fullmatch(data_type):
-        return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    if _TIME.fullmatch(data_type):
-        return pa.time64("us")
-    return _PLAIN_TYPES.get(data_type, pa.string())
+def sent_type(data_type: str) -> pa.DataType:
+    """Return what a column of a short name, such as ``decimal(10,2)``, is read as; nested values are sent as JSON."""
+    kind = arrow_type(data_type)
+    return pa.string() if pa.types.is_nested(kind) else kind
 
 
 def type_of(described: Any) -> pa.DataType:
@@ -102,7 +83,7 @@ def type_of(described: Any) -> pa.DataType:
         told = entry.typeQualifiers.qualifiers if entry.typeQualifiers else {}
         sizes = [told[name].i32Value for name in ("precision", "scale") if name in told]
         return pa.decimal128(*(sizes if len(sizes) == 2 else DEFAULT_DECIMAL))
-    return arrow_type(_BY_TYPE_ID.get(entry.type, "string"))
+    return sent_type(_BY_TYPE_ID.get(entry.type, "string"))
 
 
 def read_answer(protocol: TBinaryProtocol) -> tuple[TStatus, list[Sent]]:

@@ -20,7 +20,7 @@ from engines.errors import (
     EngineUnavailable,
     StatementCancelled,
 )
-from engines.hive.columns import arrow_type, converted, type_of
+from engines.hive.columns import converted, sent_type, type_of
 from engines.hive.errors import hive_errors, of_text
 from engines.hive.pool import SessionPool
 from engines.hive.session import CANCELLED, FINISHED, RUNNING, TIMED_OUT, Operation, Session
@@ -204,7 +204,7 @@ class HiveEngine:
         if self.dialect != "spark" or not _QUERY.match(sql):
             return _run(statement, session, sql, None)
         names, types = _described(statement, session, sql)
-        schema = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in zip(names, types, strict=True)])
+        schema = pa.schema([pa.field(name, sent_type(kind)) for name, kind in zip(names, types, strict=True)])
         return _run(statement, session, _as_sendable(sql, types), schema)
 
     def _start_explain(self, statement: _Statement, session: Session, sql: str) -> _Started:

@@ -6,6 +6,7 @@ into pieces. What is held is one batch.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ LARGEST_BODY = 8 << 20  # of one message; ADBC's driver takes 16 MiB at most unl
 _CONTINUATION = b"\xff\xff\xff\xff"  # what an IPC message starts with
 _HEADER_TAG, _BODY_TAG = b"\x12", b"\xc2\x3e"  # FlightData's fields 2 and 1000
 _ALIGNMENT = 8
+_MESSAGE_HEADER, _SCHEMA_ENDIANNESS, _BATCH_COMPRESSION = 2, 0, 3  # numbers of fields in Arrow's format of messages
 
 
 def encoded(file: pa.NativeFile) -> Iterator[bytes]:
@@ -54,13 +56,46 @@ def decoded(messages: Iterable[Any], *, largest_bytes: int) -> pa.Table:
             raise Malformed(f"The parameters take more than {largest_bytes:,} bytes.")
     if not pieces:
         return pa.table({})
+    stream = pa.py_buffer(b"".join(pieces))
     try:
-        with pa.ipc.open_stream(pa.py_buffer(b"".join(pieces))) as reader:
+        for found in pa.ipc.MessageReader.open_stream(stream):
+            _require_plain(found)
+        with pa.ipc.open_stream(stream) as reader:
             table = reader.read_all()
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Malformed("The parameters are not Arrow's.") from error
     return table
+
+
+def _require_plain(message: pa.Message) -> None:
+    """Raise Malformed for a message whose rows take more memory than its bytes: they would have to be unpacked.
+
+    Arrow has checked that the header, a flatbuffer, is whole.
+    """
+    header = bytes(message.metadata)
+    (root,) = struct.unpack_from("<I", header)
+    at = _field(header, root, _MESSAGE_HEADER) or 0
+    table = at + struct.unpack_from("<I", header, at)[0]
+    match message.type:
+        case "schema":
+            endianness = _field(header, table, _SCHEMA_ENDIANNESS)
+            if endianness is not None and struct.unpack_from("<h", header, endianness) != (0,):
+                raise Malformed("Parameters are little-endian here.")
+        case "record batch":
+            if _field(header, table, _BATCH_COMPRESSION) is not None:
+                raise Malformed("Parameters are not compressed here.")
+        case _:
+            raise Malformed(f"Parameters hold no message of the kind {message.type}.")
+
+
+def _field(header: bytes, table: int, number: int) -> int | None:
+    """Return where a field of a flatbuffer's table stands, None where it was left out."""
+    fields = table - struct.unpack_from("<i", header, table)[0]
+    (size,) = struct.unpack_from("<H", header, fields)
+    slot = 2 * (2 + number)  # behind the sizes of this list and of the table
+    (offset,) = struct.unpack_from("<H", header, fields + slot) if slot < size else (0,)
+    return table + offset if offset else None
 
 
 def _flight_data(message: pa.Message) -> bytes:

@@ -5,18 +5,16 @@ A client shows the message; the code, the SQLSTATE and the query's id stand besi
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from urllib.parse import quote
 
 import grpc
 
+from gateway import failures
 from gateway.coordinator import NO_ENGINE, TOO_MANY
+from gateway.failures import CallFailed
 from gateway.flight.messages import Malformed
-from gateway.hs2 import errors as shared
 from metastore.records import Failure
-
-log = logging.getLogger(__name__)
 
 LARGEST_MESSAGE = 4 << 10  # as gRPC writes it; all metadata of a reply has 8 KiB
 _SHORTENED = " ..."
@@ -36,6 +34,8 @@ STATUS: Mapping[str, grpc.StatusCode] = {
     "RESULT_TOO_LARGE": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "RESULT_STORE_FULL": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "TOO_MANY_SESSIONS": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "SESSION_FULL": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "TOO_MANY_CALLS": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "TOO_MANY_OPERATIONS": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "ENGINE_BUSY": grpc.StatusCode.UNAVAILABLE,
     "ENGINE_UNAVAILABLE": grpc.StatusCode.UNAVAILABLE,
@@ -46,41 +46,22 @@ STATUS: Mapping[str, grpc.StatusCode] = {
     "ENGINE_FAULT": grpc.StatusCode.INTERNAL,
     "STATISTICS_FAILED": grpc.StatusCode.INTERNAL,
     "WRITE_FAILED": grpc.StatusCode.INTERNAL,
+    "WRITE_PENDING": grpc.StatusCode.INTERNAL,  # not to be sent again
     "INTERNAL": grpc.StatusCode.INTERNAL,
 }
 DEFAULT_STATUS = grpc.StatusCode.INVALID_ARGUMENT
 
 
-class FlightError(Exception):
-    """An error that a call raises by itself."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.failure = Failure(code, message)
-
-
-class NotOffered(FlightError):
+class NotOffered(CallFailed):
     """A part of Flight SQL that is not here; clients take another way, where there is one."""
 
     def __init__(self, message: str) -> None:
         super().__init__("NOT_ALLOWED", message)
 
 
-MAPPED = (*shared.MAPPED, FlightError, Malformed)
-
-
 def failure_of(error: Exception) -> Failure:
-    """Return what an error says. Whatever is not one of MAPPED is a defect, and stays in the log."""
-    match error:
-        case FlightError():
-            return error.failure
-        case Malformed():
-            return Failure("BAD_REQUEST", str(error))
-        case _ if isinstance(error, MAPPED):
-            return shared.failure_of(error)
-        case _:
-            log.error("a call failed", exc_info=error)
-            return Failure("INTERNAL", "The gateway failed; its log says why.")
+    """Return what an error says; of a defect, no more than that there is one."""
+    return Failure("BAD_REQUEST", str(error)) if isinstance(error, Malformed) else failures.failure_of(error)
 
 
 def status(error: Exception, failure: Failure) -> grpc.StatusCode:
@@ -92,7 +73,7 @@ def status(error: Exception, failure: Failure) -> grpc.StatusCode:
 
 def message(failure: Failure) -> str:
     """Return what a client shows, cut to what a reply has room for."""
-    text = shared.message(failure)
+    text = failures.message(failure)
     if len(quote(text, safe=" ")) <= LARGEST_MESSAGE:
         return text
     kept = LARGEST_MESSAGE - len(_SHORTENED)
@@ -103,5 +84,5 @@ def message(failure: Failure) -> str:
 
 def metadata(failure: Failure, query_id: str | None) -> tuple[tuple[str, str], ...]:
     """Return what stands beside the message."""
-    told = (("fusion-code", failure.code), ("fusion-sqlstate", shared.sqlstate(failure)))
+    told = (("fusion-code", failure.code), ("fusion-sqlstate", failures.sqlstate(failure)))
     return told if query_id is None else (*told, ("fusion-query-id", query_id))

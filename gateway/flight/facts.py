@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 import pyarrow as pa
 
-from gateway.hs2.service import PRODUCT
+from gateway import PRODUCT
 from gateway.sql.allowlist import function_names
 
 Fact = str | bool | int | tuple[str, ...] | dict[int, list[int]]

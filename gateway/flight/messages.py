@@ -114,6 +114,7 @@ class OptionError(IntEnum):
 
     INVALID_NAME = 1
     INVALID_VALUE = 2
+    ERROR = 3
 
 
 SESSION_CLOSED = 1

@@ -5,16 +5,16 @@ There are no catalogs and one database, as over HiveServer2. In patterns, ``%`` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from engines.protocol import TableSource
-from gateway.flight.types import arrow_type
-from gateway.hs2.metadata import TABLE, matcher
-from gateway.hs2.types import KNOWN, Jdbc, describe
+from engines.arrow_types import arrow_type
+from gateway.jdbc import KNOWN, Jdbc, describe, matcher
+from gateway.routing import Relation, RelationKind
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.stats_tables import rows_of
 
@@ -93,10 +93,10 @@ TYPE_INFO = _schema(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question about the catalog. schema: of its answer; answer: makes it of the tables that there are."""
+    """A question about the catalog. schema: of its answer; answer: makes it of the tables and views that there are."""
 
     schema: pa.Schema
-    answer: Callable[[Iterable[TableSource]], pa.Table]
+    answer: Callable[[Iterable[Relation]], pa.Table]
 
 
 def question(name: str, request: Any) -> Question | None:
@@ -110,7 +110,7 @@ def question(name: str, request: Any) -> Question | None:
             schema = TABLES_WITH_SCHEMA if request.include_schema else TABLES
             return Question(schema, lambda known: _tables(request, known, schema))
         case "CommandGetTableTypes":
-            return Question(TABLE_TYPES, lambda _: rows_of(TABLE_TYPES, [[TABLE]]))
+            return Question(TABLE_TYPES, lambda _: rows_of(TABLE_TYPES, [[kind] for kind in RelationKind]))
         case "CommandGetPrimaryKeys":
             return Question(PRIMARY_KEYS, lambda _: PRIMARY_KEYS.empty_table())  # which files do not have
         case "CommandGetExportedKeys" | "CommandGetImportedKeys" | "CommandGetCrossReference":
@@ -120,8 +120,8 @@ def question(name: str, request: Any) -> Question | None:
     return None
 
 
-def table_schema(table: TableSource) -> pa.Schema:
-    """Return a table's columns as its rows have them, with what JDBC wants to know beside each."""
+def table_schema(table: Relation) -> pa.Schema:
+    """Return the columns of a table or view as its rows have them, with what JDBC wants to know beside each."""
     return pa.schema(
         [
             pa.field(column.name, arrow_type(column.data_type), metadata=_told(table.name, column.data_type))
@@ -147,18 +147,20 @@ def _told(table: str, data_type: str) -> dict[str, str]:
 
 
 def _schemas(request: Any) -> pa.Table:
-    found = _in_reach(request) and _matches(request, "db_schema_filter_pattern", DEFAULT_DATABASE)
+    found = _in_reach(request) and _matcher(request, "db_schema_filter_pattern").fullmatch(DEFAULT_DATABASE)
     return rows_of(SCHEMAS, [[NO_CATALOG, DEFAULT_DATABASE]] if found else [])
 
 
-def _tables(request: Any, known: Iterable[TableSource], schema: pa.Schema) -> pa.Table:
-    wanted = not request.table_types or any(each.upper() == TABLE for each in request.table_types)
-    if not (wanted and _in_reach(request) and _matches(request, "db_schema_filter_pattern", DEFAULT_DATABASE)):
+def _tables(request: Any, known: Iterable[Relation], schema: pa.Schema) -> pa.Table:
+    wanted = {each.upper() for each in request.table_types or RelationKind}
+    if not (_in_reach(request) and _matcher(request, "db_schema_filter_pattern").fullmatch(DEFAULT_DATABASE)):
         return schema.empty_table()
-    found = [each for each in known if _matches(request, "table_name_filter_pattern", each.name)]
+    named = _matcher(request, "table_name_filter_pattern")
     rows = []
-    for table in sorted(found, key=lambda each: each.name):
-        row: list[object] = [NO_CATALOG, DEFAULT_DATABASE, table.name, TABLE]
+    for table in known:
+        if table.kind not in wanted or named.fullmatch(table.name) is None:
+            continue
+        row: list[object] = [NO_CATALOG, DEFAULT_DATABASE, table.name, table.kind]
         if request.include_schema:
             row.append(table_schema(table).serialize().to_pybytes())
         rows.append(row)
@@ -192,5 +194,5 @@ def _in_reach(request: Any) -> bool:
     return not request.HasField("catalog") or request.catalog == ""
 
 
-def _matches(request: Any, field: str, name: str) -> bool:
-    return not request.HasField(field) or matcher(getattr(request, field)).fullmatch(name) is not None
+def _matcher(request: Any, field: str) -> re.Pattern[str]:
+    return matcher(getattr(request, field) if request.HasField(field) else None)

@@ -18,7 +18,8 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
-from gateway.flight.errors import FlightError, NotOffered
+from gateway.failures import CallFailed
+from gateway.flight.errors import NotOffered
 from gateway.sql import parsing
 from gateway.sql.errors import SyntaxInvalid, UnknownDialect
 from gateway.sql.parsing import DIALECTS, ParserLimits, require_length
@@ -45,7 +46,7 @@ class Template:
         """Return the statement with its values, one for each place."""
         if len(literals) != len(self.places):
             message = f"The statement has {_count(len(self.places))}, and {len(literals)} came."
-            raise FlightError("VALUE_OUT_OF_RANGE", message)
+            raise CallFailed("VALUE_OUT_OF_RANGE", message)
         pieces, start = [], 0
         for place, literal in zip(self.places, literals, strict=True):
             pieces += [self.sql[start:place], literal]
@@ -67,18 +68,18 @@ def template(sql: str, dialect: str, limits: ParserLimits) -> Template:
 
 
 def literals(values: pa.Table, dialect: str) -> list[str]:
-    """Return one row of values as literals. Raises FlightError."""
+    """Return one row of values as literals. Raises CallFailed."""
     if values.num_rows != 1:
         message = f"A statement runs with one row of parameters; {values.num_rows} came."
         raise NotOffered(message)
     for field in values.schema:
         if not any(is_kind(field.type) for is_kind in _WITH_LITERALS):
-            raise FlightError("VALUE_OUT_OF_RANGE", f"A parameter cannot be of Arrow's type {field.type}.")
+            raise CallFailed("VALUE_OUT_OF_RANGE", f"A parameter cannot be of Arrow's type {field.type}.")
     return [literal(column[0], DIALECTS[dialect]) for column in values.columns]
 
 
 def literal(value: pa.Scalar, dialect: str) -> str:
-    """Return a value as somebody would type it in a dialect, by the parser's name of it. Raises FlightError.
+    """Return a value as somebody would type it in a dialect, by the parser's name of it. Raises CallFailed.
 
     value: of a type that has literals.
 
@@ -107,7 +108,7 @@ def literal(value: pa.Scalar, dialect: str) -> str:
             return _moment(plain, dialect)
         case dt.date():
             return _cast(plain.isoformat(), "DATE", dialect)
-    raise FlightError("VALUE_OUT_OF_RANGE", f"A decimal has {LONGEST_DECIMAL} digits at most.")
+    raise CallFailed("VALUE_OUT_OF_RANGE", f"A decimal has {LONGEST_DECIMAL} digits at most.")
 
 
 def without_rows(sql: str, dialect: str, limits: ParserLimits) -> str:
@@ -125,7 +126,7 @@ def _plain(value: pa.Scalar) -> object:
             value = value.cast(pa.timestamp("us", tz=value.type.tz))
         return value.as_py()
     except (pa.ArrowInvalid, ValueError, OverflowError) as error:
-        raise FlightError("VALUE_OUT_OF_RANGE", f"A parameter has no literal: {error}.") from error
+        raise CallFailed("VALUE_OUT_OF_RANGE", f"A parameter has no literal: {error}.") from error
 
 
 def _moment(value: dt.datetime, dialect: str) -> str:

@@ -10,6 +10,8 @@ import ipaddress
 import logging
 import os
 import socket
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,16 +25,18 @@ import grpc
 from grpc import ServicerContext as Context
 
 from gateway.authentication import AuthenticationFailed, Login, basic_login
+from gateway.failures import CallFailed
 from gateway.flight import errors
 from gateway.flight.messages import FLIGHT
 from gateway.flight.service import Call, FlightService
 from gateway.flight.sessions import FlightSession
+from gateway.sql.parsing import MESSAGE_OVERHEAD_BYTES
 
 log = logging.getLogger(__name__)
 
 SERVICE = f"{FLIGHT}.FlightService"
 COOKIE = "arrow_flight_session_id"
-MESSAGE_OVERHEAD_BYTES = 256 << 10  # what a call may hold beside its statement
+SHARE, SHARE_WITH_ACTIONS = 1 / 2, 3 / 4  # of all calls, that one user's may be; actions are what ends other calls
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, HANDSHAKE_MS = 30_000, 10_000, 10_000
 
 
@@ -65,7 +69,7 @@ class FlightServer:
         self._pool = ThreadPoolExecutor(calls, thread_name_prefix="flight")
         self._server = grpc.server(
             self._pool,
-            handlers=[_handler(service)],
+            handlers=[_handler(service, _Calls(calls))],
             maximum_concurrent_rpcs=calls,
             options=[
                 ("grpc.so_reuseport", 0),
@@ -110,42 +114,70 @@ def _require_free(host: str, port: int) -> None:
         probe.bind((host, port))
 
 
-def _handler(service: FlightService) -> grpc.GenericRpcHandler:
+class _Calls:
+    """The calls of each user that last, and so have a thread each. most: of all users at once. Thread-safe."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._of_user: Counter[str] = Counter()
+
+    @contextmanager
+    def counted(self, user: str, *, share: float) -> Iterator[None]:
+        """Count a call while it lasts. share: of all, that a user's may be. Raises CallFailed."""
+        with self._lock:
+            if self._of_user[user] >= share * self._most:
+                raise CallFailed("TOO_MANY_CALLS", f"{user} has {self._of_user[user]} calls open already; end some.")
+            self._of_user[user] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._of_user[user] -= 1
+                if not self._of_user[user]:
+                    del self._of_user[user]
+
+
+def _handler(service: FlightService, calls: _Calls) -> grpc.GenericRpcHandler:
     """Return how each call is answered. Requests come as bytes, so that wrong ones are answered as everything is."""
 
     def unary(answer: Callable[[bytes, Call], Any]) -> grpc.RpcMethodHandler:
         def handle(request: bytes, context: Context) -> bytes:
-            with _admitted(service, context) as call:
+            with _admitted(service, context, calls) as call:
                 reply: bytes = answer(request, call).SerializeToString()
                 return reply
 
         return grpc.unary_unary_rpc_method_handler(handle)
 
     def do_get(request: bytes, context: Context) -> Iterator[bytes]:
-        with _admitted(service, context) as call:
+        with _admitted(service, context, calls) as call:
             yield from service.do_get(request, call)
 
     def do_put(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
-        with _admitted(service, context) as call:
+        with _admitted(service, context, calls) as call:
             yield service.do_put(requests, call).SerializeToString()
 
     def do_action(request: bytes, context: Context) -> Iterator[bytes]:
-        with _admitted(service, context) as call:
+        with _admitted(service, context, calls, share=SHARE_WITH_ACTIONS) as call:
             for result in service.do_action(request, call):
                 yield result.SerializeToString()
 
     def list_actions(_: bytes, context: Context) -> Iterator[bytes]:
-        with _admitted(service, context):
+        with _admitted(service, context, calls):
             for action in service.list_actions():
                 yield action.SerializeToString()
 
     def list_flights(_: bytes, context: Context) -> Iterator[bytes]:
-        with _admitted(service, context):
+        with _admitted(service, context, calls):
             yield from ()
 
     def handshake(_: Iterator[bytes], context: Context) -> Iterator[bytes]:
         with _Edge(context):
-            _tell_token(context, service.log_in(_login(context)))
+            session = service.log_in(_login(context))
+            try:
+                _tell_token(context, session)
+            finally:
+                session.session.end_wait()
         yield from ()
 
     methods = {
@@ -182,8 +214,8 @@ class _Edge:
 
 
 @contextmanager
-def _admitted(service: FlightService, context: Context) -> Iterator[Call]:
-    """Find out who calls, and answer for what goes wrong."""
+def _admitted(service: FlightService, context: Context, calls: _Calls, *, share: float = SHARE) -> Iterator[Call]:
+    """Find out who calls, and answer for what goes wrong. share: of all calls, that one user's may be with this one."""
     with _Edge(context) as edge:
         session = _session(service, context)
 
@@ -192,15 +224,20 @@ def _admitted(service: FlightService, context: Context) -> Iterator[Call]:
                 act()
 
         edge.call = Call(session, when_gone)
-        session.session.begin_wait()
         try:
-            yield edge.call
+            if not session.claimed:
+                _tell_token(context, session)
+            with calls.counted(edge.call.user, share=share):
+                yield edge.call
         finally:
             session.session.end_wait()
 
 
 def _session(service: FlightService, context: Context) -> FlightSession:
-    """Return the session of a call; one that shows no token gets a new one. Raises AuthenticationFailed."""
+    """Return the session of a call, for whose client it waits; one that shows no token gets a new one.
+
+    Raises AuthenticationFailed, TooManySessions.
+    """
     token = _bearer(context)
     if token is not None:
         session = service.sessions.claim(token)
@@ -209,10 +246,7 @@ def _session(service: FlightService, context: Context) -> FlightSession:
         return session
     login = _login(context)
     session = service.sessions.claim(_cookie(context)) if login.name is None else None
-    if session is None:
-        session = service.log_in(login)
-        _tell_token(context, session)
-    return session
+    return session if session is not None else service.log_in(login)
 
 
 def _tell_token(context: Context, session: FlightSession) -> None:

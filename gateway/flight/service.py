@@ -1,4 +1,4 @@
-"""Flight SQL's calls, each with its request in and its reply out; errors leave as the exceptions of ``errors.MAPPED``.
+"""Flight SQL's calls, each with its request in and its reply out; errors leave as those of ``failures.MAPPED``.
 
 A statement runs to its end before its client is told of rows: the spool holds whole results, with their columns and
 their count. A ticket is a statement's handle, or the question about the catalog itself.
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from gateway.authentication import Authenticator, Login
 from gateway.coordinator import Coordinator
+from gateway.failures import QueryFailed
 from gateway.flight import data, facts, metadata, parameters
 from gateway.flight.errors import NotOffered
 from gateway.flight.messages import (
@@ -35,11 +36,10 @@ from gateway.flight.messages import (
 )
 from gateway.flight.parameters import NULL, Template
 from gateway.flight.sessions import FlightSession, Prepared, Sessions
-from gateway.hs2.errors import QueryFailed
-from gateway.hs2.operations import StatementOperation
+from gateway.operations import StatementOperation
 from gateway.results import ResultGone, Spool
 from gateway.routing import CatalogView
-from gateway.sessions import Session, SessionError, require_database
+from gateway.sessions import LONG_POLL_S, Session, SessionError, SessionFull, expire_idle, require_database
 from gateway.sql.commands import (
     Command,
     Describe,
@@ -53,9 +53,7 @@ from gateway.sql.commands import (
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.sql.writes import WRITES
 
-LONG_POLL_S = 0.5  # that a poll waits for a statement's end
 FRESH_S = 5.0  # how old rows may be that a statement's preparation brought, for its first execution to return them
-HOUSEKEEPING_S = 1.0
 UNKNOWN_COUNT = -1
 DATABASE_OPTION = "schema"  # as ADBC and JDBC call the database that a session is in
 CATALOG_OPTION = "catalog"
@@ -117,7 +115,7 @@ class FlightService:
 
     def start(self) -> None:
         """Begin to close idle sessions."""
-        threading.Thread(target=self._close_idle, name="flight session expiry", daemon=True).start()
+        expire_idle(self.sessions.close_idle, self._stopping, name="flight session expiry")
 
     def stop(self) -> None:
         """Close every session."""
@@ -127,7 +125,7 @@ class FlightService:
     # ------------------------------------------------------------------ sessions
 
     def log_in(self, login: Login) -> FlightSession:
-        """Begin a session. Raises AuthenticationFailed."""
+        """Begin a session, for whose client a call waits. Raises AuthenticationFailed, TooManySessions."""
         user = self._authenticator.authenticate(login)
         return self.sessions.open(Session(user, deadline_s=self._deadline_s))
 
@@ -184,13 +182,15 @@ class FlightService:
         name, command = unpack(read("Ticket", request).ticket)
         asked = self._question(name, command)
         if asked is not None:
-            return data.encoded_table(asked.answer(self._catalog.current().tables.values()))
+            return data.encoded_table(asked.answer(self._catalog.current().relations_for(call.session.session)))
         if name != "TicketStatementQuery":
             raise Malformed(f"{name} is no ticket.")
         operation = self.sessions.operation(command.statement_handle, call.user)
         operation.require_finished()
         call.query_id = operation.run.id
-        return self._rows(operation.run.id)
+        rows = self._rows(operation.run.id)
+        self.sessions.note_read(command.statement_handle)
+        return rows
 
     def do_put(self, requests: Iterator[bytes], call: Call) -> Any:
         """Run a statement for what it does, or bind a prepared one's parameters."""
@@ -226,10 +226,7 @@ class FlightService:
                 return [self._prepare(_expected("ActionCreatePreparedStatementRequest", action.body), call)]
             case "ClosePreparedStatement":
                 asked = _expected("ActionClosePreparedStatementRequest", action.body)
-                prepared = self.sessions.prepared(asked.prepared_statement_handle, call.user)
-                if prepared.first is not None:
-                    self.sessions.let_go(prepared.first[0])
-                self.sessions.let_go(asked.prepared_statement_handle)
+                self.sessions.unprepare(asked.prepared_statement_handle, call.user)
                 return []
             case "CancelFlightInfo":
                 status = self._cancel(read("CancelFlightInfoRequest", action.body).info, call)
@@ -253,8 +250,8 @@ class FlightService:
     def _prepare(self, request: Any, call: Call) -> Any:
         template = self._template(_query("ActionCreatePreparedStatementRequest", request), call)
         schema, first = self._described(template, call)
-        prepared = Prepared(template, schema, first, time.monotonic() + FRESH_S)
-        handle = self.sessions.hold(call.session, prepared)
+        prepared = Prepared(template, schema, first and first[0], time.monotonic() + FRESH_S)
+        handle = self.sessions.prepare(call.session, prepared)
         unknown = pa.schema(
             [(PARAMETER_NAME.format(number), pa.null()) for number in range(1, len(template.places) + 1)]
         )
@@ -298,12 +295,14 @@ class FlightService:
         """Start the statement that a command means; returns it with its handle."""
         if name == "CommandPreparedStatementQuery":
             prepared = self.sessions.prepared(command.prepared_statement_handle, call.user)
-            first, prepared.first = prepared.first, None
-            if first is not None and time.monotonic() <= prepared.fresh_until_s:
-                return first
-            if first is not None:
-                self.sessions.let_go(first[0])
-            return self._submitted(prepared.template.filled(prepared.values), call)
+            started = self.sessions.take_first(prepared)
+            if started is not None and time.monotonic() > prepared.fresh_until_s:
+                self.sessions.let_go(started[0])
+                started = None
+            if started is None:
+                started = self._submitted(prepared.template.filled(prepared.values), call)
+            prepared.last = started[0]
+            return started
         return self._submitted(_query(name, command), call)
 
     def _submitted(self, sql: str, call: Call) -> tuple[bytes, StatementOperation]:
@@ -331,13 +330,10 @@ class FlightService:
         """Wait for a statement's end, and tell how many rows it wrote where it is one that writes."""
         try:
             self._wait(operation, call)
-            count = UNKNOWN_COUNT
-            if isinstance(operation.run.command, WRITES):
-                page = self._spool.page(operation.run.id, max_rows=1)
-                written = page.batches[0].column(0)[0].as_py()
-                count = UNKNOWN_COUNT if written is None else written
+            written = operation.rows_written()
         finally:
             self.sessions.let_go(handle)
+        count = UNKNOWN_COUNT if written is None else written
         return make("PutResult", app_metadata=make("DoPutUpdateResult", record_count=count).SerializeToString())
 
     def _rows(self, query_id: str) -> Iterator[bytes]:
@@ -386,10 +382,6 @@ class FlightService:
             if not kept:
                 self.sessions.let_go(handle)
         return schema, (handle, operation) if kept else None
-
-    def _close_idle(self) -> None:
-        while not self._stopping.wait(HOUSEKEEPING_S):
-            self.sessions.close_idle()
 
 
 def _command(request: bytes) -> tuple[Any, str, Any]:
@@ -457,6 +449,8 @@ def _set_options(request: Any, session: Session) -> Any:
                 reply.errors[name].value = OptionError.INVALID_VALUE
             else:
                 session.set(name, str(value).lower() if isinstance(value, bool) else str(value))
+        except SessionFull:
+            reply.errors[name].value = OptionError.ERROR
         except SessionError:
             known = session.get(name) is not None or name == DATABASE_OPTION
             reply.errors[name].value = OptionError.INVALID_VALUE if known else OptionError.INVALID_NAME

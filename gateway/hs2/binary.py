@@ -21,10 +21,10 @@ from dataclasses import dataclass
 
 from gateway.authentication import AuthenticationFailed, Login
 from gateway.hs2 import sasl
-from gateway.hs2.dispatch import Dispatcher, Later
+from gateway.hs2.dispatch import Dispatcher
 from gateway.hs2.registry import Peer
 from gateway.hs2.sasl import Refused, SaslStatus
-from gateway.hs2.service import Service
+from gateway.hs2.service import PendingReply, Service
 from gateway.hs2.thrift import Malformed
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,9 @@ SASL_START, STRICT_BINARY = 0x01, 0x80
 RECEIVE_BYTES = 64 << 10
 MESSAGE_S = 60.0  # from a message's first byte to its last
 WATCH_S = 0.5  # between two looks whether a client that waits is still there
-KEEPALIVE_S, KEEPALIVE_REPEAT_S, KEEPALIVE_PROBES = 4, 2, 2  # a client whose machine is gone is noticed within 8 s
+GONE_S = 8.0  # after which a client whose machine is silent is gone
+KEEPALIVE_S, KEEPALIVE_REPEAT_S = 4, 2  # how often it is asked, where nothing is on its way to it
+SMALL_REPLY_BYTES = 64 << 10  # that a client's machine takes at once, whether the client reads or not
 _LENGTH = struct.Struct(">I")
 _TIMEVAL = struct.Struct("ll")  # as the kernel has it
 _GONE = select.POLLRDHUP | select.POLLHUP | select.POLLERR
@@ -108,12 +110,17 @@ class BinaryServer:
                     log.warning("cannot take a connection: %s", error)  # out of files, mostly; it passes
                     self._stopping.wait(WATCH_S)
                 continue
-            self._admit(Connection(accepted, str(address[0]), self._limits))
+            try:
+                self._admit(Connection(accepted, str(address[0]), self._limits))
+            except (OSError, RuntimeError) as error:
+                log.warning("cannot serve a connection from %s: %s", address[0], error)  # out of threads, mostly
+                accepted.close()
 
     def _admit(self, connection: Connection) -> None:
+        """Give a connection its place and its thread. Raises RuntimeError where the process can have no more."""
         with self._lock:
             if len(self._connections) >= self._limits.connections:
-                silent = next((each for each in self._connections if not each.established), None)
+                silent = next((each for each in self._connections if not each.peer.established), None)
                 if silent is None:
                     log.warning("a connection from %s is refused: all places are taken", connection.peer.address)
                     connection.close()
@@ -124,7 +131,12 @@ class BinaryServer:
         connection.thread = threading.Thread(
             target=self._serve, args=(connection,), name=f"driver {connection.peer.address}", daemon=True
         )
-        connection.thread.start()
+        try:
+            connection.thread.start()
+        except RuntimeError:
+            with self._lock:
+                self._connections.pop(connection, None)
+            raise
 
     def _serve(self, connection: Connection) -> None:
         """Live through a connection; whatever ends it, its sessions end with it."""
@@ -132,7 +144,7 @@ class BinaryServer:
             framed = connection.shake_hands(self._service, self._tls)
             while True:
                 outcome = connection.receive(self._dispatcher, framed=framed)
-                reply = connection.wait_for(outcome) if isinstance(outcome, Later) else outcome
+                reply = connection.wait_for(outcome) if isinstance(outcome, PendingReply) else outcome
                 connection.send(reply, framed=framed)
         except (Hangup, Malformed, OSError) as error:
             log.debug("a connection from %s ends: %s", connection.peer.address, error)
@@ -144,15 +156,15 @@ class BinaryServer:
 
 
 class Connection:
-    """One client's socket. peer: who is there. established: it has opened a session."""
+    """One client's socket. peer: who is there."""
 
     thread: threading.Thread
 
     def __init__(self, accepted: socket.socket, address: str, limits: BinaryLimits) -> None:
         self.peer = Peer(address, connection=self)
-        self.established = False
         self._socket = accepted
         self._limits = limits
+        self._idle_s: float | None = None  # between two calls, where the kernel does not watch over it
         self._buffer = b""
         self._at = 0
         self._deadline = time.monotonic() + limits.handshake_s
@@ -162,7 +174,8 @@ class Connection:
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_REPEAT_S)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+        self._patience_s = 0.0
+        self._give(GONE_S)
 
     # ------------------------------------------------------------------ the beginning
 
@@ -179,8 +192,8 @@ class Connection:
             raise Hangup("neither SASL nor Thrift's binary protocol")
         try:
             told = sasl.read_credentials(self.take)
-            if told.acts_for not in ("", told.name):
-                raise Refused(f"{told.name} cannot act for {told.acts_for}.")
+            if told.authorization_id not in ("", told.name):
+                raise Refused(f"{told.name} cannot act for {told.authorization_id}.")
             self.peer.user = service.login(Login(told.name, told.password, self.peer.address))
         except (Refused, AuthenticationFailed) as error:
             self._socket.sendall(sasl.frame(SaslStatus.BAD, str(error).encode()))
@@ -190,10 +203,12 @@ class Connection:
 
     # ------------------------------------------------------------------ messages
 
-    def receive(self, dispatcher: Dispatcher, *, framed: bool) -> bytes | Later:
+    def receive(self, dispatcher: Dispatcher, *, framed: bool) -> bytes | PendingReply[bytes]:
         """Read the next message and answer it. Raises Hangup, Malformed, OSError."""
         self._peek()
-        if self.established:
+        self._give(GONE_S)
+        established = self.peer.established
+        if established:
             self._deadline = time.monotonic() + MESSAGE_S
         if framed:
             (length,) = _LENGTH.unpack(self.take(_LENGTH.size))
@@ -202,32 +217,33 @@ class Connection:
             outcome = dispatcher.frame(self.take(length), self.peer)
         else:
             outcome = dispatcher.message(_Unframed(self, dispatcher.largest_message), self.peer)
-        if self.peer.welcome and not self.established:
+        if self.peer.established and not established:
             self._settle()
         return outcome
 
-    def wait_for(self, later: Later) -> bytes:
+    def wait_for(self, pending: PendingReply[bytes]) -> bytes:
         """Wait for a reply, and watch whether the client does, too.
 
         One that sends something else meanwhile has stopped waiting, as impala-shell does after Ctrl-C: it gets the
         reply as it is now, and then what it asked for.
         """
-        until = None if later.timeout_s is None else time.monotonic() + later.timeout_s
-        while not later.done.done():
+        until = None if pending.timeout_s is None else time.monotonic() + pending.timeout_s
+        while not pending.done.done():
             left_s = WATCH_S if until is None else min(WATCH_S, until - time.monotonic())
             if left_s <= 0:
                 break
-            concurrent.futures.wait([later.done], timeout=left_s)
+            concurrent.futures.wait([pending.done], timeout=left_s)
             seen = self._seen()
             if seen & _GONE:
-                later.abandon()
+                pending.abandon()
                 raise Hangup("the client left while it waited")
             if seen & select.POLLIN:
                 break
-        return later.finish()
+        return pending.finish()
 
     def send(self, reply: bytes, *, framed: bool) -> None:
         """Send a reply; a client that does not read it for too long is let go. Raises OSError."""
+        self._give(GONE_S if len(reply) <= SMALL_REPLY_BYTES else MESSAGE_S)
         self._socket.sendall(_LENGTH.pack(len(reply)) + reply if framed else reply)
 
     # ------------------------------------------------------------------ the end
@@ -266,7 +282,7 @@ class Connection:
 
     def _receive(self, *, within_message: bool = True) -> bytes:
         """Return what has come, at least a byte. Raises Hangup, OSError."""
-        if self.established and not within_message:
+        if self.peer.established and not within_message:
             received = self._socket.recv(RECEIVE_BYTES)
         else:
             left_s = self._deadline - time.monotonic()
@@ -274,20 +290,32 @@ class Connection:
                 raise Hangup("the client took too long")
             self._socket.settimeout(left_s)
             received = self._socket.recv(RECEIVE_BYTES)
-            if self.established:
-                self._socket.settimeout(None)
+            if self.peer.established:
+                self._socket.settimeout(self._idle_s)
         if not received:
             raise Hangup("the client left")
         return received
 
     def _settle(self) -> None:
-        """Leave time-outs between calls to the kernel, which spares two system calls for each of them."""
-        self.established = True
+        """Leave time-outs between calls to the kernel, which spares two system calls for each of them.
+
+        With TLS they are Python's: OpenSSL takes the kernel's for a reason to try again.
+        """
+        if isinstance(self._socket, ssl.SSLSocket):
+            self._idle_s = self._limits.idle_s
+            self._socket.settimeout(self._idle_s)
+            return
         seconds, rest = divmod(self._limits.idle_s, 1.0)
         idle = _TIMEVAL.pack(int(seconds), int(rest * 1e6))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, idle)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, idle)
         self._socket.settimeout(None)
+
+    def _give(self, patience_s: float) -> None:
+        """Say for how long what was sent may stay without a sign from the client's machine that it came."""
+        if patience_s != self._patience_s:
+            self._patience_s = patience_s
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(patience_s * 1_000))
 
     def _seen(self) -> int:
         """Return what the kernel knows of the client."""

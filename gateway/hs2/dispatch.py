@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 from gateway.hs2 import impala, messages, thrift
-from gateway.hs2.errors import MAPPED, status_of
+from gateway.hs2.errors import status_of
 from gateway.hs2.impala import ImpalaCalls
 from gateway.hs2.operations import ID_BYTES
 from gateway.hs2.registry import Peer
-from gateway.hs2.service import Service, Wait
+from gateway.hs2.service import PendingReply, Service
 from gateway.hs2.thrift import STOP, Call, Decoder, Frame, MessageKind, Source, Struct, Wire
+from gateway.sql.parsing import MESSAGE_OVERHEAD_BYTES
 
 UNKNOWN_METHOD = 1
 _SEQUENCE = struct.Struct(">i")
-MESSAGE_OVERHEAD_BYTES = 256 << 10  # what a call may hold beside its statement, such as a session's configuration
 
 
 # A call of GetOperationStatus: its head, the sequence number, the opening of three structs in one another with the head
@@ -40,22 +40,30 @@ _SECRET_END = _SECRET_AT + ID_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
-    """A reply that waits; see ``service.Wait``. finish: returns the reply's bytes; called once, unless abandoned."""
-
-    done: Future[Any]
-    finish: Callable[[], bytes]
-    abandon: Callable[[], None]
-    timeout_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Method:
     """One call. reply: which of its shapes carries an error."""
 
     request: type[Struct]
     reply: Callable[..., Struct]
-    run: Callable[[Any, Peer], Struct | Wait]
+    run: Callable[[Any, Peer], Struct | PendingReply[Any]]
+
+
+class _Edge:
+    """Turns every error of a call into its reply; nothing of a defect reaches a client but that there is one."""
+
+    def __init__(self, call: Call, method: _Method) -> None:
+        self._call = call
+        self._method = method
+        self.refusal = b""
+
+    def __enter__(self) -> _Edge:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self.refusal = thrift.reply(self._call, self._method.reply(status=status_of(error)))
+        return True
 
 
 class Dispatcher:
@@ -90,16 +98,16 @@ class Dispatcher:
             "RenewDelegationToken": _Method(m.SessionRequest, m.Reply, service.refuse_token),
             "GetLog": _Method(m.OperationRequest, m.LogReply, extra.get_log),
             "PingImpalaHS2Service": _Method(m.SessionRequest, impala.PingReply, extra.ping),
-            "CloseImpalaOperation": _Method(m.OperationRequest, m.Reply, extra.close),
+            "CloseImpalaOperation": _Method(m.OperationRequest, impala.CloseReply, extra.close),
             "GetExecSummary": _Method(impala.SummaryRequest, impala.SummaryReply, extra.get_summary),
             "GetRuntimeProfile": _Method(impala.ProfileRequest, impala.ProfileReply, extra.get_profile),
         }
 
-    def frame(self, data: bytes, peer: Peer) -> bytes | Later:
+    def frame(self, data: bytes, peer: Peer) -> bytes | PendingReply[bytes]:
         """Answer a message that is there as a whole. Raises Malformed."""
         return self._known_status(data, peer) or self.message(Frame(data), peer)
 
-    def message(self, source: Source, peer: Peer) -> bytes | Later:
+    def message(self, source: Source, peer: Peer) -> bytes | PendingReply[bytes]:
         """Read one message, and no byte more, and answer it. Raises Malformed, after which the source is worthless."""
         decoder = Decoder(source)
         call = decoder.call()
@@ -108,28 +116,19 @@ class Dispatcher:
             decoder.pass_over()
             return refusal(call, UNKNOWN_METHOD, f"Invalid method name: '{call.method}'")
         request = decoder.arguments(method.request)
-        try:
+        with _Edge(call, method) as edge:
             outcome = method.run(request, peer)
-        except MAPPED as error:
-            return thrift.reply(call, method.reply(status=status_of(error)))
-        if not isinstance(outcome, Wait):
-            return thrift.reply(call, outcome)
-        wait = outcome
-        wait.session.begin_wait()
+            if not isinstance(outcome, PendingReply):
+                return thrift.reply(call, outcome)
+            pending = outcome
 
-        def finish() -> bytes:
-            try:
-                return thrift.reply(call, wait.finish())
-            except MAPPED as error:
-                return thrift.reply(call, method.reply(status=status_of(error)))
-            finally:
-                wait.session.end_wait()
+            def finish() -> bytes:
+                with _Edge(call, method) as edge:
+                    return thrift.reply(call, pending.finish())
+                return edge.refusal
 
-        def abandon() -> None:
-            wait.session.end_wait()
-            wait.abandon()
-
-        return Later(wait.done, finish, abandon, wait.timeout_s)
+            return PendingReply(pending.done, finish, pending.abandon, pending.timeout_s)
+        return edge.refusal
 
     def _known_status(self, data: bytes, peer: Peer) -> bytes | None:
         """Answer a question about an operation that has finished; None where it is another one."""

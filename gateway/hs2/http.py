@@ -12,8 +12,9 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 from starlette.status import HTTP_400_BAD_REQUEST, HTTP_413_CONTENT_TOO_LARGE, HTTP_415_UNSUPPORTED_MEDIA_TYPE
 
-from gateway.hs2.dispatch import Dispatcher, Later
+from gateway.hs2.dispatch import Dispatcher
 from gateway.hs2.registry import Peer
+from gateway.hs2.service import PendingReply
 from gateway.hs2.thrift import Malformed
 from gateway.http.login import login_of, user_of
 
@@ -30,7 +31,7 @@ def driver_routes(dispatcher: Dispatcher) -> APIRouter:
     @router.post("/cliservice")
     async def call(request: Request) -> Response:
         """Answer one call of HiveServer2."""
-        user = await run_in_threadpool(user_of, request)
+        user = await user_of(request)
         told = login_of(request)
         peer = Peer(told.address, user if told.name is not None else None)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != CONTENT_TYPE:
@@ -42,24 +43,24 @@ def driver_routes(dispatcher: Dispatcher) -> APIRouter:
             outcome = await run_in_threadpool(dispatcher.frame, message, peer)
         except Malformed as error:
             return Response(f"This is no call: {error}.", HTTP_400_BAD_REQUEST)
-        if isinstance(outcome, Later):
+        if isinstance(outcome, PendingReply):
             return await _wait(request, outcome)
         return Response(outcome, media_type=CONTENT_TYPE)
 
     return router
 
 
-async def _wait(request: Request, later: Later) -> Response:
+async def _wait(request: Request, pending: PendingReply[bytes]) -> Response:
     """Wait for a reply without a thread, and watch whether the client waits, too."""
     loop = asyncio.get_running_loop()
-    until = None if later.timeout_s is None else loop.time() + later.timeout_s
-    done = asyncio.wrap_future(later.done)
-    while not later.done.done():
+    until = None if pending.timeout_s is None else loop.time() + pending.timeout_s
+    done = asyncio.wrap_future(pending.done)
+    while not pending.done.done():
         left_s = WATCH_S if until is None else min(WATCH_S, until - loop.time())
         if left_s <= 0:
             break
         await asyncio.wait([done], timeout=left_s)
         if await request.is_disconnected():
-            await run_in_threadpool(later.abandon)
+            await run_in_threadpool(pending.abandon)
             return Response(status_code=CLIENT_CLOSED_REQUEST)
-    return Response(await run_in_threadpool(later.finish), media_type=CONTENT_TYPE)
+    return Response(await run_in_threadpool(pending.finish), media_type=CONTENT_TYPE)

@@ -10,26 +10,27 @@ import time
 from dataclasses import dataclass
 
 from engines.protocol import OperatorActual
+from gateway import PRODUCT
 from gateway.dashboard.figures import duration
+from gateway.failures import CallFailed
 from gateway.hs2 import story
-from gateway.hs2.errors import Hs2Error
 from gateway.hs2.messages import (
     LogReply,
     OperationHandle,
     OperationRequest,
-    Reply,
     SessionHandle,
     SessionRequest,
     Status,
 )
 from gateway.hs2.registry import Peer
-from gateway.hs2.service import PRODUCT, Service
+from gateway.hs2.service import Service
 from gateway.hs2.thrift import BOOL, I32, I64, TEXT, Struct, field, list_of, map_of, struct_of
 from metastore.records import Attempt, QueryRecord, QueryState
 
 TEXT_FORMAT = 0
 NANOSECONDS = 1_000_000_000
 UNKNOWN = -1
+WHOLE_TABLE = ""  # in place of a partition's name
 EXECUTION_STATES = {
     QueryState.QUEUED: 3,
     QueryState.RUNNING: 3,
@@ -47,6 +48,21 @@ class PingReply(Struct):
     version: str | None = field(2, TEXT)
     webserver: str | None = field(3, TEXT)
     timestamp: int | None = field(4, I64)
+
+
+@dataclass(slots=True)
+class Written(Struct):
+    """What a statement did to a table. rows: by partition."""
+
+    rows: dict[str, int] | None = field(1, map_of(TEXT, I64))
+
+
+@dataclass(slots=True)
+class CloseReply(Struct):
+    """An operation has ended. result: of one that writes; impala-shell takes its lack for a failure."""
+
+    status: Status = field(1, struct_of(Status), factory=Status)
+    result: Written | None = field(2, struct_of(Written))
 
 
 @dataclass(slots=True)
@@ -126,19 +142,22 @@ class ImpalaCalls:
 
     def ping(self, request: SessionRequest, peer: Peer) -> PingReply:
         """Tell what serves, and where its pages are; only impala-shell asks."""
-        self._service.registry.session(request.session, peer).warnings_only = True
+        self._service.registry.session(request.session, peer).is_impala_shell = True
         return PingReply(version=PRODUCT, webserver=self._service.page_url, timestamp=int(time.time()))
 
     def get_log(self, request: OperationRequest, peer: Peer) -> LogReply:
         """Return what has happened since the last call; to impala-shell, attempts that failed."""
         session, operation = self._service.registry.operation(request.operation, peer)
-        if session.warnings_only and operation.run is not None:
+        if session.is_impala_shell and operation.run is not None:
             return LogReply(log="\n".join(story.failures(operation.run.record)))
         return LogReply(log="\n".join(operation.log_lines(rewind=False)))
 
-    def close(self, request: OperationRequest, peer: Peer) -> Reply:
-        """End an operation; nothing was modified."""
-        return self._service.close_operation(request, peer)
+    def close(self, request: OperationRequest, peer: Peer) -> CloseReply:
+        """End an operation, and tell how many rows it wrote."""
+        session, operation = self._service.registry.operation(request.operation, peer)
+        written = operation.rows_written()
+        self._service.registry.close_operation(session, operation)
+        return CloseReply(result=None if written is None else Written({WHOLE_TABLE: written}))
 
     def get_summary(self, request: SummaryRequest, peer: Peer) -> SummaryReply:
         """Return a line per attempt, and below each one what its engine's operators did."""
@@ -147,13 +166,13 @@ class ImpalaCalls:
     def get_profile(self, request: ProfileRequest, peer: Peer) -> ProfileReply:
         """Return decision, attempts and operators as a text."""
         if request.format != TEXT_FORMAT:
-            raise Hs2Error("NOT_ALLOWED", "Profiles are there as text only.")
+            raise CallFailed("NOT_ALLOWED", "Profiles are there as text only.")
         return ProfileReply(profile=profile(self._record(request, peer)))
 
     def _record(self, request: SummaryRequest | ProfileRequest, peer: Peer) -> QueryRecord:
         operation = self._service.registry.ended_operation(request.operation, request.session, peer)
         if operation.run is None:
-            raise Hs2Error("NOT_ALLOWED", "Only statements have a summary and a profile.")
+            raise CallFailed("NOT_ALLOWED", "Only statements have a summary and a profile.")
         return operation.run.record
 
 

@@ -43,7 +43,6 @@ class OperationState(IntEnum):
     FINISHED = 2
     CANCELED = 3
     ERROR = 5
-    PENDING = 7
 
 
 class OperationType(IntEnum):
@@ -359,7 +358,7 @@ class OperationReply(Struct):
 
 @dataclass(slots=True)
 class StatusReply(Struct):
-    """How an operation is. Times in ms since the epoch."""
+    """How an operation is. Times in ms since the epoch. rows_written: by a statement that writes."""
 
     status: Status = field(1, struct_of(Status), factory=Status)
     state: int | None = field(2, I32)
@@ -371,6 +370,7 @@ class StatusReply(Struct):
     completed_ms: int | None = field(8, I64)
     has_result_set: bool | None = field(9, BOOL)
     progress: Progress | None = field(10, struct_of(Progress))
+    rows_written: int | None = field(11, I64)
 
 
 @dataclass(slots=True)

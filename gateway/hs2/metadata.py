@@ -1,24 +1,18 @@
-"""What drivers ask about the catalog, as the tables that JDBC wants: names and order of columns are its.
-
-Patterns are JDBC's: ``%`` for any text, ``_`` for any sign, a backslash before one that is meant itself. Hive's ``*``
-and impyla's ``.*`` count as ``%``; no pattern, or an empty one, is everything.
-"""
+"""What drivers ask about the catalog, as the tables that JDBC wants: names and order of columns are its."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from engines.protocol import TableSource
-from gateway.hs2.messages import ColumnsRequest, FunctionsRequest, SchemasRequest, TablesRequest, TypeId
-from gateway.hs2.types import KNOWN, describe
+from gateway.hs2.messages import ColumnsRequest, FunctionsRequest, SchemasRequest, TablesRequest
+from gateway.jdbc import KNOWN, Jdbc, describe, matcher
+from gateway.routing import Relation, RelationKind
 from gateway.sql.allowlist import function_names
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.stats_tables import rows_of
 
-TABLE = "TABLE"
 NO_CATALOG = ""
 NULLABLE, SEARCHABLE, UNKNOWN_RESULT = 1, 3, 1  # java.sql.DatabaseMetaData's numbers
 
@@ -103,20 +97,20 @@ def schemas(request: SchemasRequest) -> pa.Table:
 
 
 def table_types() -> pa.Table:
-    """Return the kinds of tables: there are no views."""
-    return rows_of(TABLE_TYPES, [[TABLE]])
+    """Return the kinds of tables."""
+    return rows_of(TABLE_TYPES, [[kind] for kind in RelationKind])
 
 
-def tables(request: TablesRequest, known: Iterable[TableSource]) -> pa.Table:
-    """Return tables whose names match."""
-    wanted = not request.types or any(each.upper() == TABLE for each in request.types)
-    found = _matching(known, request.schema, request.table) if wanted else []
+def tables(request: TablesRequest, known: Iterable[Relation]) -> pa.Table:
+    """Return tables and views whose names match."""
+    wanted = {each.upper() for each in request.types or RelationKind}
+    found = [each for each in _matching(known, request.schema, request.table) if each.kind in wanted]
     nothing = [None] * (len(TABLES) - 5)
-    return rows_of(TABLES, [[NO_CATALOG, DEFAULT_DATABASE, each.name, TABLE, "", *nothing] for each in found])
+    return rows_of(TABLES, [[NO_CATALOG, DEFAULT_DATABASE, each.name, each.kind, "", *nothing] for each in found])
 
 
-def columns(request: ColumnsRequest, known: Iterable[TableSource]) -> pa.Table:
-    """Return columns whose names match, of tables whose names match."""
+def columns(request: ColumnsRequest, known: Iterable[Relation]) -> pa.Table:
+    """Return columns whose names match, of tables and views whose names match."""
     named = matcher(request.column)
     rows = []
     for table in _matching(known, request.schema, request.table):
@@ -124,7 +118,7 @@ def columns(request: ColumnsRequest, known: Iterable[TableSource]) -> pa.Table:
             if named.fullmatch(column.name) is None:
                 continue
             kind = describe(column.data_type)
-            text = kind.size if kind.type_id in (TypeId.STRING, TypeId.BINARY) else None
+            text = kind.size if kind.jdbc in (Jdbc.VARCHAR, Jdbc.BINARY) else None
             rows.append(
                 [
                     *(NO_CATALOG, DEFAULT_DATABASE, table.name, column.name, int(kind.jdbc)),
@@ -148,7 +142,7 @@ def type_info() -> pa.Table:
     for name, kind in KNOWN.items():
         number = kind.radix is not None
         scale = kind.scale if number else None
-        is_text = kind.type_id is TypeId.STRING
+        is_text = kind.jdbc is Jdbc.VARCHAR
         quote = "'" if is_text else None
         rows.append(
             [
@@ -159,24 +153,8 @@ def type_info() -> pa.Table:
     return rows_of(TYPE_INFO, rows)
 
 
-def matcher(pattern: str | None) -> re.Pattern[str]:
-    """Turn a pattern into one that matches whole names, whatever their case."""
-    if not pattern:
-        return re.compile(".*", re.DOTALL)
-    pieces = re.findall(r"\\.|\.\*|.", pattern, flags=re.DOTALL)
-    return re.compile("".join(map(_piece, pieces)), re.IGNORECASE | re.DOTALL)
-
-
-def _piece(sign: str) -> str:
-    if sign in ("%", "*", ".*"):
-        return ".*"
-    if sign == "_":
-        return "."
-    return re.escape(sign[-1])
-
-
-def _matching(known: Iterable[TableSource], schema: str | None, table: str | None) -> Sequence[TableSource]:
+def _matching(known: Iterable[Relation], schema: str | None, table: str | None) -> Sequence[Relation]:
     if matcher(schema).fullmatch(DEFAULT_DATABASE) is None:
         return []
     named = matcher(table)
-    return sorted((each for each in known if named.fullmatch(each.name)), key=lambda each: each.name)
+    return [each for each in known if named.fullmatch(each.name)]

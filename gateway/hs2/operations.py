@@ -19,16 +19,17 @@ import pyarrow as pa
 
 from gateway.coordinator import Coordinator
 from gateway.hs2 import story
-from gateway.hs2.errors import Hs2Error, QueryFailed
 from gateway.hs2.messages import HandleIdentifier, OperationType
+from gateway.operations import StatementOperation
 from gateway.results import Spool
 from gateway.sql.commands import WITHOUT_ROWS
 from gateway.sql.writes import WRITES
 from gateway.statements import Run
-from metastore.records import QueryRecord, QueryState
+from metastore.records import QueryRecord
 
 REPLY_BYTES = 8 << 20  # of Arrow data in one reply, at least a row
 REPLY_ROWS = 100_000
+REPLY_CELLS = 1 << 20  # of one reply: NULLs and booleans are next to nothing in Arrow, and bytes of their own in Thrift
 ID_BYTES = 16
 
 Opener = Callable[[], AbstractContextManager[pa.RecordBatchReader]]
@@ -57,7 +58,9 @@ class Cursor:
         self._open = open_result
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
+        self._schema: pa.Schema | None = None
         self._reader: pa.RecordBatchReader | None = None
+        self._ended = False
         self._batch: pa.RecordBatch | None = None
         self._at = 0  # in the batch
         self._offset = 0  # in the result
@@ -65,15 +68,16 @@ class Cursor:
     def schema(self) -> pa.Schema:
         """Return names and types. Raises ResultGone."""
         with self._lock:
-            return self._opened().schema
+            return self._known_schema()
 
     def next(self, max_rows: int, *, rewind: bool = False) -> tuple[int, pa.RecordBatch]:
         """Return how many rows came before, and the next ones; none at the end. Raises ResultGone."""
         with self._lock:
             if rewind:
                 self._rewind()
-            schema = self._opened().schema
-            offset, pieces = self._offset, list(self._pieces(min(max_rows, REPLY_ROWS)))
+            schema = self._known_schema()
+            most = min(max_rows, REPLY_ROWS, max(1, REPLY_CELLS // max(1, len(schema))))
+            offset, pieces = self._offset, list(self._pieces(most))
             self._offset += sum(piece.num_rows for piece in pieces)
         if len(pieces) == 1:
             return offset, pieces[0]
@@ -89,26 +93,36 @@ class Cursor:
     def _opened(self) -> pa.RecordBatchReader:
         if self._reader is None:
             self._reader = self._stack.enter_context(self._open())
+            self._schema = self._reader.schema
         return self._reader
 
+    def _known_schema(self) -> pa.Schema:
+        return self._opened().schema if self._schema is None else self._schema
+
     def _pieces(self, missing: int) -> Iterator[pa.RecordBatch]:
+        """Yield the next rows; the file is let go of with its last one."""
         room = REPLY_BYTES
-        while missing > 0 and room > 0:
-            if self._batch is None or self._at >= self._batch.num_rows:
-                self._batch, self._at = next(iter(self._opened()), None), 0
-                if self._batch is None:
-                    return
-                continue
-            piece = _within(self._batch.slice(self._at, missing), room)
+        while (batch := self._batch_here()) is not None and missing > 0 and room > 0:
+            piece = _within(batch.slice(self._at, missing), room)
             self._at += piece.num_rows
             missing -= piece.num_rows
             room -= piece.nbytes
             yield piece
 
+    def _batch_here(self) -> pa.RecordBatch | None:
+        """Return the batch that holds the next row, None at the end."""
+        while not self._ended and (self._batch is None or self._at >= self._batch.num_rows):
+            self._batch, self._at = next(iter(self._opened()), None), 0
+            if self._batch is None:
+                self._stack.close()
+                self._reader, self._ended = None, True
+        return self._batch
+
     def _rewind(self) -> None:
         self._stack.close()
         self._reader = self._batch = None
         self._at = self._offset = 0
+        self._ended = False
 
 
 def _within(batch: pa.RecordBatch, room: int) -> pa.RecordBatch:
@@ -148,6 +162,9 @@ class Operation(Protocol):
     def require_finished(self) -> None:
         """Raise the error that it ended with, or that it has not ended."""
 
+    def rows_written(self) -> int | None:
+        """Return how many rows it wrote, None where it is not one that writes, or did not."""
+
     def log_lines(self, *, rewind: bool) -> list[str]:
         """Return what has happened since the last call, or so far."""
 
@@ -173,6 +190,10 @@ class TableOperation:
     def require_finished(self) -> None:
         """Do nothing: it has."""
 
+    def rows_written(self) -> int | None:
+        """Return None."""
+        return None
+
     def log_lines(self, *, rewind: bool) -> list[str]:
         """Return no lines."""
         return []
@@ -185,31 +206,16 @@ class TableOperation:
         self.cursor.close()
 
 
-class StatementOperation:
-    """Implements ``Operation`` over a query; attempts on several engines are one operation."""
+class QueryOperation(StatementOperation):
+    """Implements ``Operation`` over a query."""
 
     def __init__(self, run: Run, coordinator: Coordinator, spool: Spool) -> None:
+        super().__init__(run, coordinator, spool)
         self.identifier = Identifier()
         self.kind = OperationType.EXECUTE_STATEMENT
         self.has_result_set = not isinstance(run.command, WITHOUT_ROWS + WRITES)
         self.cursor = Cursor(lambda: spool.open(run.id))
-        self.run = run
         self._lines_told = 0
-        self._coordinator = coordinator
-        self._spool = spool
-
-    @property
-    def done(self) -> Future[QueryRecord]:
-        """Complete once the query has ended, however."""
-        return self.run.done
-
-    def require_finished(self) -> None:
-        """Raise the error that the query ended with, or that it has not ended."""
-        record = self.run.record
-        if record.error is not None:
-            raise QueryFailed(record.error)
-        if record.state is not QueryState.FINISHED:
-            raise Hs2Error("NOT_FINISHED", f"The query is {record.state}; it has no result.")
 
     def log_lines(self, *, rewind: bool) -> list[str]:
         """Return the decision, the attempts and the end, as far as they are known and were not told before."""
@@ -218,15 +224,7 @@ class StatementOperation:
         self._lines_told = len(lines)
         return new
 
-    def cancel(self) -> None:
-        """Cancel the query."""
-        self._coordinator.cancel(self.run.id)
-
     def close(self) -> None:
         """Cancel the query, or delete its rows, which nobody can fetch any more."""
         self.cursor.close()
-        if self.done.done():
-            self._spool.delete(self.run.id)
-        else:
-            self.cancel()
-            self.done.add_done_callback(lambda _: self._spool.delete(self.run.id))
+        super().close()

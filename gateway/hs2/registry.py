@@ -8,15 +8,20 @@ of these learns no more than that there is no such handle.
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+import time
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gateway.hs2.errors import Hs2Error, InvalidHandle
+from gateway.failures import CallFailed
+from gateway.hs2.errors import InvalidHandle
 from gateway.hs2.messages import OperationHandle, SessionHandle
 from gateway.hs2.operations import Identifier, Operation
-from gateway.sessions import Session, TooManySessions
+from gateway.sessions import Limits, Session, TooManySessions, require_room
 
 LARGEST_OPERATIONS = 1_000  # of one session
+ABANDONED_S = 8.0  # for which an operation waits for its client to come back
+SPARE_S = 10.0  # after which a silent session gives way to another one of its user's
 REMEMBERED_OPERATIONS = 16  # of one session, after they were closed: impyla asks for their profile only then
 
 NO_SESSION = "There is no such session; it was closed, it was idle for too long, or it is not yours."
@@ -27,44 +32,36 @@ NO_OPERATION = "There is no such operation; it was closed, or it is not yours."
 class Peer:
     """Who calls. user: None where the transport asked for no login; connection: None where each call has its own.
 
-    welcome: it has opened a session.
+    established: it has opened a session.
     """
 
     address: str
     user: str | None = None
     connection: object | None = None
-    welcome: bool = False
+    established: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Hs2Session:
     """A driver's session. version: of the protocol, from V1 = 0. peer: who opened it.
 
-    warnings_only: whether its client prints any line of a log as a warning, as impala-shell does.
     operations: by their public number. closed: some that were. answers: by an operation's number and secret.
+    abandoned: when the client left that waited for an operation, by the operation's number.
     """
 
     session: Session
     peer: Peer
     version: int
-    warnings_only: bool = False
+    is_impala_shell: bool = False
     identifier: Identifier = field(default_factory=Identifier)
     operations: dict[bytes, Operation] = field(default_factory=dict)
     answers: dict[bytes, bytes] = field(default_factory=dict)
+    abandoned: dict[bytes, float] = field(default_factory=dict)
     closed: deque[Operation] = field(default_factory=lambda: deque(maxlen=REMEMBERED_OPERATIONS))
 
     def belongs_to(self, peer: Peer, *, any_connection: bool = False) -> bool:
         """Tell whether a caller is the one who opened it. any_connection: that of the same user counts, too."""
         return peer.user == self.peer.user and (any_connection or peer.connection is self.peer.connection)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """sessions: open at once; sessions_per_user: the same of one user; idle_s: after which one is closed."""
-
-    sessions: int
-    sessions_per_user: int
-    idle_s: float
 
 
 class Registry:
@@ -77,17 +74,34 @@ class Registry:
         self._by_operation: dict[bytes, Hs2Session] = {}
 
     def open(self, session: Session, peer: Peer, version: int) -> Hs2Session:
-        """Add a session. Raises TooManySessions."""
+        """Add a session; where there is no room, one that nobody seems to use gives way. Raises TooManySessions."""
         opened = Hs2Session(session, peer, version)
+        spare = None
         with self._lock:
-            if len(self._sessions) >= self._limits.sessions:
-                raise TooManySessions("Too many sessions are open; try again later.")
-            of_user = Counter(each.session.user for each in self._sessions.values())[session.user]
-            if of_user >= self._limits.sessions_per_user:
-                raise TooManySessions(f"{session.user} has {of_user} sessions open already; close one.")
+            try:
+                require_room((each.session for each in self._sessions.values()), session.user, self._limits)
+            except TooManySessions:
+                spare = self._spare(session.user)
+                if spare is None:
+                    raise
+                del self._sessions[spare.identifier.guid]
             self._sessions[opened.identifier.guid] = opened
-        peer.welcome = True
+        if spare is not None:
+            self.close_session(spare)
+        peer.established = True
         return opened
+
+    def _spare(self, user: str) -> Hs2Session | None:
+        """Return the session of a user that is silent for longest, has nothing running, and no connection to end it."""
+        spare = [
+            each
+            for each in self._sessions.values()
+            if each.session.user == user
+            and each.peer.connection is None
+            and each.session.idle_s > SPARE_S
+            and all(operation.done.done() for operation in each.operations.values())
+        ]
+        return max(spare, key=lambda each: each.session.idle_s, default=None)
 
     def session(self, handle: SessionHandle | None, peer: Peer) -> Hs2Session:
         """Return the session of a handle. Raises InvalidHandle."""
@@ -111,7 +125,7 @@ class Registry:
         operation.close()
         if not is_open:
             raise InvalidHandle(NO_SESSION)
-        raise Hs2Error("TOO_MANY_OPERATIONS", f"A session has {LARGEST_OPERATIONS:,} operations at most; close some.")
+        raise CallFailed("TOO_MANY_OPERATIONS", f"A session has {LARGEST_OPERATIONS:,} operations at most; close some.")
 
     def operation(
         self, handle: OperationHandle | None, peer: Peer, *, any_connection: bool = False
@@ -126,6 +140,7 @@ class Registry:
         if not found.identifier.fits(told) or not session.belongs_to(peer, any_connection=any_connection):
             raise InvalidHandle(NO_OPERATION)
         session.session.touch()
+        session.abandoned.pop(found.identifier.guid, None)
         return session, found
 
     def keep_answer(self, session: Hs2Session, operation: Operation, answer: bytes) -> None:
@@ -137,8 +152,17 @@ class Registry:
         session = self._by_operation.get(guid)
         if session is None or not session.belongs_to(peer):
             return None
-        session.session.touch()
-        return session.answers.get(guid + secret)
+        answer = session.answers.get(guid + secret)
+        if answer is not None:
+            session.session.touch()
+            session.abandoned.pop(guid, None)
+        return answer
+
+    def abandon(self, session: Hs2Session, operation: Operation) -> None:
+        """Note that the client left that waited for an operation; it ends soon, unless somebody asks for it again."""
+        with self._lock:
+            if operation.identifier.guid in session.operations:
+                session.abandoned[operation.identifier.guid] = time.monotonic()
 
     def ended_operation(
         self, handle: OperationHandle | None, session_handle: SessionHandle | None, peer: Peer
@@ -159,6 +183,7 @@ class Registry:
                 session.closed.append(operation)
             self._by_operation.pop(operation.identifier.guid, None)
             session.answers.pop(operation.identifier.guid + operation.identifier.secret, None)
+            session.abandoned.pop(operation.identifier.guid, None)
         operation.close()
 
     def close_session(self, session: Hs2Session) -> None:
@@ -172,13 +197,15 @@ class Registry:
         for operation in operations:
             operation.close()
 
-    def close_idle(self) -> int:
-        """Close sessions that nobody has asked anything of for too long; returns how many."""
+    def close_idle(self) -> None:
+        """Close sessions that nobody has asked anything of for too long, and operations that nobody came back to."""
         with self._lock:
             idle = [each for each in self._sessions.values() if each.session.idle_s > self._limits.idle_s]
+            lost = [(session, operation) for session in self._sessions.values() for operation in _lost(session)]
+        for session, operation in lost:
+            self.close_operation(session, operation)
         for session in idle:
             self.close_session(session)
-        return len(idle)
 
     def close_all(self, connection: object | None = None) -> None:
         """Close the sessions of a connection that is gone, or all of them."""
@@ -197,3 +224,13 @@ class Registry:
         """Return how many sessions are open."""
         with self._lock:
             return len(self._sessions)
+
+
+def _lost(session: Hs2Session) -> Iterator[Operation]:
+    """Yield operations whose client left and did not come back; while a client waits in the session, none is."""
+    now = time.monotonic()
+    for guid, since in list(session.abandoned.items()):
+        if session.session.idle_s == 0.0:
+            session.abandoned[guid] = now
+        elif since < now - ABANDONED_S and guid in session.operations:
+            yield session.operations[guid]

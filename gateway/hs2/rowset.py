@@ -46,14 +46,17 @@ _FORMS: Mapping[pa.DataType, _Form] = {
 _TEXT_NUMBER = 7  # a value of a row cannot be binary: it travels as if it were text
 
 
-def encode(batch: pa.RecordBatch, *, offset: int, columnar: bool) -> bytes:
-    """Return a TRowSet. offset: rows that came before; columnar: as V6 and later have it."""
+def encode(batch: pa.RecordBatch, *, offset: int, columnar: bool, whole_nulls: bool = False) -> bytes:
+    """Return a TRowSet. offset: rows that came before; columnar: as V6 and later have it.
+
+    whole_nulls: a bit is sent for each row, which impala-shells on Python 2 rely on; else up to the last NULL.
+    """
     arrays = [_plain(column) for column in batch.columns]
     parts = [field_head(Wire.I64, 1), offset.to_bytes(8, "big"), field_head(Wire.LIST, 2)]
     if columnar:
         parts += (list_head(Wire.STRUCT, 0), field_head(Wire.LIST, 3), list_head(Wire.STRUCT, len(arrays)))
         for array in arrays:
-            parts += _column(array)
+            parts += _column(array, whole_nulls=whole_nulls)
     else:
         parts.append(list_head(Wire.STRUCT, batch.num_rows))
         if batch.num_rows:
@@ -65,9 +68,9 @@ def encode(batch: pa.RecordBatch, *, offset: int, columnar: bool) -> bytes:
 # ---------------------------------------------------------------------- columns and rows
 
 
-def _column(array: pa.Array) -> list[bytes]:
+def _column(array: pa.Array, *, whole_nulls: bool) -> list[bytes]:
     form = _FORMS[array.type]
-    nulls = _nulls(array)
+    nulls = _nulls(array) if whole_nulls else _nulls(array).rstrip(STOP) or STOP
     values = _fixed(array, form.dtype).tobytes() if form.dtype else _data(_with_lengths(array))
     return [
         field_head(Wire.STRUCT, form.number) + field_head(Wire.LIST, 1) + list_head(form.wire, len(array)),
@@ -79,10 +82,10 @@ def _column(array: pa.Array) -> list[bytes]:
 
 
 def _nulls(array: pa.Array) -> bytes:
-    """Return a bit per row up to the last NULL, as Hive does: PyHive looks at each bit that it is sent."""
+    """Return a bit per row. Hive sends them up to the last NULL: PyHive looks at each bit that it is sent."""
     if not array.null_count:
-        return STOP
-    return np.packbits(array.is_null().to_numpy(zero_copy_only=False), bitorder="little").tobytes().rstrip(STOP)
+        return bytes(-(-len(array) // 8))
+    return np.packbits(array.is_null().to_numpy(zero_copy_only=False), bitorder="little").tobytes()
 
 
 def _rows(arrays: list[pa.Array], count: int) -> bytes:
@@ -209,8 +212,34 @@ def _timestamp(array: pa.Array) -> pa.Array:
 
 
 def _json(array: pa.Array) -> pa.Array:
+    array = _readable(array)
     texts = [
         None if value is None else json.dumps(json_value(value), ensure_ascii=False, separators=(",", ":"))
         for value in array.to_pylist(maps_as_pydicts="lossy")
     ]
     return pa.array(texts, pa.string())
+
+
+def _readable(array: pa.Array) -> pa.Array:
+    """Write what is inside of nested values as it is written outside: Python has no date past the year 9999."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        if not kind.num_fields:
+            return array
+        children = [_readable(child) for child in array.flatten()]
+        return pa.StructArray.from_arrays(children, [field.name for field in kind], mask=array.is_null())
+    if pa.types.is_map(kind):
+        pair = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
+        pairs = array.cast(pa.list_(pair))
+        keys, values = pairs.flatten().flatten()
+        return pa.MapArray.from_arrays(_offsets(pairs), _readable(keys), _readable(values))
+    if pa.types.is_nested(kind) and not pa.types.is_union(kind):
+        return pa.ListArray.from_arrays(_offsets(array), _readable(array.flatten()))
+    return array if pa.types.is_union(kind) else _plain(array)
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    """Return where each list begins among all elements, NULL where it is NULL, and where the last one ends."""
+    lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    nulls = array.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(np.append(0, np.cumsum(lengths)), pa.int32(), mask=np.append(nulls, False))

@@ -18,7 +18,6 @@ class SaslStatus(IntEnum):
     START = 1
     OK = 2
     BAD = 3
-    ERROR = 4
     COMPLETE = 5
 
 
@@ -28,9 +27,9 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What PLAIN tells. acts_for: whom the user wants to be, empty for itself."""
+    """What PLAIN tells. authorization_id: whom the user wants to be, empty for itself."""
 
-    acts_for: str
+    authorization_id: str
     name: str
     password: str
 

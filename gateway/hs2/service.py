@@ -1,39 +1,37 @@
-"""HiveServer2's calls, each with its request in and its reply out; errors leave as the exceptions of ``errors.MAPPED``.
+"""HiveServer2's calls, each with its request in and its reply out; errors leave as those of ``failures.MAPPED``.
 
-A call that has to wait for a query returns ``Wait`` instead of a reply, so that each transport waits in its own way:
-a connection's thread while it watches whether the client is still there, the HTTP server without a thread.
+A call that has to wait for a query returns a ``PendingReply`` instead of a reply, so that each transport waits in its
+own way: a connection's thread while it watches whether the client is still there, the HTTP server without a thread.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from gateway import PRODUCT
 from gateway.authentication import Authenticator, Login
 from gateway.coordinator import Coordinator
-from gateway.hs2 import errors, messages, metadata, rowset, story, types
-from gateway.hs2.errors import Hs2Error, QueryFailed
+from gateway.failures import CallFailed, QueryFailed, message, sqlstate
+from gateway.hs2 import messages, metadata, rowset, story, types
 from gateway.hs2.messages import FIRST_COLUMNAR_VERSION, NEWEST_VERSION, FetchOrientation, FetchType, OperationState
 from gateway.hs2.messages import OperationType as Kind
-from gateway.hs2.operations import Operation, StatementOperation, TableOperation
-from gateway.hs2.registry import Hs2Session, Limits, Peer, Registry
+from gateway.hs2.operations import Operation, QueryOperation, TableOperation
+from gateway.hs2.registry import Hs2Session, Peer, Registry
 from gateway.hs2.thrift import Struct, encode
 from gateway.results import Spool
-from gateway.routing import CatalogView
-from gateway.sessions import InvalidSetting, Session, require_database
+from gateway.routing import CatalogView, Relation
+from gateway.sessions import LONG_POLL_S, InvalidSetting, Limits, Session, expire_idle, require_database
 from metastore.records import QueryState
 
-LONG_POLL_S = 0.5  # JDBC's driver asks for the state without a pause, so the answer waits for it to change
 FETCH_ROWS, USUAL_FETCH_ROWS = 10_000, "1000"  # that JDBC's driver is told to ask for, and would without being told
-HOUSEKEEPING_S = 1.0
-PRODUCT = "Fusion SQL Gateway"
 STATES: Mapping[QueryState, OperationState] = {
     QueryState.FINISHED: OperationState.FINISHED,
     QueryState.FAILED: OperationState.ERROR,
@@ -44,21 +42,24 @@ FETCH_SIZE_KEY = "hive.server2.thrift.resultset.default.fetch.size"
 HIVECONF = "set:hiveconf:"
 PROXY_USER_KEY = "hive.server2.proxy.user"
 PREFIXES = (HIVECONF, "set:hivevar:", "set:metaconf:", "set:system:")
+R = TypeVar("R", bound=Struct | bytes)
 NO_TOKENS = "Delegation tokens are not issued here; log in with a user name and a password."
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class PendingReply(Generic[R]):
     """A reply that waits. done: completes once it can be given; timeout_s: after which it is given anyway.
 
-    session: whose client waits. finish: makes the reply. abandon: is called instead where the client is gone.
+    finish: makes the reply; is called once. abandon: is called instead where the client is gone.
     """
 
-    session: Session
     done: Future[Any]
-    finish: Callable[[], Struct]
+    finish: Callable[[], R]
     abandon: Callable[[], None]
     timeout_s: float | None = None
+
+
+Soon: TypeAlias = R | PendingReply[R]
 
 
 class Service:
@@ -87,7 +88,7 @@ class Service:
 
     def start(self) -> None:
         """Begin to close idle sessions."""
-        threading.Thread(target=self._close_idle, name="session expiry", daemon=True).start()
+        expire_idle(self.registry.close_idle, self._stopping, name="session expiry")
 
     def drain(self, *, grace_s: float) -> None:
         """Take nothing new, let what runs end for a while, then close every session."""
@@ -131,17 +132,17 @@ class Service:
         session = self._session(request, peer)
         value = _info(session, self.statement_bytes).get(request.info or 0)
         if value is None:
-            raise Hs2Error("NOT_ALLOWED", f"The gateway does not know the fact {request.info} about itself.")
+            raise CallFailed("NOT_ALLOWED", f"The gateway does not know the fact {request.info} about itself.")
         return messages.InfoReply(value=value)
 
     def refuse_token(self, request: messages.SessionRequest, peer: Peer) -> messages.TokenReply:
         """Refuse to make, cancel or renew a delegation token."""
         self._session(request, peer)
-        raise Hs2Error("NOT_ALLOWED", NO_TOKENS)
+        raise CallFailed("NOT_ALLOWED", NO_TOKENS)
 
     # ------------------------------------------------------------------ statements
 
-    def execute(self, request: messages.ExecuteRequest, peer: Peer) -> messages.OperationReply | Wait:
+    def execute(self, request: messages.ExecuteRequest, peer: Peer) -> Soon[messages.OperationReply]:
         """Run a statement; without run_async the reply waits for its end."""
         self._require_running()
         session = self._session(request, peer)
@@ -149,7 +150,7 @@ class Service:
             request.statement, overlay=request.overlay or {}, timeout_s=max(0.0, float(request.timeout_s))
         )
         run = self._coordinator.submit(statement)
-        operation = StatementOperation(run, self._coordinator, self._spool)
+        operation = QueryOperation(run, self._coordinator, self._spool)
         self.registry.add(session, operation)
         started = _started(operation)
         if request.run_async:
@@ -158,21 +159,21 @@ class Service:
         def finish() -> messages.OperationReply:
             try:
                 operation.require_finished()
-            except (QueryFailed, Hs2Error):
+            except QueryFailed:
                 self.registry.close_operation(session, operation)
                 raise
             return started
 
-        return Wait(session.session, run.done, finish, lambda: self.registry.close_operation(session, operation))
+        return _pending(session, operation, finish, lambda: self.registry.close_operation(session, operation))
 
-    def get_status(self, request: messages.StatusRequest, peer: Peer) -> messages.StatusReply | Wait:
+    def get_status(self, request: messages.StatusRequest, peer: Peer) -> Soon[messages.StatusReply]:
         """Return how an operation is; while it runs, the reply waits a little for its end."""
         session, operation = self.registry.operation(request.operation, peer)
 
         def answer() -> messages.StatusReply:
             return self._status(session, operation, with_progress=request.with_progress)
 
-        return answer() if operation.done.done() else _waiting(session, operation, answer, LONG_POLL_S)
+        return answer() if operation.done.done() else self._waiting(session, operation, answer, LONG_POLL_S)
 
     def _status(self, session: Hs2Session, operation: Operation, *, with_progress: bool) -> messages.StatusReply:
         run = operation.run
@@ -185,9 +186,10 @@ class Service:
             completed_ms=int(record.finished_at.timestamp() * 1_000) if record.finished_at else None,
             has_result_set=operation.has_result_set,
             progress=story.progress(run) if with_progress else None,
+            rows_written=operation.rows_written(),
         )
         if record.error is not None:
-            reply.message, reply.sqlstate = errors.message(record.error), errors.sqlstate(record.error)
+            reply.message, reply.sqlstate = message(record.error), sqlstate(record.error)
             reply.error_code = 0
         if reply.state == OperationState.FINISHED and not with_progress:
             self.registry.keep_answer(session, operation, encode(reply))
@@ -205,7 +207,7 @@ class Service:
 
     # ------------------------------------------------------------------ results
 
-    def get_result_metadata(self, request: messages.OperationRequest, peer: Peer) -> messages.MetadataReply | Wait:
+    def get_result_metadata(self, request: messages.OperationRequest, peer: Peer) -> Soon[messages.MetadataReply]:
         """Return a result's columns; before its end, the reply waits for it."""
         session, operation = self.registry.operation(request.operation, peer)
 
@@ -213,14 +215,14 @@ class Service:
             operation.require_finished()
             return messages.MetadataReply(schema=types.table_schema(operation.cursor.schema()))
 
-        return answer() if operation.done.done() else _waiting(session, operation, answer)
+        return answer() if operation.done.done() else self._waiting(session, operation, answer)
 
-    def fetch(self, request: messages.FetchRequest, peer: Peer) -> messages.FetchReply | Wait:
+    def fetch(self, request: messages.FetchRequest, peer: Peer) -> Soon[messages.FetchReply]:
         """Return rows, or lines of the log; rows wait for the operation's end."""
         session, operation = self.registry.operation(request.operation, peer)
         columnar = session.version >= FIRST_COLUMNAR_VERSION
         if request.orientation not in (FetchOrientation.NEXT, FetchOrientation.FIRST):
-            raise Hs2Error("NOT_ALLOWED", "Rows can be fetched from where they were left, or from the first one.")
+            raise CallFailed("NOT_ALLOWED", "Rows can be fetched from where they were left, or from the first one.")
         rewind = request.orientation == FetchOrientation.FIRST
         if request.kind == FetchType.LOG:
             lines = pa.record_batch({LOG_SCHEMA.names[0]: pa.array(operation.log_lines(rewind=rewind), pa.string())})
@@ -232,72 +234,78 @@ class Service:
             run = operation.run
             total = run.record.rows if run is not None else None
             more = bool(batch.num_rows) if total is None else offset + batch.num_rows < total
-            return messages.FetchReply(has_more_rows=more, rows=rowset.encode(batch, offset=offset, columnar=columnar))
+            rows = rowset.encode(batch, offset=offset, columnar=columnar, whole_nulls=session.is_impala_shell)
+            return messages.FetchReply(has_more_rows=more, rows=rows)
 
-        return answer() if operation.done.done() else _waiting(session, operation, answer)
+        return answer() if operation.done.done() else self._waiting(session, operation, answer)
 
     # ------------------------------------------------------------------ the catalog
 
     def get_type_info(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
         """Return the types of columns."""
-        return self._table(request, peer, Kind.GET_TYPE_INFO, metadata.type_info)
+        return self._table(request, peer, Kind.GET_TYPE_INFO, lambda _: metadata.type_info())
 
     def get_catalogs(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
         """Return catalogs, of which there are none."""
-        return self._table(request, peer, Kind.GET_CATALOGS, metadata.catalogs)
+        return self._table(request, peer, Kind.GET_CATALOGS, lambda _: metadata.catalogs())
 
     def get_schemas(self, request: messages.SchemasRequest, peer: Peer) -> messages.OperationReply:
         """Return databases."""
-        return self._table(request, peer, Kind.GET_SCHEMAS, lambda: metadata.schemas(request))
+        return self._table(request, peer, Kind.GET_SCHEMAS, lambda _: metadata.schemas(request))
 
     def get_tables(self, request: messages.TablesRequest, peer: Peer) -> messages.OperationReply:
-        """Return tables."""
+        """Return tables and views."""
         return self._table(
-            request, peer, Kind.GET_TABLES, lambda: metadata.tables(request, self._catalog.current().tables.values())
+            request, peer, Kind.GET_TABLES, lambda session: metadata.tables(request, self._relations(session))
         )
 
     def get_table_types(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
         """Return kinds of tables."""
-        return self._table(request, peer, Kind.GET_TABLE_TYPES, metadata.table_types)
+        return self._table(request, peer, Kind.GET_TABLE_TYPES, lambda _: metadata.table_types())
 
     def get_columns(self, request: messages.ColumnsRequest, peer: Peer) -> messages.OperationReply:
-        """Return columns of tables."""
+        """Return columns of tables and views."""
         return self._table(
-            request, peer, Kind.GET_COLUMNS, lambda: metadata.columns(request, self._catalog.current().tables.values())
+            request, peer, Kind.GET_COLUMNS, lambda session: metadata.columns(request, self._relations(session))
         )
 
     def get_functions(self, request: messages.FunctionsRequest, peer: Peer) -> messages.OperationReply:
         """Return functions."""
-        return self._table(request, peer, Kind.GET_FUNCTIONS, lambda: metadata.functions(request))
+        return self._table(request, peer, Kind.GET_FUNCTIONS, lambda _: metadata.functions(request))
 
     def get_primary_keys(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
         """Return primary keys, which files do not have."""
-        return self._table(request, peer, Kind.UNKNOWN, metadata.PRIMARY_KEYS.empty_table)
+        return self._table(request, peer, Kind.UNKNOWN, lambda _: metadata.PRIMARY_KEYS.empty_table())
 
     def get_cross_reference(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
         """Return foreign keys, which files do not have."""
-        return self._table(request, peer, Kind.UNKNOWN, metadata.CROSS_REFERENCE.empty_table)
+        return self._table(request, peer, Kind.UNKNOWN, lambda _: metadata.CROSS_REFERENCE.empty_table())
 
     # ------------------------------------------------------------------ help
 
     def _table(
-        self, request: _OfSession, peer: Peer, kind: Kind, make: Callable[[], pa.Table]
+        self, request: _OfSession, peer: Peer, kind: Kind, make: Callable[[Session], pa.Table]
     ) -> messages.OperationReply:
         session = self._session(request, peer)
-        operation = TableOperation(kind, make())
+        operation = TableOperation(kind, make(session.session))
         self.registry.add(session, operation)
         return _started(operation)
+
+    def _waiting(
+        self, session: Hs2Session, operation: Operation, answer: Callable[[], R], timeout_s: float | None = None
+    ) -> PendingReply[R]:
+        """Let a client wait that may come back after it has gone: only the answer is given up, not the operation."""
+        return _pending(session, operation, answer, lambda: self.registry.abandon(session, operation), timeout_s)
+
+    def _relations(self, session: Session) -> Sequence[Relation]:
+        return self._catalog.current().relations_for(session)
 
     def _session(self, request: _OfSession, peer: Peer) -> Hs2Session:
         return self.registry.session(request.session, peer)
 
     def _require_running(self) -> None:
         if self._stopping.is_set():
-            raise Hs2Error("GATEWAY_STOPPED", "The gateway is stopping; try again soon.")
-
-    def _close_idle(self) -> None:
-        while not self._stopping.wait(HOUSEKEEPING_S):
-            self.registry.close_idle()
+            raise CallFailed("GATEWAY_STOPPED", "The gateway is stopping; try again soon.")
 
 
 _OfSession = (
@@ -311,10 +319,27 @@ _OfSession = (
 )
 
 
-def _waiting(
-    session: Hs2Session, operation: Operation, answer: Callable[[], Struct], timeout_s: float | None = None
-) -> Wait:
-    return Wait(session.session, operation.done, answer, lambda: None, timeout_s)
+def _pending(
+    session: Hs2Session,
+    operation: Operation,
+    finish: Callable[[], R],
+    abandon: Callable[[], None],
+    timeout_s: float | None = None,
+) -> PendingReply[R]:
+    """Let a session's client wait for an operation's end; meanwhile the session is not idle."""
+    session.session.begin_wait()
+
+    def finished() -> R:
+        try:
+            return finish()
+        finally:
+            session.session.end_wait()
+
+    def abandoned() -> None:
+        session.session.end_wait()
+        abandon()
+
+    return PendingReply(operation.done, finished, abandoned, timeout_s)
 
 
 def _started(operation: Operation) -> messages.OperationReply:
@@ -344,7 +369,7 @@ def _info(session: Hs2Session, statement_bytes: int) -> Mapping[int, messages.In
         18: version("fusion-sql-gateway"),  # CLI_DBMS_VER
         19: "Y",  # CLI_ACCESSIBLE_TABLES
         20: "N",  # CLI_ACCESSIBLE_PROCEDURES
-        25: "Y",  # CLI_DATA_SOURCE_READ_ONLY
+        25: "N",  # CLI_DATA_SOURCE_READ_ONLY
         29: "`",  # CLI_IDENTIFIER_QUOTE_CHAR
         47: session.session.user,  # CLI_USER_NAME
         73: "N",  # CLI_INTEGRITY

@@ -13,7 +13,7 @@ from gateway.dashboard import pages
 from gateway.gateway import Gateway
 from gateway.hs2.dispatch import Dispatcher
 from gateway.hs2.http import driver_routes
-from gateway.http import catalog, errors, queries, schedules, statistics
+from gateway.http import catalog, errors, login, queries, schedules, statistics
 from gateway.http.body_limit import BodyLimit
 from gateway.http.login import user_of
 from gateway.http.queries import Served
@@ -36,6 +36,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     )
     app.state.gateway = gateway
     errors.install(app)
+    login.install(app)
     app.add_middleware(BodyLimit, statement_bytes=int(gateway.settings.limits.statement))
     for router in (queries.router, catalog.router, statistics.router, schedules.router, pages.router):
         app.include_router(router, dependencies=[Depends(user_of)])

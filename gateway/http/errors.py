@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
-from gateway.authentication import AuthenticationFailed
-from gateway.coordinator import NO_ENGINE, TOO_MANY, TooManyQueries, UnknownEngine
+from gateway import failures
+from gateway.coordinator import GATEWAY_STOPPED, NO_ENGINE, TOO_MANY
+from gateway.failures import CallFailed
 from gateway.http.models import ErrorModel, ErrorReply
 from gateway.jobs import JobElsewhere, JobsBusy
 from gateway.results import ResultGone
@@ -21,8 +20,6 @@ from gateway.sql.errors import SqlError
 from metastore.inspection import InspectionFailed
 from metastore.records import Failure
 from selector.decide import NoEngine
-
-log = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 5
 DEFAULT_STATUS = 400
@@ -42,6 +39,7 @@ STATUS: Mapping[str, int] = {
     "INTERNAL": 500,
     NO_ENGINE: 503,
     TOO_MANY: 503,
+    GATEWAY_STOPPED.code: 503,
     "ENGINE_BUSY": 503,
     "METASTORE_UNAVAILABLE": 503,
 }
@@ -56,12 +54,11 @@ STATUS_OF_FAILED_QUERY: Mapping[str, int] = {
 }
 
 
-class ApiError(Exception):
+class ApiError(CallFailed):
     """An error that a route raises by itself."""
 
     def __init__(self, code: str, message: str, query_id: str | None = None) -> None:
-        super().__init__(message)
-        self.failure = Failure(code, message)
+        super().__init__(code, message)
         self.query_id = query_id
 
 
@@ -89,22 +86,16 @@ def install(app: FastAPI) -> None:
     async def _api(_: Request, error: ApiError) -> JSONResponse:
         return reply(error.failure, error.query_id)
 
-    @app.exception_handler(AuthenticationFailed)
-    async def _login(_: Request, error: AuthenticationFailed) -> JSONResponse:
-        return reply(Failure("AUTHENTICATION_FAILED", str(error)))
+    @app.exception_handler(Exception)
+    async def _any(_: Request, error: Exception) -> JSONResponse:
+        return reply(failures.failure_of(error))
+
+    for kind in failures.MAPPED:
+        app.add_exception_handler(kind, _any)
 
     @app.exception_handler(SqlError)
     async def _sql(request: Request, error: SqlError) -> JSONResponse:
-        query_id = getattr(request.state, "query_id", None)
-        return reply(Failure(error.code, error.message, error.position), query_id)
-
-    @app.exception_handler(UnknownEngine)
-    async def _unknown_engine(_: Request, error: UnknownEngine) -> JSONResponse:
-        return reply(Failure("UNKNOWN_ENGINE", str(error)))
-
-    @app.exception_handler(TooManyQueries)
-    async def _too_many(_: Request, error: TooManyQueries) -> JSONResponse:
-        return reply(Failure(TOO_MANY, str(error)))
+        return reply(failures.failure_of(error), getattr(request.state, "query_id", None))
 
     @app.exception_handler(NoEngine)
     async def _no_engine(_: Request, error: NoEngine) -> JSONResponse:
@@ -112,7 +103,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(ResultGone)
     async def _gone(_: Request, error: ResultGone) -> JSONResponse:
-        return reply(Failure("RESULT_GONE", "The result is no longer kept."), str(error.args[0]))
+        return reply(failures.failure_of(error), str(error.args[0]))
 
     @app.exception_handler(JobsBusy)
     async def _busy(_: Request, error: JobsBusy) -> JSONResponse:
@@ -142,13 +133,3 @@ def install(app: FastAPI) -> None:
         response = reply(Failure(codes.get(error.status_code, "BAD_REQUEST"), str(error.detail)))
         response.status_code = error.status_code
         return response
-
-    @app.exception_handler(SQLAlchemyError)
-    async def _metastore(_: Request, error: SQLAlchemyError) -> JSONResponse:
-        log.error("the metastore failed", exc_info=error)
-        return reply(Failure("METASTORE_UNAVAILABLE", "The metastore does not answer; try again soon."))
-
-    @app.exception_handler(Exception)
-    async def _any(_: Request, error: Exception) -> JSONResponse:
-        log.error("a request failed", exc_info=error)
-        return reply(Failure("INTERNAL", "The gateway failed; its log says why."))

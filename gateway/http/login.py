@@ -1,13 +1,25 @@
-"""Who calls over HTTP: Basic authentication, on every route but those of health."""
+"""Who calls over HTTP: Basic authentication, on every route but those of health.
+
+Who is known is let in on the event loop. Only a password that was not seen before needs a thread, and those threads are
+no statement's: logins in a flood wait for each other alone.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Depends, Request
+from anyio import CapacityLimiter, to_thread
+from fastapi import Depends, FastAPI, Request
 
-from gateway.authentication import Login, basic_login
+from gateway.authentication import HASHES_AT_ONCE, Login, basic_login
 from gateway.gateway import Gateway
+
+THREADS = 2 * HASHES_AT_ONCE  # more than ever wait for a hash, so that refusals come at once
+
+
+def install(app: FastAPI) -> None:
+    """Give an application the threads that its logins have."""
+    app.state.login_threads = CapacityLimiter(THREADS)
 
 
 def login_of(request: Request) -> Login:
@@ -16,11 +28,14 @@ def login_of(request: Request) -> Login:
     return basic_login(request.headers.get("authorization", ""), address)
 
 
-def user_of(request: Request) -> str:
+async def user_of(request: Request) -> str:
     """Return the user of a request. Raises AuthenticationFailed."""
-    gateway = request.app.state.gateway
+    gateway, login = request.app.state.gateway, login_of(request)
     assert isinstance(gateway, Gateway)
-    return gateway.authenticator.authenticate(login_of(request))
+    known = gateway.authenticator.recognise(login)
+    if known is not None:
+        return known
+    return await to_thread.run_sync(gateway.authenticator.authenticate, login, limiter=request.app.state.login_threads)
 
 
 User = Annotated[str, Depends(user_of)]

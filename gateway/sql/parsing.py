@@ -12,7 +12,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from gateway.sql import allowlist
+from gateway.sql import allowlist, rewriting
 from gateway.sql.errors import (
     EmptyStatement,
     MultipleStatements,
@@ -23,7 +23,7 @@ from gateway.sql.errors import (
     UnknownDialect,
 )
 from gateway.sql.hints import take_engine
-from gateway.sql.position import position_at
+from gateway.sql.position import position_at, position_of
 from gateway.sql.reading import SparkAsWritten, take_units
 from metastore.records import Position
 
@@ -36,6 +36,8 @@ DIALECTS = {  # as clients name them -> as the parser does
     "ansi": "",
 }
 SPARK = "spark"
+_OTHER_RANKS = ("hive", "impala")  # of operators of bits, than the parser has
+MESSAGE_OVERHEAD_BYTES = 256 << 10  # what a call may hold beside its statement, such as a session's configuration
 RECURSION_LIMIT = 12_000  # Python frames; the parser takes about a dozen per level of nesting
 
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
@@ -99,6 +101,11 @@ def parse(sql: str, dialect: str, limits: ParserLimits) -> tuple[exp.Expr, str |
     if len(trees) != 1:
         raise MultipleStatements(f"One statement at a time; this text holds {len(trees)}.")
     _check_depth(trees[0], limits.depth)
+    bits = rewriting.put_brackets(trees[0])
+    if bits is not None and dialect in _OTHER_RANKS:
+        raise NotAllowed(
+            "Put brackets around the operands of &, | and ^: dialects rank them differently.", position_of(bits)
+        )
     engine = take_engine(trees[0])
     if dialect == SPARK:
         take_units(trees[0])

@@ -15,7 +15,7 @@ from TCLIService.TCLIService import FetchResults_result  # type: ignore[import-u
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol  # type: ignore[import-untyped]
 from thrift.transport.TTransport import TMemoryBuffer  # type: ignore[import-untyped]
 
-from engines.hive.columns import arrow_type, converted, read_answer, type_of
+from engines.hive.columns import converted, read_answer, sent_type, type_of
 
 COLUMNS = {
     "boolVal": (ttypes.TBoolColumn, pa.bool_(), st.booleans()),
@@ -113,9 +113,9 @@ def test_failure_is_read_with_its_words() -> None:
     ],
 )
 def test_text_becomes_what_it_means(data_type: str, text: str, value: Any) -> None:
-    column = converted(pa.array([text.encode(), None], pa.binary()), arrow_type(data_type))
+    column = converted(pa.array([text.encode(), None], pa.binary()), sent_type(data_type))
     assert column.to_pylist() == [value, None]
-    assert column.type == arrow_type(data_type)
+    assert column.type == sent_type(data_type)
 
 
 def test_years_that_have_not_four_digits() -> None:

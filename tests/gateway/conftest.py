@@ -21,8 +21,8 @@ from pydantic import SecretStr
 
 from engines.protocol import EngineKind
 from engines.scripted import ScriptedEngine
+from gateway import authentication, wiring
 from gateway import settings as settings_module
-from gateway import wiring
 from gateway.admission import Ledger
 from gateway.fleet import Fleet, Member
 from gateway.gateway import Gateway
@@ -34,6 +34,7 @@ MIB = 1 << 20
 LIMIT = 64 * MIB
 BOOKS = 1_000
 TRANSACTIONS = 5_000
+HASHED_WITHIN_S = 10.0
 
 
 @pytest.fixture(scope="session")
@@ -113,6 +114,22 @@ def scripted(tmp_path: Path, bookstore: Path) -> Iterator[Callable[..., Scripted
     yield build
     for gateway in built:
         gateway.close()
+
+
+@contextmanager
+def hashing_held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let no hash come to its end meanwhile."""
+    held, hashed = threading.Event(), authentication._hashed
+
+    def waiting(password: str, salt: bytes) -> bytes:
+        assert held.wait(HASHED_WITHIN_S)
+        return hashed(password, salt)
+
+    monkeypatch.setattr(authentication, "_hashed", waiting)
+    try:
+        yield
+    finally:
+        held.set()
 
 
 @contextmanager

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from engines.errors import MemoryExceeded
-from engines.protocol import Actuals, EngineKind, EngineStatus, OperatorActual
+from engines.protocol import Actuals, EngineKind, EngineStatus, OperatorActual, WriteTarget
 from engines.scripted import Script, ScriptedEngine
 from gateway import wiring
 from gateway.admission import Ledger
@@ -21,12 +22,23 @@ MIB = 1 << 20
 LIMIT_BYTES = 384 * MIB
 RAN_OUT_AT_BYTES = 380 * MIB
 ROWS = pa.RecordBatch.from_pydict({"answer": [42, 43]})
+WRITTEN = pa.table({"answer": pa.array([1, 2, 3], pa.int32())})
 ACTUALS = Actuals(operators=(OperatorActual("Project", 2, 0), OperatorActual("Range", 2, 1)))
 RAN_OUT = MemoryExceeded("Out of memory: 380 of 384 MiB are taken", peak_bytes=RAN_OUT_AT_BYTES)
 PLAN = json.dumps([{"name": "DUMMY_SCAN", "children": [], "extra_info": {}}])
 
 TOO_BIG = "SELECT 'too big' AS answer"
 SMALL = "SELECT 'small' AS answer"
+
+
+class WritingEngine(ScriptedEngine):
+    """Writes the same rows whatever is asked."""
+
+    def write(self, sql: str, target: WriteTarget, *, query_id: str, deadline_s: float) -> pa.Schema:
+        folder = Path(target.folder)
+        folder.mkdir(parents=True)
+        pq.write_table(WRITTEN, folder / "part-0.parquet")
+        return WRITTEN.schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from engines.errors import (
 )
 from engines.protocol import Actuals, EngineStatus
 from engines.scripted import Pause, Script
-from gateway.coordinator import GATEWAY_STOPPED, NO_ENGINE, TooManyQueries, UnknownEngine
+from gateway.coordinator import GATEWAY_STOPPED, NO_ENGINE, Stopping, TooManyQueries, UnknownEngine
 from gateway.statements import Run, Statement
 from metastore.records import JobRequest, JobState, QueryRecord, QueryState, StatisticsJob
 from selector.decide import ReasonCode
@@ -525,3 +525,26 @@ def wait_until(happened: Callable[[], bool], within_s: float = 10.0) -> None:
     while not happened():
         assert time.monotonic() < give_up_s
         time.sleep(0.01)
+
+
+def test_a_gateway_that_stops_lets_go_on_and_takes_nothing_new(scripted: Build) -> None:
+    house = scripted()
+    gone = threading.Event()
+    house.fast.script("books", Script(steps=(ONE, gone), plan=PLAN))
+    run = started(house)
+    house.gateway.coordinator.refuse()
+    with pytest.raises(Stopping):
+        started(house)
+    gone.set()
+    assert run.done.result(timeout=30).state is QueryState.FINISHED
+
+
+def test_many_cancels_of_one_query_are_one(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", HANGS)
+    run = started(house)
+    before = threading.active_count()
+    for _ in range(100):
+        house.gateway.coordinator.cancel(run.id)
+    assert threading.active_count() <= before + 2
+    assert run.done.result(timeout=30).state is QueryState.CANCELLED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,16 @@ from gateway.settings import DuckDBSettings, FlightSettings, RoutingSettings, Sp
 from metastore.inspection import inspect
 from tests.gateway.conftest import register
 from tests.gateway.scripted_gateway import ScriptedGateway, scripted_gateway
+
+ENDS_WITHIN_S = 10.0
+
+
+def eventually(holds: Callable[[], bool], what: str) -> None:
+    """Wait until something holds. what: to say if it does not."""
+    give_up_s = time.monotonic() + ENDS_WITHIN_S
+    while not holds():
+        assert time.monotonic() < give_up_s, what
+        time.sleep(0.02)
 
 
 @contextmanager

@@ -253,6 +253,10 @@ def test_objects_by_depth_and_filter(connection: adbc.Connection) -> None:
     assert tables(table_name_filter="book_") == ["books"]
     assert tables(db_schema_filter="nothing") == []
     assert tables(table_types_filter=["VIEW"]) == []
+    with closing(connection.cursor()) as cursor:
+        cursor.execute("CREATE TEMPORARY VIEW recent AS SELECT id FROM books")
+    assert tables(table_types_filter=["VIEW"]) == ["recent"]
+    assert connection.adbc_get_table_schema("recent").names == ["id"]
 
 
 def test_a_tables_schema_is_that_of_its_rows(
@@ -269,7 +273,7 @@ def test_a_tables_schema_is_that_of_its_rows(
 
 
 def test_kinds_of_tables_and_facts(connection: adbc.Connection) -> None:
-    assert connection.adbc_get_table_types() == ["TABLE"]
+    assert connection.adbc_get_table_types() == ["TABLE", "VIEW"]
     assert connection.adbc_get_info()["vendor_name"] == "Fusion SQL Gateway"
     assert connection.adbc_current_db_schema == "default"
 

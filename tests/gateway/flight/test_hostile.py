@@ -10,10 +10,12 @@ from typing import Any
 
 import grpc
 import pyarrow as pa
+import pyarrow.flight as arrow_flight
 import pytest
 
+from gateway.failures import MAPPED
 from gateway.flight import messages
-from gateway.flight.errors import MAPPED
+from gateway.flight.messages import Malformed
 from gateway.flight.service import Call, FlightService
 from gateway.sessions import Session
 from tests.gateway.flight.conftest import Served
@@ -92,7 +94,7 @@ def test_any_bytes_get_an_answer_or_a_typed_error(scripted: Served, cases: int) 
             if name == "do_get":
                 list(reply)
             answered += 1
-        except MAPPED:
+        except (*MAPPED, Malformed):
             refused += 1
 
     assert answered > cases // 100
@@ -165,10 +167,34 @@ def test_parameters_that_are_not_arrows_are_refused(scripted: Served) -> None:
         try:
             service.do_put((piece.SerializeToString() for piece in pieces), call)
             bound += 1
-        except MAPPED:
+        except (*MAPPED, Malformed):
             continue
 
     assert bound
+
+
+@pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
+def test_parameters_that_would_have_to_be_unpacked_are_refused(scripted: Served, compression: str | None) -> None:
+    batch = pa.record_batch({"0": ["x" * 100_000]})
+    with arrow_flight.connect(f"grpc://{scripted.server.address}") as client:
+        options = arrow_flight.FlightCallOptions(
+            headers=[client.authenticate_basic_token("tester", "")],
+            write_options=pa.ipc.IpcWriteOptions(compression=compression),
+        )
+        asked = messages.pack(messages.make("ActionCreatePreparedStatementRequest", query="SELECT ? AS answer"))
+        (result,) = client.do_action(arrow_flight.Action("CreatePreparedStatement", asked), options)
+        handle = messages.unpack(result.body.to_pybytes())[1].prepared_statement_handle
+        bound = messages.make("CommandPreparedStatementQuery", prepared_statement_handle=handle)
+        descriptor = arrow_flight.FlightDescriptor.for_command(messages.pack(bound))
+        writer, replies = client.do_put(descriptor, batch.schema, options)
+        writer.write_batch(batch)
+        writer.done_writing()
+        if compression is None:
+            assert replies.read() is not None
+            writer.close()
+        else:
+            with pytest.raises(pa.ArrowInvalid, match="Parameters are not compressed here"):
+                writer.close()
 
 
 def test_many_silent_connections_disturb_nobody(scripted: Served) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import adbc_driver_flightsql.dbapi as adbc
 import pytest
 
-from gateway.server import running_address
+from gateway.startup import running_address
 
 pytestmark = pytest.mark.e2e
 

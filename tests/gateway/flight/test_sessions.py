@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import shutil
 import subprocess
+import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,18 @@ import grpc
 import pyarrow.flight as arrow_flight
 import pytest
 
-from gateway.authentication import Anonymous, UsersFile, user_line
+from engines.scripted import Script
+from gateway.authentication import HASHES_AT_ONCE, Anonymous, UsersFile, user_line
 from gateway.flight import messages, sessions
+from gateway.flight.messages import OptionError
 from gateway.flight.server import COOKIE
-from gateway.settings import FlightSettings, TlsSettings
-from tests.gateway.flight.conftest import Served
-from tests.gateway.scripted_gateway import SMALL
+from gateway.flight.sessions import LARGEST_PREPARED, LARGEST_RESULTS
+from gateway.sessions import LARGEST_BYTES, LONGEST_VALUE
+from gateway.settings import FlightSettings, ResultSettings, TlsSettings
+from metastore.records import QueryState
+from tests.gateway.conftest import hashing_held
+from tests.gateway.flight.conftest import Served, eventually
+from tests.gateway.scripted_gateway import PLAN, ROWS, SMALL, TOO_BIG
 
 ADA = {"username": "ada", "password": "secret"}
 WRONG = {"username": "ada", "password": "wrong"}
@@ -135,6 +143,10 @@ def test_a_session_follows_its_token_or_its_cookie(scripted: Served) -> None:
     assert "authorization" in headers
 
 
+def runs(served: Served) -> bool:
+    return any(each.state is QueryState.RUNNING for each in served.gateway.metastore.queries.list(limit=5))
+
+
 def query_of(served: Served) -> str:
     return served.gateway.metastore.queries.list(limit=1)[0].id
 
@@ -187,13 +199,183 @@ def test_clients_that_keep_no_token_leave_a_bounded_number_of_sessions(
 
 
 def test_a_session_holds_a_bounded_number_of_results(scripted: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "LARGEST_HOLDINGS", 3)
+    monkeypatch.setattr(sessions, "LARGEST_RESULTS", 3)
     _, headers = ask(scripted, [])
 
     for _ in range(6):
         ask(scripted, [("authorization", headers["authorization"])])
 
     assert len(scripted.gateway.spool.query_ids()) == 3
+
+
+def test_a_prepared_statement_stays_however_often_it_runs(scripted: Served) -> None:
+    with closing(scripted.connect()) as connection, closing(connection.cursor()) as cursor:
+        cursor.adbc_prepare(SMALL)
+        for _ in range(LARGEST_RESULTS + LARGEST_PREPARED // 8):
+            cursor.execute(SMALL)
+        assert cursor.fetchall() == [(42,), (43,)]
+        assert len(scripted.gateway.spool.query_ids()) == LARGEST_RESULTS
+
+        assert len(scripted.fast.asked) == LARGEST_RESULTS + LARGEST_PREPARED // 8
+
+
+def test_the_prepared_statement_that_was_used_longest_ago_gives_way(
+    scripted: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "LARGEST_PREPARED", 2)
+    with closing(scripted.connect()) as connection, ExitStack() as stack:
+        used, forgotten, newest = (stack.enter_context(closing(connection.cursor())) for _ in range(3))
+        used.adbc_prepare(SMALL)
+        forgotten.adbc_prepare(TOO_BIG)
+        used.execute(SMALL)
+        newest.adbc_prepare("SELECT 'newest' AS answer")
+
+        used.execute(SMALL)
+        with pytest.raises(adbc_driver_manager.ProgrammingError, match="There is no such prepared statement"):
+            forgotten.execute(TOO_BIG)
+        newest.execute("SELECT 'newest' AS answer")
+
+
+def test_what_a_preparation_brought_may_have_given_way(scripted: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "LARGEST_RESULTS", 1)
+    with closing(scripted.connect()) as connection, ExitStack() as stack:
+        one, other = (stack.enter_context(closing(connection.cursor())) for _ in range(2))
+        one.adbc_prepare(SMALL)
+        other.adbc_prepare(SMALL)
+
+        one.execute(SMALL)
+        assert one.fetchall() == [(42,), (43,)]
+
+
+def test_a_session_holds_a_bounded_size_of_settings(scripted: Served) -> None:
+    _, headers = ask(scripted, [])
+    value = messages.make("SessionOptionValue", string_value="x" * (LONGEST_VALUE // 2))
+    refused: dict[str, int] = {}
+    with grpc.insecure_channel(scripted.server.address) as channel:
+        for first in range(0, 2 * LARGEST_BYTES // LONGEST_VALUE, 10):
+            options = {f"option {number}": value for number in range(first, first + 10)}
+            body = messages.make("SetSessionOptionsRequest", session_options=options).SerializeToString()
+            action = messages.make("Action", type="SetSessionOptions", body=body).SerializeToString()
+            call = channel.unary_stream(f"{SERVICE}DoAction")
+            (reply,) = call(action, metadata=[("authorization", headers["authorization"])])
+            result = messages.read("SetSessionOptionsResult", messages.read("Result", reply).body)
+            refused |= {name: error.value for name, error in result.errors.items()}
+
+    assert 0 < len(refused) <= 10
+    assert set(refused.values()) == {OptionError.ERROR}
+
+
+def test_a_statement_that_runs_gives_way_to_no_other(scripted: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "LARGEST_RESULTS", 2)
+    begin = threading.Event()
+    scripted.fast.script("slow", Script(steps=(begin, ROWS), plan=PLAN))
+    with closing(scripted.connect()) as connection, ExitStack() as stack:
+        slow, quick, third = (stack.enter_context(closing(connection.cursor())) for _ in range(3))
+        waiting = stack.enter_context(ThreadPoolExecutor(2)).submit(slow.execute, "SELECT 'slow' AS answer")
+        stack.callback(begin.set)
+        eventually(lambda: runs(scripted), "it does not begin")
+        for _ in range(5):
+            quick.execute(SMALL)
+        begin.set()
+        waiting.result()
+        third.execute(SMALL)
+
+        assert slow.fetchall() == [(42,), (43,)]
+
+
+def test_a_session_holds_a_bounded_size_of_results(serve: Callable[..., Served]) -> None:
+    served = serve(results=ResultSettings(bytes=2_000))
+    _, headers = ask(served, [])
+    token = ("authorization", headers["authorization"])
+    size = served.gateway.metastore.queries.list(limit=1)[0].result_bytes
+    assert size is not None
+
+    for _ in range(2 * 2_000 // size):
+        ask(served, [token])
+
+    kept = served.gateway.spool.query_ids()
+    assert 1 <= len(kept) <= 2_000 // size + 1
+    assert query_of(served) in kept
+
+
+def test_what_was_read_goes_with_its_prepared_statement(scripted: Served) -> None:
+    with closing(scripted.connect()) as connection:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(SMALL)
+            cursor.fetchall()
+        assert scripted.gateway.spool.query_ids() == frozenset()
+
+        with closing(connection.cursor()) as cursor:
+            partitions, _ = cursor.adbc_execute_partitions(SMALL)
+        with closing(connection.cursor()) as reader:
+            reader.adbc_read_partition(partitions[0])
+            assert reader.fetchall() == [(42,), (43,)]
+
+
+def test_a_user_of_many_sessions_ends_those_that_nobody_waits_for_and_no_other_users(
+    scripted: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "LARGEST_UNCLAIMED", 4)
+    begin = threading.Event()
+    scripted.fast.script("slow", Script(steps=(begin, ROWS), plan=PLAN))
+    info, _ = ask(scripted, [basic("ada", "")])
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(ask, scripted, [basic("eve", "")], "SELECT 'slow' AS answer")
+        try:
+            eventually(lambda: runs(scripted), "it does not begin")
+            for _ in range(8):
+                ask(scripted, [basic("eve", "")])
+            assert len(scripted.gateway.spool.query_ids()) == 4  # ada's, eve's last two and hers that is being written
+        finally:
+            begin.set()
+        assert waiting.result()[0].total_records == 2
+    with grpc.insecure_channel(scripted.server.address) as channel:
+        ticket = info.endpoint[0].ticket.SerializeToString()
+        assert list(channel.unary_stream(f"{SERVICE}DoGet")(ticket, metadata=[basic("ada", "")]))
+
+
+def test_one_user_holds_a_part_of_the_calls(serve: Callable[..., Served]) -> None:
+    served = serve(flight=FlightSettings(port=0, calls=8, drain_s=0.1))
+    silent = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        silent.wait()
+        yield from ()
+
+    with grpc.insecure_channel(served.server.address) as channel:
+        puts = [channel.stream_stream(f"{SERVICE}DoPut")(nothing(), metadata=[basic("ada", "")]) for _ in range(4)]
+        try:
+            for put in puts:
+                put.initial_metadata()  # which comes once the call is there
+            eventually(lambda: code_of_call(served, "ada") is grpc.StatusCode.RESOURCE_EXHAUSTED, "no call is refused")
+            assert code_of_call(served, "bob") is None
+            options = messages.make("Action", type="GetSessionOptions").SerializeToString()
+            assert list(channel.unary_stream(f"{SERVICE}DoAction")(options, metadata=[basic("ada", "")]))
+        finally:
+            silent.set()
+        eventually(lambda: code_of_call(served, "ada") is None, "calls that ended count")
+
+
+def code_of_call(served: Served, user: str) -> grpc.StatusCode | None:
+    """Return how a statement of a user is refused, None where it is not."""
+    try:
+        ask(served, [basic(user, "")])
+    except grpc.RpcError as error:
+        code: grpc.StatusCode = error.code()
+        return code
+    return None
+
+
+def test_wrong_logins_hold_no_calls(guarded: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = HASHES_AT_ONCE + 10
+    _, headers = ask(guarded, [basic("ada", "secret")])
+    with ThreadPoolExecutor(asked) as pool, hashing_held(monkeypatch):
+        flood = [pool.submit(code_of, guarded, [basic("ada", f"wrong {number}")]) for number in range(asked)]
+        eventually(lambda: sum(each.done() for each in flood) == asked - HASHES_AT_ONCE, "they wait for each other")
+
+        assert ask(guarded, [("authorization", headers["authorization"])])[0].total_records == 2
+        assert ask(guarded, [basic("ada", "secret")])[0].total_records == 2
+    assert {each.result() for each in flood} == {grpc.StatusCode.UNAUTHENTICATED}
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on PATH to make a certificate with")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,11 @@ import adbc_driver_manager
 import grpc
 import pyarrow as pa
 import pyarrow.flight as arrow_flight
-import pyarrow.parquet as pq
 import pytest
 
 from engines.errors import StatementError
-from engines.protocol import EngineKind, WriteTarget
-from engines.scripted import Pause, Script, ScriptedEngine
+from engines.protocol import EngineKind
+from engines.scripted import Pause, Script
 from gateway.admission import Ledger
 from gateway.fleet import Fleet, Member
 from gateway.flight import data, messages
@@ -27,19 +26,10 @@ from gateway.flight.service import FRESH_S
 from gateway.settings import load
 from gateway.wiring import assemble
 from metastore.records import QueryState
-from tests.gateway.flight.conftest import Served, flight_port, told
-from tests.gateway.scripted_gateway import PLAN, SMALL, TOO_BIG
+from tests.gateway.flight.conftest import ENDS_WITHIN_S, Served, eventually, flight_port, told
+from tests.gateway.scripted_gateway import PLAN, SMALL, TOO_BIG, WRITTEN, WritingEngine
 
 SLOW = "SELECT 'slow' AS answer"
-ENDS_WITHIN_S = 10.0
-WRITTEN = pa.table({"answer": pa.array([1, 2, 3], pa.int32())})
-
-
-def eventually(holds: Callable[[], bool], what: str) -> None:
-    give_up_s = time.monotonic() + ENDS_WITHIN_S
-    while not holds():
-        assert time.monotonic() < give_up_s, what
-        time.sleep(0.02)
 
 
 def states(served: Served) -> list[QueryState]:
@@ -312,16 +302,6 @@ def open_files(part: str) -> int:
 
 
 # ---------------------------------------------------------------------- writes
-
-
-class WritingEngine(ScriptedEngine):
-    """Writes the same rows whatever is asked."""
-
-    def write(self, sql: str, target: WriteTarget, *, query_id: str, deadline_s: float) -> pa.Schema:
-        folder = Path(target.folder)
-        folder.mkdir(parents=True)
-        pq.write_table(WRITTEN, folder / "part-0.parquet")
-        return WRITTEN.schema
 
 
 @pytest.fixture

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import struct
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from engines.arrow_types import arrow_type
+from gateway.failures import CallFailed
 from gateway.flight import data, parameters
-from gateway.flight.errors import LARGEST_MESSAGE, FlightError, message
-from gateway.flight.messages import Malformed, read
-from gateway.flight.types import arrow_type
+from gateway.flight.errors import LARGEST_MESSAGE, message
+from gateway.flight.messages import Malformed, make, read
 from gateway.sql.errors import SqlError
 from gateway.sql.parsing import DIALECTS, SPARK, ParserLimits
 from gateway.sql.statement import check
@@ -93,7 +96,7 @@ def test_parameters_are_found_where_they_are() -> None:
     ids=str,
 )
 def test_types_without_literals_are_refused(kind: pa.DataType) -> None:
-    with pytest.raises(FlightError, match="cannot be of Arrow's type"):
+    with pytest.raises(CallFailed, match="cannot be of Arrow's type"):
         parameters.literals(pa.table({"0": pa.nulls(1, kind)}), SPARK)
 
 
@@ -122,6 +125,52 @@ def test_rows_that_a_client_sends_are_bounded() -> None:
     assert data.decoded(parsed, largest_bytes=10_000) == table
     with pytest.raises(Malformed, match="more than 500 bytes"):
         data.decoded(parsed, largest_bytes=500)
+
+
+def sent(batch: pa.RecordBatch, **options: Any) -> list[Any]:
+    """Return a batch as a client sends it. options: of how Arrow writes it."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_batch(batch)
+    return [
+        make("FlightData", data_header=bytes(each.metadata), data_body=bytes(each.body or b""))
+        for each in pa.ipc.MessageReader.open_stream(pa.BufferReader(sink.getvalue()))
+    ]
+
+
+TEXTS = pa.record_batch({"a": ["x" * 1_000], "b": [7]})
+
+
+@pytest.mark.parametrize("version", [pa.ipc.MetadataVersion.V4, pa.ipc.MetadataVersion.V5])
+def test_rows_that_are_not_compressed_arrive(version: pa.ipc.MetadataVersion) -> None:
+    assert data.decoded(sent(TEXTS, metadata_version=version), largest_bytes=10_000).to_batches() == [TEXTS]
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_compressed_rows_are_refused_wherever_they_stand(compression: str) -> None:
+    schema, batch = sent(TEXTS, compression=compression)
+    with pytest.raises(Malformed, match="not compressed"):
+        data.decoded([schema, batch], largest_bytes=10_000)
+
+    _, plain = sent(TEXTS)
+    framed = b"\xff\xff\xff\xff" + len(batch.data_header).to_bytes(4, "little") + batch.data_header + batch.data_body
+    hidden = make("FlightData", data_header=plain.data_header, data_body=plain.data_body + framed)
+    with pytest.raises(Malformed, match="not compressed"):
+        data.decoded([schema, hidden], largest_bytes=10_000)
+
+
+def test_dictionaries_and_another_machines_bytes_are_refused() -> None:
+    batch = pa.record_batch({"a": pa.array(["x", "y", "x"]).dictionary_encode()})
+    with pytest.raises(Malformed, match="kind dictionary"):
+        data.decoded(sent(batch), largest_bytes=10_000)
+
+    schema, plain = sent(pa.record_batch({"a": [7]}))
+    header = bytearray(schema.data_header)
+    fields = header.index(struct.pack("<4H", 8, 8, 0, 4))  # of a schema that leaves its endianness out
+    struct.pack_into("<H", header, fields + 4, 4)
+    schema.data_header = bytes(header)
+    with pytest.raises(Malformed, match="little-endian"):
+        data.decoded([schema, plain], largest_bytes=10_000)
 
 
 @pytest.mark.parametrize("text", ["a" * 100_000, "💡" * 5_000, "%" * 3_000])

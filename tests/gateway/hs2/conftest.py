@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,9 +26,10 @@ from gateway.gateway import Gateway
 from gateway.hs2.binary import BinaryServer
 from gateway.http.app import create_app
 from gateway.server import driver_server
+from gateway.settings import TlsSettings
 from metastore.records import QueryRecord
 from tests.gateway.conftest import register, serving
-from tests.gateway.scripted_gateway import ACTUALS, LIMIT_BYTES, PLAN, RAN_OUT, ROWS
+from tests.gateway.scripted_gateway import ACTUALS, LIMIT_BYTES, PLAN, RAN_OUT, ROWS, WritingEngine
 
 MANY_ROWS = 100_000
 WITHIN_S = 10.0  # in which a client's end is noticed
@@ -55,6 +57,7 @@ EVERY_TYPE = pa.record_batch(
         "parts": pa.array([{"x": 1, "y": "ä"}, {"x": None, "y": None}, None]),
     }
 )
+UNTELLABLE = pa.record_batch({"ages": pa.array([2**62], pa.duration("s"))})  # longer than Python's longest time
 NUMBERS = pa.record_batch({"n": pa.array(range(MANY_ROWS), pa.int64()), "text": [f"row {n}" for n in range(MANY_ROWS)]})
 
 
@@ -97,9 +100,10 @@ def driving(gateway: Gateway) -> Iterator[Drivers]:
 def scripted_engines() -> tuple[ScriptedEngine, ScriptedEngine]:
     """Return a fast and a dependable engine that answer what the tests ask."""
     fast = ScriptedEngine("duckdb", dialect="duckdb", slots=8)
-    dependable = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark", slots=8)
+    dependable = WritingEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark", slots=8)
     for engine in (fast, dependable):
-        for text, batch in (("select", ROWS), ("every type", EVERY_TYPE), ("many rows", NUMBERS)):
+        results = (("select", ROWS), ("every type", EVERY_TYPE), ("many rows", NUMBERS), ("for ages", UNTELLABLE))
+        for text, batch in results:
             engine.script(text, Script(steps=(batch,), actuals=ACTUALS, plan=PLAN))
         engine.script("no rows", Script(steps=(ROWS.slice(0, 0),), plan=PLAN))
         engine.script("forever", Script(steps=(ROWS, Pause.UNTIL_ENDED), plan=PLAN))
@@ -147,6 +151,22 @@ def bookshop(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Itera
     register(gateway, bookstore)
     with driving(gateway) as served:
         yield served
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> TlsSettings:
+    """Make a certificate for this machine."""
+    folder = tmp_path_factory.mktemp("tls")
+    made = TlsSettings(certificate=folder / "server.pem", key=folder / "server.key")
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
+    try:
+        subprocess.run(
+            [*command, "-out", str(made.certificate), "-keyout", str(made.key)], check=True, capture_output=True
+        )
+    except FileNotFoundError:
+        pytest.skip("no openssl on PATH makes a certificate")
+    return made
 
 
 def wait_until(holds: Callable[[], bool], within_s: float = WITHIN_S) -> None:

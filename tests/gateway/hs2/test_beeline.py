@@ -15,7 +15,7 @@ import pytest
 
 from metastore.records import QueryState
 from tests.gateway.hs2.conftest import MANY_ROWS, Drivers, wait_until
-from tests.gateway.scripted_gateway import RAN_OUT, TOO_BIG
+from tests.gateway.scripted_gateway import RAN_OUT, TOO_BIG, WRITTEN
 
 pyspark = pytest.importorskip("pyspark", reason="Beeline comes with pyspark")
 
@@ -79,6 +79,12 @@ def test_beeline(drivers: Drivers, way: str) -> None:
     assert (last.user, last.engine, last.requested_engine) == ("joe", "spark", "spark")
 
 
+def test_an_insert_tells_how_many_rows_it_wrote(drivers: Drivers) -> None:
+    asked = ["CREATE TABLE IF NOT EXISTS answers AS SELECT 1 AS answer", "INSERT INTO answers SELECT 1 AS answer"]
+    _, said = beeline(url(drivers, "SASL"), [*asked, "DROP TABLE answers"])
+    assert said.count(f"{WRITTEN.num_rows} rows affected") == len(asked), said
+
+
 def test_an_error_is_told_in_our_words(drivers: Drivers) -> None:
     _, said = beeline(url(drivers, "SASL"), ["SELECT a FROM nowhere"])
     assert "Error: There is no table nowhere. (line 1, column 15) (state=42S02,code=0)" in said
@@ -92,11 +98,22 @@ def test_many_rows(drivers: Drivers) -> None:
 
 
 def test_the_catalog(bookshop: Drivers) -> None:
-    asked = ["!tables", "!columns books", "!metadata getTypeInfo", "!primarykeys books", "!importedkeys books"]
+    view = "CREATE TEMPORARY VIEW cheap AS SELECT id FROM books WHERE price < 10"
+    asked = [
+        view,
+        "!tables",
+        "!columns cheap",
+        "!columns books",
+        "!metadata getTypeInfo",
+        "!primarykeys books",
+        "!importedkeys books",
+    ]
     printed, said = beeline(url(bookshop, "SASL"), [*asked, "SELECT count(*) AS n FROM books WHERE price < 10"])
     assert "Error" not in said, said
     shown = rows(printed)
     assert ["", "default", "books", "TABLE"] in [row[:4] for row in shown]
+    assert ["", "default", "cheap", "VIEW"] in [row[:4] for row in shown]
+    assert ["cheap", "id", "-5", "BIGINT"] in [row[2:6] for row in shown]
     assert ["books", "publish_date", "91", "DATE"] in [row[2:6] for row in shown]
     assert ["DECIMAL", "3", "38"] in [row[:3] for row in shown]
     assert shown[-2:] == [["n"], ["100"]]

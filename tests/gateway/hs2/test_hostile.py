@@ -13,7 +13,7 @@ import pytest
 
 from gateway.authentication import WRONG, Anonymous, user_line
 from gateway.hs2 import messages, thrift
-from gateway.hs2.dispatch import Dispatcher, Later
+from gateway.hs2.dispatch import Dispatcher
 from gateway.hs2.messages import (
     ExecuteRequest,
     FetchRequest,
@@ -31,6 +31,7 @@ from gateway.hs2.messages import (
     TablesRequest,
 )
 from gateway.hs2.registry import Peer
+from gateway.hs2.service import PendingReply
 from gateway.hs2.thrift import Decoder, Frame, Malformed, Wire
 from gateway.settings import AuthenticationSettings, Hs2Settings
 from tests.gateway.hs2.conftest import Drivers, wait_until
@@ -84,8 +85,8 @@ def dispatcher(drivers: Drivers) -> Dispatcher:
     return Dispatcher(drivers.gateway.hs2)
 
 
-def settle(outcome: bytes | Later) -> None:
-    if isinstance(outcome, Later):
+def settle(outcome: bytes | PendingReply[bytes]) -> None:
+    if isinstance(outcome, PendingReply):
         outcome.abandon()
 
 
@@ -294,7 +295,7 @@ def test_a_client_that_waits_is_not_idle(serve: Callable[..., Drivers]) -> None:
     assert isinstance(opened, bytes)
     session = reply_of(opened, OpenSessionReply).session
     later = dispatcher.frame(call_bytes("ExecuteStatement", ExecuteRequest(session, "SELECT 'forever'")), peer)
-    assert isinstance(later, Later)
+    assert isinstance(later, PendingReply)
     time.sleep(2.5)
     assert drivers.gateway.hs2.registry.count() == 1
     later.abandon()

@@ -10,7 +10,7 @@ import pytest
 
 from metastore.records import QueryState
 from tests.gateway.hs2.conftest import WITHIN_S, Drivers, wait_until
-from tests.gateway.scripted_gateway import RAN_OUT, TOO_BIG
+from tests.gateway.scripted_gateway import RAN_OUT, TOO_BIG, WRITTEN
 
 SHELL = shutil.which("impala-shell")
 pytestmark = [
@@ -48,6 +48,14 @@ def test_impala_shell(drivers: Drivers, way: str) -> None:
     assert "WARNINGS" not in said
 
 
+@pytest.mark.parametrize("way", ["hs2", "hs2-http"])
+def test_an_insert_tells_how_many_rows_it_wrote(drivers: Drivers, way: str) -> None:
+    made = "CREATE TABLE IF NOT EXISTS answers AS SELECT 1 AS answer"
+    _, said = shell(drivers, way, f"{made}; INSERT INTO answers SELECT 1 AS answer; SELECT 1; DROP TABLE answers")
+    assert f"Modified {WRITTEN.num_rows} row(s)" in said
+    assert "Fetched 2 row(s)" in said  # it went on
+
+
 def test_an_error_is_told_in_our_words(drivers: Drivers) -> None:
     _, said = shell(drivers, "hs2", "SELECT a FROM nowhere")
     assert "There is no table nowhere. (line 1, column 15)" in said
@@ -72,13 +80,16 @@ def test_every_type(drivers: Drivers) -> None:
 
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGKILL])
 def test_a_statement_ends_with_its_client(drivers: Drivers, ended_by: signal.Signals) -> None:
+    def runs() -> bool:  # before it, the shell asks for all settings
+        return "forever" in drivers.last_query().sql and drivers.last_query().state is QueryState.RUNNING
+
     with subprocess.Popen(
         command(drivers, "hs2", "SELECT 'forever'"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ours may ignore it
     ) as process:
-        wait_until(lambda: drivers.last_query().state is QueryState.RUNNING, RUN_WITHIN_S)
+        wait_until(runs, RUN_WITHIN_S)
         process.send_signal(ended_by)
         within_s = RUN_WITHIN_S if ended_by is signal.SIGINT else WITHIN_S  # the shell takes its time to react
         wait_until(lambda: drivers.last_query().state is QueryState.CANCELLED, within_s)

@@ -11,7 +11,7 @@ import pytest
 
 from metastore.records import QueryState
 from tests.gateway.hs2.conftest import EVERY_TYPE, MANY_ROWS, MOMENTS, Drivers, wait_until
-from tests.gateway.scripted_gateway import TOO_BIG
+from tests.gateway.scripted_gateway import TOO_BIG, WRITTEN
 
 dbapi = pytest.importorskip("impala.dbapi", reason="needs the extra impala")
 errors = pytest.importorskip("impala.error")
@@ -51,6 +51,22 @@ def test_every_type_comes_back_as_it_was(cursor: Any) -> None:
     assert columns["exact"] == [Decimal("0.0000000001"), Decimal(-1), None]
     assert columns["many"] == [b"[1,null]", b"[]", None]  # impyla decodes texts, but not those of arrays
     assert columns["pairs"] == ['{"a":1}', "{}", None]
+
+
+def test_an_insert_tells_how_many_rows_it_wrote(cursor: Any) -> None:
+    cursor.execute("CREATE TABLE IF NOT EXISTS answers AS SELECT 1 AS answer")
+    cursor.execute("INSERT INTO answers SELECT 1 AS answer")
+    assert cursor.rowcount == WRITTEN.num_rows
+    cursor.execute("SET fusion.timeout_s = 60")
+    assert cursor.rowcount == -1
+    cursor.execute("DROP TABLE answers")
+
+
+def test_views_are_among_the_tables(cursor: Any) -> None:
+    cursor.execute("CREATE OR REPLACE TEMPORARY VIEW recent AS SELECT 42 AS answer")
+    cursor.get_tables()
+    assert ("default", "recent", "VIEW") in [row[1:4] for row in cursor.fetchall()]
+    assert [column[:2] for column in cursor.get_table_schema("recent")] == [("answer", "BIGINT")]
 
 
 def test_a_failover_looks_like_one_query(cursor: Any, drivers: Drivers) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from engines.protocol import Column, TableSource
+from engines.protocol import Column
 from gateway import settings as settings_module
 from gateway.authentication import (
     Anonymous,
@@ -50,7 +49,9 @@ from gateway.hs2.messages import (
     TypeId,
 )
 from gateway.hs2.messages import OperationType as Kind
-from gateway.server import CertificateInvalid, driver_server, own_server, running_address, tls_context
+from gateway.jdbc import describe
+from gateway.routing import Relation, RelationKind
+from gateway.server import driver_server, own_server, tls_context
 from gateway.settings import (
     AuthenticationSettings,
     DuckDBSettings,
@@ -59,6 +60,7 @@ from gateway.settings import (
     SparkSettings,
     TlsSettings,
 )
+from gateway.startup import CertificateInvalid, running_address
 from metastore.records import QueryState
 from tests.gateway.hs2.conftest import EVERY_TYPE, MANY_ROWS, MOMENTS, Drivers, wait_until
 from tests.gateway.hs2.wire import Client, call_bytes, reply_of, success_of
@@ -153,6 +155,40 @@ def test_nulls_end_with_the_last_one() -> None:
     batch = pa.record_batch({"some": [None, *range(8), None, *range(90)], "none": range(100)})
     some, none = serialization.deserialize(ttypes.TRowSet(), rowset.encode(batch, offset=0, columnar=True)).columns
     assert (some.i64Val.nulls, none.i64Val.nulls) == (b"\x01\x02", b"\x00")
+
+
+def test_impala_shell_gets_a_bit_for_each_row() -> None:
+    """On Python 2 it looks for each row's bit, whether it was sent or not."""
+    batch = pa.record_batch({"some": [None, *range(8), None, *range(90)], "none": range(100)})
+    encoded = rowset.encode(batch, offset=0, columnar=True, whole_nulls=True)
+    some, none = serialization.deserialize(ttypes.TRowSet(), encoded).columns
+    assert (some.i64Val.nulls, none.i64Val.nulls) == (b"\x01\x02" + bytes(11), bytes(13))
+    assert columns_of(encoded) == [column.to_pylist() for column in batch.columns]
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_values_inside_of_others_are_written_as_outside_of_them(at: int) -> None:
+    """Python has no date past the year 9999, nor a timestamp without its zone."""
+    days = pa.array([0, 2_932_897, None], pa.int32()).cast(pa.date32())
+    moments = pa.array([0, 1_500_000, None], pa.timestamp("us", "UTC"))
+    lists = pa.ListArray.from_arrays([0, None, 2, 3], days)
+    maps = pa.MapArray.from_arrays([0, None, 1, 2], ["a", "b"], moments[:2])
+    parts = pa.StructArray.from_arrays([lists, moments], ["days", "at"], mask=pa.array([False, False, True]))
+    pairs = pa.array([[1, None], None, [2, 3]], pa.list_(pa.int8(), 2))
+    batch = pa.record_batch({"days": days, "lists": lists, "maps": maps, "parts": parts, "pairs": pairs})
+    expected = [
+        ["1970-01-01", "10000-01-01", None],
+        ['["1970-01-01","10000-01-01"]', None, "[null]"],
+        ['{"a":"1970-01-01 00:00:00"}', None, '{"b":"1970-01-01 00:00:01.5"}'],
+        [
+            '{"days":["1970-01-01","10000-01-01"],"at":"1970-01-01 00:00:00"}',
+            '{"days":null,"at":"1970-01-01 00:00:01.5"}',
+            None,
+        ],
+        ["[1,null]", None, "[2,3]"],
+    ]
+    written = rowset.encode(batch.slice(at, 2), offset=at, columnar=True)
+    assert columns_of(written) == [column[at : at + 2] for column in expected]
 
 
 def test_rows_carry_where_they_begin() -> None:
@@ -261,10 +297,12 @@ def test_the_gateway_drains(serve: Callable[..., Drivers]) -> None:
 # ---------------------------------------------------------------------- the catalog
 
 SHOP = [
-    TableSource(
-        "books", "/b", "parquet", (Column("id", "bigint"), Column("price", "decimal(10,2)"), Column("a_b", "string"))
+    Relation(
+        "books",
+        RelationKind.TABLE,
+        (Column("id", "bigint"), Column("price", "decimal(10,2)"), Column("a_b", "string")),
     ),
-    TableSource("sales", "/s", "csv", (Column("at", "timestamp_ntz"), Column("tags", "array<string>"))),
+    Relation("sales", RelationKind.VIEW, (Column("at", "timestamp_ntz"), Column("tags", "array<string>"))),
 ]
 
 
@@ -281,15 +319,33 @@ SHOP = [
         ("\\_ales", []),
         ("b.oks", []),
         ("(", []),
+        ("%o%s%", ["books"]),
+        ("%s%b%", []),
+        ("%%_o%%s", ["books"]),
+        ("b%s", ["books"]),
+        ("b%books", []),
+        ("s%s", ["sales"]),
+        ("%" * 200_000, ["books", "sales"]),
+        ("_" * 200_000, []),
     ],
 )
 def test_patterns(pattern: str | None, names: list[str]) -> None:
     assert metadata.tables(TablesRequest(table=pattern), SHOP)["TABLE_NAME"].to_pylist() == names
 
 
+def test_no_pattern_takes_long() -> None:
+    """What an expression would try again and again in other places is tried once."""
+    longest = Relation("a" * 255, RelationKind.TABLE, (Column("id", "bigint"),))
+    begun = time.monotonic()
+    for pattern in ("%" * 30 + "b", "%a" * 30 + "b", "%a_" * 100 + "%b%"):
+        assert metadata.tables(TablesRequest(table=pattern), [longest]).num_rows == 0
+    assert time.monotonic() - begun < 1.0
+
+
 def test_tables_of_another_kind_or_database_are_none() -> None:
-    assert metadata.tables(TablesRequest(types=["VIEW"]), SHOP).num_rows == 0
-    assert metadata.tables(TablesRequest(types=["view", "table"]), SHOP).num_rows == 2
+    assert metadata.tables(TablesRequest(types=["VIEW"]), SHOP)["TABLE_NAME"].to_pylist() == ["sales"]
+    assert metadata.tables(TablesRequest(types=["SYSTEM TABLE"]), SHOP).num_rows == 0
+    assert metadata.tables(TablesRequest(types=["view", "table"]), SHOP)["TABLE_TYPE"].to_pylist() == ["TABLE", "VIEW"]
     assert metadata.tables(TablesRequest(schema="other"), SHOP).num_rows == 0
     assert metadata.schemas(SchemasRequest(schema="def%")).to_pylist() == [
         {"TABLE_SCHEM": "default", "TABLE_CATALOG": ""}
@@ -308,9 +364,8 @@ def test_columns() -> None:
 
 
 def test_types_that_hive_does_not_have_are_texts() -> None:
-    assert types.describe("time(6)").type_id is TypeId.STRING
-    assert types.describe("interval day").type_id is TypeId.STRING
-    assert types.describe("").type_id is TypeId.STRING
+    for name in ("time(6)", "interval day", ""):
+        assert types.TYPE_IDS[describe(name).jdbc] is TypeId.STRING
 
 
 # ---------------------------------------------------------------------- HTTP, logins, TLS
@@ -426,22 +481,6 @@ def test_a_users_file_that_cannot_be_read_stops_the_gateway(tmp_path: Path) -> N
     for file in (tmp_path / "none", tmp_path):
         with pytest.raises(UsersFileInvalid, match=str(file)):
             UsersFile(file, anonymous=Anonymous.NEVER)
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> TlsSettings:
-    """Make a certificate for this machine."""
-    folder = tmp_path_factory.mktemp("tls")
-    made = TlsSettings(certificate=folder / "server.pem", key=folder / "server.key")
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
-    try:
-        subprocess.run(
-            [*command, "-out", str(made.certificate), "-keyout", str(made.key)], check=True, capture_output=True
-        )
-    except FileNotFoundError:
-        pytest.skip("no openssl on PATH makes a certificate")
-    return made
 
 
 def test_drivers_speak_tls_where_there_is_a_certificate(drivers: Drivers, certificate: TlsSettings) -> None:

@@ -2,6 +2,7 @@
 
 EngineError
   StatementError      wrong statement or wrong data   never fails over
+    WrongData         data that is wrong to it alone  fails over
   UnsupportedFeature  this engine cannot              fails over
   MemoryExceeded      ran out of memory               fails over, remembered
   EngineBusy          queue full                      fails over
@@ -46,6 +47,12 @@ class StatementError(EngineError):
 
     code = "STATEMENT_ERROR"
     sqlstate = "42000"
+
+
+class WrongData(StatementError):
+    """A value does not allow the statement, as this engine sees it; one that sees values otherwise may be asked."""
+
+    fails_over = True
 
 
 class UnsupportedFeature(EngineError):

@@ -48,7 +48,10 @@ ITSELF = "gateway"  # where commands run, in the place of an engine's name
 NO_ENGINE = "NO_ENGINE_AVAILABLE"
 TOO_MANY = "TOO_MANY_QUERIES"
 GATEWAY_STOPPED = Failure("GATEWAY_STOPPED", "The gateway stopped before the query ended; send it again.")
-UNRECORDED = Failure("METASTORE_UNAVAILABLE", "The metastore did not answer when the query ended; send it again.")
+UNRECORDED = Failure(
+    "METASTORE_UNAVAILABLE",
+    "The metastore did not answer when the query ended; send it again. Of a write, look first whether it was done.",
+)
 INTERNAL = Failure("INTERNAL", "The gateway failed; its log holds the query's id.")
 
 

@@ -7,9 +7,10 @@ import datetime as dt
 import pyarrow as pa
 from sqlglot import exp
 
-from engines.errors import EngineBusy, EngineUnavailable, StatementError, UnsupportedFeature
+from engines.errors import EngineError, EngineUnavailable, StatementError
 from engines.protocol import Column, Lease
 from gateway.fleet import Fleet
+from gateway.sessions import SessionFull
 from gateway.sql.commands import CreateView, DropView
 from gateway.statements import Run
 from metastore.catalog import AlreadyThere
@@ -44,7 +45,10 @@ class ViewMaker:
         columns = self._columns(command, run)
         view = View(command.view, command.sql, command.dialect, columns, temporary=command.temporary)
         if command.temporary and session is not None:
-            kept = session.keep_view(view, replace=command.replace)
+            try:
+                kept = session.keep_view(view, replace=command.replace)
+            except SessionFull as error:
+                raise ViewFailed(error.code, str(error)) from error
         else:
             kept = self._keep(view, replace=command.replace)
         if not kept and not command.if_not_exists:
@@ -80,7 +84,7 @@ class ViewMaker:
 
     def _schema(self, command: CreateView, run: Run) -> pa.Schema:
         """Have the first engine that can run the query without rows, which tells its columns."""
-        failure: UnsupportedFeature | EngineUnavailable | EngineBusy = EngineUnavailable("No engine takes work.")
+        failure: EngineError = EngineUnavailable("No engine takes work.")
         for member in self._fleet.values():
             if member.why_down() is not None:
                 continue
@@ -89,6 +93,8 @@ class ViewMaker:
                 lease = Lease(member.limit_bytes or 0)
                 with member.engine.execute(sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s) as result:
                     return result.schema
-            except (UnsupportedFeature, EngineUnavailable, EngineBusy) as error:
+            except EngineError as error:
+                if not error.fails_over:
+                    raise
                 failure = error
         raise failure

@@ -55,7 +55,7 @@ class Partition:
 class View:
     """A query with a name. sql: in its dialect. columns: names and types, as they were when it was made.
 
-    temporary: it is a session's own, and has no database.
+    temporary: it is a session's own, and has no database. hides: everybody's view of that name, behind a temporary one.
     """
 
     name: str
@@ -63,6 +63,7 @@ class View:
     dialect: str
     columns: tuple[Column, ...]
     temporary: bool = False
+    hides: View | None = None
 
 
 @dataclass(frozen=True, slots=True)

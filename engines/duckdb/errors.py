@@ -5,7 +5,8 @@ arrives through Arrow as an OSError with nothing but that text.
 
 DuckDB sees no text from a client: only statements that were parsed, checked against the catalog and written
 anew in its dialect. What it cannot parse or bind is therefore most likely a gap between dialects, so it is an
-UnsupportedFeature, and the dependable engine has the last word on whether the statement is wrong.
+UnsupportedFeature, as is a file that it cannot read; a value that it cannot convert may be none to Spark: WrongData.
+The dependable engine has the last word on whether the statement or the data is wrong.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from engines.errors import (
     OTHER_MEANING,
+    EngineBusy,
     EngineError,
     EngineFault,
     EngineUnavailable,
@@ -26,6 +28,7 @@ from engines.errors import (
     StatementCancelled,
     StatementError,
     UnsupportedFeature,
+    WrongData,
 )
 
 _BY_PREFIX: dict[str, type[EngineError]] = {
@@ -37,10 +40,10 @@ _BY_PREFIX: dict[str, type[EngineError]] = {
     "catalog error": UnsupportedFeature,
     "not implemented error": UnsupportedFeature,
     "invalid type error": UnsupportedFeature,
-    "conversion error": StatementError,
-    "out of range error": StatementError,
-    "mismatch type error": StatementError,
-    "invalid input error": StatementError,
+    "conversion error": WrongData,
+    "out of range error": WrongData,
+    "mismatch type error": WrongData,
+    "invalid input error": WrongData,
     "permission error": StatementError,
     "fatal error": EngineUnavailable,
     "internal error": EngineUnavailable,
@@ -50,6 +53,12 @@ _USED = re.compile(r"\(([\d.]+) (bytes|KiB|MiB|GiB|TiB)/([\d.]+ \w+) used\)")
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _PATH = re.compile(r"(?<![\w.])(?:file:)?/[^\s\"',;)]+")
 _END_OF_TEXT = re.compile(r"['\"\n]")
+_OUR_SQL = re.compile(r"\nLINE \d+:")
+_VANISHED = re.compile(r"^IO Error: No files found that match|No such file or directory|Stale file handle")
+_UNREADABLE = re.compile(
+    r"CSV Error on Line|JSON transform error|Malformed JSON|Parquet file|No magic bytes"
+    r"|^TProtocolException|^TTransportException|^don't know what type"
+)
 _BAD_ALLOC = re.compile(r"bad_alloc|bad allocation|malloc|Cannot allocate memory", re.IGNORECASE)
 
 
@@ -66,25 +75,29 @@ def translated() -> Iterator[None]:
 
 def translate(error: BaseException) -> EngineError:
     """Return what an exception means to the gateway."""
-    text = str(error)
+    text = _OUR_SQL.split(str(error), maxsplit=1)[0]  # what it quotes of our SQL says nothing about the error
     _, given_up, what = text.partition(OTHER_MEANING)
     if given_up:
         return UnsupportedFeature(f"it meets {_END_OF_TEXT.split(what, maxsplit=1)[0]}.")
     prefix = _PREFIX.match(text)
     kind = _BY_PREFIX.get(prefix.group(1).lower(), EngineFault) if prefix else EngineFault
-    if isinstance(error, MemoryError) or _BAD_ALLOC.search(text):
+    if isinstance(error, MemoryError) or (kind is not WrongData and _BAD_ALLOC.search(text)):
         # The process's own cap was reached, in memory that DuckDB does not count.
         return MemoryExceeded("DuckDB ran out of memory outside its own limit.")
     if kind is MemoryExceeded:
         used = _USED.search(text)
         limit = f" of {used.group(3)}" if used else ""
         return MemoryExceeded(f"DuckDB ran out of its memory limit{limit}.", peak_bytes=used_bytes(text))
+    if kind is EngineFault and _VANISHED.search(text):
+        return EngineBusy("A file of a table went away while it was read, as when rows are replaced.")
+    if kind in (EngineFault, WrongData) and _UNREADABLE.search(text):
+        return UnsupportedFeature(f"it cannot read a file of a table: {readable(text)}")
     return kind(readable(text) or type(error).__name__)
 
 
 def readable(text: str) -> str:
     """Return the first paragraph, without the server's paths and without the place in our generated SQL."""
-    paragraph = re.split(r"\n\s*\n|\nLINE \d+:", text, maxsplit=1)[0]
+    paragraph = re.split(rf"\n\s*\n|{_OUR_SQL.pattern}", text, maxsplit=1)[0]
     return _PATH.sub("(file)", " ".join(paragraph.split()))
 
 

@@ -15,7 +15,7 @@ from typing import Self
 import pyarrow as pa
 
 from engines.duckdb import tables as duckdb_tables
-from engines.duckdb.process import Statement, WorkerProcess
+from engines.duckdb.process import NoAnswer, Statement, WorkerLost, WorkerProcess
 from engines.errors import (
     DeadlineExceeded,
     EngineBusy,
@@ -95,19 +95,32 @@ class DuckDBEngine:
         self._fill()
 
     def explain(self, sql: str) -> str:
-        """Return the physical plan as JSON (EXPLAIN (FORMAT JSON))."""
+        """Return the physical plan as JSON (EXPLAIN (FORMAT JSON)). A planner that is lost says nothing about it."""
         with self._planning:
-            planner = self._current_planner()
-            command = {"op": "explain", "sql": sql, "memory_bytes": PLANNER_BYTES}
             try:
-                plan: str = planner.ask(command, timeout_s=EXPLAIN_TIMEOUT_S)["plan"]
-            except MemoryExceeded as error:
-                self._drop_planner()
-                raise UnsupportedFeature("planning it takes too much memory.") from error
-            except EngineUnavailable as error:
-                self._drop_planner()
-                raise UnsupportedFeature(f"it could not be planned within {EXPLAIN_TIMEOUT_S:.0f} s.") from error
-            return plan
+                return self._plan(sql)
+            except WorkerLost as error:
+                log.warning("DuckDB's planner process was lost, asking another one: %s", error)
+                return self._plan(sql)
+
+    def _plan(self, sql: str) -> str:
+        planner = self._current_planner()
+        command = {"op": "explain", "sql": sql, "memory_bytes": PLANNER_BYTES}
+        try:
+            plan: str = planner.ask(command, timeout_s=EXPLAIN_TIMEOUT_S)["plan"]
+        except MemoryExceeded as error:
+            self._drop_planner()
+            raise UnsupportedFeature("planning it takes too much memory.") from error
+        except NoAnswer as error:
+            self._drop_planner()
+            raise UnsupportedFeature(f"it could not be planned within {EXPLAIN_TIMEOUT_S:.0f} s.") from error
+        except WorkerLost:
+            self._drop_planner()
+            raise
+        except EngineUnavailable as error:  # DuckDB's own: a defect that this statement meets
+            self._drop_planner()
+            raise UnsupportedFeature(f"it cannot be planned: {error.message}") from error
+        return plan
 
     def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> PooledStatement:
         """Run a statement in a worker of its own."""

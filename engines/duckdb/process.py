@@ -26,6 +26,7 @@ from engines.errors import (
     EngineFault,
     EngineUnavailable,
     StatementCancelled,
+    WrongData,
 )
 from engines.protocol import Actuals, OperatorActual, TableSource
 
@@ -36,7 +37,15 @@ INTERRUPT_GRACE_S = 2.0  # most statements stop within 10 ms of an interrupt; th
 # Both reserve address space in steps of 64 MiB to 1 GiB otherwise, which would eat up the worker's cap.
 _FRUGAL_ALLOCATORS = {"MALLOC_ARENA_MAX": "2", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
-_ERRORS = {kind.code: kind for kind in EngineError.__subclasses__()}
+_ERRORS = {kind.__name__: kind for kind in (*EngineError.__subclasses__(), WrongData)}
+
+
+class WorkerLost(EngineUnavailable):
+    """The process ended, or was ended, while something was asked of it."""
+
+
+class NoAnswer(EngineUnavailable):
+    """The process did not answer in time and was ended."""
 
 
 class WorkerProcess:
@@ -84,7 +93,7 @@ class WorkerProcess:
             kind, payload = self.receive(wait_s=timeout_s)
         except TimeoutError as error:
             self.kill()
-            raise EngineUnavailable("A DuckDB worker process did not answer in time.") from error
+            raise NoAnswer("A DuckDB worker process did not answer in time.") from error
         if kind is not wire.Frame.REPLY:
             raise EngineFault(f"A DuckDB worker process answered with {kind.name}.")
         reply: dict[str, Any] = json.loads(bytes(payload))
@@ -100,10 +109,10 @@ class WorkerProcess:
         try:
             kind, payload = wire.receive(self._socket, wait_s=wait_s, stalled_s=STALLED_S)
         except wire.PeerGone as error:
-            raise EngineUnavailable("The DuckDB worker process that ran the statement was lost.") from error
+            raise WorkerLost("The DuckDB worker process that ran the statement was lost.") from error
         if kind is wire.Frame.ERROR:
             told = json.loads(bytes(payload))
-            raise _ERRORS.get(told["code"], EngineFault)(told["message"], peak_bytes=told["peak_bytes"])
+            raise _ERRORS.get(told["kind"], EngineFault)(told["message"], peak_bytes=told["peak_bytes"])
         return kind, payload
 
     def interrupt(self, number: int) -> None:
@@ -135,7 +144,7 @@ class WorkerProcess:
             with self._sending:
                 wire.send_json(self._socket, wire.Frame.COMMAND, command)
         except wire.PeerGone as error:
-            raise EngineUnavailable("A DuckDB worker process was lost.") from error
+            raise WorkerLost("A DuckDB worker process was lost.") from error
 
 
 class Statement:

@@ -8,7 +8,7 @@ from engines.errors import UnsupportedFeature
 from engines.protocol import Column, TableSource
 
 FORMATS = frozenset({"parquet", "csv", "json", "orc"})
-_SUFFIXES = {"parquet": ".parquet", "csv": "", "json": ""}
+_VISIBLE = "[!_.]*"  # whatever it is called: Hive and Impala write files without an ending
 _TYPES = {  # Spark's short names that DuckDB spells differently
     "byte": "TINYINT",
     "short": "SMALLINT",
@@ -74,8 +74,7 @@ def _pattern(source: TableSource) -> str:
     location = Path(source.location)
     if not location.is_dir():
         return str(location)
-    folders = ["*"] * len(source.partition_columns)
-    return str(location.joinpath(*folders, f"[!_.]*{_SUFFIXES.get(source.format, '')}"))
+    return str(location.joinpath(*[_VISIBLE] * len(source.partition_columns), _VISIBLE))
 
 
 def _types(source: TableSource) -> str:

@@ -79,7 +79,7 @@ class Worker:
             try:
                 self._run(command)
             except EngineError as error:
-                answer = {"code": error.code, "message": error.message, "peak_bytes": error.peak_bytes}
+                answer = {"kind": type(error).__name__, "message": error.message, "peak_bytes": error.peak_bytes}
                 wire.send_json(self._socket, wire.Frame.ERROR, answer)
 
     def _read(self) -> None:

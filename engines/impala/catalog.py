@@ -76,8 +76,12 @@ class ImpalaCatalog:
             return self._of_table.setdefault(name, threading.Lock())
 
     def _drop(self, name: str, run: Run) -> None:
+        """Drop a table that nobody wants any more. Where Impala refuses, it stays: no other statement is at fault."""
         if name in self._own:
-            run(f"DROP TABLE IF EXISTS {tables.qualified(name, self.database)}")
+            try:
+                run(f"DROP TABLE IF EXISTS {tables.qualified(name, self.database)}")
+            except StatementError as error:
+                log.warning("Impala keeps the table %s: %s", name, error.message)
         self._own.discard(name)
         self._declared.pop(name, None)
         self._listed_at_s.pop(name, None)
@@ -114,7 +118,11 @@ class ImpalaCatalog:
             self._declared.pop(source.name, None)
             self._own.discard(source.name)
             self._declare(source, run)
-            files = self._list_files(source, run)
+            try:
+                files = self._list_files(source, run)
+            except StatementError as error:
+                message = f"Impala does not list the files of the table {source.name}: {error.message}"
+                raise UnsupportedFeature(message) from error
         if source.name in self._own and not files:
             # Impala would answer with no rows, whether the folder is empty or not there at all.
             raise UnsupportedFeature(f"Impala finds no files of the table {source.name}.")

@@ -23,6 +23,7 @@ from pyspark.errors import (
 )
 
 from engines.errors import (
+    EngineBusy,
     EngineError,
     EngineFault,
     EngineUnavailable,
@@ -38,8 +39,9 @@ BY_CONDITION: dict[str, type[EngineError]] = {
     "UNSUPPORTED_OPERATION": UnsupportedFeature,
     "RESPONSE_ALREADY_RECEIVED": EngineUnavailable,  # a new server does not know our statement
     "NO_ACTIVE_SESSION": EngineUnavailable,
+    "FAILED_READ_FILE.FILE_NOT_EXIST": EngineBusy,  # somebody replaced a table's files while they were read
 }
-"""Error conditions of the client itself, which carry no SQLSTATE."""
+"""Error conditions whose SQLSTATE says too little; those of the client itself carry none."""
 
 BY_CLASS: tuple[tuple[type[Exception], type[EngineError]], ...] = (
     (AnalysisException, StatementError),

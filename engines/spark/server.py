@@ -201,19 +201,28 @@ class SparkConnectServer:
 
     def _bring_up(self, attempt: Future[str], wait_s: float) -> None:
         time.sleep(wait_s)
+        address, failure = None, EngineUnavailable("Spark did not start")  # whatever happens, those who wait are told
         try:
             address = self._launch_and_wait()
         except EngineUnavailable as error:
-            with self._lock:
-                process, self._process = self._process, None
-                if self._state is ServerState.STARTING:
-                    self._state = ServerState.FAILED
-                    self._count_failure(error.message)
-            if process is not None:
-                _end(process)
-            attempt.set_exception(error)
-        else:
-            attempt.set_result(address)
+            failure = error
+        except OSError as error:
+            failure = EngineUnavailable(f"Spark did not start: {error.strerror or error}")
+        finally:
+            if address is None:
+                self._give_up(failure)
+                attempt.set_exception(failure)
+            else:
+                attempt.set_result(address)
+
+    def _give_up(self, failure: EngineUnavailable) -> None:
+        with self._lock:
+            process, self._process = self._process, None
+            if self._state is ServerState.STARTING:
+                self._state = ServerState.FAILED
+                self._count_failure(failure.message)
+        if process is not None:
+            _end(process)
 
     def _launch_and_wait(self) -> str:
         port, token = _free_port(), secrets.token_urlsafe(32)

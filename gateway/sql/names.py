@@ -57,14 +57,11 @@ def _fold_case(tree: exp.Expr) -> None:
 
 
 def _check_all_seen(tree: exp.Expr, scopes: Sequence[Scope]) -> None:
-    """Refuse tables where no scope looks for them, and qualified ones that a common table expression would capture."""
+    """Refuse tables where no scope looks for them."""
     seen = {id(table) for scope in scopes for table in scope.tables}
-    expressions = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     for node in tree.find_all(exp.Table):
         if id(node) not in seen:
             raise NotAllowed("A sub-query is not allowed in this place.", position_of(node))
-        if node.db and node.name.lower() in expressions:
-            raise NotAllowed(f"{node.name} is also the name of a common table expression.", position_of(node))
 
 
 def _table(node: exp.Table, catalog: Mapping[str, TableSource]) -> TableSource:

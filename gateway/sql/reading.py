@@ -15,6 +15,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import TokenType
 
 from gateway.sql.errors import SyntaxInvalid
 from gateway.sql.position import position_of
@@ -23,6 +24,12 @@ Parsers = dict[str, Callable[..., Any]]
 
 _WITH_WORDS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTR", "SUBSTRING", "TRIM", "OVERLAY")
 _WITH_UNITS = ("date_add", "dateadd", "date_diff", "datediff", "timestampadd", "timestampdiff")
+_BIT_OPERATORS = (  # by rank, the closest first
+    (exp.BitwiseLeftShift, exp.BitwiseRightShift),
+    (exp.BitwiseAnd,),
+    (exp.BitwiseXor,),
+    (exp.BitwiseOr,),
+)
 _WITHOUT_BRACKETS = ("ANY", "CASE", "IF")
 
 
@@ -31,9 +38,35 @@ def _only(parsers: Parsers, names: tuple[str, ...]) -> Parsers:
 
 
 class _SparkParser(SparkParser):
+    """Spark's parser; its operators are ranked as Spark ranks them, || beside + and -."""
+
     FUNCTIONS: ClassVar[Parsers] = {}
     FUNCTION_PARSERS: ClassVar[Parsers] = _only(SparkParser.FUNCTION_PARSERS, _WITH_WORDS)
     NO_PAREN_FUNCTION_PARSERS: ClassVar[Parsers] = _only(SparkParser.NO_PAREN_FUNCTION_PARSERS, _WITHOUT_BRACKETS)
+    TERM: ClassVar = {**SparkParser.TERM, TokenType.DPIPE: exp.DPipe}
+
+    def _parse_bitwise(self) -> exp.Expr | None:
+        operands, signs = [self._parse_term()], []
+        while (sign := self._bit_operator()) is not None:
+            signs.append(sign)
+            operands.append(self._parse_term())
+        for rank in _BIT_OPERATORS:
+            joined, between = operands[:1], []
+            for sign, operand in zip(signs, operands[1:], strict=True):
+                if sign in rank:
+                    joined[-1] = self.expression(sign(this=joined[-1], expression=operand))
+                else:
+                    between.append(sign)
+                    joined.append(operand)
+            operands, signs = joined, between
+        return operands[0]
+
+    def _bit_operator(self) -> type[exp.Binary] | None:
+        if self._match_set(self.BITWISE):
+            return self.BITWISE[self._prev.token_type]
+        if self._match_pair(TokenType.LT, TokenType.LT):
+            return exp.BitwiseLeftShift
+        return exp.BitwiseRightShift if self._match_pair(TokenType.GT, TokenType.GT) else None
 
 
 class _DuckDBParser(DuckDBParser):

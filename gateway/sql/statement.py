@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import sqlglot
 from sqlglot import exp
@@ -19,6 +19,7 @@ from gateway.sql import allowlist, names, parsing, rewriting
 from gateway.sql.divisions import mark_typed_divisions, settle_divisions
 from gateway.sql.errors import NotAllowed, StatementTooDeep
 from gateway.sql.hints import without_hints
+from gateway.sql.meanings import put_into_sparks
 from gateway.sql.parsing import DIALECTS, SPARK, ParserLimits
 from gateway.sql.portable.queries import Queries
 from gateway.sql.reading import DuckDBAsWritten, SparkAsWritten
@@ -115,11 +116,13 @@ def check(
     """
     try:
         tree, engine = parsing.parse(sql, dialect, limits)
-        expand(tree, views, lambda view: _query_of(view, limits))
+        if dialect != SPARK:
+            rewriting.name_outputs(tree)
+            put_into_sparks(tree, dialect)
+        expand(tree, views, partial(_query_of, limits=limits), partial(_settle, catalog=catalog))
         tables = names.resolve(tree, catalog)
         rewriting.settle_casts(tree, dialect)
         if dialect != SPARK:
-            rewriting.name_outputs(tree)
             mark_typed_divisions(tree)
             tree, _ = parsing.parse(_in_spark(tree, dialect), SPARK, limits)
             tables = names.resolve(tree, catalog)
@@ -133,14 +136,22 @@ def check(
 
 
 def _query_of(view: View, limits: ParserLimits) -> exp.Expr:
-    """Return a view's query in Spark's dialect; its tables are resolved where it is put in."""
+    """Return a view's query in Spark's dialect; what needs its tables is left to ``_settle``."""
     tree, _ = parsing.parse(view.sql, view.dialect, limits)
     rewriting.settle_casts(tree, view.dialect)
     rewriting.name_outputs(tree)
     if view.dialect != SPARK:
+        put_into_sparks(tree, view.dialect)
+        mark_typed_divisions(tree)
         tree, _ = parsing.parse(_in_spark(tree, view.dialect), SPARK, limits)
         rewriting.settle_casts(tree, SPARK)
     return tree
+
+
+def _settle(view: View, tree: exp.Expr, catalog: Mapping[str, TableSource]) -> None:
+    """Settle what a view's dialect leaves to the types of its columns."""
+    if view.dialect != SPARK:
+        settle_divisions(tree, names.resolve(tree, catalog))
 
 
 def _in_spark(tree: exp.Expr, dialect: str) -> str:

@@ -21,12 +21,14 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from engines.protocol import Column, TableSource
-from gateway.sql import statement
+from gateway.sql import parsing, statement
 from gateway.sql.commands import CreateView, DropView
 from gateway.sql.errors import NotAllowed, SyntaxInvalid, TableExists, UnknownColumn, UnknownTable, did_you_mean
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.sql.parsing import ParserLimits, require_length
+from gateway.sql.position import position_of
 from gateway.sql.statement import CheckedStatement
+from gateway.sql.views import below, permanent_of, temporary_in
 from gateway.sql.words import WordReader, words_of
 from gateway.sql.writes import TABLE_FORMATS, CreateTable, DropTable, InsertInto, Write
 from metastore.records import View
@@ -257,7 +259,7 @@ class _WriteReader(WordReader):
         if_not_exists = self._words("IF", "NOT", "EXISTS")
         where = self._token()
         view = self._new_name()
-        taken = view in self._views and not (replace or if_not_exists)
+        taken = permanent_of(self._views.get(view)) is not None and not (replace or if_not_exists)
         if not temporary and (view in self._catalog or taken):
             what = "table" if view in self._catalog else "view"
             raise TableExists(f"There is a {what} {view} already.", self._position(where))
@@ -265,11 +267,19 @@ class _WriteReader(WordReader):
         if self._words("COMMENT"):
             self._text("a text")
         self._need("AS")
-        begin = self._token().start
-        known = {name: other for name, other in self._views.items() if name != view}  # none stands in itself
-        query = self._query(known)
-        sql = re.sub(r"[;\s]+$", "", self._sql[begin:])
+        text = self._rest()
+        if not temporary:
+            self._refuse_temporary_in(text)
+        query = self._checked(text, below(self._views, view, temporary=temporary))
+        sql = re.sub(r"^\s+|[;\s]+$", "", text)
         return CreateView(view, sql, self._dialect, query, columns, temporary, replace, if_not_exists)
+
+    def _refuse_temporary_in(self, text: str) -> None:
+        """Refuse a session's own view in the query of one that is everybody's: nobody else could read it."""
+        place = temporary_in(parsing.parse(text, self._dialect, self._limits)[0], self._views)
+        if place is not None:
+            message = f"{place.name} is a temporary view, which only this session has; make this one TEMPORARY too."
+            raise NotAllowed(message, position_of(place))
 
     def _view_columns(self) -> tuple[str, ...]:
         names: dict[str, str] = {}
@@ -296,14 +306,19 @@ class _WriteReader(WordReader):
 
     # ------------------------------------------------------------------ parts
 
-    def _query(self, views: Mapping[str, View] | None = None) -> CheckedStatement:
-        """Check the rest as a query; what comes before it is blanked, so that positions stay what they are."""
+    def _query(self) -> CheckedStatement:
+        return self._checked(self._rest(), self._views)
+
+    def _checked(self, query: str, views: Mapping[str, View]) -> CheckedStatement:
+        return statement.check(query, self._dialect, catalog=self._catalog, limits=self._limits, views=views)
+
+    def _rest(self) -> str:
+        """Return the rest as a query; what comes before it is blanked, so that positions stay what they are."""
         start = self._token().start
         query = re.sub(r"[^\n]", " ", self._sql[:start]) + self._sql[start:]
         if self._words("VALUES"):  # a query of its own only behind FROM
             query = f"SELECT * FROM ({query.strip().rstrip(';')})"  # noqa: S608 - it is parsed and checked next
-        known = self._views if views is None else views
-        return statement.check(query, self._dialect, catalog=self._catalog, limits=self._limits, views=known)
+        return query
 
     def _starts_query(self) -> bool:
         return self._token().text.upper() in _QUERY_WORDS

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,13 +64,93 @@ CORNERS = """
 """
 """What engines are known to see differently, in Spark's SQL; a line is one query."""
 
+MORE_CORNERS = r"""
+    amount * qty AS a, amount * 10000 AS b, short * short AS c, amount + amount AS d, amount / 3 AS e FROM pay
+    sum(amount * qty) AS a, avg(short * qty) AS b, max(short + amount) AS c FROM pay
+    cast(9999999999999999.99 AS decimal(18,2)) + 9999999999999999.99 AS a, amount % short AS b FROM pay
+    n FROM one WHERE EXISTS (SELECT y AS n FROM two WHERE two.y = n)
+    x FROM one WHERE EXISTS (SELECT y * 0 AS x FROM two WHERE x > 1)
+    x FROM one WHERE NOT EXISTS (SELECT two.id AS x FROM two WHERE two.k = x)
+    n, (SELECT max(y) AS n FROM two WHERE two.k = n) AS q FROM one
+    id, n FROM one JOIN two USING (id) WHERE EXISTS (SELECT z AS id FROM three WHERE three.y > id)
+    s FROM one WHERE s NOT LIKE ALL ('a%', 'b%')
+    s FROM one WHERE s NOT LIKE ANY ('a%', 'b%')
+    s FROM one WHERE s NOT ILIKE ANY ('A%', 'b%')
+    'abc' NOT LIKE ALL ('a%', 'b%') AS a, 'abc' NOT ILIKE ALL ('A%', 'b%') AS b, NOT 'abc' LIKE ANY ('a%', 'b') AS c
+    4 | 2 & 3 AS a, 1 | 2 ^ 3 & 2 AS b, 7 & 3 ^ 1 | 8 AS c, 1 + 2 | 4 & 6 - 1 AS d, 8 ^ 1 + 1 AS e
+    '1' || 2 + 3 AS a, 2 + 3 || '4' AS b, 'a' || 1 * 2 || 'b' AS c, '5' || '1' - 1 AS d
+    m / cast(3 AS int) AS a, m / -(3) AS b, m / -3 AS c, m / (3) AS d, m * int(3) AS e, m / round(3) AS f FROM one
+    3 AS k, m / k AS a, m * k AS b, round(m * k, 1) AS c, round(100) * m AS d, m / ceil(3L) AS e FROM one
+    * FROM one JOIN two USING (id) JOIN three USING (y)
+    one.*, two.* FROM one LEFT JOIN two USING (id) LEFT JOIN three USING (y)
+    two.*, three.*, id FROM two JOIN three USING (y, id) LEFT JOIN one USING (id)
+    * FROM one JOIN two USING (id) JOIN three ON three.id = one.id
+    sum(k * 1000000000) FILTER (WHERE k < 2) AS a, max(100 / (k - 5)) FILTER (WHERE k < 2) AS b FROM two
+    covar_pop(k * 2, y) FILTER (WHERE k < 9) AS a, percentile(k * 2, 0.25) FILTER (WHERE k < 2) AS b FROM two
+    cast(1e39 AS float) AS a, cast(x * 1e39 AS float) AS b, try_cast(-1e39 AS float) AS c FROM one
+    -(2147483648) AS a, -2147483648 AS b, -(-2147483647) AS c, -9223372036854775808L AS d, -128Y AS e
+    -2147483648 % -1 AS a, -2147483648 % (n - 2) AS b, pmod(-2147483648, n - 2) AS c FROM one WHERE n = 1
+    n, n + 1 AS k, 1 AS one, count(*) AS c FROM one GROUP BY ROLLUP (n, n + 1)
+    to_date(concat(' 2020-01-0', id)) AS a, to_date(t, 'yyyy-MM-dd') AS b FROM one
+    year(try_cast(concat('000', id - 1, '-01-01') AS date)) AS a FROM one
+    s RLIKE '(?:(?:a{10}){10}){10}' AS a, regexp_extract('ab', '((a)|b)*', 2) AS b, s RLIKE '(?:ab?){3}' AS c FROM one
+    x.y, x.d FROM (SELECT two.id, three.id, two.y, three.z AS d FROM two JOIN three ON two.id = three.id) x
+"""
+"""What a reader of this package found, with its tables; a line is what follows SELECT."""
+
+LEFT_TO_SPARK = r"""
+    first(k * 1000000000) FILTER (WHERE k < 2) AS a FROM two
+    TIMESTAMP '2020-01-01 23:00:00' AS a, try_cast('2020-01-01 24:00:00' AS timestamp) AS b
+    try_cast(concat('2020-01-01 24:00:0', id) AS timestamp) AS a FROM one
+    upper(), upper('a', 1), isnull(1, 5), count(), lag() OVER (ORDER BY id) FROM one
+    'x' AS lit, count(*) AS c FROM one GROUP BY ROLLUP (lit)
+    count(*) AS c FROM one GROUP BY CUBE (1)
+    'x' AS lit, n, count(*) AS c FROM one GROUP BY GROUPING SETS ((lit, n), (n), ())
+    s RLIKE '(ab{100}){20}' AS a FROM one
+    regexp_extract('aab', '(a*)*', 1) AS a
+    * FROM (SELECT two.id, three.id FROM two JOIN three ON two.id = three.id) x
+    x.id FROM (SELECT two.id, three.id FROM two JOIN three ON two.id = three.id) x
+    n FROM one WHERE EXISTS (SELECT 1 FROM two AS one WHERE one.y > n)
+    -(-2147483648) AS a
+    try_cast('0000-01-01' AS date) IS NULL AS a
+    to_date(concat(' 2020-01-0', id), 'yyyy-MM-dd') AS a FROM one
+"""
+"""What goes to Spark, before it runs or when a value is met; a line is what follows SELECT."""
+
 
 @pytest.fixture(scope="module")
 def engines(spark_engine: SparkConnectEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothEngines]:
     folder = tmp_path_factory.mktemp("one_sql")
     duckdb = DuckDBEngine(workers=2, threads=1)
-    yield BothEngines(duckdb, spark_engine, (*write_tables(folder), _unsigned(folder / "unsigned")))
+    tables = (*write_tables(folder), _unsigned(folder / "unsigned"), *_small(folder))
+    yield BothEngines(duckdb, spark_engine, tables)
     duckdb.close()
+
+
+def _small(folder: Path) -> Iterator[TableSource]:
+    """Write tables of a few rows whose values lie at the edges of their types."""
+    ids = pa.array([1, 2, 3], pa.int64())
+    tables = {
+        "one": {
+            "id": ids,
+            "n": pa.array([1, 2, None], pa.int32()),
+            "x": pa.array([1.5, -1.0, None]),
+            "m": pa.array([Decimal("1.00"), Decimal("-2.50"), None], pa.decimal128(7, 2)),
+            "s": pa.array(["abc", "x", None]),
+            "t": pa.array([dt.datetime(2020, 1, 31, 10, tzinfo=dt.UTC), None, None], pa.timestamp("us", tz="UTC")),
+        },
+        "two": {"id": ids[:2], "y": pa.array([10, 20], pa.int32()), "k": pa.array([1, 5], pa.int32())},
+        "three": {"id": ids[:2], "y": pa.array([10, 20], pa.int32()), "z": pa.array([7, 8], pa.int32())},
+        "pay": {
+            "amount": pa.array([Decimal("1000000000000.00"), Decimal("0.01"), None], pa.decimal128(18, 2)),
+            "short": pa.array([Decimal("9999999999.99"), Decimal("1.01"), Decimal(-5)], pa.decimal128(12, 2)),
+            "qty": pa.array([20_000, 3, 1], pa.int32()),
+        },
+    }
+    for name, columns in tables.items():
+        (folder / name).mkdir()
+        pq.write_table(pa.table(columns), folder / name / "part-0.parquet")
+        yield inspect(name, folder / name).source
 
 
 def _unsigned(folder: Path) -> TableSource:
@@ -92,6 +174,18 @@ def test_unsigned_numbers_can_become_negative(engines: BothEngines) -> None:
 def test_what_engines_see_differently_is_equal(engines: BothEngines, line: str) -> None:
     found = engines.ask(f"SELECT {line}", names=False)
     assert (found.outcome, found.detail) == (Outcome.EQUAL, "")
+
+
+@pytest.mark.parametrize("line", [line.strip() for line in MORE_CORNERS.strip().splitlines()])
+def test_what_a_reader_found_is_equal(engines: BothEngines, line: str) -> None:
+    found = engines.ask(f"SELECT {line}")
+    assert (found.outcome, found.detail) == (Outcome.EQUAL, "")
+
+
+@pytest.mark.parametrize("line", [line.strip() for line in LEFT_TO_SPARK.strip().splitlines()])
+def test_what_only_spark_knows_is_left_to_it(engines: BothEngines, line: str) -> None:
+    found = engines.ask(f"SELECT {line}")
+    assert found.outcome in (Outcome.PINNED, Outcome.HANDED_OVER), found
 
 
 @pytest.mark.thorough

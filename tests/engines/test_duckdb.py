@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,17 +19,23 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.orc as pa_orc
+import pyarrow.parquet as pq
 import pytest
 
 from engines.errors import (
     DeadlineExceeded,
+    EngineBusy,
     EngineUnavailable,
     MemoryExceeded,
     StatementCancelled,
     StatementError,
     UnsupportedFeature,
+    WrongData,
 )
 from engines.protocol import Column, Engine, Lease, TableSource
+from metastore.inspection import inspect
+from selector.explain.duckdb import read
+from selector.plan import Operator, TableShape
 from tests.engines.conformance import Conformance
 from tests.engines.processes import is_running
 
@@ -203,6 +210,101 @@ def test_workers_are_locked_down_even_behind_the_allow_list(pool: DuckDBEngine, 
         run(pool, sql)
 
 
+def _written(path: Path, numbers: list[int]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"n": pa.array(numbers, pa.int64())}), path)
+
+
+def test_all_files_of_a_table_are_read_whatever_they_are_called(pool: DuckDBEngine, tmp_path: Path) -> None:
+    for name in ("x.parquet", "y.parq", "000000_0"):
+        _written(tmp_path / name, [1, 2])
+    for hidden in ("_old.parquet", ".x.parquet", ".fusion-write-1/z.parquet", "_temporary/z.parquet"):
+        _written(tmp_path / hidden, [9])
+    found = inspect("t", tmp_path)
+    assert found.rows == 6
+    pool.use_tables([found.source])
+    assert run(pool, "SELECT n FROM t") == found.rows
+
+
+def test_partitions_are_read_whatever_their_files_are_called(pool: DuckDBEngine, tmp_path: Path) -> None:
+    for day in (1, 2, 3):
+        _written(tmp_path / f"day={day}" / "hour=1" / "000000_0", [day])
+    for hidden in (".fusion-commit-1/hour=1/a", "_old/hour=1/a", "day=1/.staged/a"):
+        _written(tmp_path / hidden, [9])
+    (tmp_path / ".fusion-commit-1" / "hour=1" / "replaced.json").write_text("[]", encoding="ascii")
+    found = inspect("t", tmp_path)
+    assert found.rows == 3
+    pool.use_tables([found.source])
+    assert run(pool, "SELECT n FROM t") == found.rows
+    plan = pool.explain("SELECT n FROM t WHERE day = 2")
+    assert '"1/3"' in plan  # of the files, only those of a partition that is meant
+    columns = {column.name: column.data_type for column in found.source.columns}
+    scan = read(plan, [TableShape("t", columns, found.rows)]).root
+    assert (scan.operator, scan.table) == (Operator.SCAN, "t")
+
+
+UNREADABLE = {
+    "a_word": ("csv", b"1\nabc\n"),
+    "a_column_more": ("csv", b"1,2,3\n"),
+    "another_type": ("json", b'{"n": "abc"}\n'),
+    "half_an_object": ("json", b'{"n": 1\n'),
+    "no_bytes": ("parquet", b""),
+    "no_parquet": ("parquet", b"no Parquet, but long enough to be one"),
+    "no_footer": ("parquet", b"PAR1" + bytes(40) + b"\x10\0\0\0PAR1"),
+}
+
+
+def test_files_that_it_cannot_read_are_left_to_the_dependable_engine(pool: DuckDBEngine, tmp_path: Path) -> None:
+    tables = []
+    for name, (format, content) in UNREADABLE.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(content)
+        tables.append(TableSource(name, str(tmp_path / name), format, (Column("n", "int"),)))
+    pool.use_tables(tables)
+    for name in UNREADABLE:
+        with pytest.raises(UnsupportedFeature) as caught:
+            run(pool, f"SELECT n FROM {name} WHERE n > 0")
+        assert str(tmp_path) not in caught.value.message
+
+
+def test_files_that_go_away_while_they_are_read_are_left_to_another_try(pool: DuckDBEngine, tmp_path: Path) -> None:
+    for number in range(200):
+        _written(tmp_path / "t" / f"{number}.parquet", [number])
+    pool.use_tables([inspect("t", tmp_path / "t").source])
+    assert run(pool, "SELECT n FROM t") == 200
+    with pytest.raises(EngineBusy, match="went away") as caught:
+        with pool.execute(
+            "SELECT n, repeat('x', 10000) FROM t", query_id="q", lease=LEASE, deadline_s=60
+        ) as result:  # nobody reads on, so it stands still
+            shutil.rmtree(tmp_path / "t")
+            for _ in result:
+                pass
+    assert str(tmp_path) not in caught.value.message
+    with pytest.raises(EngineBusy, match="went away"):
+        run(pool, "SELECT n FROM t")
+
+
+def test_a_planner_that_is_killed_says_nothing_about_the_statement(pool: DuckDBEngine, numbers: TableSource) -> None:
+    pool.explain("SELECT n FROM numbers")
+    planner = pool._planner
+    assert planner is not None
+    os.kill(planner.pid, signal.SIGSTOP)  # so that it dies over the question, not before
+    threading.Timer(0.3, kill, [planner.pid]).start()
+    assert "READ_CSV" in pool.explain("SELECT n + 1 FROM numbers")
+    assert pool._planner is not planner
+
+
+def test_a_planner_that_does_not_answer_in_time_cannot_plan_the_statement(
+    pool: DuckDBEngine, numbers: TableSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool.explain("SELECT n FROM numbers")
+    assert pool._planner is not None
+    os.kill(pool._planner.pid, signal.SIGSTOP)
+    monkeypatch.setattr("engines.duckdb.pool.EXPLAIN_TIMEOUT_S", 0.2)
+    with pytest.raises(UnsupportedFeature, match="could not be planned within"):
+        pool.explain("SELECT n FROM numbers")
+
+
 def test_plans_are_made_within_limits(pool: DuckDBEngine, numbers: TableSource) -> None:
     begun = time.monotonic()
     with contextlib.suppress(UnsupportedFeature):  # or the constant is left unfolded: 16 s and 6 GiB without limits
@@ -245,8 +347,12 @@ def test_tables_in_a_form_that_it_cannot_read_are_left_out(pool: DuckDBEngine, t
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("Conversion Error: Could not convert string 'x' to INT32\nLINE 1: SELECT", StatementError),
-        ("Out of Range Error: Overflow in multiplication", StatementError),
+        ("Conversion Error: Could not convert string 'x' to INT32\nLINE 1: SELECT", WrongData),
+        ("Conversion Error: Could not convert string 'malloc' to INT32", WrongData),
+        ("Out of Range Error: Overflow in multiplication", WrongData),
+        ("Invalid Input Error: invalid repetition size: {200}", WrongData),
+        ("Permission Error: no\n\nLINE 1: SELECT error('meant otherwise by Spark: x')", StatementError),
+        ("Permission Error: no\n\nLINE 1: SELECT 'bad_alloc'", StatementError),
         ("Catalog Error: Scalar Function with name nope does not exist!", UnsupportedFeature),
         ("INTERNAL Error: Attempted to dereference", EngineUnavailable),
         ("INTERRUPT Error: Interrupted!", StatementCancelled),
@@ -258,8 +364,21 @@ def test_errors_are_told_apart_by_their_first_words(text: str, kind: type[Except
     assert type(translate(OSError(text))) is kind
 
 
+def test_data_that_is_wrong_to_it_is_asked_of_another_engine(pool: DuckDBEngine, numbers: TableSource) -> None:
+    with pytest.raises(WrongData, match="Could not convert string 'x1' to INT32") as caught:
+        run(pool, "SELECT CAST('x' || n AS INTEGER) FROM numbers WHERE n = 1")
+    assert (caught.value.code, caught.value.fails_over) == ("STATEMENT_ERROR", True)
+
+
+def test_what_gives_up_over_a_value_is_told_by_its_message_alone() -> None:
+    quoted = "\n\nLINE 1: SELECT error('meant otherwise by Spark: a day before 1582')"
+    assert "day" not in translate(OSError(f"Conversion Error: Could not convert string 'x' to INT32{quoted}")).message
+    given_up = translate(OSError(f"Invalid Input Error: meant otherwise by Spark: a letter that grows{quoted}"))
+    assert given_up.message == "it meets a letter that grows."
+
+
 def test_messages_carry_no_path_of_the_server() -> None:
-    told = translate(OSError('IO Error: No files found that match the pattern "/data/secret/x.parquet"')).message
+    told = translate(OSError('IO Error: Could not read enough bytes from file "/data/secret/x.parquet"')).message
     assert "/data" not in told
     assert "(file)" in told
 

@@ -477,6 +477,30 @@ def test_a_table_that_somebody_dropped_is_declared_again(server: ImpalaServer, b
     assert ask(engine, "SELECT COUNT(*) AS n FROM books")["n"].to_pylist() == [ROWS]
 
 
+def test_a_table_that_impala_does_not_let_go_harms_no_other_statement(
+    server: ImpalaServer, build: Build, tables: list[TableSource]
+) -> None:
+    engine = build()
+    ask(engine, "SELECT id FROM books")
+    refusal = "AuthorizationException: User 'fusion' does not have privileges to execute 'DROP' on: fusion.books"
+    server.fail("DROP TABLE", refusal, phase="plan")
+    engine.use_tables([tables[1]])
+    for _ in range(2):
+        ask(engine, "SELECT COUNT(*) AS n FROM sales")
+    assert asked(server, "DROP TABLE") == ["DROP TABLE IF EXISTS `fusion`.`books`"]
+
+
+def test_a_table_whose_files_impala_does_not_list_is_a_reason_to_run_elsewhere(
+    server: ImpalaServer, build: Build
+) -> None:
+    refusal = "AuthorizationException: User 'fusion' does not have privileges to execute 'REFRESH' on: fusion.books"
+    server.fail("REFRESH", refusal, phase="plan", times=2)
+    engine = build()
+    with pytest.raises(UnsupportedFeature, match="does not list the files of the table books"):
+        ask(engine, "SELECT id FROM books")
+    assert ask(engine, "SELECT COUNT(*) AS n FROM books")["n"].to_pylist() == [ROWS]
+
+
 def test_names_that_impala_does_not_take_are_written_otherwise() -> None:
     odd = TableSource("odd-name", "/t", "parquet", (Column("id", "bigint"),))
     known = name_in_impala("odd-name")

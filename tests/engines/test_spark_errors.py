@@ -85,6 +85,10 @@ def test_then_the_status_of_the_call(status: grpc.StatusCode, kind: type[EngineE
             ),
             UnsupportedFeature,
         ),
+        (
+            SparkException("File gone.", errorClass="FAILED_READ_FILE.FILE_NOT_EXIST", sql_state="KD001"),
+            EngineBusy,
+        ),
         (ValueError("Cannot invoke RPC on closed channel!"), EngineUnavailable),
         (SparkException("whatever"), EngineFault),
     ],

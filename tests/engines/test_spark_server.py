@@ -70,6 +70,16 @@ def test_says_why_it_did_not_start(server: SparkConnectServer, java: Path) -> No
     assert server.status()[0] is ServerState.FAILED
 
 
+def test_a_folder_that_cannot_be_made_fails_the_start(tmp_path: Path, java: Path) -> None:
+    (tmp_path / "in the way").write_text("a file", encoding="ascii")
+    server = SparkConnectServer(ServerSettings(work_folder=tmp_path / "in the way" / "spark"))
+    with pytest.raises(EngineUnavailable, match="did not start: Not a directory"):
+        server.begin().result(timeout=SOON_S)
+    assert server.status()[0] is ServerState.FAILED
+    assert server.may_start()  # it is tried again
+    server.stop()
+
+
 def test_without_java_it_says_what_to_install(server: SparkConnectServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing() -> dict[str, str]:
         raise JavaNotFound("Spark needs Java: install one")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import duckdb
 import httpx
 import pytest
 
@@ -25,6 +26,7 @@ BOOKS = TableSource(
     "parquet",
     tuple(Column(*column.replace(";", ",").split()) for column in COLUMNS.split(", ")),
 )
+BELOW = 'CASE WHEN "id" = -1 THEN 1 ELSE "id" END'
 SPARK_ONLY = "CAST('meant otherwise by Spark: {}' AS {})"
 
 
@@ -49,7 +51,9 @@ def without_zero(divisor: str, quotient: str, kind: str) -> str:
         ("tiny + n", '(CAST("tiny" AS INTEGER) + "n")'),
         ("n / 2", '(CAST("n" AS DOUBLE) / CAST(2 AS DOUBLE))'),
         ("n DIV id", without_zero('"id"', 'CAST("n" AS BIGINT) // "id"', "BIGINT")),
-        ("n % id", without_zero('"id"', 'CAST("n" AS BIGINT) % "id"', "BIGINT")),
+        ("n % id", without_zero('"id"', f'CAST("n" AS BIGINT) % {BELOW}', "BIGINT")),
+        ("n % 3", '("n" % 3)'),
+        ("n % -1", '("n" % 1)'),
         ("x / n", without_zero('"n"', '"x" / CAST("n" AS DOUBLE)', "DOUBLE")),
         ("m + 0.5", '("m" + 0.5)'),
         ("m * m", 'CAST(("m" * "m") AS DECIMAL(15, 4))'),
@@ -57,6 +61,13 @@ def without_zero(divisor: str, quotient: str, kind: str) -> str:
         ("m * 2L", 'CAST(("m" * CAST(CAST(2 AS BIGINT) AS DECIMAL(1, 0))) AS DECIMAL(9, 2))'),
         ("-m", '(-"m")'),
         ("f + n", '(CAST("f" AS DOUBLE) + CAST("n" AS DOUBLE))'),
+        ("m * id", 'CAST(("m" * CAST("id" AS DECIMAL(20, 0))) AS DECIMAL(28, 2))'),
+        ("m * n", 'CAST(("m" * CAST("n" AS DECIMAL(10, 0))) AS DECIMAL(18, 2))'),
+        ("m * (m * m)", 'CAST((CAST("m" AS DECIMAL(19, 2)) * ("m" * "m")) AS DECIMAL(23, 6))'),
+        ("4 | n & 3 ^ 1", '(4 | xor(("n" & 3), 1))'),
+        ("m * int(2)", 'CAST(("m" * CAST(CAST(2 AS INTEGER) AS DECIMAL(10, 0))) AS DECIMAL(18, 2))'),
+        ("m * -(2)", 'CAST(("m" * CAST((-CAST(2 AS INTEGER)) AS DECIMAL(10, 0))) AS DECIMAL(18, 2))'),
+        ("-128Y", "CAST(-128 AS TINYINT)"),
     ],
 )
 def test_arithmetic(spark: str, duckdb: str) -> None:
@@ -87,6 +98,8 @@ def test_a_quotient_of_decimals_is_taken_of_whole_numbers() -> None:
         ("n IN (1, 2)", '("n" IN (1, 2))'),
         ("s NOT LIKE 'a\\\\_b%'", "(NOT (\"s\" LIKE 'a\\_b%' ESCAPE '\\'))"),
         ("s LIKE 'a%'", "(\"s\" LIKE 'a%')"),
+        ("s NOT LIKE ANY ('a', 'b')", "((NOT (\"s\" LIKE 'a')) OR (NOT (\"s\" LIKE 'b')))"),
+        ("s NOT LIKE ALL ('a', 'b')", "((NOT (\"s\" LIKE 'a')) AND (NOT (\"s\" LIKE 'b')))"),
         ("s RLIKE '^[a-c]+x'", "regexp_matches(\"s\", '^[a-c]+x')"),
     ],
 )
@@ -117,6 +130,9 @@ def test_comparisons(spark: str, duckdb: str) -> None:
         ("cast('1999-1-2' AS date)", "DATE '1999-01-02'"),
         ("count_if(flag)", 'count(CASE WHEN "flag" THEN 1 END)'),
         ("sum(n)", 'CAST(sum("n") AS BIGINT)'),
+        ("sum(n) FILTER (WHERE flag)", 'CAST(sum("n") FILTER (WHERE "flag") AS BIGINT)'),
+        ("sum(n + 1) FILTER (WHERE flag)", 'CAST(sum(CASE WHEN "flag" THEN ("n" + 1) END) AS BIGINT)'),
+        ("count(*) FILTER (WHERE flag) OVER ()", 'count(*) FILTER (WHERE "flag") OVER ()'),
         ("sum(m)", 'CAST(sum("m") AS DECIMAL(17, 2))'),
         ("row_number() OVER (ORDER BY n)", 'CAST(row_number() OVER (ORDER BY "n" NULLS FIRST) AS INTEGER)'),
         (
@@ -165,6 +181,19 @@ def test_functions(spark: str, duckdb: str) -> None:
             '(SELECT ("m" * CAST(2 AS DECIMAL(1, 0))) AS "twice" FROM "books" AS "books") AS "b"',
         ),
         (
+            "SELECT n FROM books WHERE EXISTS (SELECT y AS n FROM (VALUES (1)) AS v(y) WHERE y = n)",
+            'SELECT "n" FROM "books" AS "books" WHERE EXISTS (SELECT "y" AS "n" FROM '
+            '(SELECT * FROM (VALUES (CAST(1 AS INTEGER))) AS inline("col1")) AS "v"("y") WHERE ("y" = "books"."n"))',
+        ),
+        (
+            "SELECT b.* FROM (SELECT n, id FROM books) a JOIN (SELECT x, s, id FROM books) b USING (id) "
+            "JOIN (SELECT s FROM books) c USING (s)",
+            'SELECT "b"."id" AS "id", "b"."s" AS "s", "b"."x" AS "x" FROM '
+            '(SELECT "n", "id" FROM "books" AS "books") AS "a" '
+            'JOIN (SELECT "x", "s", "id" FROM "books" AS "books") AS "b" USING ("id") '
+            'JOIN (SELECT "s" FROM "books" AS "books") AS "c" USING ("s")',
+        ),
+        (
             "SELECT * FROM books b LEFT SEMI JOIN books c ON b.id = c.id",
             'SELECT * FROM "books" AS "b" SEMI JOIN "books" AS "c" ON ("b"."id" = "c"."id")',
         ),
@@ -184,6 +213,19 @@ def test_queries(spark: str, duckdb: str) -> None:
         ("SELECT s LIKE 'a\\\\b' FROM books", "a pattern of LIKE in which the escape stands before something else."),
         ("SELECT d - d FROM books", "arithmetic with date and date."),
         ("SELECT date_format(d, 'QQQ') FROM books", "the pattern QQQ."),
+        ("SELECT upper(s, 1) FROM books", "upper with 2 arguments."),
+        ("SELECT length() FROM books", "length with 0 arguments."),
+        ("SELECT lag() OVER (ORDER BY n) FROM books", "lag with 0 arguments."),
+        ("SELECT count() FROM books", "count with 0 arguments."),
+        ("SELECT first(n + 1) FILTER (WHERE flag) FROM books", "FILTER of first over what is computed."),
+        ("SELECT 1 AS k, count(*) FROM books GROUP BY CUBE (k, n)", "a literal among the keys of several groups."),
+        ("SELECT s RLIKE '(?:a{500}){3}' FROM books", "the regular expression '(?:a{500}){3}', for what it repeats."),
+        ("SELECT s RLIKE '(a|b?)+' FROM books", "the regular expression '(a|b?)+', for what it repeats."),
+        ("SELECT -(-2147483648) FROM books", "the least number of a type without its sign."),
+        ("SELECT try_cast('0000-01-01' AS date) FROM books", "'0000-01-01' as a date."),
+        ("SELECT timestamp '2020-01-01 24:00:00' > t FROM books", "'2020-01-01 24:00:00' as a timestamp."),
+        ("SELECT to_date(s, 'yyyy-MM-dd') FROM books", "TO_DATE of a text with a format."),
+        ("SELECT k FROM (SELECT n AS k, id AS k FROM books) q", "the name k, which more than one column has."),
         ("SELECT n FROM books LATERAL VIEW explode(array(1)) e AS c", "LATERALS of SELECT."),
         ("SELECT n FROM books TABLESAMPLE (10 PERCENT)", "SAMPLE of TABLE."),
         ("SELECT d > 'soon' FROM books", "'soon' as a date."),
@@ -210,6 +252,19 @@ def test_what_is_not_portable_is_named(sql: str, what: str) -> None:
         ("impala", "CAST(s AS INT)", "TRY_CAST(`s` AS INT)"),
         ("hive", "nvl(n, 0)", "COALESCE(`n`, 0)"),
         ("ansi", "s || 'x'", "`s` || 'x'"),
+        ("duckdb", "s || n + 1", "`s` || (`n` + 1)"),
+        ("spark", "s || n + 1", "(`s` || `n`) + 1"),
+        ("spark", "1 | n & 3", "1 | (`n` & 3)"),
+        ("duckdb", "1 | n & 3", "(1 | `n`) & 3"),
+        ("trino", "day_of_week(d)", "(WEEKDAY(`d`) + 1)"),
+        ("trino", "extract(dow FROM d)", "EXTRACT(DAYOFWEEK_ISO FROM `d`)"),
+        ("trino", "greatest(n, 2)", "CASE WHEN `n` IS NULL OR 2 IS NULL THEN NULL ELSE GREATEST(`n`, 2) END"),
+        ("trino", "log10(x)", "LOG10(`x`)"),
+        ("trino", r"s LIKE 'a\_'", r"`s` LIKE 'a\\\\_'"),
+        ("trino", r"s LIKE 'a\_' ESCAPE '\'", r"`s` LIKE 'a\\_' ESCAPE '\\'"),
+        ("trino", "s LIKE s", r"`s` LIKE REPLACE(`s`, '\\', '\\\\')"),
+        ("trino", "sha256(to_utf8(s))", "UNHEX(SHA2(ENCODE(`s`, 'utf-8'), 256))"),
+        ("trino", "to_unixtime(t)", "(UNIX_MICROS(CAST(`t` AS TIMESTAMP)) / 1e6)"),
         ("spark", "log10(x)", "LOG10(`x`)"),
         ("spark", "2L * m", "2L * `m`"),
         ("spark", "'it''s'", "'it\\'s'"),
@@ -220,6 +275,51 @@ def test_what_is_not_portable_is_named(sql: str, what: str) -> None:
 def test_other_dialects_become_sparks(dialect: str, expression: str, spark: str) -> None:
     text = checked(f"SELECT {expression} AS c FROM books", dialect).sql("spark")
     assert text == f"SELECT {spark} AS `c` FROM `books` AS `books`"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    """
+    log(100) ; log(2, 8) ; log10(1000) ; isodow(d) ; dayofweek(d) ; weekday(d) ; date_part('dow', d) ; dayname(d)
+    extract(dow FROM d) ; extract(isodow FROM d) ; extract(week FROM d) ; extract(second FROM t) ; monthname(d)
+    date_diff('day', d, DATE '2020-03-01') ; date_diff('month', d, DATE '2020-02-01') ; greatest(1, NULL, 3)
+    date_diff('year', d, DATE '2021-01-01') ; s LIKE 'a\\_c' ; s LIKE 'a_c' ; s LIKE 'a\\%' ; 4 | 2 & 3 ; '1' || 2 + 3
+    percentile_cont(0.25) WITHIN GROUP (ORDER BY n) ; max(n) ; regexp_replace(s, '[a-c]', 'x', 'g')
+    """.strip()
+    .replace("\n", ";")
+    .split(";"),
+)
+def test_duckdbs_own_words_mean_what_they_mean_there(expression: str) -> None:
+    source = "(SELECT 7 AS n, 'a\\bc' AS s, DATE '2020-01-31' AS d, TIMESTAMP '2020-01-31 10:20:30.5' AS t) AS q"
+    sql = f"SELECT {expression} AS c FROM {source}"
+    text = check(sql, "duckdb", catalog={}, limits=ParserLimits()).sql("duckdb")
+    ours, own = (duckdb.execute(one).fetchall() for one in (text, sql))
+    assert ours == own
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expression", "what"),
+    [
+        ("duckdb", "regexp_replace(s, 'a', 'b')", "one match"),
+        ("duckdb", "regexp_replace(s, '(a)', '\\1', 'g')", "takes groups as"),
+        ("duckdb", "quantile(n, 0.5)", "QUANTILE"),
+        ("duckdb", "date_diff('week', d, d)", "full units"),
+        ("duckdb", "left(s, -1)", "negative number"),
+        ("duckdb", "substring(s, 0, 2)", "SUBSTRING from 0"),
+        ("duckdb", "hash(s)", "other values"),
+        ("trino", "random(5)", "a seed in Spark"),
+        ("trino", "max(n, 3)", "an array"),
+        ("hive", "n | 2 & 3", "Put brackets"),
+        ("impala", "n & 2 + 3", "Put brackets"),
+    ],
+)
+def test_what_spark_means_otherwise_is_refused(dialect: str, expression: str, what: str) -> None:
+    with pytest.raises(NotAllowed, match=what):
+        checked(f"SELECT {expression} AS c FROM books", dialect)
+
+
+def test_brackets_are_enough_where_dialects_rank_operators_differently() -> None:
+    assert checked("SELECT n | (2 & 3) AS c FROM books", "impala").sql("spark").startswith("SELECT `n` | (2 & 3) AS")
 
 
 @pytest.mark.parametrize(("dialect", "first"), [("spark", "FIRST"), ("trino", "LAST"), ("duckdb", "LAST")])

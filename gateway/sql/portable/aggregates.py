@@ -233,6 +233,19 @@ AGGREGATES: Mapping[str, AggregateRule] = {
     "grouping": _grouping,
     "grouping_id": _grouping_id,
 }
+AGGREGATE_ARGUMENTS: Mapping[str, range] = {
+    "count": range(1, 100),
+    **dict.fromkeys(("covar_pop", "covar_samp"), range(2, 3)),
+    "percentile": range(2, 4),
+    "grouping_id": range(100),
+    **dict.fromkeys(("row_number", "rank", "dense_rank", "percent_rank", "cume_dist"), range(1)),
+    **dict.fromkeys(("lag", "lead"), range(1, 4)),
+}
+"""How many arguments an aggregate or window function takes; one where nothing is said."""
+
+SKIP_NULL = AGGREGATES.keys() - {"any_value", "first", "last", "grouping", "grouping_id"}
+"""Aggregates to which a row whose argument is NULL is none."""
+
 WINDOWS: Mapping[str, AggregateRule] = {
     **dict.fromkeys(("row_number", "rank", "dense_rank", "ntile"), _numbered),
     "percent_rank": _ranked_share,

@@ -14,6 +14,7 @@ from gateway.sql.portable.kinds import (
     BINARY,
     BOOLEAN,
     DATE,
+    DOUBLE,
     FLOAT,
     MAX_PRECISION,
     NULL,
@@ -30,9 +31,11 @@ _NO_NUMBERS = ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity
 _LIKE_A_NUMBER = r"(?i)[^ -~]|nan|inf|0x|[0-9.][fd]$|e[+-]?[0-9]{4}"
 _LIKE_A_DAY = r"^[+0-9-]|[^ -~]"
 _DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_MOMENT = rf"{_DAY}(?: [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]{{1,6}})?)?"
+_CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+_MOMENT = rf"{_DAY}(?: {_CLOCK})?"
 _DAY_LITERAL = re.compile(r"\s*(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\s*")
-_MOMENT_LITERAL = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?))?(?:Z|\+00:00)?")
+_MOMENT_LITERAL = re.compile(rf"({_DAY})(?:[ T]({_CLOCK}))?(?:Z|\+00:00)?")
+_INFINITE_AS_FLOAT = f"CAST({2.0**128 - 2.0**103!r} AS DOUBLE)"  # halfway between the largest float and the next power
 _TRUE, _FALSE = "('t', 'true', 'y', 'yes', '1')", "('f', 'false', 'n', 'no', '0')"
 
 
@@ -149,7 +152,12 @@ def _whole(value: Value, to: Kind, forgiving: bool) -> str:
 
 def _floating(value: Value, to: Kind, forgiving: bool) -> str:
     if value.kind.is_number or value.kind == BOOLEAN:
-        return _converted(value.text, to, forgiving)
+        plain = f"CAST({value.text} AS {to.duckdb})"
+        if (value.kind, to) != (DOUBLE, FLOAT):
+            return plain
+        infinite = f"CAST(CASE WHEN {value.text} > 0 THEN 'inf' ELSE '-inf' END AS FLOAT)"
+        large = f"isfinite({value.text}) AND abs({value.text}) >= {_INFINITE_AS_FLOAT}"
+        return f"CASE WHEN {large} THEN {infinite} ELSE {plain} END"
     if value.literal is not None and value.literal.strip(" ").lower() in _NO_NUMBERS:
         return f"CAST({quoted_text(value.literal.strip(' '))} AS {to.duckdb})"
     if value.kind == STRING:
@@ -188,7 +196,8 @@ def _date(value: Value, forgiving: bool) -> str:
         return f"CAST({value.text} AS DATE)"
     if value.literal is not None:
         literal = date_literal(value.literal)
-        if literal is None and forgiving and _DAY_LITERAL.fullmatch(value.literal):
+        found = _DAY_LITERAL.fullmatch(value.literal)
+        if literal is None and forgiving and found and int(found[1]) >= dt.MINYEAR:
             return "CAST(NULL AS DATE)"
         if literal is None:
             raise NotPortable(f"{quoted_text(value.literal)} as a date.")
@@ -203,7 +212,7 @@ def _timestamp(value: Value, to: Kind, forgiving: bool) -> str:
         return f"CAST({value.text} AS {to.duckdb})"
     if value.literal is not None:
         found = _MOMENT_LITERAL.fullmatch(value.literal.strip())
-        if not found:
+        if not found or date_literal(found[1]) is None:
             raise NotPortable(f"{quoted_text(value.literal)} as a timestamp.")
         moment = f"{found[1]} {found[2] or '00:00:00'}"
         zone = "+00" if to == TIMESTAMP else ""

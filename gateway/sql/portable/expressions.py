@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from gateway.sql.portable import comparisons, numbers, patterns, times
-from gateway.sql.portable.aggregates import AGGREGATES, WINDOWS, Aggregate
+from gateway.sql.portable.aggregates import AGGREGATE_ARGUMENTS, AGGREGATES, SKIP_NULL, WINDOWS, Aggregate
 from gateway.sql.portable.casts import as_text, cast
 from gateway.sql.portable.kinds import BOOLEAN, INT, NULL, STRING, common_of_all, parse_kind
 from gateway.sql.portable.ordering import direction
-from gateway.sql.portable.scalars import SCALARS
+from gateway.sql.portable.scalars import SCALAR_ARGUMENTS, SCALARS
 from gateway.sql.portable.scopes import Scope
-from gateway.sql.portable.values import NotPortable, Value, require, string
+from gateway.sql.portable.values import JUST_ONE, NotPortable, Value, require, require_count, string
 
 if TYPE_CHECKING:
     from gateway.sql.portable.queries import Queries
@@ -31,6 +31,7 @@ LONGEST = 65_536
 
 _LONG = (exp.And, exp.Or, exp.In, exp.Subquery, exp.Exists, exp.Literal)  # whose texts grow with the statement's own
 _BITS = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|"}
+_NEVER_FAIL = (exp.Column, exp.Literal, exp.Star, exp.Null, exp.Boolean)
 _COMPARISONS = {
     exp.EQ: "=",
     exp.NEQ: "<>",
@@ -180,18 +181,17 @@ class Expressions:
         return self._matched(node.this, node.expression.name)
 
     def _matched(self, node: exp.Expr, escape: str) -> Value:
-        matched = self._match(node, escape)
-        return Value(f"(NOT {matched.text})", BOOLEAN) if node.args.get("negate") else matched
-
-    def _match(self, node: exp.Expr, escape: str) -> Value:
+        """Match one pattern, or any or all of several; NOT is said of each of them."""
         pattern = node.args["expression"]
-        folded = isinstance(node, exp.ILike)
+        parts = [pattern]
         if isinstance(pattern, exp.Any | exp.All):
             parts = pattern.this.expressions if isinstance(pattern.this, exp.Tuple) else [pattern.this.unnest()]
-            found = [patterns.like(self.value(node.this), self.value(part), escape, folded=folded) for part in parts]
-            word = " OR " if isinstance(pattern, exp.Any) else " AND "
-            return Value(f"({word.join(value.text for value in found)})", BOOLEAN)
-        return patterns.like(self.value(node.this), self.value(pattern), escape, folded=folded)
+        value, folded = self.value(node.this), isinstance(node, exp.ILike)
+        found = [patterns.like(value, self.value(part), escape, folded=folded).text for part in parts]
+        if node.args.get("negate"):
+            found = [f"(NOT {text})" for text in found]
+        word = " OR " if isinstance(pattern, exp.Any) else " AND "
+        return Value(found[0] if len(found) == 1 else f"({word.join(found)})", BOOLEAN)
 
     def _rlike(self, node: exp.RegexpLike) -> Value:
         require(not node.args.get("flag"), "flags of a regular expression.")
@@ -223,8 +223,8 @@ class Expressions:
 
     def _neg(self, node: exp.Neg) -> Value:
         inner = node.this
-        if isinstance(inner, exp.Literal) and inner.is_int:
-            return numbers.whole_number(-int(inner.name))
+        if isinstance(inner, exp.Literal) and not inner.is_string:
+            return numbers.literal_number(inner.name, below_zero=True)
         return numbers.negative(self.value(inner))
 
     def _bits(self, node: exp.Binary) -> Value:
@@ -279,7 +279,7 @@ class Expressions:
         require(not node.args.get("format"), "CAST with a format.")
         to = parse_kind(node.to.sql(dialect="spark"))
         forgiving = isinstance(node, exp.TryCast) and bool(node.args.get("safe"))
-        return cast(self.value(node.this), to, forgiving=forgiving)
+        return cast(self.value(node.this), to, forgiving=forgiving).computed()
 
     # ------------------------------------------------------------------ functions
 
@@ -327,23 +327,25 @@ class Expressions:
         rule = SCALARS.get(name)
         if rule is None:
             raise NotPortable(f"the function {name}.")
+        require_count(values, SCALAR_ARGUMENTS.get(name, JUST_ONE), name)
         return rule(values)
 
     def _filter(self, node: exp.Filter) -> Value:
         require(isinstance(node.this, exp.Anonymous), "FILTER of anything but a function.")
-        return self._aggregate(node.this, f" FILTER (WHERE {self.condition(node.expression.this)})")
+        return self._aggregate(node.this, "", only=self.condition(node.expression.this))
 
     def _window(self, node: exp.Window) -> Value:
-        suffix = ""
+        only = None
         inner = node.this
         if isinstance(inner, exp.Filter):
-            suffix = f" FILTER (WHERE {self.condition(inner.expression.this)})"
+            only = self.condition(inner.expression.this)
             inner = inner.this
         ignore_nulls = isinstance(inner, exp.IgnoreNulls)
         if isinstance(inner, exp.IgnoreNulls | exp.RespectNulls):
             inner = inner.this
         require(isinstance(inner, exp.Anonymous), "OVER of anything but a function.")
-        return self._aggregate(inner, f"{suffix} OVER ({self._over(node)})", over=True, ignore_nulls=ignore_nulls)
+        over = f" OVER ({self._over(node)})"
+        return self._aggregate(inner, over, over=True, ignore_nulls=ignore_nulls, only=only)
 
     def _over(self, node: exp.Expr) -> str:
         named = node.args.get("alias")
@@ -388,7 +390,16 @@ class Expressions:
                 edges.append(f"{count.whole} {side}")
         return f"{kind} BETWEEN {edges[0]} AND {edges[1]}"
 
-    def _aggregate(self, node: exp.Anonymous, suffix: str, *, over: bool = False, ignore_nulls: bool = False) -> Value:
+    def _aggregate(
+        self,
+        node: exp.Anonymous,
+        suffix: str,
+        *,
+        over: bool = False,
+        ignore_nulls: bool = False,
+        only: str | None = None,
+    ) -> Value:
+        """Write a call. only: the condition of its FILTER; DuckDB computes arguments before it, Spark behind it."""
         name = node.name.lower()
         arguments = node.expressions
         distinct = False
@@ -399,9 +410,22 @@ class Expressions:
         rule = AGGREGATES.get(name) or (WINDOWS.get(name) if over else None)
         if rule is None:
             raise NotPortable(f"the function {name}{' with OVER' if over else ''}.")
+        if not star:
+            require_count(arguments, AGGREGATE_ARGUMENTS.get(name, JUST_ONE), name)
+        values = [] if star else [self.value(part) for part in arguments]
+        if only is not None and all(isinstance(part, _NEVER_FAIL) for part in arguments):
+            suffix = f" FILTER (WHERE {only}){suffix}"
+        elif only is not None:
+            require(name in SKIP_NULL, f"FILTER of {name} over what is computed.")
+            values = [
+                value
+                if isinstance(part, _NEVER_FAIL)
+                else Value(f"CASE WHEN {only} THEN {value.exactly()} END", value.kind)
+                for value, part in zip(values, arguments, strict=True)
+            ]
         call = Aggregate(
             name=name,
-            values=[] if star else [self.value(part) for part in arguments],
+            values=values,
             star=star,
             distinct=distinct,
             suffix=suffix,

@@ -1,6 +1,7 @@
 """Arithmetic: results have Spark's types, nothing is divided by zero, quotients of decimals are exact.
 
-DuckDB adds and multiplies decimals as Spark does, but divides them as doubles. So a quotient is taken of whole numbers
+DuckDB adds and multiplies decimals as Spark does where it has the digits: of two that fit into 64 bits it makes a third
+that must, unless one of them is written with more. It divides them as doubles, so a quotient is taken of whole numbers
 of 128 bits: both sides without their points, the upper one with as many digits more as the result is to have.
 """
 
@@ -13,7 +14,6 @@ from gateway.sql.portable.kinds import (
     BIGINT,
     DOUBLE,
     FLOAT,
-    INT,
     MAX_PRECISION,
     SMALLINT,
     STRING,
@@ -27,19 +27,33 @@ from gateway.sql.portable.kinds import (
 from gateway.sql.portable.values import NotPortable, Value, require, unless
 
 _WHOLE_LETTERS = {"Y": TINYINT, "S": SMALLINT, "L": BIGINT}
+_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _SIGNS = {"add": "+", "sub": "-", "mul": "*"}
 _NOT_ZERO = re.compile(r"\(?-?[0-9.]*[1-9][0-9.]*\)?")
+_DIGITS_OF_64_BITS = 18
 ZERO = "division by zero"
 
 
-def literal_number(text: str) -> Value:
-    """Read a number as it stands in a statement, with the letter of its type where it has one."""
+def literal_number(text: str, *, below_zero: bool = False) -> Value:
+    """Read a number as it stands in a statement, with the letter of its type where it has one.
+
+    below_zero: with the sign right before it, which belongs to the literal.
+    """
     digits = text.rstrip("BDFLSYbdflsy")
     letter = text[len(digits) :].upper()
-    if letter in _WHOLE_LETTERS:
-        number = int(digits)
+    if digits.isdecimal() and (letter in _WHOLE_LETTERS or not letter):
+        number = -int(digits) if below_zero else int(digits)
+        if not letter:
+            return whole_number(number)
         kind = _WHOLE_LETTERS[letter]
+        end = 2 ** (_BITS[kind.name] - 1)
+        require(-end <= number < end, f"a {kind} of so many digits.")
         return Value(f"CAST({number} AS {kind.duckdb})", kind, whole=number)
+    return negative(_with_fraction(digits, letter)) if below_zero else _with_fraction(digits, letter)
+
+
+def _with_fraction(digits: str, letter: str) -> Value:
+    """Read a number that is none of fixed width."""
     if letter in ("F", "D"):
         kind = FLOAT if letter == "F" else DOUBLE
         return Value(f"CAST({digits} AS {kind.duckdb})", kind)
@@ -47,8 +61,7 @@ def literal_number(text: str) -> Value:
         require(not letter, "a decimal with an exponent.")
         return Value(f"CAST({digits} AS DOUBLE)", DOUBLE)
     if "." not in digits:
-        number = int(digits)
-        return _whole_decimal(number) if letter == "BD" else whole_number(number)
+        return _whole_decimal(int(digits))
     whole, _, fraction = digits.partition(".")
     whole = whole.lstrip("0")
     precision = max(1, len(whole) + len(fraction))
@@ -90,16 +103,30 @@ def arithmetic(operator: str, left: Value, right: Value) -> Value:
     one, other = left.kind, right.kind
     if operator == "mul":
         natural = Kind("decimal", one.precision + other.precision + 1, one.scale + other.scale)
-        width = left.decimal.precision + right.decimal.precision
     else:
         scale = max(one.scale, other.scale)
         natural = Kind("decimal", max(one.precision - one.scale, other.precision - other.scale) + scale + 1, scale)
-        held = (left.decimal, right.decimal)
-        width = max(side.precision - side.scale for side in held) + scale + 1
+    width = _width(operator, left.decimal, right.decimal)
+    if width > _DIGITS_OF_64_BITS >= max(left.decimal.precision, right.decimal.precision):
+        left = _in_128_bits(left)
+        width = _width(operator, left.decimal, right.decimal)
     kind = adjusted(natural.precision, natural.scale)
     if kind.scale < natural.scale:
         return _shortened(operator, left, right, natural.scale, kind)
     return Value(f"({left.text} {sign} {right.text})", kind, held=decimal(width, kind.scale))
+
+
+def _width(operator: str, one: Kind, other: Kind) -> int:
+    """Return how many digits DuckDB takes for a result, if it has room for them."""
+    if operator == "mul":
+        return one.precision + other.precision
+    return max(one.precision - one.scale, other.precision - other.scale) + max(one.scale, other.scale) + 1
+
+
+def _in_128_bits(value: Value) -> Value:
+    """Return a decimal in a type of more than 64 bits, with which DuckDB computes in as many."""
+    held = Kind("decimal", _DIGITS_OF_64_BITS + 1, value.kind.scale)
+    return Value(f"CAST({value.text} AS {held.duckdb})", value.kind, held=held)
 
 
 def _shortened(operator: str, left: Value, right: Value, scale: int, kind: Kind) -> Value:
@@ -153,8 +180,11 @@ def unscaled(value: Value) -> str:
     text = value.exactly()
     if not scale:
         return f"CAST({text} AS HUGEINT)"
-    if precision + scale + 1 <= MAX_PRECISION:
-        return f"CAST({text} * CAST({10**scale} AS DECIMAL({scale + 1}, 0)) AS HUGEINT)"
+    digits = scale + 1
+    if precision + digits > _DIGITS_OF_64_BITS >= max(precision, digits):
+        digits = _DIGITS_OF_64_BITS + 1
+    if precision + digits <= MAX_PRECISION:
+        return f"CAST({text} * CAST({10**scale} AS DECIMAL({digits}, 0)) AS HUGEINT)"
     return f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS HUGEINT)"
 
 
@@ -190,11 +220,11 @@ def remainder(left: Value, right: Value) -> Value:
 
 
 def positive_remainder(left: Value, right: Value) -> Value:
-    """Return what a division leaves, with the sign of the divisor."""
+    """Return what a division leaves, with the sign of the divisor where the two have the same."""
     above, below, kind, held = _for_remainder(left, right)
     rest = f"({above} % {below})"
     found = f"CASE WHEN {rest} < 0 THEN ({rest} + {below}) % {below} ELSE {rest} END"
-    text = found if right.whole else unless(f"{below} = 0", ZERO, found, held or kind)
+    text = found if right.whole else unless(f"{right.text} = 0", ZERO, found, held or kind)
     return Value(f"CAST({text} AS {kind.duckdb})", kind)
 
 
@@ -202,7 +232,12 @@ def _for_remainder(left: Value, right: Value) -> tuple[str, str, Kind, Kind | No
     left, right = _numbers(left, right)
     kind = _common(left, right)
     if not kind.is_decimal:
-        return _of_kind(left, kind), _of_kind(right, kind), kind, None
+        below = _of_kind(right, kind)
+        if kind.is_whole and right.whole == -1:
+            below = "1"
+        elif kind.is_whole and right.whole is None:  # by -1, the least number of a type has no quotient
+            below = f"CASE WHEN {below} = -1 THEN 1 ELSE {below} END"
+        return _of_kind(left, kind), below, kind, None
     one, other = as_decimal_kind(left), as_decimal_kind(right)
     scale = max(one.scale, other.scale)
     whole = max(one.precision - one.scale, other.precision - other.scale)
@@ -213,11 +248,10 @@ def _for_remainder(left: Value, right: Value) -> tuple[str, str, Kind, Kind | No
 
 
 def negative(value: Value) -> Value:
-    """Change the sign."""
+    """Change the sign of what is no bare literal."""
     if value.whole is not None:
-        if value.kind in (INT, BIGINT):
-            return Value(_signed(-value.whole), value.kind, whole=-value.whole)
-        return Value(f"CAST({-value.whole} AS {value.kind.duckdb})", value.kind, whole=-value.whole)
+        require(value.whole != -(2 ** (_BITS[value.kind.name] - 1)), "the least number of a type without its sign.")
+        value = value.computed()
     value = cast(value, DOUBLE) if value.kind == STRING else value
     require(value.kind.is_number, f"a sign before {value.kind}.")
     return Value(f"(-{value.text})", value.kind, held=value.held)

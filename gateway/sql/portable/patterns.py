@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gateway.sql.portable.casts import cast
 from gateway.sql.portable.kinds import BOOLEAN, STRING
@@ -25,6 +27,7 @@ _TOKEN = re.compile(
       | (?P<plain>[^\\\[\]{}()|^$.*+?])""",
     re.VERBOSE,
 )
+_MOST_REPEATS = 1_000  # RE2's
 _REPLACEMENT = re.compile(r"[^$\\]|\$\d(?!\d)")
 
 
@@ -87,6 +90,7 @@ def _for_re2(pattern: Value, *, anywhere: bool = False) -> str:
     if text is None:
         raise NotPortable("a regular expression that is no literal.")
     written, place, last = [], 0, ""
+    pieces: list[tuple[str, str]] = []
     while place < len(text):
         found = _TOKEN.match(text, place)
         kind = found.lastgroup if found else None
@@ -94,6 +98,7 @@ def _for_re2(pattern: Value, *, anywhere: bool = False) -> str:
             raise NotPortable(f"the regular expression {quoted_text(text)}.")
         place = found.end()
         token = found[0]
+        pieces.append((kind, token))
         if kind == "repeat":
             require(
                 last in ("escape", "space", "set", "close", "any", "plain"),
@@ -119,4 +124,60 @@ def _for_re2(pattern: Value, *, anywhere: bool = False) -> str:
         re.compile(text)
     except re.error as error:
         raise NotPortable(f"the regular expression {quoted_text(text)}.") from error
+    require(_repeats_alike(pieces), f"the regular expression {quoted_text(text)}, for what it repeats.")
     return quoted_text("".join(written))
+
+
+@dataclass(slots=True)
+class _Group:
+    """A group as far as it is read. empty: whether a branch can match nothing. branch_empty: whether this one can.
+
+    times: how often what is inside may be repeated by counts, one inside of the other.
+    """
+
+    empty: bool = False
+    branch_empty: bool = True
+    times: int = 1
+    atom_empty: bool = True
+    atom_times: int = 1
+
+    def next_atom(self, *, empty: bool, times: int = 1) -> None:
+        """Go on to what follows in the same branch."""
+        self.branch_empty &= self.atom_empty
+        self.times = max(self.times, self.atom_times)
+        self.atom_empty, self.atom_times = empty, times
+
+    def next_branch(self) -> None:
+        """Go on behind a sign of choice, or end."""
+        self.next_atom(empty=True)
+        self.empty |= self.branch_empty
+        self.branch_empty = True
+
+
+def _repeats_alike(pieces: Sequence[tuple[str, str]]) -> bool:
+    """Tell whether counts stay within RE2's limit, and no group is repeated that can match nothing.
+
+    What such a group holds after its last, empty round is another thing in Java.
+    """
+    groups = [_Group()]
+    last = ""
+    for kind, token in pieces:
+        group = groups[-1]
+        if kind == "open":
+            groups.append(_Group())
+        elif kind == "close":
+            group.next_branch()
+            groups.pop()
+            groups[-1].next_atom(empty=group.empty, times=group.times)
+        elif kind == "or":
+            group.next_branch()
+        elif kind == "repeat":
+            counts = [int(count) for count in re.findall(r"\d+", token)]
+            group.atom_times *= max([1, *counts])
+            if group.atom_times > _MOST_REPEATS or (last == "close" and group.atom_empty):
+                return False
+            group.atom_empty |= token[0] in "*?" or (bool(counts) and counts[0] == 0)
+        else:
+            group.next_atom(empty=kind in ("begin", "end"))
+        last = kind
+    return True

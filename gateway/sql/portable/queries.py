@@ -193,7 +193,7 @@ class Queries:
             texts.append(text)
             columns.append(Output(name, value.kind, None if outermost else value.held))
             if given and name.lower() not in scope.given:
-                scope.given[name.lower()] = value
+                scope.given[name.lower()] = value.computed()
         return texts, tuple(columns)
 
     def _with(self, node: exp.Expr, outer: Scope | None) -> tuple[Scope | None, str]:
@@ -231,7 +231,7 @@ class Queries:
         require(not node.args.get("method"), f"a {node.method} join.")
         on, using = node.args.get("on"), node.args.get("using")
         kind = (node.side.upper(), node.kind.upper())
-        before = list(scope.sources)
+        before = len(scope.sources)
         source = self._source(node.this, scope)
         if kind == ("", "") and on is None and not using:
             return f", {source}"
@@ -243,18 +243,12 @@ class Queries:
         hides = word in ("SEMI JOIN", "ANTI JOIN")
         if using:
             require(hides or word in ("JOIN", "LEFT JOIN"), f"USING in a {word}.")
-            for column in using:
-                name = column.name.lower()
-                left = scope.merged.get(name) or next((c for s in before if (c := s.find(name))), None)
-                right = next((c for s in scope.sources[len(before) :] if (c := s.find(name))), None)
-                require(left is not None and right is not None and left.kind == right.kind, f"USING over {name}.")
-                if left is not None:
-                    scope.merged[name] = left
+            scope.merge([column.name.lower() for column in using], before)
             how = f"USING ({', '.join(quoted_name(column.name) for column in using)})"
         else:
             how = f"ON {Expressions(scope, self).condition(on or exp.true())}"
         if hides:  # nobody sees more of the right side than this condition
-            del scope.sources[len(before) :]
+            scope.forget(before)
         return f" {word} {source} {how}"
 
     def _source(self, node: exp.Expr, scope: Scope) -> str:
@@ -304,8 +298,14 @@ class Queries:
         _only(node, {"expressions", "rollup", "cube", "grouping_sets", "all"})
         require(node.args.get("all") is None, "GROUP BY ALL.")
 
+        in_sets = node.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None
+
         def keys(nodes: Sequence[exp.Expr]) -> str:
-            return ", ".join(_not_a_place(self._meant(part, select, write)) for part in nodes)
+            meant = [self._meant(part, select, write) for part in nodes]
+            require(
+                not (in_sets and any(key.is_constant for key in meant)), "a literal among the keys of several groups."
+            )
+            return ", ".join(_not_a_place(key) for key in meant)
 
         def grouped(part: exp.Expr) -> str:
             match part:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engines.errors import OTHER_MEANING, UnsupportedFeature
 from gateway.sql.portable.kinds import BINARY, NULL, STRING, Kind
+
+JUST_ONE = range(1, 2)  # argument
+_TEXT = re.compile(r"'(?:[^']|'')*'")
 
 
 class NotPortable(UnsupportedFeature):
@@ -37,6 +41,17 @@ class Value:
         """Whether the value stands in the statement itself."""
         return self.literal is not None or self.whole is not None or self.kind == NULL
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether the text names no column, so that DuckDB folds it away."""
+        return '"' not in _TEXT.sub("", self.text)
+
+    def computed(self) -> Value:
+        """Return the value as that of an expression: Spark counts the digits of a bare literal only."""
+        if self.whole is None:
+            return self
+        return Value(f"CAST({self.text} AS {self.kind.duckdb})", self.kind, held=self.held)
+
     def exactly(self) -> str:
         """Return the text with exactly the type of its kind."""
         if self.held is not None and self.held != self.kind:
@@ -48,6 +63,11 @@ def require(condition: bool, what: str) -> None:
     """Raise NotPortable with what it is about unless a condition holds."""
     if not condition:
         raise NotPortable(what)
+
+
+def require_count(values: Sequence[object], counts: range, function: str) -> None:
+    """Raise NotPortable for a call with another number of arguments than a function takes: Spark says what is wrong."""
+    require(len(values) in counts, f"{function} with {len(values)} arguments.")
 
 
 def quoted_name(name: str) -> str:

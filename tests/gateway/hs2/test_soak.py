@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import threading
 import time
@@ -18,7 +19,7 @@ from tests.gateway.hs2.conftest import Drivers, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
 SESSIONS = 64
-SECONDS = 20.0
+SECONDS = float(os.environ.get("FUSION_SOAK_SECONDS", "20"))
 MIB = 1 << 20
 GROWTH_MIB = 96  # between a third of the time and its end: the allocators' own ups and downs
 STATEMENTS = ("SELECT 1", "SELECT 'every type'", "SHOW TABLES", "SELECT 'many rows'", "SELECT 'no rows'")

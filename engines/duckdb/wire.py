@@ -8,11 +8,14 @@ dictionaries travel with the rows that need them.
 from __future__ import annotations
 
 import json
+import queue
 import socket
 import struct
+import threading
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -83,13 +86,53 @@ def _exactly(connection: socket.socket, size: int) -> memoryview:
     return payload
 
 
-def encode_batch(batch: pa.RecordBatch) -> pa.Buffer:
-    """Write one batch as an IPC stream, into memory of just its size: to grow would be to copy."""
-    size = pa.MockOutputStream()
-    _write(batch, size)
-    encoded = pa.allocate_buffer(size.size())
-    _write(batch, pa.FixedSizeBufferWriter(encoded))
-    return encoded
+class BatchSender:
+    """Sends batches in a thread of its own, so that the next one is made meanwhile; one waits at most.
+
+    Leaving it waits for the last. Raises PeerGone, from there or from the next ``send``.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._waiting: queue.Queue[pa.RecordBatch | None] = queue.Queue(maxsize=1)
+        self._failure: PeerGone | None = None
+        self._memory = pa.allocate_buffer(0)
+        self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """Have a batch sent; blocks while another one waits, which is the back-pressure."""
+        if self._failure is not None:
+            raise self._failure
+        self._waiting.put(batch)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._waiting.put(None)
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        while (batch := self._waiting.get()) is not None:
+            if self._failure is None:
+                try:
+                    send(self._connection, Frame.BATCH, self._encoded(batch))
+                except PeerGone as error:
+                    self._failure = error
+
+    def _encoded(self, batch: pa.RecordBatch) -> pa.Buffer:
+        """Write a batch as an IPC stream, each into the memory of the last: fresh pages would cost as much again."""
+        size = pa.MockOutputStream()
+        _write(batch, size)
+        if self._memory.size < size.size():
+            self._memory = pa.allocate_buffer(size.size())
+        _write(batch, pa.FixedSizeBufferWriter(self._memory))
+        return self._memory.slice(0, size.size())
 
 
 def _write(batch: pa.RecordBatch, sink: pa.NativeFile) -> None:
@@ -98,6 +141,6 @@ def _write(batch: pa.RecordBatch, sink: pa.NativeFile) -> None:
 
 
 def decode_batch(payload: memoryview) -> pa.RecordBatch:
-    """Read what encode_batch wrote."""
+    """Read what BatchSender wrote."""
     with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
         return reader.read_next_batch()

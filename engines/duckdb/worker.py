@@ -69,6 +69,7 @@ class Worker:
         self._lock = threading.Lock()
         self._running: int | None = None
         self._cancelled: int | None = None
+        self._limit_bytes: int | None = None
         self._idle_bytes = _address_space_bytes()
 
     def serve(self) -> None:
@@ -119,6 +120,7 @@ class Worker:
     def _open_instance(self, threads: int, sources: list[TableSource]) -> None:
         self._instance.close()
         self._instance = duckdb.connect()
+        self._limit_bytes = None
         self._instance.execute(f"SET threads={int(threads)}")
         self._missing = [source for source in sources if source.format != "orc"]
         self._orc = [source for source in sources if source.format == "orc"]
@@ -158,7 +160,7 @@ class Worker:
 
     def _explain(self, sql: str, memory_bytes: int) -> str:
         _require_one_query(sql)
-        self._instance.execute(f"SET memory_limit='{int(memory_bytes)}B'")
+        self._limit(memory_bytes)
         with _address_space_cap(self._idle_bytes + memory_bytes + HEADROOM_BYTES):
             found = self._instance.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchone()
         return str(found[1]) if found else ""
@@ -168,21 +170,28 @@ class Worker:
         with self._lock:
             self._running = number
         try:
-            self._instance.execute(f"SET memory_limit='{int(memory_bytes)}B'")
+            self._limit(memory_bytes)
             with _address_space_cap(self._idle_bytes + memory_bytes + HEADROOM_BYTES):
                 self._refuse_if_cancelled(number)
                 relation = self._instance.sql(sql)
                 reader = relation.to_arrow_reader(BATCH_ROWS)
                 schema = _with_bigint_sums(reader.schema, relation.types)
                 wire.send(self._socket, wire.Frame.SCHEMA, schema.serialize())
-                for batch in _batches(reader):
-                    self._refuse_if_cancelled(number)
-                    wire.send(self._socket, wire.Frame.BATCH, wire.encode_batch(_cast(batch, schema)))
+                with wire.BatchSender(self._socket) as sender:
+                    for batch in _batches(reader):
+                        self._refuse_if_cancelled(number)
+                        sender.send(_cast(batch, schema))
                 reader.close()
             wire.send_json(self._socket, wire.Frame.END, _actuals(self._instance.get_profiling_information()))
         finally:
             with self._lock:
                 self._running = None
+
+    def _limit(self, memory_bytes: int) -> None:
+        """Set DuckDB's limit, which takes milliseconds, only where it is another one."""
+        if memory_bytes != self._limit_bytes:
+            self._instance.execute(f"SET memory_limit='{int(memory_bytes)}B'")
+            self._limit_bytes = memory_bytes
 
     def _refuse_if_cancelled(self, number: int) -> None:
         if self._cancelled == number:

@@ -20,6 +20,7 @@ DUE_IN = dt.timedelta(seconds=3)
 ON_TIME = dt.timedelta(seconds=2)
 
 
+@pytest.mark.thorough
 def test_a_schedules_job_that_was_killed_with_its_gateway_is_repeated_by_the_next_one(
     serve: Callable[[Path], RealGateway], bookstore: Path, tmp_path: Path
 ) -> None:

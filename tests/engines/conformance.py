@@ -131,7 +131,7 @@ NESTED: dict[str, tuple[str, pa.DataType, list[Any]]] = {
 """Like KINDS; an engine hands such values on as they are, or as JSON."""
 
 AT_ONCE = 32
-LEAK_ROUNDS = 20
+LEAK_ROUNDS = 10
 
 SLOW_SQL = "SELECT COUNT(*) AS n, SUM((a.id * b.id) % 7) AS total FROM numbers a CROSS JOIN numbers b"
 """9e10 pairs, each of which has to be looked at."""

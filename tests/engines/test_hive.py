@@ -324,8 +324,11 @@ def test_idle_sessions_are_closed(thrift_server: ThriftServer) -> None:
     assert connections() == 0
 
 
-def test_frozen_server_keeps_nobody(thrift_server: ThriftServer, over_sasl: HiveEngine, warehouse: Warehouse) -> None:
+def test_frozen_server_keeps_nobody(
+    thrift_server: ThriftServer, over_sasl: HiveEngine, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever waits is freed at the deadline, and the server of the statement once it answers again."""
+    monkeypatch.setattr("engines.attempts.BREAK_OFF_AFTER_S", 1.0)
     over_sasl.use_tables(warehouse.tables)
     ask(over_sasl, "SELECT COUNT(*) AS n FROM kinds")
     with ThreadPoolExecutor(1) as pool:

@@ -193,8 +193,9 @@ class TestSparkLost:
         assert ask(spark_engine, "SELECT COUNT(*) AS n FROM kinds")["n"].to_pylist() == [5]
 
     def test_frozen_server_holds_nobody(
-        self, spark_engine: SparkConnectEngine, spark_server: SparkConnectServer
+        self, spark_engine: SparkConnectEngine, spark_server: SparkConnectServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr("engines.attempts.BREAK_OFF_AFTER_S", 1.0)
         pid = spark_server.pid
         assert pid is not None
         with ThreadPoolExecutor(1) as pool:

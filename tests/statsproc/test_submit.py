@@ -219,7 +219,8 @@ def workers_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-@pytest.mark.parametrize("by", ["master", pytest.param("spark-submit", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("by", ["master", "spark-submit"])
 def test_a_cluster_whose_workers_have_numpy_and_pyarrow_only(
     by: str, cluster: str, workers_python: Path, store: Metastore, tmp_path: Path
 ) -> None:

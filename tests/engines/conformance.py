@@ -45,6 +45,7 @@ from engines.protocol import Lease as EngineLease
 LEASE = EngineLease(memory_bytes=512 * 1024 * 1024)
 DEADLINE_S = 120.0
 SOON_S = 10.0
+FREED_WITHIN_S = 60.0  # some engines look once per batch whether they are to stop; left alone, it would take hours
 
 UTC = dt.UTC
 NAN, INFINITY = float("nan"), float("inf")
@@ -420,7 +421,7 @@ class Conformance:
         closer.join()
         started_s = time.monotonic()
         assert _count(engine, "kinds") == 5
-        assert time.monotonic() - started_s < SOON_S
+        assert time.monotonic() - started_s < FREED_WITHIN_S
 
     def test_statements_at_once_get_their_own_answers(self, engine: Engine) -> None:
         per_group = NUMBERS_ROWS // GROUPS

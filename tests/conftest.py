@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,15 @@ __all__ = ["warehouse"]
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=2_000, deadline=None)
 settings.load_profile("steady")
+
+REAL_CLIENTS = tuple(Path(__file__).parent / room for room in ("gateway/hs2", "gateway/flight"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark whole rooms whose tests are real clients on real sockets: minutes, where `make test-fast` has two."""
+    for item in items:
+        if any(item.path.is_relative_to(room) for room in REAL_CLIENTS):
+            item.add_marker(pytest.mark.e2e)
 
 
 @pytest.fixture(scope="session")

@@ -44,6 +44,8 @@ pytest.importorskip("duckdb")
 from engines.duckdb.errors import translate
 from engines.duckdb.pool import DuckDBEngine
 
+pytestmark = pytest.mark.e2e  # real worker processes, one conformance suite long
+
 MIB = 1 << 20
 LEASE = Lease(memory_bytes=256 * MIB)
 SLOW = "SELECT count(*) FROM numbers a, numbers b, numbers c WHERE a.n + b.n + c.n > 5"

@@ -8,24 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from engines.arrow_types import arrow_type
 from engines.protocol import TableSource
 from metastore.inspection import DEFAULT_PARTITION, DataFile
 from statsproc.sample import Draw
 from statsproc.summary import ColumnSummary, constant, is_summarised, merge
 from statsproc.table import TableSummary
-
-_ARROW = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),  # in UTC
-    "timestamp_ntz": pa.timestamp("us"),
-}
 
 
 def with_partition(part: TableSummary, source: TableSource, values: Mapping[str, str]) -> TableSummary:
@@ -62,11 +50,7 @@ def of_all_partitions(part: TableSummary, source: TableSource, files: Sequence[D
 
 def _value(text: str | None, data_type: str) -> pa.Scalar:
     """Read a folder's value; what does not fit the type is NULL, as Hive reads it."""
-    arrow = _ARROW.get(data_type)
-    if data_type.startswith("decimal("):
-        precision, scale = data_type[len("decimal(") : -1].split(",")
-        arrow = pa.decimal128(int(precision), int(scale))
-    arrow = arrow or pa.string()
+    arrow = pa.timestamp("us") if data_type == "timestamp" else arrow_type(data_type)  # in UTC, without saying so
     if text is None or text == DEFAULT_PARTITION:
         return pa.scalar(None, type=arrow)
     try:

@@ -89,13 +89,14 @@ def _exactly(connection: socket.socket, size: int) -> memoryview:
 class BatchSender:
     """Sends batches in a thread of its own, so that the next one is made meanwhile; one waits at most.
 
-    Leaving it waits for the last. Raises PeerGone, from there or from the next ``send``.
+    Leaving it waits for the last. Whatever fails in the thread, such as PeerGone or memory that is not to be had, is
+    raised by the next ``send``, or at the end.
     """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._waiting: queue.Queue[pa.RecordBatch | None] = queue.Queue(maxsize=1)
-        self._failure: PeerGone | None = None
+        self._failure: BaseException | None = None
         self._memory = pa.allocate_buffer(0)
         self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
 
@@ -114,7 +115,7 @@ class BatchSender:
     ) -> None:
         self._waiting.put(None)
         self._thread.join()
-        if self._failure is not None:
+        if self._failure is not None and error is None:
             raise self._failure
 
     def _run(self) -> None:
@@ -122,8 +123,8 @@ class BatchSender:
             if self._failure is None:
                 try:
                     send(self._connection, Frame.BATCH, self._encoded(batch))
-                except PeerGone as error:
-                    self._failure = error
+                except BaseException as error:
+                    self._failure = error  # and take what comes, or whoever sends would wait for ever
 
     def _encoded(self, batch: pa.RecordBatch) -> pa.Buffer:
         """Write a batch as an IPC stream, each into the memory of the last: fresh pages would cost as much again."""

@@ -171,16 +171,18 @@ class Worker:
             self._running = number
         try:
             self._limit(memory_bytes)
-            with _address_space_cap(self._idle_bytes + memory_bytes + HEADROOM_BYTES):
+            with (
+                wire.BatchSender(self._socket) as sender,
+                _address_space_cap(self._idle_bytes + memory_bytes + HEADROOM_BYTES),
+            ):
                 self._refuse_if_cancelled(number)
                 relation = self._instance.sql(sql)
                 reader = relation.to_arrow_reader(BATCH_ROWS)
                 schema = _with_bigint_sums(reader.schema, relation.types)
                 wire.send(self._socket, wire.Frame.SCHEMA, schema.serialize())
-                with wire.BatchSender(self._socket) as sender:
-                    for batch in _batches(reader):
-                        self._refuse_if_cancelled(number)
-                        sender.send(_cast(batch, schema))
+                for batch in _batches(reader):
+                    self._refuse_if_cancelled(number)
+                    sender.send(_cast(batch, schema))
                 reader.close()
             wire.send_json(self._socket, wire.Frame.END, _actuals(self._instance.get_profiling_information()))
         finally:

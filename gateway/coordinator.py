@@ -128,6 +128,10 @@ class Coordinator:
             threading.Thread(
                 target=self._live, args=(run, checked, snapshot), name=f"query {run.id}", daemon=True
             ).start()
+        except SQLAlchemyError:
+            self._end_unrecorded(run)
+            self._let_go(run)
+            raise
         except BaseException as error:
             failure = Failure(error.code, error.message, error.position) if isinstance(error, SqlError) else INTERNAL
             self._let_go(run)

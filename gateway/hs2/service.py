@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from gateway import PRODUCT
 from gateway.authentication import Authenticator, Login
-from gateway.coordinator import Coordinator
+from gateway.coordinator import Coordinator, Stopping
 from gateway.failures import CallFailed, QueryFailed, message, sqlstate
 from gateway.hs2 import messages, metadata, rowset, story, types
 from gateway.hs2.messages import FIRST_COLUMNAR_VERSION, NEWEST_VERSION, FetchOrientation, FetchType, OperationState
@@ -305,7 +305,7 @@ class Service:
 
     def _require_running(self) -> None:
         if self._stopping.is_set():
-            raise CallFailed("GATEWAY_STOPPED", "The gateway is stopping; try again soon.")
+            raise Stopping
 
 
 _OfSession = (

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from engines.spark.errors import spark_errors
 from engines.spark.server import ServerState, SparkConnectServer
 from engines.spark.sessions import FORMATS
 from engines.spark.staging import can_be_staged, may_be_large, staged_rows
+from engines.spark.strays import StrayJobs
 from engines.spark.writing import selected
 
 _DEFAULT_PORT = 15002
@@ -50,11 +51,12 @@ class _Statement(Attempt):
         self.tag = f"fusion-{uuid.uuid4().hex}"
         self.alone = True  # no other statement ran at any time of its life
         self.session: ConnectSession | None = None
+        self.complete = False  # its last row was read
 
-    def use(self, session: ConnectSession) -> None:
-        """From here on ``end`` interrupts the session."""
+    def use(self, session: ConnectSession, *, break_off: Callable[[], None]) -> None:
+        """From here on ``end`` interrupts the session, and breaks it off when that did not help."""
         self.session = session
-        self.stop_by(lambda: self._begin_interrupt(session), break_off=lambda: _leave_alone(session))
+        self.stop_by(lambda: self._begin_interrupt(session), break_off=break_off)
 
     def _begin_interrupt(self, session: ConnectSession) -> None:
         """Interrupt it in a thread of its own: whoever ends a statement need not wait until the server is found."""
@@ -89,6 +91,7 @@ class SparkConnectEngine:
         self._tables_version = 0
         self._idle: list[tuple[int, ConnectSession]] = []  # with the version of the tables that it has seen
         self._running: dict[str, _Statement] = {}
+        self._strays = StrayJobs(server.web_ui) if isinstance(server, SparkConnectServer) else None
         self._closed = False
 
     @property
@@ -147,7 +150,7 @@ class SparkConnectEngine:
             address = self._wait_for_server(attempt)
             with spark_errors():
                 session = self._take_session(address, attempt.tables_version)
-                attempt.use(session)
+                attempt.use(session, break_off=functools.partial(self._leave_alone, attempt, session))
                 session.configure()
                 attempt.raise_if_ended()
                 given = session.schema(statement_plan(sql, attempt.tables)).names
@@ -162,6 +165,7 @@ class SparkConnectEngine:
                     format=target.format,
                     partition_columns=target.partition_columns,
                 )
+                attempt.complete = True
         except EngineError as error:
             failure = error
             raise self._reason_for(attempt, error) from None
@@ -215,6 +219,8 @@ class SparkConnectEngine:
         """Take note that an attempt ended, with this error if any, and keep its session for the next one."""
         attempt.finish()
         session = attempt.session
+        if session is not None and (attempt.ended_by or (error is None and not attempt.complete)):
+            self._watch_for_strays(attempt)
         with self._lock:
             del self._running[attempt.query_id]
             if session is None:
@@ -240,7 +246,7 @@ class SparkConnectEngine:
             address = self._wait_for_server(attempt)
             with spark_errors():
                 session = self._take_session(address, attempt.tables_version)
-                attempt.use(session)
+                attempt.use(session, break_off=functools.partial(self._leave_alone, attempt, session))
                 session.configure()
                 attempt.raise_if_ended()
                 schema, tables = self._start(session, sql, attempt)
@@ -256,7 +262,7 @@ class SparkConnectEngine:
         return AttemptResult(
             attempt,
             schema,
-            (batch for table in tables for batch in as_batches(table, schema)),
+            _all_batches(attempt, tables, schema),
             errors=spark_errors,
             settle=functools.partial(self._reason_for, attempt),
             release=release,
@@ -286,6 +292,16 @@ class SparkConnectEngine:
                     other.alone = False
             self._running[query_id] = attempt
             return attempt
+
+    def _leave_alone(self, attempt: _Statement, session: ConnectSession) -> None:
+        """Free a reader that waits for a server which does not answer, then the server of the statement."""
+        session.break_off()
+        session.end_from_outside(_END_FOR_S)
+        self._watch_for_strays(attempt)
+
+    def _watch_for_strays(self, attempt: _Statement) -> None:
+        if self._strays is not None:
+            self._strays.watch(attempt.tag)
 
     def _wait_for_server(self, attempt: _Statement) -> str:
         """Return the server's address once it runs; the statement may be ended meanwhile."""
@@ -324,7 +340,9 @@ class SparkConnectEngine:
         return EngineStatus(alive=True, detail=f"{place} answers")
 
 
-def _leave_alone(session: ConnectSession) -> None:
-    """Free a reader that waits for a server which does not answer, then the server of the statement."""
-    session.break_off()
-    session.end_from_outside(_END_FOR_S)
+def _all_batches(
+    attempt: _Statement, tables: Generator[pa.Table, None, None], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    for table in tables:
+        yield from as_batches(table, schema)
+    attempt.complete = True

@@ -27,6 +27,7 @@ import pyspark
 import engines.lifeline
 from engines.errors import EngineUnavailable
 from engines.spark.java import JavaNotFound, spark_environment
+from engines.spark.strays import WebUi
 
 MIB = 1024 * 1024
 DEFAULT_DRIVER_MEMORY_BYTES = 1024 * MIB
@@ -113,6 +114,7 @@ class SparkConnectServer:
         self._running_since_s = 0.0
         self._next_start_s = 0.0
         self._last_death: tuple[str, bool] | None = None  # its address, whether memory was the cause
+        self._web_ui: WebUi | None = None
 
     @property
     def log_file(self) -> Path:
@@ -138,6 +140,12 @@ class SparkConnectServer:
     def shares_files(self) -> bool:
         """Whether what tasks write is sure to be here: executors of a cluster have disks of their own."""
         return self.settings.master is None
+
+    def web_ui(self) -> WebUi | None:
+        """Return the web UI of the server that runs. None on a cluster: there it would listen to the whole network."""
+        with self._lock:
+            self._notice_death()
+            return self._web_ui if self._state is ServerState.RUNNING else None
 
     @property
     def results_folder(self) -> Path:
@@ -226,8 +234,10 @@ class SparkConnectServer:
 
     def _launch_and_wait(self) -> str:
         port, token = _free_port(), secrets.token_urlsafe(32)
-        process = self._launch(port, token)
+        web_ui = WebUi(_HOST, _free_port()) if self.settings.master is None else None
+        process = self._launch(port, token, web_ui)
         with self._lock:
+            self._web_ui = web_ui
             stopped = self._state is ServerState.STOPPED
             if not stopped:
                 self._process = process
@@ -248,7 +258,7 @@ class SparkConnectServer:
             self._running_since_s = time.monotonic()
         return f"sc://{_HOST}:{port}/;authorization={quote('Bearer ' + token)}"
 
-    def _launch(self, port: int, token: str) -> subprocess.Popen[bytes]:
+    def _launch(self, port: int, token: str, web_ui: WebUi | None) -> subprocess.Popen[bytes]:
         folder = self.settings.work_folder
         try:
             environment = spark_environment()
@@ -279,6 +289,11 @@ class SparkConnectServer:
             environment.pop("SPARK_LOCAL_IP")  # executors have to find the driver
         for name, value in {**self._configuration(port), **self.settings.configuration}.items():
             command += ["--conf", f"{name}={value}"]
+        if web_ui is not None:
+            # Anybody may read a command line.
+            secret_file = folder.absolute() / "secret.properties"
+            _write_secret(secret_file, "".join(f"{name} {value}\n" for name, value in web_ui.settings().items()))
+            command += ["--properties-file", str(secret_file), "--load-spark-defaults"]
         try:
             with self.log_file.open("wb") as log:
                 return subprocess.Popen(
@@ -324,7 +339,7 @@ class SparkConnectServer:
             "spark.sql.files.maxPartitionBytes": str(MAX_PARTITION_BYTES),
             "spark.local.dir": str(folder / "local"),
             "spark.log.level": "WARN",
-            "spark.ui.enabled": "false",
+            **({} if self.settings.master is None else {"spark.ui.enabled": "false"}),
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.adaptive.enabled": "true",
             "spark.sql.runSQLOnFiles": "false",
@@ -365,6 +380,13 @@ class SparkConnectServer:
             lines = log.read().decode(errors="replace").splitlines()
         telling = [_LOG_PREFIX.sub("", line).strip() for line in lines if not _LOG_NOISE.search(line)]
         return _PATH.sub("...", " | ".join(telling[-_LOG_TAIL_LINES:])) or "it printed nothing"
+
+
+def _write_secret(file: Path, text: str) -> None:
+    """Write a file that only this user may read."""
+    file.unlink(missing_ok=True)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
+        out.write(text)
 
 
 def _free_port() -> int:

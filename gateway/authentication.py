@@ -14,7 +14,7 @@ import ipaddress
 import logging
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -99,13 +99,20 @@ class Authenticator(Protocol):
     def authenticate(self, login: Login) -> str:
         """Return the user's name; may block for a moment. Raises AuthenticationFailed."""
 
+    def may_use(self, user: str, owner: str) -> bool:
+        """Tell whether a user may end the owner's queries and fetch their rows."""
+
 
 class UsersFile:
-    """Implements ``Authenticator`` over a file, which is read again when it has changed, or over none."""
+    """Implements ``Authenticator`` over a file, which is read again when it has changed, or over none.
 
-    def __init__(self, path: Path | None, *, anonymous: Anonymous) -> None:
+    operators: who may use the queries of all.
+    """
+
+    def __init__(self, path: Path | None, *, anonymous: Anonymous, operators: Collection[str] = ()) -> None:
         self._path = path
         self._anonymous = anonymous
+        self._operators = frozenset(operators)
         self._lock = threading.Lock()
         self._stamp: tuple[int, int] | None = None
         self._users: Mapping[str, Secret] = {}
@@ -145,6 +152,13 @@ class UsersFile:
                 self._verified.clear()
             self._verified[self._mark(kept, password)] = None
         return name
+
+    def may_use(self, user: str, owner: str) -> bool:
+        """Tell whether a user may end the owner's queries and fetch their rows.
+
+        A name without a password proves nothing: what was sent under it is everybody's.
+        """
+        return user == owner or self._kept(owner) is None or (user in self._operators and self._kept(user) is not None)
 
     def _kept(self, name: str) -> Secret | None:
         with self._lock:

@@ -88,6 +88,8 @@ class AuthenticationSettings(_Section):
     """File of users, a line per user as `fusion password NAME` prints it; without it, nobody has a password."""
     anonymous: Anonymous = Anonymous.LOOPBACK
     """Who may come without a login: `never` anybody, `loopback` clients on this machine, `everywhere` all."""
+    operators: tuple[str, ...] = ()
+    """Users of the file who may cancel the queries of all over HTTP and fetch their rows; others only their own."""
 
 
 class Hs2Settings(_Section):

@@ -70,7 +70,7 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
         queue_s=settings.limits.queue_s,
     )
     login = settings.authentication
-    authenticator = UsersFile(login.users_file, anonymous=login.anonymous)
+    authenticator = UsersFile(login.users_file, anonymous=login.anonymous, operators=login.operators)
     hs2 = Service(
         coordinator=coordinator,
         catalog=catalog,

@@ -87,18 +87,21 @@ def list_queries(
 
 @router.get("/queries/{query_id}", response_model=QueryReply)
 def get_query(
-    query_id: str, gateway: Served, max_rows: Annotated[int | None, Query(ge=0, le=1_000_000)] = None
+    query_id: str, gateway: Served, user: User, max_rows: Annotated[int | None, Query(ge=0, le=1_000_000)] = None
 ) -> Response:
-    """Return one query, with its first rows once it has finished."""
-    reply = _reply(gateway, query_id, gateway.settings.limits.rows if max_rows is None else max_rows)
+    """Return one query, with its first rows once it has finished; who may not fetch those gets it without."""
+    record = _record(gateway, query_id)
+    if not gateway.authenticator.may_use(user, record.user):
+        return JSONResponse(QueryReply.of(record).model_dump(mode="json"))
+    reply = _reply(gateway, query_id, gateway.settings.limits.rows if max_rows is None else max_rows, record)
     reply.status_code = 200
     return reply
 
 
 @router.get("/queries/{query_id}/result")
-def get_result(query_id: str, gateway: Served, format: Format = "json") -> StreamingResponse:
+def get_result(query_id: str, gateway: Served, user: User, format: Format = "json") -> StreamingResponse:
     """Return the whole result of a finished query as JSON, CSV or an Arrow IPC stream."""
-    record = _record(gateway, query_id)
+    record = _own_record(gateway, query_id, user)
     if record.state is not QueryState.FINISHED:
         raise ApiError("NOT_FINISHED", f"The query is {record.state}; it has no result.", query_id)
     if not gateway.spool.path(query_id).exists():
@@ -108,10 +111,13 @@ def get_result(query_id: str, gateway: Served, format: Format = "json") -> Strea
 
 
 @router.delete("/queries/{query_id}")
-async def cancel_query(query_id: str, gateway: Served) -> QueryReply:
+async def cancel_query(query_id: str, gateway: Served, user: User) -> QueryReply:
     """Cancel a query and return how it ended; one that has ended already stays as it is."""
     run = gateway.coordinator.find(query_id)
-    if run is not None:
+    if run is None:
+        await run_in_threadpool(_own_record, gateway, query_id, user)
+    else:
+        _check_owner(gateway, query_id, user, run.statement.user)
         gateway.coordinator.cancel(query_id)
         await _wait(run, gateway.settings.server.cancel_wait_s)
     return QueryReply.of(await run_in_threadpool(_record, gateway, query_id))
@@ -156,6 +162,17 @@ def _record(gateway: Gateway, query_id: str) -> QueryRecord:
     if record is None:
         raise ApiError("NOT_FOUND", "There is no such query.")
     return record
+
+
+def _own_record(gateway: Gateway, query_id: str, user: str) -> QueryRecord:
+    record = _record(gateway, query_id)
+    _check_owner(gateway, query_id, user, record.user)
+    return record
+
+
+def _check_owner(gateway: Gateway, query_id: str, user: str, owner: str) -> None:
+    if not gateway.authenticator.may_use(user, owner):
+        raise ApiError("NOT_YOUR_QUERY", "Another user sent this query.", query_id)
 
 
 def _reply(gateway: Gateway, query_id: str, max_rows: int, record: QueryRecord | None = None) -> JSONResponse:

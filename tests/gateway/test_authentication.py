@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from engines.scripted import Pause, Script
 from gateway.authentication import (
     HASHES_AT_ONCE,
     WRONG,
@@ -23,7 +24,7 @@ from gateway.authentication import (
 )
 from gateway.http.app import create_app
 from tests.gateway.conftest import hashing_held, serving
-from tests.gateway.scripted_gateway import scripted_gateway
+from tests.gateway.scripted_gateway import PLAN, ROWS, scripted_gateway
 
 FLOOD = 60  # more than the threads that answer requests
 WITHIN_S = 10.0
@@ -108,3 +109,36 @@ def test_what_is_kept_of_a_password_reads_as_it_was_written() -> None:
     assert Secret.read(str(kept)) == kept
     assert kept.fits("right")
     assert not kept.fits("left")
+
+
+def test_who_has_a_password_has_queries_of_their_own(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text("\n".join(user_line(name, "right") for name in ("ann", "joe", "olga")), encoding="utf-8")
+    scripted = scripted_gateway(tmp_path / "home")
+    scripted.fast.script("slow", Script(steps=(ROWS, Pause.UNTIL_ENDED), plan=PLAN))
+    gateway = scripted.gateway
+    gateway.authenticator = UsersFile(users, anonymous=Anonymous.LOOPBACK, operators={"olga", "eve"})
+    with serving(create_app(gateway)) as client:
+
+        def sent(sql: str, wait_s: float, user: str | None) -> str:
+            auth = (user, "right") if user else httpx.USE_CLIENT_DEFAULT
+            answer = client.post("/v1/queries", json={"sql": sql, "wait_s": wait_s}, auth=auth)
+            return str(answer.json()["id"])
+
+        def answers(query_id: str, user: str) -> tuple[bool, int, int]:
+            """Return whether rows are shown, and the statuses of their download and of a cancel."""
+            auth = (user, "right")
+            shown = client.get(f"/v1/queries/{query_id}", auth=auth).json()
+            assert shown["decision"]["engine"] == "duckdb"
+            fetched = client.get(f"/v1/queries/{query_id}/result", auth=auth)
+            cancelled = client.delete(f"/v1/queries/{query_id}", auth=auth)
+            return shown["rows"] is not None, fetched.status_code, cancelled.status_code
+
+        done = sent("SELECT 1 AS a", 30, "joe")
+        assert answers(done, "ann") == answers(done, "eve") == (False, 403, 403)  # nobody proves to be eve
+        assert answers(done, "joe") == answers(done, "olga") == (True, 200, 200)
+        running = sent("SELECT 2 AS slow", 0, "joe")
+        refused = client.delete(f"/v1/queries/{running}", auth=("ann", "right"))
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "NOT_YOUR_QUERY")
+        assert client.delete(f"/v1/queries/{running}", auth=("joe", "right")).json()["state"] == "CANCELLED"
+        assert answers(sent("SELECT 3 AS a", 30, None), "ann") == (True, 200, 200)

@@ -3,6 +3,8 @@
 ``submit`` checks and records it; ``_live`` decides, tries the ranked engines in turn and closes the record; a command,
 which the gateway answers by itself, takes ``_obey`` instead, and what writes takes ``_write``. Every step is written to
 the metastore before the next begins, so a killed gateway leaves a readable past.
+
+It is long because every way in which a statement can go wrong ends here, each beside the step that it may befall.
 """
 
 from __future__ import annotations

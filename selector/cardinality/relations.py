@@ -5,6 +5,8 @@ meet, as if the fewer keys were among the more (FactorJoin's expected-value form
 rows of one key give the bound n' max as well. What a join does to its left side is a ``Message``: by what factor the
 rows of each bin grow, which part of them meets anything at all. A message reaches the side's other keys through the
 counts of both keys together, so that a chain of joins is a product of small matrices and no row is ever looked at.
+
+The file is long as scans, joins and groupings hand each other the same bins, and what they mean stands here once.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from selector.cardinality.conditions import Condition, parsed
+from selector.cardinality.derived import Groups, Union
 from selector.cardinality.evaluate import constant
 from selector.cardinality.groups import OfGroups
 from selector.cardinality.predicates import (
@@ -24,7 +25,7 @@ from selector.cardinality.predicates import (
     UNANSWERED_CONFIDENCE,
     Selectivity,
 )
-from selector.cardinality.relations import Groups, Relation, Union
+from selector.cardinality.relations import Relation
 from selector.plan import MARK, Operator, PlanColumn, PlanNode
 
 _RANKS = (exp.RowNumber, exp.Rank, exp.DenseRank)

@@ -2,71 +2,42 @@
 
 A join multiplies per bin: with n rows of d different keys on one side and n', d' on the other, n n' / max(d, d') rows
 meet, as if the fewer keys were among the more (FactorJoin's expected-value form; Wu et al., SIGMOD 2023). The most
-rows of one key give the bound n' max as well. What a join does to its left side is a ``Message``: by what factor the
-rows of each bin grow, which part of them meets anything at all. A message reaches the side's other keys through the
-counts of both keys together, so that a chain of joins is a product of small matrices and no row is ever looked at.
-
-The file is long as scans, joins and groupings hand each other the same bins, and what they mean stands here once.
+rows of one key give the bound n' max as well. Here are rows as they are read and joined; ``derived`` has what is made
+of them by groupings, unions and limits.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from selector.cardinality.conditions import columns_in
 from selector.cardinality.evaluate import values_of
-from selector.cardinality.groups import FEWEST_ROWS, Sizes, codes_of, codes_together, independent, promised, skew
+from selector.cardinality.groups import FEWEST_ROWS, codes_of, codes_together, independent, promised, skew
+from selector.cardinality.messages import (
+    LEAST,
+    Floats,
+    KeyVector,
+    Message,
+    applied,
+    carried,
+    filtered,
+    same_bins,
+    survivors,
+    weighted_mean,
+)
 from selector.cardinality.predicates import filter_of
 from selector.cardinality.shares import share as share_of
-from selector.keys import Bins, ConditionalCounts, KeyStatistics, association
+from selector.keys import Bins, KeyStatistics
 from selector.plan import JoinType, PlanColumn
 from selector.statistics import TableStatistics
 
-Floats = NDArray[np.float64]
-
-LEAST = 1e-9  # nothing is divided by less
 LEFT_KEPT = (JoinType.LEFT, JoinType.FULL)
 RIGHT_KEPT = (JoinType.RIGHT, JoinType.FULL)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeyVector:
-    """A relation's rows by the bins of one of its keys.
-
-    rows, ndv, largest, upper: shape (bins,): expected rows, different keys, the most rows that one key may have, and
-    an upper bound of the rows. domain: different keys before any filter or join.
-    """
-
-    bins: Bins
-    rows: Floats
-    ndv: Floats
-    domain: Floats
-    largest: Floats
-    upper: Floats
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Message:
-    """What a join does to the rows of one side.
-
-    column: of that side. factor, kept, upper: shape (bins,), or (1,) where nothing is known by bins: by what the rows
-    of a bin are multiplied, which share of its keys meets anything, the largest factor. null: for rows without a key.
-    bins: of the first three, None where they do not tell bins apart.
-    """
-
-    column: PlanColumn
-    bins: Bins | None
-    factor: Floats
-    kept: Floats
-    upper: Floats
-    null: float = 0.0
 
 
 class Relation(ABC):
@@ -170,7 +141,7 @@ class Base(Relation):
                 assert before is not None
                 found = self._after(before, column.name, key, messages[-1])
             else:
-                found = _filtered(key, self._given(column.name))
+                found = filtered(key, self._given(column.name))
             self._vectors[asked] = tuple(messages), found
         return self._vectors[asked][1]
 
@@ -288,23 +259,23 @@ class Base(Relation):
 
     def _after(self, spread: KeyVector, name: str, key: KeyStatistics, message: Message) -> KeyVector:
         if message.bins is None:
-            return _applied(spread, message.factor, message.kept, message.upper)
-        if message.column.name == name and _same(message.bins, key.bins):
-            return _applied(spread, message.factor, message.kept, message.upper)
+            return applied(spread, message.factor, message.kept, message.upper)
+        if message.column.name == name and same_bins(message.bins, key.bins):
+            return applied(spread, message.factor, message.kept, message.upper)
         together = key.given.get(message.column.name)
-        if together is None or not _same(together.buckets, message.bins):
+        if together is None or not same_bins(together.buckets, message.bins):
             other = self.vector(message.column)
             weights = other.rows if other is not None else np.ones(message.factor.size)
             share = float(weights.sum()) / max(1e-9, self.rows) if other is not None else 1.0
             factor, kept, upper = (
-                np.atleast_1d(_mean(values, weights) * min(1.0, share) + message.null * max(0.0, 1.0 - share))
+                np.atleast_1d(weighted_mean(values, weights) * min(1.0, share) + message.null * max(0.0, 1.0 - share))
                 for values in (message.factor, message.kept, message.upper)
             )
-            return _applied(spread, factor, kept, upper)
+            return applied(spread, factor, kept, upper)
         asked = name, id(message)
         if asked not in self._carried:
-            self._carried[asked] = message, _through(together, message, self._given(message.column.name))
-        return _applied(spread, *self._carried[asked][1])
+            self._carried[asked] = message, carried(together, message, self._given(message.column.name))
+        return applied(spread, *self._carried[asked][1])
 
     def _given(self, key: str) -> Floats:
         if key not in self._kept:
@@ -451,7 +422,7 @@ class Joined(Relation):
         pairs = self._keys if to_left else tuple((b, a) for a, b in self._keys)
         column, other = pairs[0]
         mine, theirs = here.vector(column), there.vector(other, beyond)
-        if mine is not None and theirs is not None and _same(mine.bins, theirs.bins):
+        if mine is not None and theirs is not None and same_bins(mine.bins, theirs.bins):
             domain = np.maximum(np.maximum(mine.domain, theirs.domain), 1e-9)
             factor = theirs.rows / domain
             kept = np.minimum(1.0, theirs.ndv / domain)
@@ -511,369 +482,3 @@ class Joined(Relation):
             with_alone = met.factor + np.clip(1.0 - met.kept, 0.0, 1.0)
             return replace(met, factor=with_alone, kept=ones, upper=np.maximum(met.upper, 1.0), null=1.0)
         return met
-
-
-class Derived(Relation):
-    """Rows that something else than a join made of another relation's: their number is known, keys go along."""
-
-    def __init__(self, source: Relation, rows: float, *, upper: float | None = None) -> None:
-        self._source = source
-        self.rows = rows
-        self.upper = max(rows, min(source.upper, source.upper if upper is None else upper))
-
-    def holds(self, column: PlanColumn) -> bool:
-        """Return whether a column comes out of it."""
-        return self._source.holds(column)
-
-    def vector(self, column: PlanColumn, messages: Sequence[Message] = ()) -> KeyVector | None:
-        """Return the rows by a key's bins, spread as they were below."""
-        spread = self._source.vector(column, messages)
-        if spread is None:
-            return None
-        share = self.rows / max(1e-9, self._source.rows)
-        ndv = survivors(spread.ndv, spread.rows, np.full(spread.ndv.shape, min(1.0, share)))
-        assert isinstance(ndv, np.ndarray)
-        return replace(spread, rows=spread.rows * share, ndv=ndv)
-
-    def ndv(self, column: PlanColumn) -> float | None:
-        """Return the different values of a column."""
-        found = self._source.ndv(column)
-        return None if found is None else max(1.0, min(found, self.rows))
-
-    def domain(self, column: PlanColumn) -> float | None:
-        """Return the different values before other filters and joins."""
-        return self._source.domain(column)
-
-    def present(self, column: PlanColumn) -> float:
-        """Return the share of rows whose column is not NULL."""
-        return self._source.present(column)
-
-    def combinations(self, columns: Sequence[PlanColumn]) -> float:
-        """Return how many different combinations of columns there may be."""
-        return max(1.0, min(self._source.combinations(columns), self.rows))
-
-    def distinct(self, columns: Sequence[PlanColumn]) -> float | None:
-        """Return how many different combinations are expected in its part of the rows."""
-        found = self._source.distinct(columns)
-        if found is None:
-            return None
-        share = self.rows / max(1e-9, self._source.rows)
-        return max(1.0, min(float(survivors(found, self._source.rows, min(1.0, share))), self.rows))
-
-    def base(self, column: PlanColumn) -> Base | None:
-        """Return the rows that a column was read from."""
-        return self._source.base(column)
-
-    @property
-    def marked(self) -> tuple[float, ...]:
-        """Return the shares of rows that met another one."""
-        return self._source.marked
-
-    def counts_combinations(self, columns: Sequence[PlanColumn]) -> bool:
-        """Return whether combinations were seen on a sample."""
-        return self._source.counts_combinations(columns)
-
-
-class Groups(Derived):
-    """Rows of a grouping: of each combination of its keys there is one."""
-
-    def __init__(
-        self,
-        source: Relation,
-        rows: float,
-        keys: Sequence[PlanColumn],
-        *,
-        upper: float,
-        measures: Mapping[PlanColumn, float] = MappingProxyType({}),
-    ) -> None:
-        """Group. rows, upper: how many groups are expected, and at most. measures: values of what is aggregated."""
-        super().__init__(source, rows, upper=upper)
-        self._keys = frozenset(_origin(key) for key in keys)
-        self._measures = measures
-
-    @property
-    def sizes(self) -> Sizes:
-        """Return how many rows are in a group."""
-        key = next(iter(self._key_columns), None)
-        spread = self._source.vector(key) if key is not None and len(self._keys) == 1 else None
-        if spread is None or not np.any(spread.ndv > 0.0):
-            return Sizes.of(self.rows, self._source.rows)
-        there = spread.ndv > LEAST
-        count, rows = spread.ndv[there], spread.rows[there]
-        return Sizes(count, rows / count, spread.largest[there])
-
-    @property
-    def _key_columns(self) -> list[PlanColumn]:
-        return [PlanColumn(name, None, table, scan) for table, name, scan in self._keys]
-
-    def rows_of(self, column: PlanColumn) -> Base | None:
-        """Return the rows that were grouped, as far as they were read with a column."""
-        return self._source.base(column)
-
-    def holds(self, column: PlanColumn) -> bool:
-        """Return whether a column comes out of it: a key does, and what is aggregated."""
-        return column in self._measures or (_origin(column) in self._keys and super().holds(column))
-
-    def ndv(self, column: PlanColumn) -> float | None:
-        """Return the different values of a key, or of what is aggregated."""
-        known = self._measures.get(column)
-        return super().ndv(column) if known is None else max(1.0, min(known, self.rows))
-
-    def distinct(self, columns: Sequence[PlanColumn]) -> float | None:
-        """Return how many different combinations there are: of all keys, as many as groups."""
-        if self._keys <= {_origin(column) for column in columns}:
-            return max(1.0, self.rows)
-        measured = [column for column in columns if column in self._measures]
-        keys = [column for column in columns if column not in self._measures]
-        counts = [self._measures[column] for column in measured]
-        if keys:
-            found = super().distinct(keys)
-            if found is None:
-                return None
-            counts.append(found)
-        return max(1.0, min(independent(counts, self.rows), self.rows))
-
-    def vector(self, column: PlanColumn, messages: Sequence[Message] = ()) -> KeyVector | None:
-        """Return the groups by a key's bins; of a single key each bin has as many as it has keys."""
-        if len(self._keys) > 1:
-            return super().vector(column, messages)
-        spread = self._source.vector(column)
-        if spread is None:
-            return None
-        part = min(1.0, self.rows / max(1e-9, float(spread.ndv.sum())))
-        groups, most = spread.ndv * part, np.minimum(1.0, spread.ndv)
-        found = KeyVector(spread.bins, groups, groups, spread.ndv, most, spread.ndv)
-        for message in messages:  # all of them are for the key: no other column comes out
-            found = _applied(found, message.factor, message.kept, message.upper)
-        return found
-
-    def domain(self, column: PlanColumn) -> float | None:
-        """Return the different values before other joins; there are no more than groups."""
-        found = self._source.domain(column)
-        return None if found is None else max(1.0, min(found, self.rows))
-
-
-class Union(Relation):
-    """The rows of several relations; a column of the first one stands for those in its place in the others."""
-
-    def __init__(self, parts: Sequence[Relation], columns: Sequence[Sequence[PlanColumn]]) -> None:
-        """Put relations together. columns: of each in order."""
-        self._parts = tuple(parts)
-        self._places = {_origin(column): place for place, column in reversed(list(enumerate(columns[0])))}
-        self._columns = columns
-        self.rows, self.upper = sum(part.rows for part in parts), sum(part.upper for part in parts)
-
-    @property
-    def branches(self) -> list[tuple[Relation, Sequence[PlanColumn]]]:
-        """Return the relations with their columns, in order."""
-        return list(zip(self._parts, self._columns, strict=True))
-
-    def holds(self, column: PlanColumn) -> bool:
-        """Return whether every relation has such a column."""
-        return len(self._alike(column)) == len(self._parts)
-
-    def vector(self, column: PlanColumn, messages: Sequence[Message] = ()) -> KeyVector | None:
-        """Return the rows by a key's bins, if all were counted over the same ones."""
-        found: KeyVector | None = None
-        for part, own in self._alike(column):
-            there = [replace(message, column=mine) for message in messages for mine in self._of(part, message.column)]
-            spread = part.vector(own, there) if len(there) == len(messages) else None
-            if spread is None or (found is not None and not _same(spread.bins, found.bins)):
-                return None
-            found = spread if found is None else _added(found, spread)
-        return found
-
-    def ndv(self, column: PlanColumn) -> float | None:
-        """Return the different values: of as many as there are, those that any relation has."""
-        return self._any(column, [part.ndv(own) for part, own in self._alike(column)])
-
-    def domain(self, column: PlanColumn) -> float | None:
-        """Return the different values before other filters and joins."""
-        found = [part.domain(own) for part, own in self._alike(column)]
-        known = [one for one in found if one is not None]
-        return max(known) if known and len(known) == len(self._parts) else None
-
-    def present(self, column: PlanColumn) -> float:
-        """Return the share of rows whose column is not NULL."""
-        held = sum(part.rows * part.present(own) for part, own in self._alike(column))
-        return held / self.rows if self.rows > 0.0 else 1.0
-
-    def combinations(self, columns: Sequence[PlanColumn]) -> float:
-        """Return how many different combinations of columns there may be."""
-        return max(1.0, self.rows)
-
-    def distinct(self, columns: Sequence[PlanColumn]) -> float | None:
-        """Return how many different combinations there are: no value is known to be in several relations."""
-        if len(columns) == 1:
-            return self.ndv(columns[0])
-        total = 0.0
-        for part in self._parts:
-            own = [mine for column in columns for mine in self._of(part, column)]
-            found = part.distinct(own) if len(own) == len(columns) else None
-            if found is None:
-                return None
-            total += found
-        return max(1.0, min(total, self.rows))
-
-    def base(self, column: PlanColumn) -> Base | None:
-        """Return nothing: its rows were read in several places."""
-        return None
-
-    def _alike(self, column: PlanColumn) -> list[tuple[Relation, PlanColumn]]:
-        return [(part, own) for part in self._parts for own in self._of(part, column)]
-
-    def _of(self, part: Relation, column: PlanColumn) -> list[PlanColumn]:
-        place = self._places.get(_origin(column))
-        columns = self._columns[self._parts.index(part)]
-        if place is None or place >= len(columns) or not part.holds(columns[place]):
-            return []
-        return [columns[place]]
-
-    def _any(self, column: PlanColumn, found: Sequence[float | None]) -> float | None:
-        known = [one for one in found if one is not None]
-        if not known or len(known) < len(self._parts):
-            return None
-        domain = max(self.domain(column) or sum(known), *known)
-        return max(1.0, min(self.rows, domain * (1.0 - math.prod(1.0 - one / domain for one in known))))
-
-
-class Opaque(Relation):
-    """Rows about whose columns nothing is known."""
-
-    def __init__(self, rows: float, *, upper: float | None = None, members: Sequence[Relation] = ()) -> None:
-        """Hold a number of rows. members: relations whose columns come out, spread in a way that nobody knows."""
-        self.rows = rows
-        self.upper = max(rows, upper if upper is not None else rows)
-        self._members = tuple(members)
-
-    def holds(self, column: PlanColumn) -> bool:
-        """Return whether a column comes out of it."""
-        return any(member.holds(column) for member in self._members)
-
-    def vector(self, column: PlanColumn, messages: Sequence[Message] = ()) -> KeyVector | None:
-        """Return nothing."""
-        return None
-
-    def ndv(self, column: PlanColumn) -> float | None:
-        """Return the different values, at most as many as rows."""
-        for member in self._members:
-            if member.holds(column):
-                found = member.ndv(column)
-                return None if found is None else max(1.0, min(found, self.rows))
-        return None
-
-    def domain(self, column: PlanColumn) -> float | None:
-        """Return the different values before other filters and joins."""
-        return next((member.domain(column) for member in self._members if member.holds(column)), None)
-
-    def present(self, column: PlanColumn) -> float:
-        """Return the share of rows whose column is not NULL before joins."""
-        return next((member.present(column) for member in self._members if member.holds(column)), 1.0)
-
-    def combinations(self, columns: Sequence[PlanColumn]) -> float:
-        """Return how many different combinations of columns there may be."""
-        return max(1.0, self.rows)
-
-    def distinct(self, columns: Sequence[PlanColumn]) -> float | None:
-        """Return how many different combinations are expected: those of the members in all pairs."""
-        left, counts = list(columns), []
-        for member in self._members:
-            own = [column for column in left if member.holds(column)]
-            if own:
-                left = [column for column in left if column not in own]
-                found = member.distinct(own)
-                if found is None:
-                    return None
-                counts.append(found)
-        return None if left else max(1.0, min(independent(counts, self.rows), self.rows))
-
-    def base(self, column: PlanColumn) -> Base | None:
-        """Return the rows that a column was read from."""
-        return next((member.base(column) for member in self._members if member.holds(column)), None)
-
-
-def _origin(column: PlanColumn) -> tuple[str | None, str, int | None]:
-    """Return what a column is, whatever type it was cast to on its way."""
-    return column.table, column.name, column.scan
-
-
-def survivors(ndv: Floats | float, rows: Floats | float, share: Floats | float) -> Floats | float:
-    """Return the different values that are expected among a share of the rows: d (1 - (1 - s)^(n / d)).
-
-    Every value is taken to have n / d rows; Yao, "Approximating Block Accesses in Database Organizations", 1977.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        each = np.where(np.asarray(ndv) > 0.0, np.asarray(rows) / np.maximum(ndv, 1e-9), 0.0)
-        left = ndv * -np.expm1(each * np.log1p(-np.clip(share, 0.0, 1.0 - 1e-12)))
-    return np.minimum(left, ndv) if isinstance(ndv, np.ndarray) else float(min(float(left), ndv))
-
-
-def _added(a: KeyVector, b: KeyVector) -> KeyVector:
-    """Return the rows of two relations together; which keys both have is a matter of chance."""
-    domain = np.maximum(a.domain, b.domain)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shared = np.where(domain > 0.0, a.ndv * b.ndv / domain, 0.0)
-    ndv = np.minimum(domain, a.ndv + b.ndv - shared)
-    return KeyVector(a.bins, a.rows + b.rows, ndv, domain, a.largest + b.largest, a.upper + b.upper)
-
-
-def _filtered(key: KeyStatistics, given: Floats) -> KeyVector:
-    rows = key.rows * given
-    ndv = survivors(key.ndv, key.rows, given)
-    assert isinstance(ndv, np.ndarray)
-    return KeyVector(
-        key.bins, rows, ndv, key.ndv, np.minimum(key.largest, key.rows), np.minimum(key.rows, np.ceil(rows))
-    )
-
-
-def _applied(spread: KeyVector, factor: Floats, kept: Floats, upper: Floats) -> KeyVector:
-    ndv = survivors(spread.ndv, spread.rows, kept)
-    assert isinstance(ndv, np.ndarray)
-    most = np.where(kept > 0.0, np.maximum(upper, 0.0), 0.0)
-    rows, largest, upper_rows = spread.rows * factor, spread.largest * most, spread.upper * most
-    return KeyVector(spread.bins, rows, ndv, spread.domain, largest, upper_rows)
-
-
-def _through(together: ConditionalCounts, message: Message, given: Floats) -> tuple[Floats, Floats, Floats]:
-    """Carry a message from one key of a table to another, through the rows that hold both.
-
-    given: what the table's filters leave of each bin of the message's key: it reaches those rows only.
-    """
-    weights = np.empty((4, given.size + 1))
-    left, told = weights[0], weights[1:]
-    left[:-1], left[-1] = given, given.mean()
-    for part, (values, null) in zip(told, _parts(message), strict=True):
-        part[:-1], part[-1] = values, null
-    known = association(together)
-    varied = _vary(told, left * known.rows)
-    told *= left
-    if known.tells_nothing_of(varied):
-        held, *parts = (weights @ known.rows)[:, None]
-    else:
-        held, *parts = together.weighted(weights)
-    whole = max(float(held.sum()), LEAST)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        factor, kept, upper = (np.where(held > 0.0, part / held, part.sum() / whole) for part in parts)
-    return factor, np.clip(kept, 0.0, 1.0), np.maximum(upper, factor)
-
-
-def _vary(values: Floats, weights: Floats) -> float:
-    """Return the largest squared coefficient of variation of several values. values: shape (n, weights.size)."""
-    whole = float(weights.sum())
-    if whole <= 0.0:
-        return 0.0
-    means = np.maximum(values @ weights / whole, LEAST)
-    return float((np.square(values / means[:, None] - 1.0) @ weights).max()) / whole
-
-
-def _parts(message: Message) -> tuple[tuple[Floats, float], ...]:
-    return (message.factor, message.null), (message.kept, min(1.0, message.null)), (message.upper, message.null)
-
-
-def _same(a: Bins, b: Bins) -> bool:
-    return a is b or (a.group == b.group and a.version == b.version and a.count == b.count and bool(a.group))
-
-
-def _mean(values: Floats, weights: Floats) -> float:
-    whole = float(weights.sum())
-    return float((values * weights).sum()) / whole if whole > 0.0 else float(values.mean())

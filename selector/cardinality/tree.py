@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 from selector.cardinality.above import kept_above, kept_groups
 from selector.cardinality.conditions import columns_in
+from selector.cardinality.derived import Derived, Groups, Opaque, Union
 from selector.cardinality.predicates import Selectivity
-from selector.cardinality.relations import Base, Derived, Groups, Joined, Opaque, Relation, Union
+from selector.cardinality.relations import Base, Joined, Relation
 from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
 from selector.statistics import TableStatistics
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selector.cardinality.conditions import parsed
+from selector.cardinality.derived import Union
 from selector.cardinality.groups import OfGroups, Sizes, promised, skew
-from selector.cardinality.relations import Base, Union
+from selector.cardinality.relations import Base
 from selector.joins import named_expressions
 from selector.plan import PlanColumn
 from tests.selector.described import described

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selector.cardinality.relations import Base, Groups, Joined, Opaque, Relation, survivors
+from selector.cardinality.derived import Groups, Opaque
+from selector.cardinality.messages import survivors
+from selector.cardinality.relations import Base, Joined, Relation
 from selector.keys import ColumnRef as Ref
 from selector.keys import ConditionalCounts, KeyPair, KeyStatistics, key_groups
 from selector.plan import JoinType, PlanColumn

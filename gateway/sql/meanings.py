@@ -14,7 +14,7 @@ from sqlglot import exp
 from gateway.sql.errors import NotAllowed
 from gateway.sql.position import position_of
 
-DUCKDB, TRINO = "duckdb", "trino"
+DUCKDB, TRINO, IMPALA = "duckdb", "trino", "impala"
 NO_ESCAPE = frozenset({"duckdb", "trino", "ansi"})
 """Dialects in which LIKE has an escape only where it is told one."""
 
@@ -108,6 +108,8 @@ def _named(node: exp.Expr, dialect: str) -> exp.Expr:
         raise _refused(node, f"{name.upper()} gives other values in Spark, whose meaning the gateway goes by.")
     if dialect == DUCKDB and name == "weekday" and len(arguments) == 1:
         return _plus(_call("dayofweek", *arguments), -1)
+    if dialect == IMPALA and name == "isnull" and len(arguments) == 2:
+        return _call("ifnull", *arguments)
     if name in ("date_part", "datepart") and len(arguments) == 2 and isinstance(arguments[0], exp.Literal):
         return _part(arguments[0].name, arguments[1], dialect) or node
     return node

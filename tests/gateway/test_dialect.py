@@ -250,7 +250,7 @@ def test_what_is_not_portable_is_named(sql: str, what: str) -> None:
         ("duckdb", "n // 2", "`n` DIV 2"),
         ("duckdb", "n / 2", "`n` / 2"),
         ("impala", "CAST(s AS INT)", "TRY_CAST(`s` AS INT)"),
-        ("impala", "isnull(n, 5)", "COALESCE(`n`, 5)"),
+        ("impala", "isnull(n, 5)", "IFNULL(`n`, 5)"),
         ("impala", "isnull(n)", "ISNULL(`n`)"),
         ("hive", "nvl(n, 0)", "COALESCE(`n`, 0)"),
         ("ansi", "s || 'x'", "`s` || 'x'"),

@@ -13,6 +13,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pyarrow as pa
@@ -28,6 +29,7 @@ with warnings.catch_warnings():
     import pyspark.sql.connect.proto as pb2
     from pyspark.sql.connect.client import SparkConnectClient
     from pyspark.sql.connect.client.core import DefaultChannelBuilder, RpcDeadlines
+    from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
     from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicyState
     from pyspark.sql.connect.proto import Plan as Plan
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -46,9 +48,15 @@ SESSION_CONFIGURATION: Mapping[str, str] = {
 _CALL_TIMEOUT_S = 60.0
 _INTERRUPT_TIMEOUT_S = 5.0
 _REPLAY_LIMIT_S = 10.0
+_RELEASES_AT_ONCE = 4
 _SILENT = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE})
 _SILENT_PAUSE_S = 1.0
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# pyspark makes a pool for each statement, to give its result back, and the pool's thread stays until it is collected.
+ExecutePlanResponseReattachableIterator._release_thread_pool = ThreadPoolExecutor(
+    _RELEASES_AT_ONCE, thread_name_prefix="spark-release"
+)
 
 # These print the statement, literals included, for each error that the client meets.
 for _logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):

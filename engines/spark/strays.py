@@ -105,8 +105,8 @@ class StrayJobs:
         while tags := self._tags():
             try:
                 self._kill(tags)
-            except httpx.HTTPError as error:
-                _log.debug("Spark's web UI does not answer: %s", error)
+            except (httpx.HTTPError, ValueError, KeyError) as error:
+                _log.debug("Spark's web UI does not answer, or not as it should: %s", error)
             time.sleep(_LOOK_EVERY_S)
 
     def _tags(self) -> set[str]:

@@ -31,7 +31,7 @@ test-thorough: $(INSTALLED) ## Run all tests, also those that repeat others anot
 	$(BIN)/python -m pytest
 
 test-fast: $(INSTALLED) ## Run the tests that need no Spark and no browser
-	$(BIN)/python -m pytest -m "not spark and not e2e and not browser and not thorough"
+	$(BIN)/python -m pytest -m "not spark and not e2e and not browser and not thorough" -n auto --maxprocesses 4 --dist loadfile
 
 check: $(INSTALLED) ## Lint, types, import contracts, migrations
 	$(BIN)/ruff check .

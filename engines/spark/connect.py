@@ -176,6 +176,7 @@ class ConnectSession:
 
     def break_off(self) -> None:
         """Close the connection under whatever call is waiting on it."""
+        self._client._channel.close()  # the client would first wait for the calls that give results back
         self._client.close()
 
     def end_from_outside(self, give_up_after_s: float) -> None:

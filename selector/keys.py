@@ -115,7 +115,7 @@ class ConditionalCounts:
 
         weights: shape (buckets.count + 1,) or (n, buckets.count + 1). Shape of the result: (bins,) or (n, bins).
         """
-        several = np.atleast_2d(weights)
+        several, places = _distinct(np.atleast_2d(weights))
         found = np.zeros((several.shape[0], self.bins))
         starts = np.append(0, self.ends[:-1])
         filled = starts < self.ends
@@ -123,7 +123,19 @@ class ConditionalCounts:
             cells = several.take(self.bucket, axis=1)
             cells *= self.rows
             found[:, filled] = np.add.reduceat(cells, starts[filled], axis=1)
-        return found if np.ndim(weights) > 1 else found[0]
+        return found[places] if np.ndim(weights) > 1 else found[0]
+
+
+def _distinct(several: Floats) -> tuple[Floats, list[int]]:
+    """Return the different rows of a matrix, and for each of its rows where it stands among them."""
+    first: list[int] = []
+    places: list[int] = []
+    for row in several:
+        place = next((at for at, other in enumerate(first) if np.array_equal(row, several[other])), len(first))
+        if place == len(first):
+            first.append(len(places))
+        places.append(place)
+    return (several if len(first) == len(places) else several[first]), places
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -58,6 +58,8 @@ def survivors(ndv: Floats | float, rows: Floats | float, share: Floats | float) 
 
     Every value is taken to have n / d rows; Yao, "Approximating Block Accesses in Database Organizations", 1977.
     """
+    if (share.min(initial=1.0) if isinstance(share, np.ndarray) else share) >= 1.0:
+        return ndv
     with np.errstate(divide="ignore", invalid="ignore"):
         each = np.where(np.asarray(ndv) > 0.0, np.asarray(rows) / np.maximum(ndv, 1e-9), 0.0)
         left = ndv * -np.expm1(each * np.log1p(-np.clip(share, 0.0, 1.0 - 1e-12)))

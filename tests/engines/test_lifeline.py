@@ -45,7 +45,7 @@ def started(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
         try:
             yield process
         finally:
-            process.kill()
+            process.terminate()  # to kill it would leave its command behind
 
 
 def written_pid(file: Path) -> int:

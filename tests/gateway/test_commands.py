@@ -24,6 +24,8 @@ from metastore.records import JobRequest, JobState, Mode, StatisticsJob
 from tests.gateway import job_process
 from tests.gateway.conftest import BOOKS, TRANSACTIONS, register, serving
 
+pytestmark = pytest.mark.e2e
+
 TABLE_STATS = [
     "#Rows",
     "#Files",

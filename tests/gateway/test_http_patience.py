@@ -18,6 +18,8 @@ from gateway.server import own_server
 from gateway.settings import DuckDBSettings, SparkSettings, load
 from tests.gateway.conftest import serving
 
+pytestmark = pytest.mark.e2e
+
 REQUEST_S = 0.3
 WITHIN_S = 10.0
 HEAD = b"POST /slow HTTP/1.1\r\nHost: here\r\nContent-Length: 4\r\n\r\n"

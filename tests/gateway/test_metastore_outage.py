@@ -21,6 +21,8 @@ from tests.postgresql import PostgreSQL, postgresql
 
 Build = Callable[..., Scripted]
 
+pytestmark = pytest.mark.e2e
+
 
 @pytest.fixture
 def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgreSQL]:

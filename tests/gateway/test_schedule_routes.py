@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from gateway import terminal
 from gateway.cli import app
 from gateway.dashboard import plots
 from gateway.gateway import Gateway
@@ -184,12 +185,15 @@ def _ended(client: httpx.Client, job_id: str) -> dict[str, Any]:
 # ---------------------------------------------------------------------- command line
 
 
-def test_a_schedule_lives_on_the_command_line(house: tuple[Gateway, httpx.Client, Path], client: httpx.Client) -> None:
+def test_a_schedule_lives_on_the_command_line(
+    house: tuple[Gateway, httpx.Client, Path], client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = house[2]
+    monkeypatch.setattr(terminal.out, "width", 200)
     (home / "gateway.json").write_text(json.dumps({"url": str(client.base_url)}), encoding="utf-8")
 
     def fusion(*words: str) -> tuple[int, str]:
-        done = CliRunner().invoke(app, ["stats", "schedule", *words, "--home", str(home)], env={"COLUMNS": "200"})
+        done = CliRunner().invoke(app, ["stats", "schedule", *words, "--home", str(home)])
         return done.exit_code, " ".join(done.output.split())
 
     code, said = fusion("add", "nightly", "--tables", "orders", "--cron", "0 3 * * *", "--time-zone", "Europe/Berlin")

@@ -165,6 +165,7 @@ def test_threads_that_want_one_table(store: Metastore) -> None:
         _assert_one_winner(store, list(pool.map(lambda racer: _race(store, racer), range(RACERS))))
 
 
+@pytest.mark.e2e
 def test_processes_that_want_one_table(url: str, store: Metastore) -> None:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(RACERS // 2, mp_context=context) as pool:

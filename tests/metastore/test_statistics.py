@@ -295,6 +295,7 @@ def test_parts_of_a_table_that_a_job_works_on_are_not_dropped(store: Metastore) 
     assert (found.version, _folders(store.statistics.parts("books"))) == (published.version, ["b"])
 
 
+@pytest.mark.e2e
 def test_many_parts_are_dropped_at_once(store: Metastore) -> None:
     store.catalog.put(books(), at=NOON)
     folders = [f"day={n}" for n in range(40_000)]  # more than a statement of SQLite has places for

@@ -144,6 +144,7 @@ def test_sigterm_ends_a_job_cleanly(tmp_path: Path) -> None:
         (["stats", "--metastore", "sqlite://", "--job-id", "j1"], 1, "error: there is no job j1: give the tables"),
     ],
 )  # fmt: skip
+@pytest.mark.e2e
 def test_mistakes_are_told_in_a_line(arguments: list[str], code: int, message: str, tmp_path: Path) -> None:
     result = _run(*arguments, folder=tmp_path)
     assert result.returncode == code

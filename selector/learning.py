@@ -25,6 +25,7 @@ SHRINKAGE = 3.0  # runs without any error that a template's median is mixed with
 REPEATED_MISSES = 2  # of a template, before one counts for its other statements
 NARROWEST = math.log(1.05)  # what is sure of itself is still off by so much
 LARGEST_BYTES = 1 << 60  # that are told and stored
+SMALLEST_BYTES = 1 << 20  # peaks below are all the same: what is held so briefly is seen by chance, or not at all
 FURTHEST = 60.0  # logarithm of the largest factor, so that none is infinite
 ANY = "any"  # kind of operator
 _ROUNDING = 1e-9
@@ -70,7 +71,7 @@ class Observation:
     @cached_property
     def log_ratio(self) -> float:
         """Logarithm of the peak over the expected one."""
-        return math.log(self.least_bytes / max(1, self.expected_bytes))
+        return _log_ratio(self.least_bytes, self.expected_bytes)
 
     @cached_property
     def score(self) -> float:
@@ -133,8 +134,9 @@ class Residuals:
         used = [one for one in dict.fromkeys((levels[0], level)) if one.runs]
         if not used and not missed:
             return estimate
-        expected = estimate.peak_bytes * math.exp(min(_shift(levels), FURTHEST))
-        upper = estimate.peak_bytes * math.exp(min(bound * _width(estimate.peak_bytes, estimate.upper_bytes), FURTHEST))
+        seen_bytes = max(SMALLEST_BYTES, estimate.peak_bytes)
+        expected = seen_bytes * math.exp(min(_shift(levels), FURTHEST))
+        upper = seen_bytes * math.exp(min(bound * _width(estimate.peak_bytes, estimate.upper_bytes), FURTHEST))
         learned = _learned(estimate, used or [_Level(own, "this statement")])
         return _with(estimate, max(expected, missed), upper, learned)
 
@@ -153,7 +155,7 @@ class Residuals:
             found = _quantile(_repeats(self._recent))
             self._repeats = math.nan if found is None else max(NARROWEST, found)
         if not math.isnan(self._repeats):
-            return expected, expected * math.exp(min(self._repeats, FURTHEST))
+            return expected, max(SMALLEST_BYTES, expected) * math.exp(min(self._repeats, FURTHEST))
         assert estimate.peak_bytes is not None
         assert estimate.upper_bytes is not None
         usual = estimate.upper_bytes / max(1, estimate.peak_bytes) * estimate.confidence  # without the doubt in it
@@ -174,7 +176,11 @@ def observe(estimate: MemoryEstimate, subject: Subject, *, measured_bytes: int |
 
 
 def _width(expected_bytes: int, upper_bytes: int) -> float:
-    return max(NARROWEST, math.log(max(1, upper_bytes) / max(1, expected_bytes)))
+    return max(NARROWEST, _log_ratio(upper_bytes, expected_bytes))
+
+
+def _log_ratio(some_bytes: float, other_bytes: float) -> float:
+    return math.log(max(SMALLEST_BYTES, some_bytes) / max(SMALLEST_BYTES, other_bytes))
 
 
 def _is_same_statement(one: Subject, other: Subject) -> bool:
@@ -263,7 +269,7 @@ def _repeats(runs: Iterable[Observation]) -> list[tuple[float, bool]]:
     for one in runs:
         earlier = before.setdefault(one.subject, [])
         if earlier:
-            scores.append((math.log(one.least_bytes / averages.median(earlier)), one.is_censored))
+            scores.append((_log_ratio(one.least_bytes, averages.median(earlier)), one.is_censored))
         if not one.is_censored:
             earlier.append(one.least_bytes)
     return scores

@@ -253,3 +253,14 @@ def test_whatever_was_seen_a_bound_is_above_the_expected_peak_and_always_the_sam
 
 def missed(seen: Iterable[Observation], about: Subject) -> int:
     return max((LIMIT for one in seen if one.is_censored and one.subject == about), default=0)
+
+
+def test_peaks_too_small_to_be_seen_say_nothing_about_others() -> None:
+    tiny, large = subject("tiny", "tiny"), subject("large", "large")
+    seen = (0, 108 << 10, 120 << 10, 16 << 10, 0, 133 << 10)
+    runs = [run(tiny, seen[n % len(seen)], estimate(900 << 10)) for n in range(3 * ENOUGH)]
+    runs += [run(large, 6 * MIB, estimate(9 * MIB)) for _ in range(3)]
+    learned = Residuals(runs)
+    assert known(learned.correct(estimate(9 * MIB), large)) == (6 * MIB, math.ceil(6 * MIB * 1.05))
+    assert known(learned.correct(estimate(900 << 10), tiny))[1] == math.ceil(MIB * 1.05)
+    assert known(learned.correct(estimate(100 * MIB), subject("new", "new")))[1] <= 200 * MIB

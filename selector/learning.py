@@ -134,9 +134,9 @@ class Residuals:
         used = [one for one in dict.fromkeys((levels[0], level)) if one.runs]
         if not used and not missed:
             return estimate
-        seen_bytes = max(SMALLEST_BYTES, estimate.peak_bytes)
-        expected = seen_bytes * math.exp(min(_shift(levels), FURTHEST))
-        upper = seen_bytes * math.exp(min(bound * _width(estimate.peak_bytes, estimate.upper_bytes), FURTHEST))
+        seen = max(SMALLEST_BYTES, estimate.peak_bytes)
+        expected = seen * math.exp(min(_shift(levels), FURTHEST))
+        upper = seen * math.exp(min(bound * _width(estimate.peak_bytes, estimate.upper_bytes), FURTHEST))
         learned = _learned(estimate, used or [_Level(own, "this statement")])
         return _with(estimate, max(expected, missed), upper, learned)
 
@@ -154,12 +154,13 @@ class Residuals:
         if self._repeats is None:
             found = _quantile(_repeats(self._recent))
             self._repeats = math.nan if found is None else max(NARROWEST, found)
+        seen = max(SMALLEST_BYTES, expected)
         if not math.isnan(self._repeats):
-            return expected, max(SMALLEST_BYTES, expected) * math.exp(min(self._repeats, FURTHEST))
+            return expected, seen * math.exp(min(self._repeats, FURTHEST))
         assert estimate.peak_bytes is not None
         assert estimate.upper_bytes is not None
         usual = estimate.upper_bytes / max(1, estimate.peak_bytes) * estimate.confidence  # without the doubt in it
-        return expected, expected * max(1.0, usual)
+        return expected, seen * max(1.0, usual)
 
 
 def holder_of(estimate: MemoryEstimate) -> str:

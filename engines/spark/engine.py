@@ -51,7 +51,7 @@ class _Statement(Attempt):
         self.tag = f"fusion-{uuid.uuid4().hex}"
         self.alone = True  # no other statement ran at any time of its life
         self.session: ConnectSession | None = None
-        self.complete = False  # its last row was read
+        self.complete = False  # it came to its own end
 
     def use(self, session: ConnectSession, *, break_off: Callable[[], None]) -> None:
         """From here on ``end`` interrupts the session, and breaks it off when that did not help."""

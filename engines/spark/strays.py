@@ -59,20 +59,20 @@ class WebUi:
         """Ask for the jobs that run now. Raises httpx.HTTPError."""
         with self._client() as client:
             jobs: list[Job] = []
-            for application in _answer(client.get("/api/v1/applications")).json():
-                listed = _answer(client.get(f"/api/v1/applications/{application['id']}/jobs?status=running")).json()
-                jobs.extend(Job(job["jobId"], tuple(job["jobTags"])) for job in listed)
+            for application in client.get("/api/v1/applications").raise_for_status().json():
+                listed = client.get(f"/api/v1/applications/{application['id']}/jobs?status=running").raise_for_status()
+                jobs.extend(Job(job["jobId"], tuple(job["jobTags"])) for job in listed.json())
             return jobs
 
     def kill(self, job: Job) -> None:
         """Cancel a job. Raises httpx.HTTPError."""
         with self._client() as client:
             # Its kill buttons bear a token, so that no foreign page can press them.
-            button = _CSRF_TOKEN.search(_answer(client.get("/jobs/")).text)
+            button = _CSRF_TOKEN.search(client.get("/jobs/").raise_for_status().text)
             token = (button[1] or button[2]) if button else ""
             answer = client.post("/jobs/job/kill/", params={"id": job.id}, data={"csrfToken": token})
             if not answer.is_redirect:  # back to the list
-                _answer(answer)
+                answer.raise_for_status()
 
     def _client(self) -> httpx.Client:
         return httpx.Client(
@@ -89,17 +89,15 @@ class StrayJobs:
     def __init__(self, web_ui: Callable[[], WebUi | None]) -> None:
         self._web_ui = web_ui
         self._lock = threading.Lock()
-        self._watched: dict[str, float] = {}
-        self._watches = False
+        self._watched: dict[str, float] = {}  # until when; while there are any, the thread runs
 
     def watch(self, tag: str) -> None:
         """From now on kill the jobs of the statement with this tag, for as long as they may still come."""
         with self._lock:
+            runs = bool(self._watched)
             self._watched[tag] = time.monotonic() + _WATCH_FOR_S
-            if self._watches:
-                return
-            self._watches = True
-        threading.Thread(target=self._watch, name="spark-strays", daemon=True).start()
+        if not runs:
+            threading.Thread(target=self._watch, name="spark-strays", daemon=True).start()
 
     def _watch(self) -> None:
         while tags := self._tags():
@@ -114,7 +112,6 @@ class StrayJobs:
         now_s = time.monotonic()
         with self._lock:
             self._watched = {tag: until_s for tag, until_s in self._watched.items() if until_s > now_s}
-            self._watches = bool(self._watched)
             return set(self._watched)
 
     def _kill(self, tags: set[str]) -> None:
@@ -132,7 +129,3 @@ def _signed(key: bytes) -> str:
     head = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in (b'{"alg":"HS256"}', b"{}"))
     signature = hmac.new(key, head, hashlib.sha256).digest()
     return b".".join((head, base64.urlsafe_b64encode(signature).rstrip(b"="))).decode("ascii")
-
-
-def _answer(response: httpx.Response) -> httpx.Response:
-    return response.raise_for_status()

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from pyspark.errors import PySparkException
 
+from engines.errors import StatementCancelled
 from engines.spark.connect import ConnectSession, statement_plan
 from engines.spark.engine import SparkConnectEngine
 from engines.spark.server import SparkConnectServer
@@ -55,6 +56,23 @@ def test_stray_jobs_are_killed_and_no_others(
     assert ask(spark_engine, "SELECT COUNT(*) AS n FROM kinds")["n"].to_pylist() == [5]
 
 
+def test_a_statement_that_was_cancelled_leaves_no_job(
+    web_ui: WebUi, session: ConnectSession, spark_engine: SparkConnectEngine, warehouse: Warehouse
+) -> None:
+    spark_engine.use_tables(warehouse.tables)
+    plan = statement_plan(SLOW_SQL, warehouse.tables)
+    with ThreadPoolExecutor(2) as pool:
+        asked = pool.submit(ask, spark_engine, SLOW_SQL, query_id="cancelled")
+        tag = _wait_for_job(web_ui, "fusion-")
+        stray = pool.submit(lambda: list(session.run(plan, tag)[1]))  # another session's: no interrupt reaches it
+        _wait_for_job(web_ui, tag, of=2)
+        spark_engine.cancel("cancelled")
+        with pytest.raises(StatementCancelled):
+            asked.result(timeout=SOON_S)
+        with pytest.raises(PySparkException, match="cancelled"):
+            stray.result(timeout=2 * SOON_S)
+
+
 def test_only_key_holders_get_in(web_ui: WebUi, spark_server: SparkConnectServer) -> None:
     assert httpx.get(f"http://{web_ui.host}:{web_ui.port}/jobs/", trust_env=False).status_code == 403
     with pytest.raises(httpx.HTTPStatusError):
@@ -65,8 +83,13 @@ def test_only_key_holders_get_in(web_ui: WebUi, spark_server: SparkConnectServer
     assert (spark_server.settings.work_folder / "secret.properties").stat().st_mode & 0o777 == 0o600
 
 
-def _wait_for_job(web_ui: WebUi, tag: str) -> None:
+def _wait_for_job(web_ui: WebUi, prefix: str, of: int = 1) -> str:
+    """Wait for so many jobs whose client's tag begins like this; return the tag of one."""
     give_up_s = time.monotonic() + 60
-    while not any(own.endswith(f"_Tag_{tag}") for job in web_ui.running_jobs() for own in job.tags):
+    while True:
+        given = [own.rpartition("_Tag_")[2] for job in web_ui.running_jobs() for own in job.tags]
+        found = [tag for tag in given if tag.startswith(prefix)]
+        if len(found) >= of:
+            return found[0]
         assert time.monotonic() < give_up_s
         time.sleep(0.2)

@@ -257,6 +257,7 @@ def missed(seen: Iterable[Observation], about: Subject) -> int:
 
 def test_peaks_too_small_to_be_seen_say_nothing_about_others() -> None:
     tiny, large = subject("tiny", "tiny"), subject("large", "large")
+    assert (known(Residuals([run(tiny, 0)]).correct(estimate(900 << 10), tiny))[1] or 0) >= MIB
     seen = (0, 108 << 10, 120 << 10, 16 << 10, 0, 133 << 10)
     runs = [run(tiny, seen[n % len(seen)], estimate(900 << 10)) for n in range(3 * ENOUGH)]
     runs += [run(large, 6 * MIB, estimate(9 * MIB)) for _ in range(3)]

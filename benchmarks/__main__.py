@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-CLAIMS = ("selectivity", "overhead", "speed", "statistics", "drivers", "result_speed", "same_answers")
+CLAIMS = ("selectivity", "overhead", "speed", "statistics", "drivers", "result_speed", "same_answers", "attacks")
 FAILED, WRONG_ARGUMENTS = 1, 2
 
 

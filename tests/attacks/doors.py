@@ -168,10 +168,13 @@ def served(home: Path, **settings: Mapping[str, Any]) -> Iterator[Served]:
     finally:
         descendants = process.children(recursive=True) if process.is_running() else []
         process.terminate()
-        process.wait(STOP_WITHIN_S)
+        _, stuck = psutil.wait_procs([process], timeout=STOP_WITHIN_S)
+        for parent in stuck:
+            parent.kill()
         _, left = psutil.wait_procs(descendants, timeout=15)
         for child in left:
             child.kill()
+    assert not stuck, f"it did not stop within {STOP_WITHIN_S:.0f} s"
     assert not left, f"it left processes behind: {left}"
 
 

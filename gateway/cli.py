@@ -17,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway import doctor as doctoring
-from gateway.authentication import user_line
 from gateway.client import RequestFailed
 from gateway.dashboard.trees import branches
+from gateway.security.authentication import user_line
 from gateway.startup import configure_logging
 from gateway.statements import AUTO
 from gateway.stats_cli import stats_app

@@ -15,6 +15,7 @@ from engines.errors import DeadlineExceeded, StatementCancelled
 from engines.protocol import Column
 from gateway.jobs import JobRunner, JobsBusy
 from gateway.routing import CatalogView
+from gateway.security.policy import Action, Policy
 from gateway.sessions import OPTIONS, Session, SessionError
 from gateway.sql.commands import (
     Command,
@@ -30,6 +31,7 @@ from gateway.sql.commands import (
     ResetOptions,
     SetColumnStats,
     SetOption,
+    SetOwner,
     SetRows,
     ShowColumns,
     ShowColumnStats,
@@ -62,6 +64,7 @@ HIVE_DESCRIPTION = ("col_name", "data_type", "comment")  # drivers of Hive's loo
 IMPALA_DESCRIPTION = ("name", "type", "comment")
 OPTION_ROWS = pa.schema([("key", pa.string()), ("value", pa.string()), ("level", pa.string())])
 OWN_LEVEL, FOREIGN_LEVEL = "REGULAR", "NOT USED"  # impala-shell wants a third column, and knows the first of these
+NOBODY = "-"  # the owner of what everybody may change who may write
 NAMES = pa.schema([("name", pa.string())])
 NOTHING = pa.schema([])
 SUMMARY = pa.schema([("summary", pa.string())])
@@ -78,8 +81,11 @@ class CommandFailed(Exception):
 class CommandRunner:
     """Carries commands out. Thread-safe; each one runs in the thread of its statement."""
 
-    def __init__(self, metastore: Metastore, catalog: CatalogView, jobs: JobRunner, views: ViewMaker) -> None:
+    def __init__(
+        self, metastore: Metastore, catalog: CatalogView, jobs: JobRunner, views: ViewMaker, policy: Policy
+    ) -> None:
         self._metastore = metastore
+        self._policy = policy
         self._catalog = catalog
         self._jobs = jobs
         self._views = views
@@ -106,6 +112,8 @@ class CommandRunner:
             case DropView():
                 self._views.drop(command, run)
                 return NOTHING.empty_table()
+            case SetOwner():
+                return self._set_owner(command, run)
             case ShowDatabases():
                 return rows_of(NAMES, [[name] for name in _matching([DEFAULT_DATABASE], command.pattern)])
             case ShowTables():
@@ -155,7 +163,7 @@ class CommandRunner:
     def _finished(self, request: JobRequest, run: Run) -> StatisticsJob:
         """Start a job and wait for its end, which comes with the statement's if that is earlier."""
         try:
-            job = self._jobs.start(request)
+            job = self._jobs.start(request, owner=run.statement.principal.owner)
         except JobsBusy as busy:
             raise CommandFailed("JOB_RUNNING", str(busy)) from busy
         while not job.state.ended:
@@ -201,6 +209,14 @@ class CommandRunner:
         except NothingToAmend as error:
             raise CommandFailed("NOTHING_TO_AMEND", f"{str(error).capitalize()}.") from error
 
+    def _set_owner(self, command: SetOwner, run: Run) -> pa.Table:
+        kind = "view" if command.view else "table"
+        check = self._policy.owner_check(run.statement.principal, Action.SET_OWNER, kind, command.name)
+        owned = self._metastore.views if command.view else self._metastore.catalog
+        if not owned.set_owner(command.name, command.owner, check=check):
+            raise CommandFailed("UNKNOWN_TABLE", f"The {kind} {command.name} is gone.")
+        return NOTHING.empty_table()
+
     def _refresh(self, command: Refresh, run: Run) -> pa.Table:
         if command.table is not None:
             self._look_again(command.table)
@@ -240,7 +256,16 @@ class CommandRunner:
         columns = self._columns(command.table, run)
         names = IMPALA_DESCRIPTION if run.statement.dialect == "impala" else HIVE_DESCRIPTION
         schema = pa.schema([(name, pa.string()) for name in names])
-        return rows_of(schema, [[column.name, column.data_type, ""] for column in columns])
+        rows = [[column.name, column.data_type, ""] for column in columns]
+        return rows_of(schema, rows + (self._details(command.table, run) if command.details else []))
+
+    def _details(self, name: str, run: Run) -> list[list[str]]:
+        """Return what DESCRIBE EXTENDED tells behind the columns, as Spark does."""
+        view = self._catalog.current().views_for(run.statement.session).get(name)
+        owner = view.owner if view is not None else self._table(name).owner
+        kind = "VIEW" if view is not None else "TABLE"
+        told = (("Table", name), ("Owner", owner or NOBODY), ("Type", kind))
+        return [["", "", ""], ["# Detailed Table Information", "", ""], *([*pair, ""] for pair in told)]
 
     def _show_table(self, command: ShowTableStats) -> pa.Table:
         table = self._table(command.table)

@@ -28,6 +28,8 @@ from gateway.fleet import Fleet, Member
 from gateway.joins import JoinLearner
 from gateway.results import ResultTooLarge, Spool, SpooledResult, SpoolFull
 from gateway.routing import CatalogSnapshot, CatalogView, Router
+from gateway.security.needs import needs
+from gateway.security.policy import AccessDenied, Policy
 from gateway.sql import command_parsing, write_parsing
 from gateway.sql import statement as checking
 from gateway.sql.commands import Command
@@ -88,6 +90,7 @@ class Coordinator:
         writer: TableWriter,
         spool: Spool,
         misestimated: Callable[[Sequence[str]], None],
+        policy: Policy,
         parser_limits: ParserLimits,
         queries: int,
         queue_s: float,
@@ -101,6 +104,7 @@ class Coordinator:
         self._joins = JoinLearner(metastore)
         self._spool = spool
         self._misestimated = misestimated
+        self._policy = policy
         self.parser_limits = parser_limits
         self._queue_s = queue_s
         self._places = threading.BoundedSemaphore(queries)
@@ -198,19 +202,25 @@ class Coordinator:
     # ------------------------------------------------------------------ one statement's life
 
     def _check(self, statement: Statement) -> tuple[CatalogSnapshot, CheckedStatement | Command | Write]:
+        """Read a statement and require that its user may do what it says. Raises SqlError."""
         snapshot = self._catalog.current()
+        checked = self._read(statement, snapshot)
+        self._policy.require_all(statement.principal, needs(checked, snapshot, statement.session))
+        return snapshot, checked
+
+    def _read(self, statement: Statement, snapshot: CatalogSnapshot) -> CheckedStatement | Command | Write:
         sql, dialect, tables, limits = statement.sql, statement.dialect, snapshot.tables, self.parser_limits
         views = snapshot.views_for(statement.session)
         command = command_parsing.parse(sql, catalog=tables, limits=limits, views=views)
         if command is not None:
-            return snapshot, command
+            return command
         write = write_parsing.parse(sql, dialect, catalog=tables, limits=limits, views=views)
         if write is not None:
-            return snapshot, write
+            return write
         checked = checking.check(sql, dialect, catalog=tables, limits=limits, views=views)
         if checked.engine is not None and checked.engine not in self._fleet:
             raise NotAllowed(f"A hint asks for the engine {checked.engine}; there are {', '.join(self._fleet)}.")
-        return snapshot, checked
+        return checked
 
     def _live(self, run: Run, checked: CheckedStatement | Command | Write, snapshot: CatalogSnapshot) -> None:
         """Decide, try the ranked engines in turn, close the record; nothing escapes but bugs."""
@@ -336,8 +346,8 @@ class Coordinator:
         except EngineError as error:
             attempt = _failed(attempt, error, begun)
             self._close(run, attempt.state, attempt=attempt, error=Failure(error.code, error.message))
-        except (CommandFailed, ResultTooLarge, SpoolFull) as error:
-            failure = error.failure if isinstance(error, CommandFailed) else _store_failure(error)
+        except (CommandFailed, AccessDenied, ResultTooLarge, SpoolFull) as error:
+            failure = _failure(error)
             attempt = _ended_badly(attempt, failure, begun)
             self._close(run, QueryState.FAILED, attempt=attempt, error=failure)
         else:
@@ -372,8 +382,8 @@ class Coordinator:
             if error.trips_breaker:
                 member.breaker.failed(error.message)
             self._close(run, attempt.state, attempt=attempt, error=Failure(error.code, error.message))
-        except (WriteFailed, ResultTooLarge, SpoolFull) as error:
-            failure = error.failure if isinstance(error, WriteFailed) else _store_failure(error)
+        except (WriteFailed, AccessDenied, ResultTooLarge, SpoolFull) as error:
+            failure = _failure(error)
             attempt = _ended_badly(attempt, failure, begun)
             self._close(run, QueryState.FAILED, attempt=attempt, error=failure)
         else:
@@ -532,6 +542,12 @@ def _failed(attempt: Attempt, error: EngineError, begun: float) -> Attempt:
         message=error.message,
         peak_bytes=error.peak_bytes,
     )
+
+
+def _failure(error: CommandFailed | WriteFailed | AccessDenied | ResultTooLarge | SpoolFull) -> Failure:
+    if isinstance(error, AccessDenied):
+        return Failure(error.code, error.message)
+    return error.failure if isinstance(error, CommandFailed | WriteFailed) else _store_failure(error)
 
 
 def _store_failure(error: ResultTooLarge | SpoolFull) -> Failure:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from sqlalchemy.exc import SQLAlchemyError
 
 from engines.errors import EngineError
-from gateway.authentication import AuthenticationFailed
 from gateway.coordinator import NO_ENGINE, TOO_MANY, Stopping, TooManyQueries, UnknownEngine
 from gateway.results import ResultGone
+from gateway.security.authentication import AuthenticationFailed
 from gateway.sessions import SessionError
 from gateway.sql.errors import SqlError
 from metastore.records import Failure
@@ -35,6 +35,7 @@ SQLSTATES: Mapping[str, str] = {
     "UNKNOWN_PROPERTY": "42000",
     "VALUE_OUT_OF_RANGE": "22003",
     "NOT_ALLOWED": "42501",
+    "ACCESS_DENIED": "42501",
     "INVALID_SETTING": "42000",
     "AUTHENTICATION_FAILED": "28000",
     "SESSION_FULL": "54000",

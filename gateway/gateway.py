@@ -7,7 +7,6 @@ import threading
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gateway.authentication import Authenticator
 from gateway.coordinator import Coordinator
 from gateway.fleet import Fleet
 from gateway.hs2.service import Service
@@ -15,6 +14,8 @@ from gateway.jobs import JobRunner
 from gateway.results import Spool
 from gateway.routing import CatalogView
 from gateway.schedules import Schedules
+from gateway.security.authentication import Authenticator
+from gateway.security.policy import Policy
 from gateway.settings import Settings
 from gateway.staleness import Freshness
 from metastore.store import Metastore
@@ -52,6 +53,7 @@ class Gateway:
     freshness: Freshness
     schedules: Schedules
     authenticator: Authenticator
+    policy: Policy
     hs2: Service
     listeners: list[Listener] = field(default_factory=list)
     _stopped: threading.Event = field(default_factory=threading.Event)

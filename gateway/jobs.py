@@ -15,6 +15,8 @@ import threading
 from pathlib import Path
 
 import engines.lifeline
+from gateway.security.policy import Action, Owned, Policy
+from gateway.security.principals import IN_PROCESS, Principal
 from gateway.statements import new_query_id
 from metastore.jobs import TablesBusy
 from metastore.records import JobRequest, JobState, StatisticsJob
@@ -52,7 +54,9 @@ class JobRunner:
         work: Path,
         remote: str | None = None,
         driver_memory_bytes: int = 2 << 30,
+        policy: Policy | None = None,
     ) -> None:
+        self._policy = policy or Policy()
         self._metastore = metastore
         self._url = metastore_url
         self._work = work
@@ -61,13 +65,18 @@ class JobRunner:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
 
-    def start(self, request: JobRequest, *, schedule: str | None = None) -> StatisticsJob:
+    def start(self, request: JobRequest, *, schedule: str | None = None, owner: str | None = None) -> StatisticsJob:
         """Start a job and return it as it is written; one whose process cannot be started has failed.
 
         Raises JobsBusy where an open job holds one of the tables.
         """
         job = StatisticsJob(
-            id=new_query_id(), request=request, state=JobState.QUEUED, created_at=_now(), schedule=schedule
+            id=new_query_id(),
+            request=request,
+            state=JobState.QUEUED,
+            created_at=_now(),
+            schedule=schedule,
+            owner=owner,
         )
         self.recover()  # a job that died a moment ago must not stand in the way
         try:
@@ -84,13 +93,18 @@ class JobRunner:
             log.info("job %s: %s statistics of %s", job.id, request.mode, ", ".join(request.tables))
         return self._metastore.jobs.get(job.id) or job
 
-    def cancel(self, job_id: str) -> bool:
-        """End a job; returns whether it was open. Raises JobElsewhere where this gateway did not start it.
+    def cancel(self, job_id: str, *, by: Principal = IN_PROCESS) -> bool:
+        """End a job; returns whether it was open.
+
+        Raises JobElsewhere where this gateway did not start it, AccessDenied.
 
         Its tables are free at once: a job that has lost them cannot publish any more, however long its end takes.
         """
         job = self._metastore.jobs.get(job_id)
-        if job is None or job.state.ended:
+        if job is None:
+            return False
+        self._policy.require(by, Action.CANCEL_JOB, Owned("job", job.id, job.owner))
+        if job.state.ended:
             return False
         with self._lock:
             process = self._processes.get(job_id)

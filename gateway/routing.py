@@ -75,13 +75,14 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class CatalogSnapshot:
-    """Tables and statistics of one version of the catalog."""
+    """Tables and statistics of one version of the catalog. owners: of tables, None where they are nobody's."""
 
     version: int
     tables: Mapping[str, TableSource] = field(default_factory=dict)
     shapes: Mapping[str, TableShape] = field(default_factory=dict)
     statistics: Mapping[str, TableStatistics] = field(default_factory=dict)
     views: Mapping[str, View] = field(default_factory=dict)
+    owners: Mapping[str, str | None] = field(default_factory=dict)
 
     def views_for(self, session: Session | None) -> Mapping[str, View]:
         """Return the views that a session's statements may name: its own hide others and tables."""
@@ -144,6 +145,7 @@ class CatalogView:
             },
             statistics=statistics,
             views={view.name: view for view in self._metastore.views.list()},
+            owners={table.name: table.owner for table in tables},
         )
 
 

@@ -25,6 +25,8 @@ from gateway.jobs import CANCELLED, JobRunner, JobsBusy
 from gateway.routing import CatalogView
 from gateway.schedule_errors import ScheduleInvalid, SchedulePaused, ScheduleTaken, ScheduleUnknown
 from gateway.schedule_store import MetastoreJobStore, ScheduleTrigger
+from gateway.security.policy import Action, Owned, Policy
+from gateway.security.principals import IN_PROCESS, Principal
 from gateway.settings import ScheduleSettings
 from gateway.sql.errors import UnknownTable, did_you_mean
 from gateway.staleness import Freshness
@@ -54,8 +56,10 @@ class Schedules:
         catalog: CatalogView,
         freshness: Freshness,
         settings: ScheduleSettings,
+        policy: Policy | None = None,
     ) -> None:
         self._metastore = metastore
+        self._policy = policy or Policy()
         self._jobs = jobs
         self._catalog = catalog
         self._freshness = freshness
@@ -97,9 +101,10 @@ class Schedules:
 
     # ------------------------------------------------------------------ what people ask for
 
-    def add(self, schedule: Schedule) -> Schedule:
-        """Define a schedule. Raises ScheduleError, UnknownTable."""
-        wanted = self._checked(schedule)
+    def add(self, schedule: Schedule, *, by: Principal = IN_PROCESS) -> Schedule:
+        """Define a schedule, which is its maker's. Raises ScheduleError, UnknownTable, AccessDenied."""
+        self._policy.require(by, Action.CREATE_SCHEDULE)
+        wanted = replace(self._checked(schedule), owner=by.owner)
         try:
             self._scheduler.add_job(
                 self._run,
@@ -120,9 +125,9 @@ class Schedules:
             raise ScheduleUnknown(f"There is no schedule {name}{did_you_mean(name, known)}")
         return schedule
 
-    def change(self, wanted: Schedule) -> Schedule:
-        """Let a schedule be otherwise from now on, which may be paused. Raises ScheduleError, UnknownTable."""
-        before = self.get(wanted.name)
+    def change(self, wanted: Schedule, *, by: Principal = IN_PROCESS) -> Schedule:
+        """Update a schedule, which may be paused. Raises ScheduleError, UnknownTable, AccessDenied."""
+        before = self._own(wanted.name, by)
         wanted = self._checked(wanted)
         due_anew = (wanted.trigger, wanted.paused) != (before.trigger, before.paused)
         if due_anew:
@@ -133,19 +138,27 @@ class Schedules:
         self._wake()
         return self.get(wanted.name)
 
-    def remove(self, name: str) -> None:
-        """Forget a schedule; a job that it started goes on. Raises ScheduleUnknown."""
-        self.get(name)
+    def remove(self, name: str, *, by: Principal = IN_PROCESS) -> None:
+        """Forget a schedule; a job that it started goes on. Raises ScheduleUnknown, AccessDenied."""
+        self._own(name, by)
         self._metastore.schedules.remove(name)
 
-    def run(self, name: str) -> StatisticsJob:
-        """Compute all of a schedule's tables now, whatever it waits for. Raises ScheduleError, JobsBusy."""
-        schedule = self.get(name)
+    def run(self, name: str, *, by: Principal = IN_PROCESS) -> StatisticsJob:
+        """Compute all of a schedule's tables now, whatever it waits for.
+
+        Raises ScheduleError, JobsBusy, AccessDenied.
+        """
+        schedule = self._own(name, by)
         if schedule.paused:
             raise SchedulePaused(f"The schedule {name} is paused; resume it first, or compute its tables directly.")
         job = self._begin(schedule, self._tables(schedule))
         self._follow_aside(name, job, repeat=False)
         return job
+
+    def _own(self, name: str, by: Principal) -> Schedule:
+        schedule = self.get(name)
+        self._policy.require(by, Action.CHANGE_SCHEDULE, Owned("schedule", name, schedule.owner))
+        return schedule
 
     def misestimated(self, tables: Sequence[str]) -> None:
         """Hear that a statement over these tables did not fit where its estimate said it would."""
@@ -245,7 +258,9 @@ class Schedules:
         return True
 
     def _begin(self, schedule: Schedule, tables: tuple[str, ...]) -> StatisticsJob:
-        job = self._jobs.start(JobRequest(tables, schedule.mode, share=schedule.share), schedule=schedule.name)
+        job = self._jobs.start(
+            JobRequest(tables, schedule.mode, share=schedule.share), schedule=schedule.name, owner=schedule.owner
+        )
         self._metastore.schedules.started(schedule.name, job_id=job.id, tables=tables, at=job.created_at)
         log.info("schedule %s: job %s computes %s", schedule.name, job.id, _words(tables))
         return job

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from gateway.security.principals import Principal
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.sql.parsing import DIALECTS
 from gateway.statements import AUTO, Statement
@@ -97,17 +98,22 @@ OPTIONS: Mapping[str, Option] = {
 class Session:
     """One client's session. Thread-safe.
 
-    user: who it belongs to. deadline_s: longest life of its statements.
+    principal: who it belongs to, as last seen. deadline_s: longest life of its statements.
     """
 
-    def __init__(self, user: str, *, deadline_s: float) -> None:
-        self.user = user
+    def __init__(self, principal: Principal, *, deadline_s: float) -> None:
+        self.principal = principal
         self._deadline_s = deadline_s
         self._lock = threading.Lock()
         self._settings: dict[str, str] = {}
         self._views: dict[str, View] = {}
         self._waits = 0
         self._idle_since = time.monotonic()
+
+    @property
+    def user(self) -> str:
+        """Name of who it belongs to."""
+        return self.principal.name
 
     def set(self, name: str, value: str) -> None:
         """Change a setting. Raises InvalidSetting, SessionFull."""
@@ -146,7 +152,7 @@ class Session:
             sql=sql,
             dialect=DIALECT.read(settings[DIALECT.name]),
             engine=ENGINE.read(settings[ENGINE.name]),
-            user=self.user,
+            principal=self.principal,
             deadline_s=min(limit for limit in limits if limit),
             session=self,
         )
@@ -197,14 +203,14 @@ class Session:
             return 0.0 if self._waits else time.monotonic() - self._idle_since
 
 
-def require_room(sessions: Iterable[Session], user: str, limits: Limits) -> None:
+def require_room(sessions: Iterable[Session], principal: Principal, limits: Limits) -> None:
     """Raise TooManySessions where as many are open as may be, in total or of one user."""
-    users = [each.user for each in sessions]
-    if len(users) >= limits.sessions:
+    accounts = [each.principal.account for each in sessions]
+    if len(accounts) >= limits.sessions:
         raise TooManySessions("Too many sessions are open; try again later.")
-    of_user = users.count(user)
+    of_user = accounts.count(principal.account)
     if of_user >= limits.sessions_per_user:
-        raise TooManySessions(f"{user} has {of_user} sessions open already; close one.")
+        raise TooManySessions(f"{principal.name} has {of_user} sessions open already; close one.")
 
 
 def expire_idle(close_idle: Callable[[], None], stopping: threading.Event, *, name: str) -> None:

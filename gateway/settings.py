@@ -27,7 +27,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from gateway.authentication import Anonymous
+from gateway.security.authentication import Anonymous
+from gateway.security.principals import Role
 
 DEFAULT_HOME = ".fusion"
 FILE_NAME = "fusion.toml"
@@ -89,7 +90,13 @@ class AuthenticationSettings(_Section):
     anonymous: Anonymous = Anonymous.LOOPBACK
     """Who may come without a login: `never` anybody, `loopback` clients on this machine, `everywhere` all."""
     operators: tuple[str, ...] = ()
-    """Users of the file who may cancel the queries of all over HTTP and fetch their rows; others only their own."""
+    """Users of the file with the role `operator`; the same as naming them in `roles`."""
+    roles: dict[str, Role] = {}
+    """Roles of users of the file whose line names none: `reader`, `writer`, `operator` or `admin`."""
+    default_role: Role = Role.WRITER
+    """Role of users of the file who have no other."""
+    anonymous_role: Role | None = None
+    """Role of clients without a login; by itself `reader` beside a users file, else `admin` here, `writer` afar."""
 
 
 class Hs2Settings(_Section):

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gateway.security.principals import IN_PROCESS, Principal
 from metastore.records import QueryRecord, QueryState
 
 if TYPE_CHECKING:
@@ -24,18 +25,24 @@ AUTO = "auto"
 class Statement:
     """What was asked.
 
-    engine: ``auto``, or the name of the one engine that may run it. deadline_s: seconds from submission.
+    engine: ``auto``, or the name of the one engine that may run it. principal: who asks; every door passes its own.
+    deadline_s: seconds from submission.
     session: that it belongs to, None where the interface keeps none.
     """
 
     sql: str
     dialect: str = "spark"
     engine: str = AUTO
-    user: str = "anonymous"
+    principal: Principal = IN_PROCESS
     deadline_s: float = 3_600.0
     session: Session | None = None
     id: str = field(default_factory=lambda: new_query_id())
     submitted_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
+
+    @property
+    def user(self) -> str:
+        """Name of who asks."""
+        return self.principal.name
 
     @property
     def pinned(self) -> str | None:
@@ -58,6 +65,7 @@ class Run:
             sql=statement.sql,
             dialect=statement.dialect,
             user=statement.user,
+            authenticated=statement.principal.authenticated,
             requested_engine=statement.engine,
             state=QueryState.QUEUED,
             submitted_at=statement.submitted_at,

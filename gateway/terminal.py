@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from gateway import settings as settings_module
-from gateway.authentication import UsersFileInvalid
 from gateway.client import Client, RequestFailed
+from gateway.security.authentication import UsersFileInvalid
 from gateway.settings import Settings
 from gateway.startup import StartFailed, configure_logging, running_address
 from selector.decide import mebibytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 
 import pyarrow as pa
@@ -10,6 +11,8 @@ from sqlglot import exp
 from engines.errors import EngineError, EngineUnavailable, StatementError
 from engines.protocol import Column, Lease
 from gateway.fleet import Fleet
+from gateway.security.policy import Action, Policy
+from gateway.security.principals import Principal
 from gateway.sessions import SessionFull
 from gateway.sql.commands import CreateView, DropView
 from gateway.statements import Run
@@ -33,8 +36,9 @@ class ViewFailed(Exception):
 class ViewMaker:
     """Makes and forgets views. Thread-safe."""
 
-    def __init__(self, metastore: Metastore, fleet: Fleet) -> None:
+    def __init__(self, metastore: Metastore, fleet: Fleet, policy: Policy) -> None:
         self._metastore = metastore
+        self._policy = policy
         self._fleet = fleet
 
     def make(self, command: CreateView, run: Run) -> None:
@@ -50,7 +54,7 @@ class ViewMaker:
             except SessionFull as error:
                 raise ViewFailed(error.code, str(error)) from error
         else:
-            kept = self._keep(view, replace=command.replace)
+            kept = self._keep(view, run.statement.principal, replace=command.replace)
         if not kept and not command.if_not_exists:
             raise ViewFailed(TABLE_EXISTS, f"There is a table or view {command.view} already.")
 
@@ -58,11 +62,14 @@ class ViewMaker:
         """Forget a view: the session's own of that name, or else everybody's."""
         session = run.statement.session
         if session is None or not session.drop_view(command.view):
-            self._metastore.views.remove(command.view)
+            check = self._policy.owner_check(run.statement.principal, Action.DROP, "view", command.view)
+            self._metastore.views.remove(command.view, check=check)
 
-    def _keep(self, view: View, *, replace: bool) -> bool:
+    def _keep(self, view: View, principal: Principal, *, replace: bool) -> bool:
+        made = dataclasses.replace(view, owner=principal.owner)
+        check = self._policy.owner_check(principal, Action.REPLACE, "view", view.name)
         try:
-            self._metastore.views.put(view, at=dt.datetime.now(dt.UTC), replace=replace)
+            self._metastore.views.put(made, at=dt.datetime.now(dt.UTC), replace=replace, check=check)
         except AlreadyThere:
             return False
         return True

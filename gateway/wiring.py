@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from engines.errors import EngineError
 from gateway.admission import Ledger
-from gateway.authentication import UsersFile
 from gateway.commands import CommandRunner
 from gateway.coordinator import Coordinator
 from gateway.fleet import Fleet, Member
@@ -19,6 +18,8 @@ from gateway.jobs import JobRunner
 from gateway.results import Spool
 from gateway.routing import CatalogView, Router
 from gateway.schedules import Schedules
+from gateway.security import policy as access_policy
+from gateway.security.authentication import UsersFile
 from gateway.sessions import Limits
 from gateway.settings import DuckDBSettings, HiveSettings, ImpalaSettings, Settings, SparkSettings, split_address
 from gateway.sql.parsing import ParserLimits
@@ -46,6 +47,16 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
     metastore = Metastore(settings.metastore_url)
     catalog = CatalogView(metastore, fleet)
     spool = Spool(settings.home / "results", limit_bytes=int(settings.results.bytes))
+    login = settings.authentication
+    authenticator = UsersFile(
+        login.users_file,
+        anonymous=login.anonymous,
+        operators=login.operators,
+        roles=login.roles,
+        default_role=login.default_role,
+        anonymous_role=login.anonymous_role,
+    )
+    access = access_policy.Policy(authenticator.holders)
     policy = Policy(minimum_confidence=settings.routing.minimum_confidence)
     jobs = JobRunner(
         metastore,
@@ -53,24 +64,26 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
         work=settings.home / "jobs",
         remote=settings.spark.remote_address,
         driver_memory_bytes=int(settings.spark.driver_memory),
+        policy=access,
     )
     freshness = Freshness(metastore)
-    schedules = Schedules(metastore, jobs=jobs, catalog=catalog, freshness=freshness, settings=settings.schedules)
+    schedules = Schedules(
+        metastore, jobs=jobs, catalog=catalog, freshness=freshness, settings=settings.schedules, policy=access
+    )
     coordinator = Coordinator(
         fleet=fleet,
         catalog=catalog,
         router=Router(fleet, metastore, policy),
         metastore=metastore,
-        commands=CommandRunner(metastore, catalog, jobs, ViewMaker(metastore, fleet)),
-        writer=TableWriter(metastore, settings.warehouse),
+        commands=CommandRunner(metastore, catalog, jobs, ViewMaker(metastore, fleet, access), access),
+        writer=TableWriter(metastore, settings.warehouse, policy=access),
         spool=spool,
         misestimated=schedules.misestimated,
+        policy=access,
         parser_limits=ParserLimits(statement_bytes=int(settings.limits.statement), nesting=settings.limits.nesting),
         queries=settings.limits.queries,
         queue_s=settings.limits.queue_s,
     )
-    login = settings.authentication
-    authenticator = UsersFile(login.users_file, anonymous=login.anonymous, operators=login.operators)
     hs2 = Service(
         coordinator=coordinator,
         catalog=catalog,
@@ -80,7 +93,7 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
         deadline_s=settings.limits.deadline_s,
     )
     return Gateway(
-        settings, metastore, fleet, catalog, coordinator, spool, jobs, freshness, schedules, authenticator, hs2
+        settings, metastore, fleet, catalog, coordinator, spool, jobs, freshness, schedules, authenticator, access, hs2
     )
 
 
@@ -102,6 +115,7 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
         sessions=Sessions(
             Limits(flight.sessions, flight.sessions_per_user, flight.idle_s),
             held_bytes=int(gateway.settings.results.bytes),
+            current=gateway.authenticator.current,
         ),
         deadline_s=gateway.settings.limits.deadline_s,
         idle_s=flight.idle_s,

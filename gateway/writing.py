@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from engines.protocol import Column, TableSource, WriteTarget
 from gateway.partition_values import value_of
+from gateway.security.policy import Action, Policy
 from gateway.sql.writes import CreateTable, DropTable, InsertInto, Write
 from gateway.statements import Run
 from metastore.catalog import AlreadyThere
@@ -64,8 +65,11 @@ class WriteFailed(Exception):
 class TableWriter:
     """Carries writes out. Thread-safe; each runs in the thread of its statement. warehouse: folder of new tables."""
 
-    def __init__(self, metastore: Metastore, warehouse: Path, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, metastore: Metastore, warehouse: Path, *, policy: Policy | None = None, patience_s: float = PATIENCE_S
+    ) -> None:
         self._metastore = metastore
+        self._policy = policy or Policy()
         self._warehouse = warehouse
         self._patience_s = patience_s
         self._lock = threading.Lock()
@@ -80,7 +84,7 @@ class TableWriter:
                 case InsertInto():
                     rows = self._insert(write, run, produce)
                 case DropTable():
-                    rows = self._drop(write)
+                    rows = self._drop(write, run)
         except OSError as error:
             raise WriteFailed(WRITE_FAILED, f"Files could not be written: {error.strerror or error}.") from error
         return pa.table([[rows]], schema=ROWS_WRITTEN)
@@ -140,7 +144,9 @@ class TableWriter:
         try:
             schema = produce(_query(write), target)
             found = _made(write, folder, schema)
-            self._metastore.catalog.put(found, at=dt.datetime.now(dt.UTC), new=True)
+            self._metastore.catalog.put(
+                found, at=dt.datetime.now(dt.UTC), new=True, owner=run.statement.principal.owner
+            )
             kept = True
         except AlreadyThere:
             return self._exists(write)
@@ -211,13 +217,14 @@ class TableWriter:
         except OSError as error:  # the rows are there all the same
             log.warning("the catalog does not know the new files of %s: %s", source.name, error)
 
-    def _drop(self, write: DropTable) -> int:
+    def _drop(self, write: DropTable, run: Run) -> int:
         table = self._metastore.catalog.get(write.table)
         if table is None:
             return 0
         root = Path(table.source.location)
         with self._alone(root) if root.is_dir() else contextlib.nullcontext():
-            if not self._metastore.catalog.remove(write.table):
+            check = self._policy.owner_check(run.statement.principal, Action.DROP, "table", write.table)
+            if not self._metastore.catalog.remove(write.table, check=check):
                 return 0
             if root.parent == self._warehouse and not _is_used(root, self._metastore.catalog.list()):
                 shutil.rmtree(root, ignore_errors=True)

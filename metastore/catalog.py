@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 
 from sqlalchemy import Engine, delete, or_, select, update
 from sqlalchemy.orm import Session
@@ -21,6 +22,9 @@ from metastore.records import CatalogTable, Inspection, Partition
 
 VERSION_ROW = 1
 
+OwnerCheck = Callable[[str | None], None]
+"""Hears who owns what is about to be changed, within the same transaction; what it raises keeps it as it is."""
+
 
 class AlreadyThere(Exception):
     """The name is taken, by a table or a view. Its argument is the name."""
@@ -32,8 +36,16 @@ class Catalog:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def put(self, found: Inspection, *, at: dt.datetime, new: bool = False) -> CatalogTable:
-        """Register a table, or what is new about it.
+    def put(
+        self,
+        found: Inspection,
+        *,
+        at: dt.datetime,
+        new: bool = False,
+        owner: str | None = None,
+        check: OwnerCheck = lambda _: None,
+    ) -> CatalogTable:
+        """Register a table, or what is new about it. owner: of a new one. check: hears the owner of one that is there.
 
         Raises AlreadyThere for a view's name, and for a table's if it is to be new.
 
@@ -47,11 +59,15 @@ class Catalog:
             if session.get(ViewRow, name) is not None:
                 raise AlreadyThere(name)
             if row is None:
-                row = TableRow(name=name)
+                row = TableRow(name=name, owner=owner)
                 session.add(row)
             elif new:
                 raise AlreadyThere(name)
-            elif [(c.name, c.data_type) for c in row.columns] != [(c.name, c.data_type) for c in source.columns]:
+            else:
+                check(row.owner)
+            if row.id is not None and [(c.name, c.data_type) for c in row.columns] != [
+                (c.name, c.data_type) for c in source.columns
+            ]:
                 row.statistics_version = None
                 session.execute(delete(StatisticsPartRow).where(StatisticsPartRow.table_id == row.id))
             row.location, row.format, row.options = source.location, source.format, dict(source.options)
@@ -89,19 +105,33 @@ class Catalog:
         with Session(self._engine) as session:
             return tuple(_record(row) for row in session.scalars(select(TableRow).order_by(TableRow.name)))
 
-    def remove(self, name: str) -> bool:
-        """Forget a table, its statistics and how it is joined; its files stay. Returns whether it was there."""
+    def remove(self, name: str, *, check: OwnerCheck = lambda _: None) -> bool:
+        """Forget a table, its statistics and how it is joined; its files stay. Returns whether it was there.
+
+        check: hears its owner.
+        """
         with Session(self._engine) as session, session.begin():
             wait_for_writers(session)
             row = session.scalar(select(TableRow).where(TableRow.name == name.lower()))
             if row is None:
                 return False
+            check(row.owner)
             advance_version(session)
             session.delete(row)
             session.execute(
                 delete(KeyPairRow).where(or_(KeyPairRow.left_table == row.name, KeyPairRow.right_table == row.name))
             )
             return True
+
+    def set_owner(self, name: str, owner: str, *, check: OwnerCheck = lambda _: None) -> bool:
+        """Give a table to somebody. check: hears whose it was. Returns whether it was there."""
+        with Session(self._engine) as session, session.begin():
+            advance_version(session)
+            row = session.scalar(select(TableRow).where(TableRow.name == name.lower()))
+            if row is not None:
+                check(row.owner)
+                row.owner = owner
+            return row is not None
 
     def version(self) -> int:
         """Return a number that grows with every change of tables or statistics."""
@@ -144,4 +174,5 @@ def _record(row: TableRow) -> CatalogTable:
         row.registered_at,
         row.statistics_version,
         declared=row.declared,
+        owner=row.owner,
     )

@@ -66,6 +66,7 @@ class StatisticsJobs:
                     created_at=job.created_at,
                     started_at=job.started_at,
                     heartbeat_at=job.heartbeat_at,
+                    owner=job.owner,
                     tables=[JobTableRow(ordinal=n, **_values(progress)) for n, progress in enumerate(tables)],
                 )
             )
@@ -216,6 +217,7 @@ def _record(row: StatisticsJobRow) -> StatisticsJob:
         finished_at=row.finished_at,
         schedule=row.schedule,
         error=row.error,
+        owner=row.owner,
     )
 
 

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     false,
+    true,
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
@@ -67,7 +68,10 @@ class Base(DeclarativeBase):
 
 
 class TableRow(Base):
-    """A registered table. statistics_version: the build in force, None before the first. declared: its columns were."""
+    """A registered table. statistics_version: the build in force, None before the first. declared: its columns were.
+
+    owner: a user of the users file; empty where it is nobody's, here as everywhere.
+    """
 
     __tablename__ = "catalog_tables"
 
@@ -82,6 +86,7 @@ class TableRow(Base):
     registered_at: Mapped[dt.datetime]
     statistics_version: Mapped[int | None] = mapped_column(Integer)
     declared: Mapped[bool] = mapped_column(default=False, server_default=false())
+    owner: Mapped[str | None] = mapped_column(String(255))
 
     columns: Mapped[list[ColumnRow]] = relationship(
         cascade="all, delete-orphan", order_by="ColumnRow.ordinal", lazy="selectin"
@@ -125,6 +130,7 @@ class ViewRow(Base):
     dialect: Mapped[str] = mapped_column(String(32))
     columns: Mapped[list[Any]]
     created_at: Mapped[dt.datetime]
+    owner: Mapped[str | None] = mapped_column(String(255))
 
 
 class CatalogVersionRow(Base):
@@ -245,6 +251,7 @@ class StatisticsJobRow(Base):
     heartbeat_at: Mapped[dt.datetime | None]
     finished_at: Mapped[dt.datetime | None]
     error: Mapped[str | None] = mapped_column(Text)
+    owner: Mapped[str | None] = mapped_column(String(255))
 
     tables: Mapped[list[JobTableRow]] = relationship(
         cascade="all, delete-orphan", order_by="JobTableRow.ordinal", lazy="selectin"
@@ -292,6 +299,7 @@ class QueryRow(Base):
     sql: Mapped[str] = mapped_column(Text)
     dialect: Mapped[str] = mapped_column(String(32))
     user: Mapped[str] = mapped_column(String(255))
+    authenticated: Mapped[bool] = mapped_column(default=False, server_default=true())  # what is older is nobody else's
     requested_engine: Mapped[str] = mapped_column(String(64))
     state: Mapped[str] = mapped_column(String(16), index=True)
     engine: Mapped[str | None] = mapped_column(String(64))
@@ -378,3 +386,4 @@ class ScheduleRow(Base):
     last_error: Mapped[str | None] = mapped_column(Text)
     failures: Mapped[int] = mapped_column(Integer)
     retries: Mapped[int] = mapped_column(Integer)
+    owner: Mapped[str | None] = mapped_column(String(255))

@@ -56,6 +56,7 @@ class View:
     """A query with a name. sql: in its dialect. columns: names and types, as they were when it was made.
 
     temporary: it is a session's own, and has no database. hides: everybody's view of that name, behind a temporary one.
+    owner: who made it; None where it is nobody's.
     """
 
     name: str
@@ -64,13 +65,14 @@ class View:
     columns: tuple[Column, ...]
     temporary: bool = False
     hides: View | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
     """A registered table. rows: exact where the files themselves say it (Parquet), else None.
 
-    declared: its columns were told when it was registered, not found in the files.
+    declared: its columns were told when it was registered, not found in the files. owner: None where it is nobody's.
     """
 
     source: TableSource
@@ -81,6 +83,7 @@ class CatalogTable:
     registered_at: dt.datetime
     statistics_version: int | None = None
     declared: bool = False
+    owner: str | None = None
 
     @property
     def name(self) -> str:
@@ -126,7 +129,8 @@ class QueryRecord:
     """One statement as asked, what was decided, what was tried, how it ended.
 
     template: the fingerprint of what is left without literals.
-    statistics_version: the builds it was decided on, such as ``books@3,transactions@2``.
+    statistics_version: the builds it was decided on, such as ``books@3,transactions@2``. authenticated: its user had
+    shown a password, so that nobody else is that user.
     """
 
     id: str
@@ -146,6 +150,12 @@ class QueryRecord:
     result_bytes: int | None = None
     error: Failure | None = None
     finished_at: dt.datetime | None = None
+    authenticated: bool = False
+
+    @property
+    def owner(self) -> str | None:
+        """Who it belongs to; None where it is nobody's: a name without a password proves nothing."""
+        return self.user if self.authenticated else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +225,7 @@ class StatisticsJob:
     """One run of the statistics processor over some tables, one after the other.
 
     host, process_id: where it runs. heartbeat_at: when it last told that it is alive. schedule: name of the schedule
-    that started it, if one did.
+    that started it, if one did. owner: who asked for it; None where it is nobody's.
     """
 
     id: str
@@ -230,6 +240,7 @@ class StatisticsJob:
     finished_at: dt.datetime | None = None
     schedule: str | None = None
     error: str | None = None
+    owner: str | None = None
 
     @property
     def tables_done(self) -> int:
@@ -311,7 +322,7 @@ class Schedule:
     next_run_at: None while it is paused or waits for an event. awaited: tables of misestimates since its last run.
     last_run_at: when it last began. running: it has not yet been told how that run ended.
     last_job_id: of the newest job; a run that found nothing to do has none. last_error: why the last run failed.
-    failures: runs that failed in a row. retries: how often the run that failed was repeated.
+    failures: runs that failed in a row. retries: how often the run that failed was repeated. owner: who made it.
     """
 
     name: str
@@ -329,3 +340,4 @@ class Schedule:
     last_error: str | None = None
     failures: int = 0
     retries: int = 0
+    owner: str | None = None

@@ -44,6 +44,7 @@ class Schedules:
                     ScheduleRow(
                         name=schedule.name,
                         created_at=schedule.created_at,
+                        owner=schedule.owner,
                         next_run_at=schedule.next_run_at,
                         awaited=list(schedule.awaited),
                         running=False,
@@ -222,4 +223,5 @@ def _record(row: ScheduleRow) -> Schedule:
         last_error=row.last_error,
         failures=row.failures,
         retries=row.retries,
+        owner=row.owner,
     )

@@ -8,7 +8,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from engines.protocol import Column
-from metastore.catalog import AlreadyThere, advance_version
+from metastore.catalog import AlreadyThere, OwnerCheck, advance_version
 from metastore.models import TableRow, ViewRow
 from metastore.records import View
 
@@ -19,8 +19,11 @@ class Views:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def put(self, view: View, *, at: dt.datetime, replace: bool) -> None:
-        """Keep a view. Raises AlreadyThere for a table's name, and for a view's if it is not to be replaced."""
+    def put(self, view: View, *, at: dt.datetime, replace: bool, check: OwnerCheck = lambda _: None) -> None:
+        """Keep a view; one that is replaced keeps its owner, whom ``check`` hears of.
+
+        Raises AlreadyThere for a table's name, and for a view's if it is not to be replaced.
+        """
         with Session(self._engine) as session, session.begin():
             advance_version(session)  # first: other writers wait
             row = session.get(ViewRow, view.name)
@@ -28,24 +31,43 @@ class Views:
             if taken or (row is not None and not replace):
                 raise AlreadyThere(view.name)
             if row is None:
-                row = ViewRow(name=view.name)
+                row = ViewRow(name=view.name, owner=view.owner)
                 session.add(row)
+            else:
+                check(row.owner)
             row.sql, row.dialect, row.created_at = view.sql, view.dialect, at
             row.columns = [[column.name, column.data_type] for column in view.columns]
 
-    def remove(self, name: str) -> bool:
-        """Forget a view; returns whether it was there."""
+    def remove(self, name: str, *, check: OwnerCheck = lambda _: None) -> bool:
+        """Forget a view; returns whether it was there. check: hears its owner."""
         with Session(self._engine) as session, session.begin():
             advance_version(session)
             row = session.get(ViewRow, name.lower())
             if row is not None:
+                check(row.owner)
                 session.delete(row)
+            return row is not None
+
+    def set_owner(self, name: str, owner: str, *, check: OwnerCheck = lambda _: None) -> bool:
+        """Give a view to somebody. check: hears whose it was. Returns whether it was there."""
+        with Session(self._engine) as session, session.begin():
+            advance_version(session)
+            row = session.get(ViewRow, name.lower())
+            if row is not None:
+                check(row.owner)
+                row.owner = owner
             return row is not None
 
     def list(self) -> tuple[View, ...]:
         """Return all views by name."""
         with Session(self._engine) as session:
             return tuple(
-                View(row.name, row.sql, row.dialect, tuple(Column(name, kind) for name, kind in row.columns))
+                View(
+                    row.name,
+                    row.sql,
+                    row.dialect,
+                    tuple(Column(name, kind) for name, kind in row.columns),
+                    owner=row.owner,
+                )
                 for row in session.scalars(select(ViewRow).order_by(ViewRow.name))
             )

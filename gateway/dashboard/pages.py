@@ -21,7 +21,9 @@ from gateway.dashboard.statistics import ColumnPage, JobLine, ScheduleLine, Tabl
 from gateway.dashboard.views import EngineCard, QueryPage, QueryRow
 from gateway.gateway import Gateway
 from gateway.http.catalog import list_engines
+from gateway.http.login import User
 from gateway.http.queries import Served
+from gateway.security.disclosure import may_see, visible
 from metastore.records import QueryState
 
 HERE = Path(__file__).parent
@@ -66,7 +68,13 @@ def root(request: Request) -> RedirectResponse:
 
 @router.get("/dashboard")
 def query_list(
-    request: Request, gateway: Served, state: str = "", engine: str = "", failed_over: str = "", before: str = ""
+    request: Request,
+    gateway: Served,
+    user: User,
+    state: str = "",
+    engine: str = "",
+    failed_over: str = "",
+    before: str = "",
 ) -> HTMLResponse:
     """Show the engines and the query log, newest first."""
     wanted = listing.Filter(
@@ -84,14 +92,14 @@ def query_list(
         states=[state.value for state in QueryState],
         names=list(gateway.fleet),
         engines=[EngineCard.of(engine) for engine in list_engines(gateway).engines],
-        queries=[QueryRow.of(record, now) for record in page.records],
+        queries=[QueryRow.of(visible(record, user, gateway.policy), now) for record in page.records],
         live=wanted.before is None and any(not record.state.ended for record in page.records),
         first_query=None if page.read else _first_query(request, gateway),
     )
 
 
 @router.get("/dashboard/queries/{query_id}")
-def query_page(request: Request, gateway: Served, query_id: str) -> HTMLResponse:
+def query_page(request: Request, gateway: Served, user: User, query_id: str) -> HTMLResponse:
     """Show one query: what became of it, and why."""
     record = gateway.metastore.queries.get(query_id)
     if record is None:
@@ -100,9 +108,9 @@ def query_page(request: Request, gateway: Served, query_id: str) -> HTMLResponse
         record.fingerprint or "", statistics_version=record.statistics_version or ""
     )
     page = QueryPage.of(
-        record,
+        visible(record, user, gateway.policy),
         lessons=lessons,
-        result_kept=gateway.spool.path(record.id).exists(),
+        result_kept=gateway.spool.path(record.id).exists() and may_see(record, user, gateway.policy),
         fleet=gateway.fleet,
         now=_now(),
     )

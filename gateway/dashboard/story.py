@@ -18,6 +18,7 @@ from engines.errors import (
 )
 from gateway.coordinator import GATEWAY_STOPPED
 from gateway.dashboard.figures import counted, duration, memory
+from gateway.security.policy import AccessDenied
 from gateway.sql.errors import (
     EmptyStatement,
     MultipleStatements,
@@ -79,6 +80,7 @@ REFUSALS: Mapping[str, str] = {
     UnknownProperty.code: "it sets a property that cannot be set",
     ValueOutOfRange.code: "it holds a value that makes no sense in its place",
     NotAllowed.code: "it does what is not allowed here",
+    AccessDenied.code: "its user may not do that",
 }
 
 ELSEWHERE: Mapping[ReasonCode, str] = {

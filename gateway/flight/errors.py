@@ -21,6 +21,7 @@ _SHORTENED = " ..."
 
 STATUS: Mapping[str, grpc.StatusCode] = {
     "AUTHENTICATION_FAILED": grpc.StatusCode.UNAUTHENTICATED,
+    "ACCESS_DENIED": grpc.StatusCode.PERMISSION_DENIED,
     "UNKNOWN_TABLE": grpc.StatusCode.NOT_FOUND,
     "UNKNOWN_DATABASE": grpc.StatusCode.NOT_FOUND,
     "NOT_FOUND": grpc.StatusCode.NOT_FOUND,

@@ -24,12 +24,12 @@ from urllib.parse import unquote
 import grpc
 from grpc import ServicerContext as Context
 
-from gateway.authentication import AuthenticationFailed, Login, basic_login
 from gateway.failures import CallFailed
 from gateway.flight import errors
 from gateway.flight.messages import FLIGHT
 from gateway.flight.service import Call, FlightService
 from gateway.flight.sessions import FlightSession
+from gateway.security.authentication import AuthenticationFailed, Login, basic_login
 from gateway.sql.parsing import MESSAGE_OVERHEAD_BYTES
 
 log = logging.getLogger(__name__)
@@ -127,7 +127,9 @@ class _Calls:
         """Count a call while it lasts. share: of all, that a user's may be. Raises CallFailed."""
         with self._lock:
             if self._of_user[user] >= share * self._most:
-                raise CallFailed("TOO_MANY_CALLS", f"{user} has {self._of_user[user]} calls open already; end some.")
+                raise CallFailed(
+                    "TOO_MANY_CALLS", f"{user.lstrip(':')} has {self._of_user[user]} calls open already; end some."
+                )
             self._of_user[user] += 1
         try:
             yield
@@ -243,10 +245,14 @@ def _session(service: FlightService, context: Context) -> FlightSession:
         session = service.sessions.claim(token)
         if session is None:
             raise AuthenticationFailed("The session has ended; log in again.")
+        service.sessions.require_current(session)
         return session
     login = _login(context)
     session = service.sessions.claim(_cookie(context)) if login.name is None else None
-    return session if session is not None else service.log_in(login)
+    if session is None:
+        return service.log_in(login)
+    service.sessions.require_current(session)
+    return session
 
 
 def _tell_token(context: Context, session: FlightSession) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from gateway.authentication import Authenticator, Login
 from gateway.coordinator import Coordinator
 from gateway.failures import QueryFailed
 from gateway.flight import data, facts, metadata, parameters
@@ -39,6 +38,7 @@ from gateway.flight.sessions import FlightSession, Prepared, Sessions
 from gateway.operations import StatementOperation
 from gateway.results import ResultGone, Spool
 from gateway.routing import CatalogView
+from gateway.security.authentication import Authenticator, Login
 from gateway.sessions import LONG_POLL_S, Session, SessionError, SessionFull, expire_idle, require_database
 from gateway.sql.commands import (
     Command,
@@ -85,8 +85,8 @@ class Call:
 
     @property
     def user(self) -> str:
-        """Who calls."""
-        return self.session.session.user
+        """Account of who calls."""
+        return self.session.session.principal.account
 
 
 class FlightService:

@@ -11,7 +11,7 @@ import datetime as dt
 import secrets
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -19,6 +19,8 @@ import pyarrow as pa
 from gateway.failures import CallFailed
 from gateway.flight.parameters import Template
 from gateway.operations import StatementOperation
+from gateway.security.authentication import AuthenticationFailed
+from gateway.security.principals import Principal
 from gateway.sessions import Limits, Session, TooManySessions, require_room
 
 LARGEST_UNCLAIMED = 256  # sessions whose token has not come back
@@ -85,9 +87,13 @@ class FlightSession:
 
 
 class Sessions:
-    """All sessions and what they hold. held_bytes: of results of one session at rest. Thread-safe."""
+    """All sessions and what they hold. Thread-safe.
 
-    def __init__(self, limits: Limits, *, held_bytes: int) -> None:
+    held_bytes: of results of one session at rest. current: returns a user as it is now, or raises AuthenticationFailed.
+    """
+
+    def __init__(self, limits: Limits, *, held_bytes: int, current: Callable[[Principal], Principal]) -> None:
+        self._current = current
         self._limits = limits
         self._held_bytes = held_bytes
         self._lock = threading.Lock()
@@ -118,7 +124,7 @@ class Sessions:
             if found is None:
                 return None
             if not found.claimed:
-                user = found.session.user
+                user = found.session.principal
                 require_room((each.session for each in self._claimed.values()), user, self._limits)
                 del self._unclaimed[token]
                 found.claimed = True
@@ -158,7 +164,7 @@ class Sessions:
         return handle
 
     def operation(self, handle: bytes, user: str) -> StatementOperation:
-        """Return a user's statement by its handle. Raises CallFailed."""
+        """Return a user's statement by its handle. user: its account. Raises CallFailed."""
         with self._lock:
             owner = self._owner(handle, user)
             found = owner.results.get(handle) if owner is not None else None
@@ -167,7 +173,7 @@ class Sessions:
         return found.operation
 
     def prepared(self, handle: bytes, user: str) -> Prepared:
-        """Return a user's prepared statement by its handle. Raises CallFailed."""
+        """Return a user's prepared statement by its handle. user: its account. Raises CallFailed."""
         with self._lock:
             owner = self._owner(handle, user)
             found = owner.prepared.get(handle) if owner is not None else None
@@ -227,10 +233,25 @@ class Sessions:
             result.operation.close()
 
     def close_idle(self) -> None:
-        """End sessions that nobody has asked anything of for too long."""
+        """End sessions that nobody has asked anything of for too long, or whose user is gone."""
         for session in self._all():
-            if session.session.idle_s > self._limits.idle_s:
+            if session.session.idle_s > self._limits.idle_s or not self._is_current(session):
                 self.close(session)
+
+    def require_current(self, session: FlightSession) -> None:
+        """Take note of what a session's user may do now. Raises AuthenticationFailed, where it ends the session."""
+        try:
+            session.session.principal = self._current(session.session.principal)
+        except AuthenticationFailed:
+            self.close(session)
+            raise
+
+    def _is_current(self, session: FlightSession) -> bool:
+        try:
+            self._current(session.session.principal)
+        except AuthenticationFailed:
+            return False
+        return True
 
     def close_all(self) -> None:
         """End every session."""
@@ -247,7 +268,7 @@ class Sessions:
 
     def _owner(self, handle: bytes, user: str) -> FlightSession | None:
         owner = self._owners.get(handle)
-        return owner if owner is not None and owner.session.user == user else None
+        return owner if owner is not None and owner.session.principal.account == user else None
 
     def _require_open(self, session: FlightSession) -> None:
         if session.token not in self._claimed and session.token not in self._unclaimed:
@@ -258,8 +279,8 @@ class Sessions:
         resting = [each for each in self._unclaimed.values() if each.is_at_rest]
         if not resting:
             raise TooManySessions("Too many sessions are open; try again later.")
-        (user, _), *_ = Counter(each.session.user for each in resting).most_common(1)
-        return next(each for each in resting if each.session.user == user)
+        (user, _), *_ = Counter(each.session.principal.account for each in resting).most_common(1)
+        return next(each for each in resting if each.session.principal.account == user)
 
     def _make_room(self, session: FlightSession) -> list[Result]:
         """Take results from a session, for one more: those that were read first, then those that ended long ago.

@@ -19,13 +19,13 @@ import threading
 import time
 from dataclasses import dataclass
 
-from gateway.authentication import AuthenticationFailed, Login
 from gateway.hs2 import sasl
 from gateway.hs2.dispatch import Dispatcher
 from gateway.hs2.registry import Peer
 from gateway.hs2.sasl import Refused, SaslStatus
 from gateway.hs2.service import PendingReply, Service
 from gateway.hs2.thrift import Malformed
+from gateway.security.authentication import AuthenticationFailed, Login
 
 log = logging.getLogger(__name__)
 

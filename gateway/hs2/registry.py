@@ -10,13 +10,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from gateway.failures import CallFailed
 from gateway.hs2.errors import InvalidHandle
 from gateway.hs2.messages import OperationHandle, SessionHandle
 from gateway.hs2.operations import Identifier, Operation
+from gateway.security.authentication import AuthenticationFailed
+from gateway.security.principals import Principal
 from gateway.sessions import Limits, Session, TooManySessions, require_room
 
 LARGEST_OPERATIONS = 1_000  # of one session
@@ -36,7 +38,7 @@ class Peer:
     """
 
     address: str
-    user: str | None = None
+    user: Principal | None = None
     connection: object | None = None
     established: bool = False
 
@@ -61,14 +63,19 @@ class Hs2Session:
 
     def belongs_to(self, peer: Peer, *, any_connection: bool = False) -> bool:
         """Tell whether a caller is the one who opened it. any_connection: that of the same user counts, too."""
-        return peer.user == self.peer.user and (any_connection or peer.connection is self.peer.connection)
+        same_user = (peer.user and peer.user.account) == (self.peer.user and self.peer.user.account)
+        return same_user and (any_connection or peer.connection is self.peer.connection)
 
 
 class Registry:
-    """All sessions and operations. Thread-safe."""
+    """All sessions and operations. Thread-safe.
 
-    def __init__(self, limits: Limits) -> None:
+    current: returns a user as it is now, or raises AuthenticationFailed.
+    """
+
+    def __init__(self, limits: Limits, current: Callable[[Principal], Principal]) -> None:
         self._limits = limits
+        self._current = current
         self._lock = threading.Lock()
         self._sessions: dict[bytes, Hs2Session] = {}
         self._by_operation: dict[bytes, Hs2Session] = {}
@@ -79,9 +86,9 @@ class Registry:
         spare = None
         with self._lock:
             try:
-                require_room((each.session for each in self._sessions.values()), session.user, self._limits)
+                require_room((each.session for each in self._sessions.values()), session.principal, self._limits)
             except TooManySessions:
-                spare = self._spare(session.user)
+                spare = self._spare(session.principal)
                 if spare is None:
                     raise
                 del self._sessions[spare.identifier.guid]
@@ -91,12 +98,12 @@ class Registry:
         peer.established = True
         return opened
 
-    def _spare(self, user: str) -> Hs2Session | None:
+    def _spare(self, user: Principal) -> Hs2Session | None:
         """Return the session of a user that is silent for longest, has nothing running, and no connection to end it."""
         spare = [
             each
             for each in self._sessions.values()
-            if each.session.user == user
+            if each.session.principal.account == user.account
             and each.peer.connection is None
             and each.session.idle_s > SPARE_S
             and all(operation.done.done() for operation in each.operations.values())
@@ -110,8 +117,24 @@ class Registry:
             found = self._sessions.get(told.guid) if told and told.guid else None
         if found is None or told is None or not found.identifier.fits(told) or not found.belongs_to(peer):
             raise InvalidHandle(NO_SESSION)
+        self._require_current(found)
         found.session.touch()
         return found
+
+    def _require_current(self, session: Hs2Session) -> None:
+        """Take note of what a session's user may do now. Raises AuthenticationFailed, where it ends the session."""
+        try:
+            session.session.principal = self._current(session.session.principal)
+        except AuthenticationFailed:
+            self.close_session(session)
+            raise
+
+    def _is_current(self, session: Hs2Session) -> bool:
+        try:
+            self._current(session.session.principal)
+        except AuthenticationFailed:
+            return False
+        return True
 
     def add(self, session: Hs2Session, operation: Operation) -> None:
         """Add an operation to its session. Raises InvalidHandle where the session was closed meanwhile."""
@@ -139,6 +162,7 @@ class Registry:
             raise InvalidHandle(NO_OPERATION)
         if not found.identifier.fits(told) or not session.belongs_to(peer, any_connection=any_connection):
             raise InvalidHandle(NO_OPERATION)
+        self._require_current(session)
         session.session.touch()
         session.abandoned.pop(found.identifier.guid, None)
         return session, found
@@ -150,7 +174,7 @@ class Registry:
     def kept_answer(self, guid: bytes, secret: bytes, peer: Peer) -> bytes | None:
         """Return the answer that was kept, None where there is none, or none for this caller."""
         session = self._by_operation.get(guid)
-        if session is None or not session.belongs_to(peer):
+        if session is None or not session.belongs_to(peer) or not self._is_current(session):
             return None
         answer = session.answers.get(guid + secret)
         if answer is not None:
@@ -198,9 +222,13 @@ class Registry:
             operation.close()
 
     def close_idle(self) -> None:
-        """Close sessions that nobody has asked anything of for too long, and operations that nobody came back to."""
+        """Close sessions that are idle for too long or whose user is gone, and operations that nobody came back to."""
         with self._lock:
-            idle = [each for each in self._sessions.values() if each.session.idle_s > self._limits.idle_s]
+            idle = [
+                each
+                for each in self._sessions.values()
+                if each.session.idle_s > self._limits.idle_s or not self._is_current(each)
+            ]
             lost = [(session, operation) for session in self._sessions.values() for operation in _lost(session)]
         for session, operation in lost:
             self.close_operation(session, operation)

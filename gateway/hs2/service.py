@@ -17,7 +17,6 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import pyarrow as pa
 
 from gateway import PRODUCT
-from gateway.authentication import Authenticator, Login
 from gateway.coordinator import Coordinator, Stopping
 from gateway.failures import CallFailed, QueryFailed, message, sqlstate
 from gateway.hs2 import messages, metadata, rowset, story, types
@@ -28,6 +27,8 @@ from gateway.hs2.registry import Hs2Session, Peer, Registry
 from gateway.hs2.thrift import Struct, encode
 from gateway.results import Spool
 from gateway.routing import CatalogView, Relation
+from gateway.security.authentication import Authenticator, Login
+from gateway.security.principals import Principal
 from gateway.sessions import LONG_POLL_S, InvalidSetting, Limits, Session, expire_idle, require_database
 from metastore.records import QueryState
 
@@ -82,7 +83,7 @@ class Service:
         self._authenticator = authenticator
         self._deadline_s = deadline_s
         self._stopping = threading.Event()
-        self.registry = Registry(limits)
+        self.registry = Registry(limits, authenticator.current)
         self.page_url = page_url
         self.statement_bytes = coordinator.parser_limits.statement_bytes
 
@@ -98,8 +99,8 @@ class Service:
             time.sleep(0.05)
         self.registry.close_all()
 
-    def login(self, login: Login) -> str:
-        """Return a user's name. Raises AuthenticationFailed."""
+    def login(self, login: Login) -> Principal:
+        """Return a user. Raises AuthenticationFailed."""
         return self._authenticator.authenticate(login)
 
     # ------------------------------------------------------------------ sessions
@@ -107,9 +108,10 @@ class Service:
     def open_session(self, request: messages.OpenSessionRequest, peer: Peer) -> messages.OpenSessionReply:
         """Begin a session."""
         self._require_running()
-        user = peer.user
-        if user is None:
+        if peer.user is None:
             user = self.login(Login(request.username, request.password, peer.address))
+        else:
+            user = self._authenticator.current(peer.user)
         session = Session(user, deadline_s=self._deadline_s)
         for name, value in (request.configuration or {}).items():
             _configure(session, name, value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fastapi import APIRouter
@@ -11,6 +11,7 @@ from fastapi import APIRouter
 from engines.protocol import Column, TableSource
 from gateway.gateway import Gateway
 from gateway.http.errors import ApiError
+from gateway.http.login import User
 from gateway.http.models import (
     EngineList,
     EngineModel,
@@ -22,6 +23,8 @@ from gateway.http.models import (
     TableRequest,
 )
 from gateway.http.queries import Served
+from gateway.security.disclosure import visible_lesson
+from gateway.security.policy import Action, Need, Owned
 from gateway.sql.errors import UnknownColumn, UnknownTable, did_you_mean
 from metastore.inspection import inspect, path_of
 from selector.keys import ColumnRef, KeyPair
@@ -55,18 +58,32 @@ def _keys_of(table: str, gateway: Gateway) -> dict[KeyPair, str]:
 
 
 @router.post("/tables", status_code=201, tags=["catalog"])
-def add_table(body: TableRequest, gateway: Served) -> TableReply:
+def add_table(body: TableRequest, gateway: Served, user: User) -> TableReply:
     """Register a table, or look again at one that is registered."""
+    gateway.policy.require_all(user, _needs(body, gateway))
     _require_root(path_of(body.location), gateway.settings.catalog.roots)
     columns = [Column(column.name, column.type) for column in body.columns]
     found = inspect(body.name, body.location, format=body.format, options=body.options or None, columns=columns)
     known = {**gateway.catalog.current().tables, body.name.lower(): found.source}
     pairs = [_declared(found.source, key, known) for key in body.keys]
     now = dt.datetime.now(dt.UTC)
-    table = gateway.metastore.catalog.put(found, at=now)
+    check = gateway.policy.owner_check(user, Action.REPLACE, "table", body.name)
+    table = gateway.metastore.catalog.put(found, at=now, owner=user.owner, check=check)
     gateway.metastore.keys.learn(pairs, source="declared", at=now)
     gateway.catalog.current()
     return TableReply.of(table, keys=_keys_of(table.name, gateway))
+
+
+def _needs(body: TableRequest, gateway: Gateway) -> Iterator[Need]:
+    """Yield what a registration takes: who may write through a new table may do so to all that lie at its place."""
+    yield Need(Action.REGISTER)
+    place = resolved(path_of(body.location))
+    for table in gateway.metastore.catalog.list():
+        there = resolved(Path(table.source.location))
+        if table.name == body.name.lower():
+            yield Need(Action.REPLACE, Owned("table", table.name, table.owner))
+        elif there.is_relative_to(place) or place.is_relative_to(there):
+            yield Need(Action.WRITE_ROWS, Owned("table", table.name, table.owner))
 
 
 def _declared(table: TableSource, key: KeyRequest, known: Mapping[str, TableSource]) -> KeyPair:
@@ -88,24 +105,32 @@ def _require_root(location: Path, roots: Sequence[Path]) -> None:
     """Refuse what lies elsewhere, links followed. It holds for every file: no table has one outside its own folder."""
     if not roots:
         return
-    try:
-        resolved = location.resolve()
-    except (OSError, RuntimeError):  # RuntimeError: a loop of links, before Python 3.13
-        resolved = location
-    if not any(resolved.is_relative_to(root.resolve()) for root in roots):
+    place = resolved(location)
+    if not any(place.is_relative_to(root.resolve()) for root in roots):
         raise ApiError("NOT_ALLOWED", "Tables may be registered only under the folders that catalog.roots names.")
 
 
+def resolved(location: Path) -> Path:
+    """Return a place with links followed, as far as that can be done."""
+    try:
+        return location.resolve()
+    except (OSError, RuntimeError):  # RuntimeError: a loop of links, before Python 3.13
+        return location
+
+
 @router.get("/misestimates", tags=["routing"])
-def list_misestimates(gateway: Served) -> MisestimateList:
+def list_misestimates(gateway: Served, user: User) -> MisestimateList:
     """List what was learned from estimates that were wrong."""
     lessons = gateway.metastore.misestimates.list()
-    return MisestimateList(misestimates=[MisestimateModel.of(lesson) for lesson in lessons])
+    return MisestimateList(
+        misestimates=[MisestimateModel.of(visible_lesson(each, user, gateway.policy)) for each in lessons]
+    )
 
 
 @router.delete("/misestimates/{fingerprint}", tags=["routing"])
-def forget_misestimate(fingerprint: str, gateway: Served) -> dict[str, int]:
+def forget_misestimate(fingerprint: str, gateway: Served, user: User) -> dict[str, int]:
     """Forget all lessons about one statement; the next run tries the fast engine again."""
+    gateway.policy.require(user, Action.FORGET_MISESTIMATE)
     forgotten = gateway.metastore.misestimates.forget(fingerprint)
     if not forgotten:
         raise ApiError("NOT_FOUND", "Nothing is on record under this fingerprint.")

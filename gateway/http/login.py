@@ -11,10 +11,12 @@ from typing import Annotated
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Request
 
-from gateway.authentication import HASHES_AT_ONCE, Login, basic_login
 from gateway.gateway import Gateway
+from gateway.security.authentication import Login, basic_login
+from gateway.security.lockout import HASHES_WAITING
+from gateway.security.principals import Principal
 
-THREADS = 2 * HASHES_AT_ONCE  # more than ever wait for a hash, so that refusals come at once
+THREADS = 2 * HASHES_WAITING  # more than ever wait for a hash, so that refusals come at once
 
 
 def install(app: FastAPI) -> None:
@@ -28,7 +30,7 @@ def login_of(request: Request) -> Login:
     return basic_login(request.headers.get("authorization", ""), address)
 
 
-async def user_of(request: Request) -> str:
+async def user_of(request: Request) -> Principal:
     """Return the user of a request. Raises AuthenticationFailed."""
     gateway, login = request.app.state.gateway, login_of(request)
     assert isinstance(gateway, Gateway)
@@ -38,4 +40,4 @@ async def user_of(request: Request) -> str:
     return await to_thread.run_sync(gateway.authenticator.authenticate, login, limiter=request.app.state.login_threads)
 
 
-User = Annotated[str, Depends(user_of)]
+User = Annotated[Principal, Depends(user_of)]

@@ -288,6 +288,7 @@ class QueryReply(BaseModel):
     engine: str | None
     sql: str
     dialect: str
+    user: str
     requested_engine: str
     submitted_at: dt.datetime
     finished_at: dt.datetime | None
@@ -310,6 +311,7 @@ class QueryReply(BaseModel):
             engine=record.engine,
             sql=record.sql,
             dialect=record.dialect,
+            user=record.user,
             requested_engine=record.requested_engine,
             submitted_at=record.submitted_at,
             finished_at=record.finished_at,
@@ -517,6 +519,7 @@ class TableReply(BaseModel):
     bytes: int
     rows: int | None
     registered_at: dt.datetime
+    owner: str | None
     statistics_version: int | None
     statistics: StatisticsModel | None = None
     partitions: list[PartitionModel] = []
@@ -541,6 +544,7 @@ class TableReply(BaseModel):
             bytes=table.bytes,
             rows=table.rows,
             registered_at=table.registered_at,
+            owner=table.owner,
             statistics_version=table.statistics_version,
             statistics=StatisticsModel.of(build) if build else None,
             partitions=[
@@ -601,6 +605,7 @@ class StatisticsJobReply(BaseModel):
     heartbeat_at: dt.datetime | None
     finished_at: dt.datetime | None
     schedule: str | None
+    owner: str | None
     error: str | None
 
     @classmethod
@@ -622,6 +627,7 @@ class StatisticsJobReply(BaseModel):
             heartbeat_at=job.heartbeat_at,
             finished_at=job.finished_at,
             schedule=job.schedule,
+            owner=job.owner,
             error=job.error,
         )
 

@@ -28,6 +28,9 @@ from gateway.http.models import (
     QueryRequest,
 )
 from gateway.results import ResultGone, Spool
+from gateway.security.disclosure import may_see, visible
+from gateway.security.policy import AccessDenied, Action, Owned
+from gateway.security.principals import Principal
 from gateway.sql.statement import CheckedStatement
 from gateway.statements import Run, Statement
 from metastore.records import QueryRecord, QueryState
@@ -61,7 +64,7 @@ async def run_query(body: QueryRequest, request: Request, gateway: Served, user:
         sql=body.sql,
         dialect=body.dialect,
         engine=body.engine,
-        user=user,
+        principal=user,
         deadline_s=min(body.timeout_s or limits.deadline_s, limits.deadline_s),
     )
     request.state.query_id = statement.id
@@ -75,14 +78,15 @@ async def run_query(body: QueryRequest, request: Request, gateway: Served, user:
 @router.get("/queries")
 def list_queries(
     gateway: Served,
+    user: User,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     before: dt.datetime | None = None,
 ) -> QueryList:
-    """List queries, newest first, without their rows."""
+    """List queries, newest first, without their rows; those of others without the values in them."""
     if before is not None and before.tzinfo is None:
         before = before.replace(tzinfo=dt.UTC)
     records = gateway.metastore.queries.list(limit=limit, before=before)
-    return QueryList(queries=[QueryReply.of(record) for record in records])
+    return QueryList(queries=[QueryReply.of(visible(record, user, gateway.policy)) for record in records])
 
 
 @router.get("/queries/{query_id}", response_model=QueryReply)
@@ -91,8 +95,8 @@ def get_query(
 ) -> Response:
     """Return one query, with its first rows once it has finished; who may not fetch those gets it without."""
     record = _record(gateway, query_id)
-    if not gateway.authenticator.may_use(user, record.user):
-        return JSONResponse(QueryReply.of(record).model_dump(mode="json"))
+    if not may_see(record, user, gateway.policy):
+        return JSONResponse(QueryReply.of(visible(record, user, gateway.policy)).model_dump(mode="json"))
     reply = _reply(gateway, query_id, gateway.settings.limits.rows if max_rows is None else max_rows, record)
     reply.status_code = 200
     return reply
@@ -117,16 +121,16 @@ async def cancel_query(query_id: str, gateway: Served, user: User) -> QueryReply
     if run is None:
         await run_in_threadpool(_own_record, gateway, query_id, user)
     else:
-        _check_owner(gateway, query_id, user, run.statement.user)
+        _check_owner(gateway, run.record, user)
         gateway.coordinator.cancel(query_id)
         await _wait(run, gateway.settings.server.cancel_wait_s)
     return QueryReply.of(await run_in_threadpool(_record, gateway, query_id))
 
 
 @router.post("/explain")
-def explain(body: ExplainRequest, gateway: Served) -> ExplainReply:
+def explain(body: ExplainRequest, gateway: Served, user: User) -> ExplainReply:
     """Decide about a query without running it."""
-    statement = Statement(sql=body.sql, dialect=body.dialect, engine=body.engine)
+    statement = Statement(sql=body.sql, dialect=body.dialect, engine=body.engine, principal=user)
     checked, decision = gateway.coordinator.explain(statement)
     sql: dict[str, str] = {}
     for member in gateway.fleet.values():
@@ -164,15 +168,17 @@ def _record(gateway: Gateway, query_id: str) -> QueryRecord:
     return record
 
 
-def _own_record(gateway: Gateway, query_id: str, user: str) -> QueryRecord:
+def _own_record(gateway: Gateway, query_id: str, user: Principal) -> QueryRecord:
     record = _record(gateway, query_id)
-    _check_owner(gateway, query_id, user, record.user)
+    _check_owner(gateway, record, user)
     return record
 
 
-def _check_owner(gateway: Gateway, query_id: str, user: str, owner: str) -> None:
-    if not gateway.authenticator.may_use(user, owner):
-        raise ApiError("NOT_YOUR_QUERY", "Another user sent this query.", query_id)
+def _check_owner(gateway: Gateway, record: QueryRecord, user: Principal) -> None:
+    try:
+        gateway.policy.require(user, Action.USE_QUERY, Owned("query", record.id, record.owner))
+    except AccessDenied as error:
+        raise ApiError("NOT_YOUR_QUERY", error.message, record.id) from error
 
 
 def _reply(gateway: Gateway, query_id: str, max_rows: int, record: QueryRecord | None = None) -> JSONResponse:

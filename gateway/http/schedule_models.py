@@ -113,6 +113,7 @@ class ScheduleReply(BaseModel):
     last_error: str | None
     failures: int
     retries: int
+    owner: str | None
 
     @classmethod
     def of(cls, schedule: Schedule) -> ScheduleReply:
@@ -128,7 +129,7 @@ class ScheduleReply(BaseModel):
         same = ("name", "paused", "created_at", "next_run_at", "last_run_at", "running", "last_job_id", "last_error")
         return cls.model_validate(
             when
-            | {name: getattr(schedule, name) for name in (*same, "failures", "retries", "share")}
+            | {name: getattr(schedule, name) for name in (*same, "failures", "retries", "share", "owner")}
             | {"tables": list(schedule.tables), "awaited": list(schedule.awaited), "mode": schedule.mode.value}
         )
 

@@ -6,6 +6,7 @@ import datetime as dt
 
 from fastapi import APIRouter
 
+from gateway.http.login import User
 from gateway.http.models import StatisticsJobReply
 from gateway.http.queries import Served
 from gateway.http.schedule_models import ScheduleChange, ScheduleList, ScheduleReply, ScheduleRequest
@@ -20,25 +21,25 @@ def list_schedules(gateway: Served) -> ScheduleList:
 
 
 @router.post("", status_code=201)
-def add_schedule(body: ScheduleRequest, gateway: Served) -> ScheduleReply:
+def add_schedule(body: ScheduleRequest, gateway: Served, user: User) -> ScheduleReply:
     """Add a schedule."""
-    return ScheduleReply.of(gateway.schedules.add(body.schedule(at=dt.datetime.now(dt.UTC))))
+    return ScheduleReply.of(gateway.schedules.add(body.schedule(at=dt.datetime.now(dt.UTC)), by=user))
 
 
 @router.patch("/{name}")
-def change_schedule(name: str, body: ScheduleChange, gateway: Served) -> ScheduleReply:
+def change_schedule(name: str, body: ScheduleChange, gateway: Served, user: User) -> ScheduleReply:
     """Pause or resume a schedule, or change what it does; what is left out stays as it is."""
-    return ScheduleReply.of(gateway.schedules.change(body.of(gateway.schedules.get(name))))
+    return ScheduleReply.of(gateway.schedules.change(body.of(gateway.schedules.get(name)), by=user))
 
 
 @router.delete("/{name}")
-def remove_schedule(name: str, gateway: Served) -> dict[str, str]:
+def remove_schedule(name: str, gateway: Served, user: User) -> dict[str, str]:
     """Remove a schedule; a job that it started goes on."""
-    gateway.schedules.remove(name)
+    gateway.schedules.remove(name, by=user)
     return {"removed": name}
 
 
 @router.post("/{name}/run", status_code=202)
-def run_schedule(name: str, gateway: Served) -> StatisticsJobReply:
+def run_schedule(name: str, gateway: Served, user: User) -> StatisticsJobReply:
     """Compute all tables of a schedule now, whatever it waits for, and return the job."""
-    return StatisticsJobReply.of(gateway.schedules.run(name))
+    return StatisticsJobReply.of(gateway.schedules.run(name, by=user))

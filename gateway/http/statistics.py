@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 
 from gateway.gateway import Gateway
 from gateway.http.errors import ApiError
+from gateway.http.login import User
 from gateway.http.models import (
     ErrorModel,
     KeyList,
@@ -23,6 +24,7 @@ from gateway.http.models import (
 )
 from gateway.http.queries import Served
 from gateway.joins import joined_columns
+from gateway.security.policy import Action
 from gateway.sql import statement as checking
 from gateway.sql.errors import SqlError, UnknownColumn, UnknownPartition, UnknownTable, did_you_mean
 from metastore.records import Failure, JobRequest, Mode
@@ -32,8 +34,9 @@ router = APIRouter(prefix="/v1/stats", tags=["statistics"])
 
 
 @router.post("/jobs", status_code=202)
-def start_job(body: StatisticsJobRequest, gateway: Served) -> StatisticsJobReply:
+def start_job(body: StatisticsJobRequest, gateway: Served, user: User) -> StatisticsJobReply:
     """Start computing statistics."""
+    gateway.policy.require(user, Action.COMPUTE_STATISTICS)
     if (body.mode is Mode.SAMPLE) != (body.share is not None):
         raise ApiError("INVALID_BODY", "share: a sample has a share, and nothing else has one.")
     if (body.columns or body.partitions) and len(body.tables) != 1:
@@ -51,7 +54,7 @@ def start_job(body: StatisticsJobRequest, gateway: Served) -> StatisticsJobReply
         columns=tuple(_columns(body.tables[0], body.columns, gateway)),
         partitions=tuple(_folders(body.tables[0], body.partitions, gateway)),
     )
-    return StatisticsJobReply.of(gateway.jobs.start(request))
+    return StatisticsJobReply.of(gateway.jobs.start(request, owner=user.owner))
 
 
 def _columns(table: str, wanted: Sequence[str], gateway: Gateway) -> Iterator[str]:
@@ -94,9 +97,9 @@ def get_job(job_id: str, gateway: Served) -> StatisticsJobReply:
 
 
 @router.delete("/jobs/{job_id}")
-def cancel_job(job_id: str, gateway: Served) -> StatisticsJobReply:
+def cancel_job(job_id: str, gateway: Served, user: User) -> StatisticsJobReply:
     """Cancel a job and return how it ended; one that has ended already stays as it is."""
-    gateway.jobs.cancel(job_id)
+    gateway.jobs.cancel(job_id, by=user)
     return get_job(job_id, gateway)
 
 
@@ -108,8 +111,9 @@ def list_keys(gateway: Served) -> KeyList:
 
 
 @router.post("/keys")
-def learn_keys(body: WorkloadRequest, gateway: Served) -> WorkloadReply:
+def learn_keys(body: WorkloadRequest, gateway: Served, user: User) -> WorkloadReply:
     """Learn from statements which columns are joined. Those that cannot be read are told, and stop nobody."""
+    gateway.policy.require(user, Action.LEARN_KEYS)
     tables, limits = gateway.catalog.current().tables, gateway.coordinator.parser_limits
     pairs: set[KeyPair] = set()
     refused = []

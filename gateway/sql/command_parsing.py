@@ -6,6 +6,7 @@
     DROP INCREMENTAL STATS t PARTITION (p = 1, ...)                         DESCRIBE t
     ALTER TABLE t SET TBLPROPERTIES ('numRows' = 'n')                       REFRESH t [PARTITION (p = 1, ...)]
     ALTER TABLE t SET COLUMN STATS c ('numDVs' = 'n', ...)                  INVALIDATE METADATA [t]
+    ALTER TABLE | VIEW t SET OWNER USER name                                DESCRIBE EXTENDED | FORMATTED t
     SHOW DATABASES | SCHEMAS [[LIKE] 'x*|y']                                SHOW COLUMNS IN | FROM t [IN | FROM default]
     USE default      SET [ALL | -v]      SET name      SET name = value     RESET [name]
 
@@ -34,6 +35,7 @@ from gateway.sql.commands import (
     ResetOptions,
     SetColumnStats,
     SetOption,
+    SetOwner,
     SetRows,
     ShowColumns,
     ShowColumnStats,
@@ -164,6 +166,8 @@ class _CommandReader(WordReader):
             return UseDatabase()
         if self._words("ALTER", "TABLE"):
             return self._alter()
+        if self._words("ALTER", "VIEW"):
+            return self._alter_view() if self._ahead(3) else None
         if self._words("REFRESH"):
             return self._refresh()
         if self._words("INVALIDATE"):
@@ -171,7 +175,8 @@ class _CommandReader(WordReader):
             return Refresh(self._table().name if self._more() else None)
         if self._words("DESCRIBE") or self._words("DESC"):
             self._words("TABLE")
-            return Describe(self._shown())
+            details = self._ahead(2) and (self._words("EXTENDED") or self._words("FORMATTED"))
+            return Describe(self._shown(), details)
         return None
 
     # ------------------------------------------------------------------ commands
@@ -204,12 +209,30 @@ class _CommandReader(WordReader):
             self._database()
         return ShowColumns(shown)
 
-    def _alter(self) -> SetRows | SetColumnStats:
+    def _alter_view(self) -> SetOwner:
+        token = self._token()
+        name = self._shown()
+        if name not in self._views or self._views[name].temporary:
+            raise UnknownTable(f"There is no view {name}{did_you_mean(name, self._views)}", self._position(token))
+        verb = self._token()
+        if not self._words("SET", "OWNER"):
+            raise NotAllowed("ALTER VIEW is not allowed but for SET OWNER.", self._position(verb))
+        return self._owner(name, view=True)
+
+    def _owner(self, name: str, *, view: bool) -> SetOwner:
+        if self._ahead(2):
+            self._need("USER")
+        is_text = self._token().token_type is TokenType.STRING
+        return SetOwner(name, self._text("a name") if is_text else self._name(), view)
+
+    def _alter(self) -> SetRows | SetColumnStats | SetOwner:
         table = self._table()
         verb = self._token()
         if not self._words("SET"):
-            message = "ALTER TABLE is not allowed but for SET TBLPROPERTIES and SET COLUMN STATS."
+            message = "ALTER TABLE is not allowed but for SET TBLPROPERTIES, SET COLUMN STATS and SET OWNER."
             raise NotAllowed(message, self._position(verb))
+        if self._words("OWNER"):
+            return self._owner(table.name, view=False)
         if self._words("TBLPROPERTIES"):
             where = self._token()
             values = self._properties((ROWS_KEY,))

@@ -116,9 +116,19 @@ class ShowColumns:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """A row per column."""
+    """A row per column. details: with the kind, and the owner, behind them."""
 
     table: str
+    details: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetOwner:
+    """Give a table or a view to somebody. view: which of the two it is."""
+
+    name: str
+    owner: str
+    view: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +200,7 @@ Command = (
     | ShowColumnStats
     | SetRows
     | SetColumnStats
+    | SetOwner
     | ShowDatabases
     | ShowTables
     | ShowColumns
@@ -208,4 +219,5 @@ WITHOUT_ROWS = (
     ResetOptions,
     CreateView,
     DropView,
+    SetOwner,
 )  # they answer that they were done, with no table

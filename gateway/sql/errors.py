@@ -15,6 +15,7 @@ SqlError
   UnknownProperty     a key that cannot be set
   ValueOutOfRange     a number that makes no sense in its place
   NotAllowed          understood, and refused
+  AccessDenied        understood, and refused to this user (gateway/security/policy.py)
 """
 
 from __future__ import annotations

@@ -65,6 +65,11 @@ class WordReader:
     def _more(self) -> bool:
         return self._token().token_type is not TokenType.SEMICOLON
 
+    def _ahead(self, count: int) -> bool:
+        """Tell whether at least so many words and signs follow."""
+        ahead = self._tokens[self._at : self._at + count]
+        return len(ahead) == count and all(token.token_type is not TokenType.SEMICOLON for token in ahead)
+
     def _words(self, *words: str) -> bool:
         """Take some words if they are next, all or none."""
         ahead = self._tokens[self._at : self._at + len(words)]

@@ -21,13 +21,14 @@ from pydantic import SecretStr
 
 from engines.protocol import EngineKind
 from engines.scripted import ScriptedEngine
-from gateway import authentication, wiring
 from gateway import settings as settings_module
+from gateway import wiring
 from gateway.admission import Ledger
 from gateway.fleet import Fleet, Member
 from gateway.gateway import Gateway
 from gateway.http.app import create_app
 from gateway.http.protocol import PatientProtocol
+from gateway.security import authentication
 from metastore.inspection import inspect
 
 MIB = 1 << 20

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from engines.scripted import Pause, Script
-from gateway.authentication import (
-    HASHES_AT_ONCE,
+from gateway.http.app import create_app
+from gateway.security.authentication import (
     WRONG,
     Anonymous,
     AuthenticationFailed,
@@ -22,7 +22,7 @@ from gateway.authentication import (
     UsersFileInvalid,
     user_line,
 )
-from gateway.http.app import create_app
+from gateway.security.lockout import FREE_FAILURES
 from tests.gateway.conftest import hashing_held, serving
 from tests.gateway.scripted_gateway import PLAN, ROWS, scripted_gateway
 
@@ -59,29 +59,32 @@ def test_a_flood_of_wrong_logins_holds_nobody_up(address: str, path: str, monkey
         with ThreadPoolExecutor(FLOOD) as pool, hashing_held(monkeypatch):
             flood = [pool.submit(wrong, number) for number in range(FLOOD)]
             until_s = time.monotonic() + WITHIN_S
-            while sum(each.done() for each in flood) < FLOOD - HASHES_AT_ONCE:
+            while sum(each.done() for each in flood) < FLOOD - FREE_FAILURES:
                 assert time.monotonic() < until_s, "they wait for each other"
                 time.sleep(0.01)
             assert client.get(f"{address}/readyz").is_success
             assert client.get(f"{address}/v1/queries", auth=("joe", "right")).is_success
-            assert sum(each.done() for each in flood) == FLOOD - HASHES_AT_ONCE
+            assert sum(each.done() for each in flood) == FLOOD - FREE_FAILURES
         assert {each.result() for each in flood} == {401}
 
 
 def test_a_login_beyond_those_that_wait_is_refused_at_once(users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authenticator = UsersFile(users, anonymous=Anonymous.NEVER)
-    assert authenticator.authenticate(Login("joe", "right", "")) == "joe"
+    assert authenticator.authenticate(Login("joe", "right", "")).name == "joe"
 
-    asked = HASHES_AT_ONCE + 1
+    asked = FREE_FAILURES + 1
     with ThreadPoolExecutor(asked) as pool, hashing_held(monkeypatch):
-        logins = [pool.submit(authenticator.authenticate, Login("joe", "wrong", "")) for _ in range(asked)]
+        logins = [pool.submit(authenticator.authenticate, Login("joe", f"wrong {n}", "")) for n in range(asked)]
         refused, waiting = wait(logins, timeout=WITHIN_S, return_when=FIRST_COMPLETED)
-        assert ["Too many logins" in str(each.exception()) for each in refused] == [True]
-        assert authenticator.recognise(Login("joe", "right", "")) == "joe"
+        assert ["Too many wrong passwords" in str(each.exception()) for each in refused] == [True]
+        known = authenticator.recognise(Login("joe", "right", ""))
+        assert known is not None and known.name == "joe"
         assert authenticator.recognise(Login("joe", "wrong", "")) is None
     assert all(str(each.exception()) == WRONG for each in waiting)
-    with pytest.raises(AuthenticationFailed, match="is wrong"):
+    with pytest.raises(AuthenticationFailed, match=r"Try again in \d+ s"):
         authenticator.authenticate(Login("joe", "wrong", ""))
+    with pytest.raises(AuthenticationFailed, match="is wrong"):
+        authenticator.authenticate(Login("joe", "wrong", "192.0.2.1"))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,7 @@ def test_a_login_beyond_those_that_wait_is_refused_at_once(users: Path, monkeypa
 def test_a_line_that_no_login_would_fit_is_told_when_it_is_read(users: Path, spoilt: Callable[[str], str]) -> None:
     users.write_text(f"{user_line('ann', 'x')}\n{spoilt(user_line('joe', 'right'))}\n", encoding="utf-8")
 
-    with pytest.raises(UsersFileInvalid, match=r"Line 2 of the users file is not name:scrypt:salt:hash\."):
+    with pytest.raises(UsersFileInvalid, match=r"Line 2 of the users file is not name:scrypt:salt:hash"):
         UsersFile(users, anonymous=Anonymous.NEVER)
 
 

@@ -212,7 +212,6 @@ def test_which_partitions_are_meant(text: str, years: set[str]) -> None:
         ("RESET a = b", "SYNTAX_ERROR", (1, 1), "a name"),
         ("INVALIDATE books", "SYNTAX_ERROR", (1, 12), "METADATA"),
         ("REFRESH", "SYNTAX_ERROR", (1, 8), "a name"),
-        ("DESCRIBE FORMATTED books", "UNKNOWN_TABLE", (1, 10), "FORMATTED"),
     ],
 )
 def test_mistakes_are_named_with_their_place(sql: str, code: str, place: tuple[int, int], told: str) -> None:

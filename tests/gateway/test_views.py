@@ -16,6 +16,7 @@ from gateway import wiring
 from gateway.admission import Ledger
 from gateway.fleet import Fleet, Member
 from gateway.gateway import Gateway
+from gateway.security.principals import Principal
 from gateway.sessions import LARGEST_BYTES, LARGEST_SETTINGS, LONGEST_VALUE, Session, SessionFull
 from gateway.settings import RoutingSettings, load
 from gateway.sql import parsing
@@ -51,7 +52,7 @@ class House:
         return record.error.code
 
     def session(self) -> Session:
-        return Session("ann", deadline_s=60)
+        return Session(Principal("ann"), deadline_s=60)
 
 
 @pytest.fixture(scope="module")

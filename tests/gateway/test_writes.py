@@ -24,6 +24,7 @@ from gateway import wiring
 from gateway.admission import Ledger
 from gateway.fleet import Fleet, Member
 from gateway.gateway import Gateway
+from gateway.security.principals import Principal
 from gateway.sessions import Session
 from gateway.settings import load
 from gateway.sql.errors import UnknownTable
@@ -264,7 +265,7 @@ def test_views(house: House) -> None:
 
 def test_temporary_views_are_the_sessions_own(house: House) -> None:
     house.done("CREATE TABLE sold AS SELECT 1 AS id")
-    mine, other = (Session("ann", deadline_s=60) for _ in range(2))
+    mine, other = (Session(Principal("ann"), deadline_s=60) for _ in range(2))
     house.done("CREATE TEMPORARY VIEW sold AS SELECT id + 1 AS id FROM default.sold", session=mine)
     assert house.done("SELECT * FROM sold", session=mine) == [{"id": 2}]
     assert house.done("SELECT * FROM sold", session=other) == [{"id": 1}]

@@ -17,6 +17,7 @@ from gateway.failures import MAPPED
 from gateway.flight import messages
 from gateway.flight.messages import Malformed
 from gateway.flight.service import Call, FlightService
+from gateway.security.principals import Principal
 from gateway.sessions import Session
 from tests.gateway.flight.conftest import Served
 from tests.gateway.scripted_gateway import SMALL
@@ -84,7 +85,7 @@ def requests(chance: random.Random, cases: int) -> Iterator[tuple[str, bytes]]:
 @pytest.mark.parametrize("cases", [FEW, pytest.param(MANY, marks=pytest.mark.thorough)])
 def test_any_bytes_get_an_answer_or_a_typed_error(scripted: Served, cases: int) -> None:
     service: FlightService = scripted.server.service
-    session = service.sessions.open(Session("tester", deadline_s=10.0))
+    session = service.sessions.open(Session(Principal("tester", address="127.0.0.1"), deadline_s=10.0))
     call = Call(session, lambda act: None)
     answered = refused = 0
     for name, request in requests(by_chance(), cases):
@@ -140,7 +141,7 @@ def test_headers_that_are_no_login_are_none(scripted: Served, header: str) -> No
 
 def test_parameters_that_are_not_arrows_are_refused(scripted: Served) -> None:
     service: FlightService = scripted.server.service
-    session = service.sessions.open(Session("tester", deadline_s=10.0))
+    session = service.sessions.open(Session(Principal("tester", address="127.0.0.1"), deadline_s=10.0))
     call = Call(session, lambda act: None)
     asked = messages.make("ActionCreatePreparedStatementRequest", query="SELECT ? AS answer")
     action = messages.make("Action", type="CreatePreparedStatement", body=messages.pack(asked))

@@ -19,11 +19,12 @@ import pyarrow.flight as arrow_flight
 import pytest
 
 from engines.scripted import Script
-from gateway.authentication import HASHES_AT_ONCE, Anonymous, UsersFile, user_line
 from gateway.flight import messages, sessions
 from gateway.flight.messages import OptionError
 from gateway.flight.server import COOKIE
 from gateway.flight.sessions import LARGEST_PREPARED, LARGEST_RESULTS
+from gateway.security.authentication import Anonymous, UsersFile, user_line
+from gateway.security.lockout import FREE_FAILURES
 from gateway.sessions import LARGEST_BYTES, LONGEST_VALUE
 from gateway.settings import FlightSettings, ResultSettings, TlsSettings
 from metastore.records import QueryState
@@ -367,11 +368,11 @@ def code_of_call(served: Served, user: str) -> grpc.StatusCode | None:
 
 
 def test_wrong_logins_hold_no_calls(guarded: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = HASHES_AT_ONCE + 10
+    asked = FREE_FAILURES + 10
     _, headers = ask(guarded, [basic("ada", "secret")])
     with ThreadPoolExecutor(asked) as pool, hashing_held(monkeypatch):
         flood = [pool.submit(code_of, guarded, [basic("ada", f"wrong {number}")]) for number in range(asked)]
-        eventually(lambda: sum(each.done() for each in flood) == asked - HASHES_AT_ONCE, "they wait for each other")
+        eventually(lambda: sum(each.done() for each in flood) == asked - FREE_FAILURES, "they wait for each other")
 
         assert ask(guarded, [("authorization", headers["authorization"])])[0].total_records == 2
         assert ask(guarded, [basic("ada", "secret")])[0].total_records == 2

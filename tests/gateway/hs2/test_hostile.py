@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from gateway.authentication import WRONG, Anonymous, user_line
 from gateway.hs2 import messages, thrift
 from gateway.hs2.dispatch import Dispatcher
 from gateway.hs2.messages import (
@@ -33,6 +32,8 @@ from gateway.hs2.messages import (
 from gateway.hs2.registry import Peer
 from gateway.hs2.service import PendingReply
 from gateway.hs2.thrift import Decoder, Frame, Malformed, Wire
+from gateway.security.authentication import WRONG, Anonymous, user_line
+from gateway.security.principals import Principal
 from gateway.settings import AuthenticationSettings, Hs2Settings
 from tests.gateway.hs2.conftest import Drivers, wait_until
 from tests.gateway.hs2.wire import Client, broken, call_bytes, reply_of
@@ -92,7 +93,7 @@ def settle(outcome: bytes | PendingReply[bytes]) -> None:
 
 def test_no_bytes_break_the_decoder(dispatcher: Dispatcher, drivers: Drivers) -> None:
     """At least 100,000 cases, each of them answered or refused as malformed, and none at length."""
-    peer = Peer("127.0.0.1", "joe")
+    peer = Peer("127.0.0.1", Principal("joe", address="127.0.0.1"))
     refused = 0
     slowest_s = 0.0
     cases = [*broken(CALLS), *mutations(CASES)]
@@ -282,7 +283,7 @@ def test_sessions_are_limited_per_user_and_in_total(serve: Callable[..., Drivers
 
 def test_an_idle_session_is_closed(serve: Callable[..., Drivers]) -> None:
     drivers = serve(hs2=Hs2Settings(port=0, idle_s=0.2))
-    peer = Peer("127.0.0.1", "joe")
+    peer = Peer("127.0.0.1", Principal("joe", address="127.0.0.1"))
     service = drivers.gateway.hs2
     service.open_session(OpenSessionRequest(), peer)
     wait_until(lambda: service.registry.count() == 0)
@@ -290,7 +291,7 @@ def test_an_idle_session_is_closed(serve: Callable[..., Drivers]) -> None:
 
 def test_a_client_that_waits_is_not_idle(serve: Callable[..., Drivers]) -> None:
     drivers = serve(hs2=Hs2Settings(port=0, idle_s=0.2))
-    dispatcher, peer = Dispatcher(drivers.gateway.hs2), Peer("127.0.0.1", "joe")
+    dispatcher, peer = Dispatcher(drivers.gateway.hs2), Peer("127.0.0.1", Principal("joe", address="127.0.0.1"))
     opened = dispatcher.frame(call_bytes("OpenSession", OpenSessionRequest()), peer)
     assert isinstance(opened, bytes)
     session = reply_of(opened, OpenSessionReply).session

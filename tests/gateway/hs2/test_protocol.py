@@ -18,15 +18,6 @@ from typer.testing import CliRunner
 
 from engines.protocol import Column
 from gateway import settings as settings_module
-from gateway.authentication import (
-    Anonymous,
-    AuthenticationFailed,
-    Login,
-    UsersFile,
-    UsersFileInvalid,
-    is_loopback,
-    user_line,
-)
 from gateway.cli import app
 from gateway.client import Client as GatewayClient
 from gateway.hs2 import metadata, rowset, types
@@ -51,6 +42,15 @@ from gateway.hs2.messages import (
 from gateway.hs2.messages import OperationType as Kind
 from gateway.jdbc import describe
 from gateway.routing import Relation, RelationKind
+from gateway.security.authentication import (
+    Anonymous,
+    AuthenticationFailed,
+    Login,
+    UsersFile,
+    UsersFileInvalid,
+    is_loopback,
+    user_line,
+)
 from gateway.server import driver_server, own_server, tls_context
 from gateway.settings import (
     AuthenticationSettings,
@@ -436,7 +436,7 @@ def test_who_may_come_without_a_login(anonymous: Anonymous, open_to: list[str]) 
     for address in (LOCAL, REMOTE):
         login = Login("joe", "any", address)
         if address in open_to:
-            assert authenticator.authenticate(login) == "joe"
+            assert authenticator.authenticate(login).name == "joe"
         else:
             with pytest.raises(AuthenticationFailed, match="is wrong"):
                 authenticator.authenticate(login)
@@ -454,18 +454,18 @@ def test_a_name_of_the_file_always_needs_its_password(tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text(user_line("joe", "right"), encoding="utf-8")
     authenticator = UsersFile(file, anonymous=Anonymous.EVERYWHERE)
-    assert authenticator.authenticate(Login("ann", None, "")) == "ann"
-    assert authenticator.authenticate(Login("joe", "right", "")) == "joe"
+    assert authenticator.authenticate(Login("ann", None, "")).name == "ann"
+    assert authenticator.authenticate(Login("joe", "right", "")).name == "joe"
     with pytest.raises(AuthenticationFailed, match="are needed"):
         authenticator.authenticate(Login("joe", None, ""))
     with pytest.raises(AuthenticationFailed, match="is wrong"):
         authenticator.authenticate(Login("joe", "left", ""))
     file.write_text(user_line("joe", "a new and longer one") + "\n" + user_line("ann", "x"), encoding="utf-8")
-    assert authenticator.authenticate(Login("joe", "a new and longer one", "")) == "joe"
+    assert authenticator.authenticate(Login("joe", "a new and longer one", "")).name == "joe"
     with pytest.raises(AuthenticationFailed, match="is wrong"):
         authenticator.authenticate(Login("ann", "y", ""))
     file.write_text("nonsense", encoding="utf-8")  # those of before stay
-    assert authenticator.authenticate(Login("joe", "a new and longer one", "")) == "joe"
+    assert authenticator.authenticate(Login("joe", "a new and longer one", "")).name == "joe"
 
 
 def test_a_line_of_the_users_file_is_made(tmp_path: Path) -> None:
@@ -473,7 +473,7 @@ def test_a_line_of_the_users_file_is_made(tmp_path: Path) -> None:
     assert made.exit_code == 0
     (tmp_path / "users").write_text(made.stdout, encoding="utf-8")
     authenticator = UsersFile(tmp_path / "users", anonymous=Anonymous.NEVER)
-    assert authenticator.authenticate(Login("joe", "right", "")) == "joe"
+    assert authenticator.authenticate(Login("joe", "right", "")).name == "joe"
     assert CliRunner().invoke(app, ["password", "a:b"], input="x\nx\n").exit_code == 1
 
 

@@ -1,0 +1,364 @@
+"""Who a client is: one interface for every way in, and the file of users behind it.
+
+The file holds a line per user, ``name:scrypt:salt:hash`` or ``name:scrypt:salt:hash:role``, made by ``fusion password
+NAME``. A name that stands there always needs its password. Other names are taken as they are told, but only where
+clients without a login are let in; they own nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import ipaddress
+import logging
+import math
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+from gateway.security.lockout import LockedOut, Lockout, NoTurn, Turns
+from gateway.security.principals import ANONYMOUS, Principal, Role
+
+log = logging.getLogger(__name__)
+
+LONGEST_NAME = 128
+VERIFIED_KEPT = 1_024
+WRONG = "The user name or the password is wrong."
+GONE = "The user may not come in any more; log in again."
+TOO_MANY_WRONG = "Too many wrong passwords of this user from this address."
+_SCHEME = "scrypt"
+_COST, _BLOCK, _LANES = 1 << 14, 8, 1  # 16 MiB and about 50 ms
+_SALT_BYTES, _HASH_BYTES = 16, 64
+
+
+class AuthenticationFailed(Exception):
+    """The login is missing or wrong; the message does not say which part of it."""
+
+
+class UsersFileInvalid(Exception):
+    """The users file cannot be read, or a line of it is none."""
+
+
+class Anonymous(StrEnum):
+    """Who may come without a login."""
+
+    NEVER = "never"
+    LOOPBACK = "loopback"
+    EVERYWHERE = "everywhere"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a client says about itself. address: where it comes from, an IP address."""
+
+    name: str | None
+    password: str | None
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """What the file keeps of a password. salt, hashed: scrypt's, with a hash of 64 bytes."""
+
+    salt: bytes
+    hashed: bytes
+
+    @classmethod
+    def of(cls, password: str) -> Secret:
+        """Return what is kept of a password."""
+        salt = secrets.token_bytes(_SALT_BYTES)
+        return cls(salt, _hashed(password, salt))
+
+    @classmethod
+    def read(cls, text: str) -> Secret:
+        """Return what stands behind a name in the file. Raises ValueError."""
+        scheme, salt, hashed = text.split(":")
+        found = cls(base64.b64decode(salt, validate=True), base64.b64decode(hashed, validate=True))
+        if scheme != _SCHEME or not found.salt or len(found.hashed) != _HASH_BYTES:
+            raise ValueError("not what is kept of a password")
+        return found
+
+    def __str__(self) -> str:
+        return ":".join((_SCHEME, base64.b64encode(self.salt).decode(), base64.b64encode(self.hashed).decode()))
+
+    def fits(self, password: str) -> bool:
+        """Tell whether this is of a password; that takes about 50 ms."""
+        return hmac.compare_digest(_hashed(password, self.salt), self.hashed)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A line of the users file. role: None where it names none."""
+
+    secret: Secret
+    role: Role | None = None
+
+    @property
+    def credential(self) -> bytes:
+        """What marks the password, so that another one is noticed."""
+        return hashlib.sha256(self.secret.salt + self.secret.hashed).digest()
+
+
+class Authenticator(Protocol):
+    """Tells users apart. Thread-safe."""
+
+    def recognise(self, login: Login) -> Principal | None:
+        """Return the user, None where only ``authenticate`` can tell. Does not block.
+
+        Raises AuthenticationFailed.
+        """
+
+    def authenticate(self, login: Login) -> Principal:
+        """Return the user; may block for a moment. Raises AuthenticationFailed."""
+
+    def current(self, principal: Principal) -> Principal:
+        """Return a user who was let in earlier as it is now. Does not block.
+
+        Raises AuthenticationFailed where the name is gone, or its password is another one.
+        """
+
+    def holders(self, role: Role) -> Sequence[str]:
+        """Return the names that have at least a role."""
+
+
+class UsersFile:
+    """Implements ``Authenticator`` over a file, which is read again when it has changed, or over none.
+
+    roles: of users whose line in the file names none; operators: the same, for the role operator. default_role: of the
+    rest. anonymous_role: of clients without a login; None: admin on this machine and writer elsewhere where there is no
+    file, and reader where there is one.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        anonymous: Anonymous,
+        operators: Collection[str] = (),
+        roles: Mapping[str, Role] = MappingProxyType({}),
+        default_role: Role = Role.WRITER,
+        anonymous_role: Role | None = None,
+        lockout: Lockout | None = None,
+    ) -> None:
+        self._path = path
+        self._anonymous = anonymous
+        self._roles = {**dict.fromkeys(operators, Role.OPERATOR), **roles}
+        self._default_role = default_role
+        self._anonymous_role = anonymous_role
+        self._lock = threading.Lock()
+        self._stamp: tuple[int, int, int] | None = None
+        self._unreadable = ""
+        self._users: Mapping[str, User] = {}
+        self._key = secrets.token_bytes(32)
+        self._verified: OrderedDict[bytes, None] = OrderedDict()  # marks of logins that were right, hashed once
+        self._refused: OrderedDict[bytes, None] = OrderedDict()  # and of those that were wrong
+        self._under_way: dict[bytes, Future[bool]] = {}
+        self._lockout = lockout or Lockout()
+        self._turns = Turns()
+        self._nobody = Secret.of(secrets.token_hex())  # a wrong name takes as long
+        self._read()
+
+    def recognise(self, login: Login) -> Principal | None:
+        """Return the user, None where only ``authenticate`` can tell. Does not block.
+
+        Raises AuthenticationFailed.
+        """
+        name = login.name or ANONYMOUS
+        if len(name) > LONGEST_NAME or not name.isprintable():
+            raise AuthenticationFailed("The user's name is too long or holds signs that no name has.")
+        known = self._known(name)
+        if known is None and self._open_to(login.address):
+            return Principal(name, self._role_without_login(login.address), address=login.address)
+        if not login.password:
+            raise AuthenticationFailed("A user name and its password are needed here.")
+        mark = self._mark(name, known.secret if known else self._nobody, login.password)
+        with self._lock:
+            right, wrong = mark in self._verified, mark in self._refused
+            if right:
+                self._verified.move_to_end(mark)
+        if wrong:
+            raise self._wrong(login, "the same wrong password as before")
+        return self._proven(name, known, login.address) if right and known is not None else None
+
+    def authenticate(self, login: Login) -> Principal:
+        """Return the user; may block for a moment. Raises AuthenticationFailed."""
+        recognised = self.recognise(login)
+        if recognised is not None:
+            return recognised
+        name, password = login.name or ANONYMOUS, login.password or ""
+        known = self._known(name)
+        mark = self._mark(name, known.secret if known else self._nobody, password)
+        with self._lock:
+            awaited = self._under_way.get(mark)
+            if awaited is None:
+                under_way = self._under_way[mark] = Future()
+        if awaited is not None:  # the same login, at the same time
+            if not awaited.result() or known is None:
+                raise AuthenticationFailed(WRONG)
+            return self._proven(name, known, login.address)
+        right = False
+        try:
+            right = self._fits(login, name, known.secret if known else None, password)
+            with self._lock:
+                if self._users.get(name) == known:
+                    kept = self._verified if right else self._refused
+                    kept[mark] = None
+                    while len(kept) > VERIFIED_KEPT:
+                        kept.popitem(last=False)
+        finally:
+            with self._lock:
+                del self._under_way[mark]
+            under_way.set_result(right)
+        if not right or known is None:
+            raise AuthenticationFailed(WRONG)
+        return self._proven(name, known, login.address)
+
+    def current(self, principal: Principal) -> Principal:
+        """Return a user who was let in earlier as it is now. Does not block.
+
+        Raises AuthenticationFailed where the name is gone, or its password is another one.
+        """
+        known = self._known(principal.name)
+        if principal.authenticated:
+            if known is None or known.credential != principal.credential:
+                raise AuthenticationFailed(GONE)
+            role = self._role(principal.name, known)
+        else:
+            if known is not None or not self._open_to(principal.address):
+                raise AuthenticationFailed(GONE)
+            role = self._role_without_login(principal.address)
+        return principal if principal.role is role else replace(principal, role=role)
+
+    def holders(self, role: Role) -> Sequence[str]:
+        """Return the names that have at least a role."""
+        with self._lock:
+            self._read()
+            return [name for name, user in self._users.items() if self._role(name, user).includes(role)]
+
+    def _known(self, name: str) -> User | None:
+        with self._lock:
+            self._read()
+            return self._users.get(name)
+
+    def _proven(self, name: str, user: User, address: str) -> Principal:
+        return Principal(name, self._role(name, user), authenticated=True, address=address, credential=user.credential)
+
+    def _role(self, name: str, user: User) -> Role:
+        return user.role or self._roles.get(name, self._default_role)
+
+    def _role_without_login(self, address: str) -> Role:
+        if self._anonymous_role is not None:
+            return self._anonymous_role
+        if self._path is not None:
+            return Role.READER
+        return Role.ADMIN if is_loopback(address) else Role.WRITER
+
+    def _open_to(self, address: str) -> bool:
+        if self._anonymous is Anonymous.LOOPBACK:
+            return is_loopback(address)
+        return self._anonymous is Anonymous.EVERYWHERE
+
+    def _mark(self, name: str, kept: Secret, password: str) -> bytes:
+        return hmac.digest(self._key, f"{name}\n{kept}\n{password}".encode(errors="surrogatepass"), "sha256")
+
+    def _fits(self, login: Login, name: str, kept: Secret | None, password: str) -> bool:
+        """Hash a password, one at a time. Raises AuthenticationFailed where it is not its turn, nor soon."""
+        try:
+            with self._lockout.attempt(name, login.address) as was_wrong:
+                with self._turns.taken(name, login.address):
+                    right = (kept or self._nobody).fits(password) and kept is not None
+                if not right:
+                    self._wrong(login, f"wrong password number {was_wrong()}")
+                return right
+        except LockedOut as locked:
+            self._wrong(login, "locked out")
+            wait_s = math.ceil(locked.wait_s)
+            raise AuthenticationFailed(f"{TOO_MANY_WRONG} Try again in {wait_s} s.") from locked
+        except NoTurn as error:
+            raise AuthenticationFailed("Too many logins at once; try again.") from error
+
+    def _wrong(self, login: Login, why: str) -> AuthenticationFailed:
+        """Log a login that failed, by name and address and never by password; return what its client is told."""
+        log.warning("login of %r from %s failed: %s", (login.name or ANONYMOUS)[:LONGEST_NAME], login.address, why)
+        return AuthenticationFailed(WRONG)
+
+    def _read(self) -> None:
+        if self._path is None:
+            return
+        try:
+            status = self._path.stat()
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if stamp == self._stamp:
+                return
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+            users = dict(_entry(line, number) for number, line in enumerate(lines, start=1) if _holds_user(line))
+        except (OSError, UnicodeDecodeError, UsersFileInvalid) as error:
+            if self._stamp is None:
+                raise UsersFileInvalid(f"The users file {self._path} cannot be used: {error}") from error
+            if self._unreadable != str(error):
+                log.error("the users file cannot be used, those of before stay: %s", error)
+                self._unreadable = str(error)
+            return
+        self._users, self._stamp, self._unreadable = users, stamp, ""
+        self._verified.clear()
+        self._refused.clear()
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether an address is this machine's own."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(parsed, "ipv4_mapped", None)
+    return (mapped or parsed).is_loopback
+
+
+def basic_login(authorization: str, address: str) -> Login:
+    """Return what an Authorization header says; one that is no Basic authentication says nothing."""
+    scheme, _, encoded = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        return Login(None, None, address)
+    try:
+        padded = encoded + "=" * (-len(encoded) % 4)  # which ADBC's driver leaves out
+        name, _, password = base64.b64decode(padded, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return Login(None, None, address)
+    return Login(name or None, password, address)
+
+
+def user_line(name: str, password: str, role: Role | None = None) -> str:
+    """Return the line of a user for the file."""
+    if not name or ":" in name or name.startswith("#") or not name.isprintable() or name != name.strip():
+        raise ValueError("a user's name is not empty and holds no colon")
+    return f"{name}:{Secret.of(password)}" + (f":{role}" if role else "")
+
+
+def _hashed(password: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(password.encode(errors="surrogatepass"), salt=salt, n=_COST, r=_BLOCK, p=_LANES)
+
+
+def _holds_user(line: str) -> bool:
+    return bool(line.strip()) and not line.startswith("#")
+
+
+def _entry(line: str, number: int) -> tuple[str, User]:
+    name, _, kept = line.strip().partition(":")
+    try:
+        if name:
+            secret, role = (kept, None) if kept.count(":") < 3 else kept.rsplit(":", 1)
+            return name, User(Secret.read(secret), Role(role) if role is not None else None)
+    except ValueError:  # binascii's is one
+        pass
+    raise UsersFileInvalid(
+        f"Line {number} of the users file is not name:{_SCHEME}:salt:hash, with :role behind it or not."
+    )

@@ -1,0 +1,88 @@
+"""What others see of a statement: its form without the values in it, and nothing that an engine said about them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import TokenType
+
+from gateway.security.policy import Action, Owned, Policy
+from gateway.security.principals import Principal
+from gateway.sql.parsing import DIALECTS
+from metastore.records import Attempt, Failure, Misestimate, QueryRecord
+
+HIDDEN_TEXT = "(hidden: only its user and operators see it)"
+LONGEST_SHOWN = 16 << 10  # characters of a statement; taking the values out of longer ones costs too much in a list
+PLACE = "?"
+_VALUES = frozenset(
+    {
+        TokenType.STRING,
+        TokenType.NUMBER,
+        TokenType.BIT_STRING,
+        TokenType.HEX_STRING,
+        TokenType.BYTE_STRING,
+        TokenType.NATIONAL_STRING,
+        TokenType.RAW_STRING,
+        TokenType.HEREDOC_STRING,
+        TokenType.UNICODE_STRING,
+    }
+)
+
+
+def visible(record: QueryRecord, principal: Principal, policy: Policy) -> QueryRecord:
+    """Return of a query what a user may see."""
+    if may_see(record, principal, policy):
+        return record
+    decision = record.decision
+    if decision is not None:
+        decision = replace(
+            decision,
+            reasons=tuple(replace(reason, text=HIDDEN_TEXT) for reason in decision.reasons),
+            estimate=replace(decision.estimate, operators=(), gaps=(), driver=None, learned=None),
+        )
+    return replace(
+        record,
+        sql=without_values(record.sql, record.dialect),
+        fingerprint=None,
+        decision=decision,
+        attempts=tuple(map(_without_words, record.attempts)),
+        error=Failure(record.error.code, HIDDEN_TEXT) if record.error else None,
+    )
+
+
+def may_see(record: QueryRecord, principal: Principal, policy: Policy) -> bool:
+    """Tell whether a user may see a query's values."""
+    return policy.allows(principal, Action.SEE_STATEMENT, Owned("query", record.id, record.owner))
+
+
+def visible_lesson(lesson: Misestimate, principal: Principal, policy: Policy) -> Misestimate:
+    """Return of a misestimate what a user may see; whose statement it was is not on record."""
+    if policy.allows(principal, Action.FORGET_MISESTIMATE):
+        return lesson
+    return replace(lesson, sql=without_values(lesson.sql, "spark"))
+
+
+def without_values(sql: str, dialect: str) -> str:
+    """Return a statement with ? for every number and text, and without comments. What is no SQL is hidden whole."""
+    if len(sql) > LONGEST_SHOWN:
+        return HIDDEN_TEXT
+    try:
+        tokens = Dialect.get_or_raise(DIALECTS.get(dialect, "spark")).tokenize(sql)
+    except SqlglotError:
+        return HIDDEN_TEXT
+    pieces: list[str] = []
+    end = 0
+    for token in tokens:
+        gap = sql[end : token.start]
+        pieces.append("\n" if "\n" in gap else " " if gap else "")
+        written = sql[token.start : token.end + 1]
+        pieces.append(PLACE if token.token_type in _VALUES or written[:1] in "'\"" else written)
+        end = token.end + 1
+    return "".join(pieces).strip()
+
+
+def _without_words(attempt: Attempt) -> Attempt:
+    actuals = replace(attempt.actuals, operators=()) if attempt.actuals else None
+    return replace(attempt, message=HIDDEN_TEXT if attempt.message else None, actuals=actuals)

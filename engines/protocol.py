@@ -14,6 +14,9 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from selector.quoting import InvalidName, require_name, require_printable
+from selector.types import DataType, InvalidType, parse
+
 
 class EngineKind(StrEnum):
     """The two kinds that the gateway fuses."""
@@ -22,21 +25,51 @@ class EngineKind(StrEnum):
     DEPENDABLE = "dependable"  # spills and retries; finishes at any size
 
 
+FORMATS = ("parquet", "csv", "json", "orc", "avro")
+OPTIONS = {"csv": ("delimiter", "sep", "header")}  # by format: how to read it, understood alike by every engine
+_GLOB = frozenset("*?[]{}")
+
+
+class InvalidTable(ValueError):
+    """What is said of a table or column cannot be; the message says what and why, as a whole sentence's middle."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. data_type: Spark's short form, such as ``bigint`` or ``decimal(10,2)``."""
+    """One column. data_type: Spark's short form, such as ``bigint`` or ``decimal(10,2)``, whatever form was given.
+
+    Raises InvalidTable for a name or type that is none, so that there is no column that cannot be written safely.
+    """
 
     name: str
     data_type: str
+
+    def __post_init__(self) -> None:
+        try:
+            require_name(self.name)
+            object.__setattr__(self, "data_type", str(parse(self.data_type)))
+        except InvalidName as error:
+            raise InvalidTable(f"the name of the column {self.name!r:.80} {error}") from error
+        except InvalidType as error:
+            message = f"the type of the column {self.name}, {self.data_type!r:.80}, is none: {error.message}"
+            raise InvalidTable(message) from error
+
+    @property
+    def type(self) -> DataType:
+        """The type as a value, from which engines' statements are written."""
+        return parse(self.data_type)
 
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
     """A table as an engine sees it: files in one place, in one form.
 
-    location: an absolute folder or file. format: ``parquet``, ``csv`` or ``json``.
+    location: an absolute folder or file. format: one of FORMATS.
     options: how to read text, such as ``{"delimiter": "|", "header": "false"}``.
     partition_columns: names of the columns that live in Hive-style folders, outermost first.
+    defect: why what is stored of the table cannot be used; no engine is told of it, and it has no columns.
+
+    Raises InvalidTable for what no engine could be told safely.
     """
 
     name: str
@@ -45,6 +78,41 @@ class TableSource:
     columns: tuple[Column, ...]
     partition_columns: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    defect: str = ""
+
+    def __post_init__(self) -> None:
+        if self.defect:
+            return
+        try:
+            require_name(self.name)
+            require_printable(self.location)
+        except InvalidName as error:
+            raise InvalidTable(f"the name or place of the table {self.name!r:.80} {error}") from error
+        if self.format not in FORMATS:
+            raise InvalidTable(f"{self.format!r:.80} is not a known format: give one of {', '.join(FORMATS)}")
+        if not _GLOB.isdisjoint(self.location):
+            raise InvalidTable("the place of a table must not hold any of * ? [ ] { }, which engines read as patterns")
+        names: set[str] = set()
+        for column in self.columns:
+            if column.name.lower() in names:
+                raise InvalidTable(f"there are two columns {column.name}, which engines do not tell apart by case")
+            names.add(column.name.lower())
+        if not {column.name for column in self.columns}.issuperset(self.partition_columns):
+            raise InvalidTable("a partition column is not among the columns")
+        require_options(self.format, self.options)
+
+
+def require_options(format: str, options: Mapping[str, str]) -> None:
+    """Raise InvalidTable for options of a format that there are not, or values that they cannot have."""
+    allowed = OPTIONS.get(format, ())
+    for name, value in options.items():
+        if name not in allowed:
+            can = ", ".join(allowed) or "none"
+            raise InvalidTable(f"{name} is not an option of a {format} table: leave it out; allowed are {can}")
+        if name == "header" and value.lower() not in ("true", "false"):
+            raise InvalidTable(f"the header is true or false, not {value!r}")
+        if name != "header" and (len(value) != 1 or not value.isascii() or value in '"\r\n\0'):
+            raise InvalidTable(f"the delimiter is one ASCII character, no quote and no line end, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ class CatalogView:
         with self._lock:
             if version > self._snapshot.version:
                 self._snapshot = self._read(version)
-                self._fleet.use_tables(tuple(self._snapshot.tables.values()))
+                self._fleet.use_tables(tuple(table for table in self._snapshot.tables.values() if not table.defect))
             return self._snapshot
 
     def _read(self, version: int) -> CatalogSnapshot:

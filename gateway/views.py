@@ -8,8 +8,9 @@ import datetime as dt
 import pyarrow as pa
 from sqlglot import exp
 
+from engines.arrow_types import spark_type
 from engines.errors import EngineError, EngineUnavailable, StatementError
-from engines.protocol import Column, Lease
+from engines.protocol import Column, InvalidTable, Lease
 from gateway.fleet import Fleet
 from gateway.security.policy import Action, Policy
 from gateway.security.principals import Principal
@@ -17,7 +18,6 @@ from gateway.sessions import SessionFull
 from gateway.sql.commands import CreateView, DropView
 from gateway.statements import Run
 from metastore.catalog import AlreadyThere
-from metastore.inspection import spark_type
 from metastore.records import Failure, View
 from metastore.store import Metastore
 
@@ -87,7 +87,10 @@ class ViewMaker:
         twice = next((name for at, name in enumerate(names) if name.lower() in map(str.lower, names[:at])), None)
         if twice is not None:
             raise StatementError(f"The view would have two columns {twice}; give one of them another name.")
-        return tuple(Column(name, spark_type(field.type)) for name, field in zip(names, schema, strict=True))
+        try:
+            return tuple(Column(name, spark_type(field.type)) for name, field in zip(names, schema, strict=True))
+        except InvalidTable as error:
+            raise StatementError(f"The view cannot be made: {error}.") from error
 
     def _schema(self, command: CreateView, run: Run) -> pa.Schema:
         """Have the first engine that can run the query without rows, which tells its columns."""

@@ -24,16 +24,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from engines.protocol import Column, TableSource, WriteTarget
+from engines.arrow_types import spark_type
+from engines.protocol import Column, InvalidTable, TableSource, WriteTarget
 from gateway.partition_values import value_of
 from gateway.security.policy import Action, Policy
 from gateway.sql.writes import CreateTable, DropTable, InsertInto, Write
 from gateway.statements import Run
 from metastore.catalog import AlreadyThere
-from metastore.inspection import InspectionFailed, data_files, inspect, spark_type
+from metastore.inspection import InspectionFailed, data_files, inspect
 from metastore.patience import insist
 from metastore.records import CatalogTable, Failure, Inspection, QueryState
 from metastore.store import Metastore
+from selector.quoting import spark_name
 
 log = logging.getLogger(__name__)
 
@@ -150,6 +152,8 @@ class TableWriter:
             kept = True
         except AlreadyThere:
             return self._exists(write)
+        except (InvalidTable, InspectionFailed) as error:
+            raise WriteFailed(WRITE_FAILED, f"The table cannot be made: {error}.") from error
         finally:
             if not kept:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -246,12 +250,8 @@ class TableWriter:
 def _query(write: CreateTable) -> str:
     if write.query is not None:
         return write.query.sql("spark")
-    columns = ", ".join(f"CAST(NULL AS {column.data_type}) AS {_quoted(column.name)}" for column in write.columns)
+    columns = ", ".join(f"CAST(NULL AS {column.type.spark()}) AS {spark_name(column.name)}" for column in write.columns)
     return f"SELECT {columns} WHERE FALSE"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _made(write: CreateTable, folder: Path, schema: pa.Schema) -> Inspection:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from sqlalchemy import Engine, delete, or_, select, update
 from sqlalchemy.orm import Session
 
-from engines.protocol import Column, TableSource
+from engines.protocol import Column, InvalidTable, TableSource
 from metastore.models import (
     CatalogVersionRow,
     ColumnRow,
@@ -49,9 +49,13 @@ class Catalog:
 
         Raises AlreadyThere for a view's name, and for a table's if it is to be new.
 
+        Raises InvalidTable for one that cannot be used.
+
         Statistics of the same columns stay in force, others are retired together with what could be merged into them.
         """
         source = found.source
+        if source.defect:
+            raise InvalidTable(source.defect)
         name = source.name.lower()
         with Session(self._engine) as session, session.begin():
             advance_version(session)  # first: other writers wait
@@ -156,14 +160,10 @@ def wait_for_writers(session: Session) -> None:
 
 
 def _record(row: TableRow) -> CatalogTable:
-    source = TableSource(
-        name=row.name,
-        location=row.location,
-        format=row.format,
-        columns=tuple(Column(column.name, column.data_type) for column in row.columns),
-        partition_columns=tuple(column.name for column in row.columns if column.partition),
-        options=dict(row.options),
-    )
+    try:
+        source = _source(row)
+    except InvalidTable as failure:
+        source = TableSource(row.name, row.location, row.format, (), defect=str(failure))
     partitions = tuple(Partition(p.path, dict(p.values), p.files, p.bytes) for p in row.partitions)
     return CatalogTable(
         source,
@@ -175,4 +175,15 @@ def _record(row: TableRow) -> CatalogTable:
         row.statistics_version,
         declared=row.declared,
         owner=row.owner,
+    )
+
+
+def _source(row: TableRow) -> TableSource:
+    return TableSource(
+        name=row.name,
+        location=row.location,
+        format=row.format,
+        columns=tuple(Column(column.name, column.data_type) for column in row.columns),
+        partition_columns=tuple(column.name for column in row.columns if column.partition),
+        options=dict(row.options),
     )

@@ -1,51 +1,26 @@
 """A look at a folder or file: what table it is, from the files themselves.
 
-It is long because five formats tell their columns in five ways, and only ``inspect`` has to know them.
+It reads files that strangers may have written. In a gateway it runs in a process of its own (``metastore.inspector``).
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
-import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.json as pa_json
-import pyarrow.orc as pa_orc
-import pyarrow.parquet as pq
-
-from engines.protocol import Column, TableSource
-from metastore import avro
+from engines.protocol import FORMATS, Column, InvalidTable, TableSource, require_options
+from metastore.formats import InspectionFailed, format_of, look
 from metastore.records import CatalogTable, FileMark, Inspection, Partition
 
-DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hive's folder for NULL
-FORMATS = ("parquet", "csv", "json", "orc", "avro")
-SAMPLE_BYTES = 1 << 20
-DELIMITERS = ("|", "\t", ",", ";")
-OPTIONS = {"csv": ("delimiter", "sep", "header")}  # by format: how to read it, understood alike by every engine
+__all__ = ["DEFAULT_PARTITION", "DataFile", "InspectionFailed", "data_files", "inspect", "listed", "path_of"]
 
-_SUFFIXES = {
-    **dict.fromkeys((".parquet", ".parq", ".pq"), "parquet"),
-    **dict.fromkeys((".csv", ".tsv", ".psv", ".tbl", ".txt", ".dat"), "csv"),
-    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
-    ".orc": "orc",
-    ".avro": "avro",
-}
-_COMPRESSIONS = frozenset({".gz", ".bz2", ".zst", ".lz4"})
-_MAGIC = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hive's folder for NULL
 _INT_MAX = 2**31 - 1
 _BIGINT_MAX = 2**63 - 1
-
-
-class InspectionFailed(Exception):
-    """The place holds no table that can be registered; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +39,6 @@ class DataFile:
         return FileMark(path, self.bytes, self.modified_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
-    columns: tuple[Column, ...]
-    rows: int | None
-    options: Mapping[str, str]
-
-
 def inspect(
     name: str,
     location: str | Path,
@@ -81,9 +49,19 @@ def inspect(
 ) -> Inspection:
     """Say what table lies at a location: format, columns, files, partitions, and rows where files count them.
 
-    format, options (those of OPTIONS) and columns: what the caller knows; the rest is found out. Text and JSON are
-    judged by the first megabyte of the first file, with types wide enough for what may follow (``bigint``, ``double``).
+    format, options (engines.protocol.OPTIONS) and columns: what the caller knows; the rest is found out. Text and JSON
+    are judged by the first megabyte of the first file, with types wide enough for what may follow (``bigint``,
+    ``double``).
     """
+    try:
+        return _inspect(name, location, format, dict(options or {}), columns or ())
+    except InvalidTable as failure:
+        raise InspectionFailed(f"{name} cannot be a table: {failure}") from failure
+
+
+def _inspect(
+    name: str, location: str | Path, format: str | None, options: dict[str, str], columns: Sequence[Column]
+) -> Inspection:
     root = _root(location)
     files = data_files(root)
     if not files:
@@ -92,12 +70,12 @@ def inspect(
             "write the table's files there first, or give another location"
         )
     found = _format(files, format)
-    _check_options(found, options or {})
+    require_options(found, options)
     partition_columns = _partition_columns(files, root)
-    told = {column.name.lower(): column for column in columns or ()}
+    told = {column.name.lower(): column for column in columns}
     inside = {column.name.lower() for column in partition_columns}
     in_files = tuple(column for name, column in told.items() if name not in inside)
-    content = _look(found, files, dict(options or {}), in_files)
+    content = look(found, [file.path for file in files], options, in_files)
     own = tuple(column for column in content.columns if column.name.lower() not in inside)
     return Inspection(
         source=TableSource(
@@ -145,52 +123,6 @@ def data_files(root: Path) -> tuple[DataFile, ...]:
         stat = root.stat()
         return (DataFile(root, stat.st_size, "", {}, stat.st_mtime_ns),)
     return tuple(_walk(root, (), root.resolve()))
-
-
-def spark_type(arrow: pa.DataType) -> str:
-    """Return the short name of the type that Spark reads an Arrow type as."""
-    types = pa.types
-    if types.is_dictionary(arrow) or types.is_run_end_encoded(arrow):
-        return spark_type(arrow.value_type)
-    if types.is_struct(arrow):
-        return f"struct<{','.join(f'{field.name}:{spark_type(field.type)}' for field in arrow)}>"
-    if types.is_map(arrow):
-        return f"map<{spark_type(arrow.key_type)},{spark_type(arrow.item_type)}>"
-    if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
-        return f"array<{spark_type(arrow.value_type)}>"
-    if types.is_decimal(arrow):
-        return f"decimal({arrow.precision},{arrow.scale})"
-    if types.is_timestamp(arrow):
-        return "timestamp" if arrow.tz else "timestamp_ntz"
-    if types.is_time(arrow):
-        return "time(6)"
-    if (
-        types.is_binary(arrow)
-        or types.is_large_binary(arrow)
-        or types.is_fixed_size_binary(arrow)
-        or types.is_binary_view(arrow)
-    ):
-        return "binary"
-    return _PLAIN_TYPES.get(arrow, "string")
-
-
-_PLAIN_TYPES = {
-    pa.bool_(): "boolean",
-    pa.int8(): "tinyint",
-    pa.int16(): "smallint",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.uint8(): "smallint",
-    pa.uint16(): "int",
-    pa.uint32(): "bigint",
-    pa.uint64(): "decimal(20,0)",
-    pa.float16(): "float",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.date32(): "date",
-    pa.date64(): "date",
-    pa.null(): "void",
-}
 
 
 def path_of(location: str | Path) -> Path:
@@ -297,255 +229,10 @@ def _format(files: Sequence[DataFile], told: str | None) -> str:
         return told
     kinds: dict[str, str] = {}
     for file in files:
-        kinds.setdefault(_format_of(file.path), file.path.name)
+        kinds.setdefault(format_of(file.path), file.path.name)
     if len(kinds) > 1:
         seen = " and ".join(f"{kind} ({name})" for kind, name in sorted(kinds.items()))
         raise InspectionFailed(
             f"the folder mixes formats: {seen}; move what does not belong to the table, or say which format it is"
         )
     return next(iter(kinds))
-
-
-def _check_options(kind: str, options: Mapping[str, str]) -> None:
-    allowed = OPTIONS.get(kind, ())
-    for name, value in options.items():
-        if name not in allowed:
-            can = ", ".join(allowed) or "none"
-            raise InspectionFailed(f"{name} is not an option of a {kind} table: leave it out; allowed are {can}")
-        if name == "header" and value.lower() not in ("true", "false"):
-            raise InspectionFailed(f"the header is true or false, not {value!r}")
-        if name != "header" and (len(value) != 1 or not value.isascii() or value in '"\r\n\0'):
-            raise InspectionFailed(f"the delimiter is one ASCII character, no quote and no line end, not {value!r}")
-
-
-def _format_of(path: Path) -> str:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in _COMPRESSIONS:
-        suffixes.pop()
-    if suffixes and suffixes[-1] in _SUFFIXES:
-        return _SUFFIXES[suffixes[-1]]
-    start = _head(path, 64)
-    for magic, kind in _MAGIC.items():
-        if start.startswith(magic):
-            return kind
-    return "json" if start.lstrip().startswith((b"{", b"[")) else "csv"
-
-
-def _look(kind: str, files: Sequence[DataFile], options: dict[str, str], columns: tuple[Column, ...]) -> _Content:
-    if kind == "parquet":
-        found, rows = _parquet(files)
-        return _Content(columns or found, rows, options)
-    if kind == "orc":
-        found, rows = _orc(files)
-        return _Content(columns or found, rows, options)
-    if kind == "avro":
-        return _Content(columns or _avro(files), None, options)
-    filled = next((file for file in files if file.bytes), files[0])
-    if kind == "json":
-        return _Content(columns or _json(filled), None, options)
-    return _csv(filled, options, columns)
-
-
-def _footer(path: Path) -> Any:
-    try:
-        return pq.read_metadata(path)
-    except (pa.ArrowException, OSError) as failure:
-        raise InspectionFailed(
-            f"{path.name} is not a readable Parquet file: write it again, or move it out of the table"
-        ) from failure
-
-
-def _parquet(files: Sequence[DataFile]) -> tuple[tuple[Column, ...], int]:
-    columns: dict[str, tuple[Column, str]] = {}
-    rows = 0
-    joined: Any = None
-    for file in files:
-        footer = _footer(file.path)
-        rows += footer.num_rows
-        if joined is not None and footer.schema.equals(joined):
-            continue  # as nearly always, and much faster than column by column
-        joined = footer.schema
-        physical = {column.path: column.physical_type for column in map(joined.column, range(len(joined)))}
-        for field in joined.to_arrow_schema():
-            # INT96 is an instant in Spark's eyes, but Arrow gives it no zone
-            kind = "timestamp" if physical.get(field.name) == "INT96" else spark_type(field.type)
-            _join_column(columns, Column(field.name, kind), file.path.name)
-    return tuple(column for column, _ in columns.values()), rows
-
-
-def _orc(files: Sequence[DataFile]) -> tuple[tuple[Column, ...], int]:
-    columns: dict[str, tuple[Column, str]] = {}
-    rows = 0
-    joined: pa.Schema | None = None
-    for file in files:
-        try:
-            content = pa_orc.ORCFile(file.path)
-        except (pa.ArrowException, OSError) as failure:
-            raise InspectionFailed(
-                f"{file.path.name} is not a readable ORC file: write it again, or move it out of the table"
-            ) from failure
-        rows += content.nrows
-        if joined is not None and content.schema.equals(joined):
-            continue
-        joined = content.schema
-        for field in joined:
-            kind = "timestamp" if pa.types.is_timestamp(field.type) else spark_type(field.type)
-            _join_column(columns, Column(field.name, kind), file.path.name)
-    return tuple(column for column, _ in columns.values()), rows
-
-
-def _avro(files: Sequence[DataFile]) -> tuple[Column, ...]:
-    columns: dict[str, tuple[Column, str]] = {}
-    joined: avro.Schema = None
-    for file in files:
-        try:
-            schema = avro.read_schema(file.path)
-            if schema == joined:
-                continue
-            joined = schema
-            found = avro.columns(schema)
-        except avro.AvroUnreadable as failure:
-            raise InspectionFailed(
-                f"{file.path.name} {failure}: write it again, or move it out of the table"
-            ) from failure
-        for column in found:
-            _join_column(columns, column, file.path.name)
-    return tuple(column for column, _ in columns.values())
-
-
-def _join_column(columns: dict[str, tuple[Column, str]], column: Column, file: str) -> None:
-    first, where = columns.setdefault(column.name, (column, file))
-    if first.data_type != column.data_type:
-        raise InspectionFailed(
-            f"the files disagree about column {column.name}: {first.data_type} in {where}, "
-            f"{column.data_type} in {file}; write them with one schema"
-        )
-
-
-def _head(path: Path, size: int) -> bytes:
-    """Return the first decompressed bytes of a file."""
-    try:
-        with pa.input_stream(str(path), compression="detect") as stream:
-            return bytes(stream.read(size))
-    except (pa.ArrowException, OSError) as failure:
-        raise InspectionFailed(f"{path.name} cannot be read: check its compression and its rights") from failure
-
-
-def _sample(path: Path) -> bytes:
-    """Return whole lines from the start of a text file."""
-    start = _head(path, SAMPLE_BYTES)
-    if len(start) < SAMPLE_BYTES:
-        return start
-    end = start.rfind(b"\n")
-    if end < 0:
-        raise InspectionFailed(f"{path.name} has a first line of more than {SAMPLE_BYTES:,} bytes: is it text?")
-    return start[: end + 1]
-
-
-def _json(file: DataFile) -> tuple[Column, ...]:
-    sample = _sample(file.path)
-    if not sample.strip():
-        raise InspectionFailed(f"{file.path.name} is empty: give the table's columns")
-    try:
-        schema = pa_json.read_json(io.BytesIO(sample)).schema
-    except pa.ArrowException as failure:
-        raise InspectionFailed(
-            f"{file.path.name} is not one JSON object a line: write it so, or give another format"
-        ) from failure
-    # Spark reads times in JSON as text unless told otherwise
-    return tuple(
-        Column(field.name, "string" if _no_json_type(field.type) else spark_type(field.type)) for field in schema
-    )
-
-
-def _no_json_type(arrow: pa.DataType) -> bool:
-    return bool(pa.types.is_temporal(arrow) or pa.types.is_null(arrow))
-
-
-def _csv(file: DataFile, options: dict[str, str], columns: tuple[Column, ...]) -> _Content:
-    sample = _sample(file.path)
-    if not sample.strip() and not columns:
-        raise InspectionFailed(f"{file.path.name} is empty: give the table's columns")
-    try:
-        text = sample.decode("utf-8-sig")
-    except UnicodeDecodeError as failure:
-        raise InspectionFailed(f"{file.path.name} is not UTF-8 text: convert it, or give another format") from failure
-    delimiter = options.get("delimiter") or options.get("sep") or _delimiter(text)
-    lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
-    lines = [line for line in lines if line]
-    header = options["header"].lower() == "true" if "header" in options else _has_header(lines, columns)
-    kept = {"delimiter": delimiter, "header": str(header).lower()}
-    width = len(lines[0]) if lines else len(columns)
-    if columns:
-        if len(columns) != width:
-            raise InspectionFailed(
-                f"{file.path.name} has {width} fields a line, but {len(columns)} columns were given: "
-                "check the columns and the delimiter"
-            )
-        return _Content(columns, None, kept)
-    names = [name.strip() for name in lines[0]] if header else [f"_c{n}" for n in range(width)]
-    return _Content(_csv_types(file, sample, names, delimiter, header=header), None, kept)
-
-
-def _delimiter(text: str) -> str:
-    """Return the delimiter that splits most lines into the same number of fields, and into the most."""
-    lines = text.splitlines()[:200]
-
-    def merit(delimiter: str) -> tuple[float, int]:
-        counts = [len(fields) for fields in csv.reader(lines, delimiter=delimiter) if fields]
-        if not counts or counts[0] < 2:
-            return 0.0, 0
-        return sum(count == counts[0] for count in counts) / len(counts), counts[0]
-
-    best = max(DELIMITERS, key=merit)
-    return best if merit(best)[1] else ","
-
-
-def _has_header(lines: Sequence[Sequence[str]], columns: Sequence[Column]) -> bool:
-    """Judge whether the first line names the columns rather than being a row."""
-    if not lines:
-        return False
-    first = [cell.strip() for cell in lines[0]]
-    if columns:
-        return [cell.lower() for cell in first] == [column.name.lower() for column in columns]
-    if len(set(first)) < len(first) or not all(re.fullmatch(r"[^\W\d][\w .-]*", cell) for cell in first):
-        return False
-    rest = lines[1:1000]
-    if not rest:
-        return True
-    by_column = list(zip(first, zip(*(line for line in rest if len(line) == len(first)), strict=True), strict=False))
-    if any(all(_is_measure(cell) for cell in cells if cell) and any(cells) for _, cells in by_column):
-        return True
-    return all(name not in cells for name, cells in by_column)
-
-
-def _is_measure(cell: str) -> bool:
-    return re.fullmatch(r"[-+]?[\d.,:/T Z+eE-]*\d[\d.,:/T Z+eE-]*", cell.strip()) is not None
-
-
-def _csv_types(
-    file: DataFile, sample: bytes, names: Sequence[str], delimiter: str, *, header: bool
-) -> tuple[Column, ...]:
-    def skip(_: Any) -> str:
-        return "skip"
-
-    try:
-        table = pa_csv.read_csv(
-            io.BytesIO(sample),
-            read_options=pa_csv.ReadOptions(column_names=list(names), skip_rows=1 if header else 0),
-            parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip),
-            convert_options=pa_csv.ConvertOptions(null_values=[""], strings_can_be_null=True),
-        )
-    except pa.ArrowException as failure:
-        raise InspectionFailed(
-            f"{file.path.name} cannot be read as text with the delimiter {delimiter!r}: "
-            "give the delimiter and the columns"
-        ) from failure
-    return tuple(Column(field.name, _text_type(field.type)) for field in table.schema)
-
-
-def _text_type(arrow: pa.DataType) -> str:
-    kind = spark_type(arrow)
-    if kind == "timestamp_ntz":
-        return "timestamp"  # Spark's own choice for text
-    return "string" if kind in ("void", "binary") or kind.startswith("time(") else kind

@@ -57,6 +57,7 @@ class View:
 
     temporary: it is a session's own, and has no database. hides: everybody's view of that name, behind a temporary one.
     owner: who made it; None where it is nobody's.
+    defect: why what is stored of it cannot be used, "" where nothing is wrong.
     """
 
     name: str
@@ -66,6 +67,7 @@ class View:
     temporary: bool = False
     hides: View | None = None
     owner: str | None = None
+    defect: str = ""
 
 
 @dataclass(frozen=True, slots=True)

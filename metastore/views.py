@@ -7,7 +7,7 @@ import datetime as dt
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
-from engines.protocol import Column
+from engines.protocol import Column, InvalidTable
 from metastore.catalog import AlreadyThere, OwnerCheck, advance_version
 from metastore.models import TableRow, ViewRow
 from metastore.records import View
@@ -61,13 +61,12 @@ class Views:
     def list(self) -> tuple[View, ...]:
         """Return all views by name."""
         with Session(self._engine) as session:
-            return tuple(
-                View(
-                    row.name,
-                    row.sql,
-                    row.dialect,
-                    tuple(Column(name, kind) for name, kind in row.columns),
-                    owner=row.owner,
-                )
-                for row in session.scalars(select(ViewRow).order_by(ViewRow.name))
-            )
+            return tuple(_record(row) for row in session.scalars(select(ViewRow).order_by(ViewRow.name)))
+
+
+def _record(row: ViewRow) -> View:
+    try:
+        columns = tuple(Column(name, kind) for name, kind in row.columns)
+    except InvalidTable as failure:
+        return View(row.name, row.sql, row.dialect, (), owner=row.owner, defect=str(failure))
+    return View(row.name, row.sql, row.dialect, columns, owner=row.owner)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from engines.arrow_types import spark_type
 from engines.protocol import TableSource
-from metastore.inspection import DataFile, spark_type
+from metastore.inspection import DataFile
 from metastore.records import StatisticsPart
 from statsproc.files import FileShape, Piece, fields_of, look, look_at_all, splits_of
 from statsproc.plain import pieces_of

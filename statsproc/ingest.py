@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engines.protocol import Column
+from engines.protocol import Column, InvalidTable
 from metastore.inspection import data_files, inspect
 from statsproc.output import published, write_parquet
 from statsproc.session import spark_errors
@@ -51,7 +51,10 @@ def parse_columns(text: str) -> tuple[Column, ...]:
         data_type = re.sub(r"\s", "", kind.lower())
         if not name or not _SCALAR_TYPE.fullmatch(data_type):
             raise IngestFailed(f"{part.strip()!r} is not a column: write a name and a type, such as 'id bigint'")
-        columns.append(Column(name, data_type))
+        try:
+            columns.append(Column(name, data_type))
+        except InvalidTable as failure:
+            raise IngestFailed(f"{part.strip()!r} is not a column: {failure}") from failure
     if len({column.name.lower() for column in columns}) < len(columns):
         raise IngestFailed("two columns have the same name: give each its own")
     return tuple(columns)

@@ -235,6 +235,8 @@ class _Job:
             table = self._metastore.catalog.get(name)
             if table is None:
                 raise BuildFailed(f"table {name} is not registered")
+            if table.source.defect:
+                raise BuildFailed(f"table {name} cannot be used: {table.source.defect}")
             files = files_of(table.source)
             if files and (len(files), sum(file.bytes for file in files)) != (table.files, table.bytes):
                 table = self._metastore.catalog.put(listed(table), at=_now())

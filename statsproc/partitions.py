@@ -11,6 +11,7 @@ import pyarrow as pa
 from engines.arrow_types import arrow_type
 from engines.protocol import TableSource
 from metastore.inspection import DEFAULT_PARTITION, DataFile
+from selector.types import parse
 from statsproc.sample import Draw
 from statsproc.summary import ColumnSummary, constant, is_summarised, merge
 from statsproc.table import TableSummary
@@ -50,7 +51,8 @@ def of_all_partitions(part: TableSummary, source: TableSource, files: Sequence[D
 
 def _value(text: str | None, data_type: str) -> pa.Scalar:
     """Read a folder's value; what does not fit the type is NULL, as Hive reads it."""
-    arrow = pa.timestamp("us") if data_type == "timestamp" else arrow_type(data_type)  # in UTC, without saying so
+    in_utc = data_type == "timestamp"  # without saying so
+    arrow = pa.timestamp("us") if in_utc else arrow_type(parse(data_type))
     if text is None or text == DEFAULT_PARTITION:
         return pa.scalar(None, type=arrow)
     try:

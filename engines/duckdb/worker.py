@@ -31,6 +31,7 @@ from engines.duckdb import orc, tables, wire
 from engines.duckdb.errors import readable, translated
 from engines.errors import EngineError, StatementCancelled, StatementError, UnsupportedFeature
 from engines.protocol import Column, TableSource
+from selector.quoting import duckdb_string
 
 log = logging.getLogger(__name__)
 
@@ -126,10 +127,10 @@ class Worker:
         self._orc = [source for source in sources if source.format == "orc"]
         self._orc_files = {}
         self._make_views("")
-        locations = ", ".join(tables.quoted_text(source.location) for source in sources)
+        locations = ", ".join(duckdb_string(source.location) for source in sources)
         folders = [source.location for source in sources if Path(source.location).is_dir()]
         self._instance.execute(f"SET allowed_paths=[{locations}]")
-        self._instance.execute(f"SET allowed_directories=[{', '.join(map(tables.quoted_text, folders))}]")
+        self._instance.execute(f"SET allowed_directories=[{', '.join(map(duckdb_string, folders))}]")
         for statement in _LOCK_DOWN:
             self._instance.execute(statement)
 

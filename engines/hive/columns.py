@@ -19,6 +19,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol  # type: ignore[impo
 from thrift.Thrift import TType  # type: ignore[import-untyped]
 
 from engines.arrow_types import arrow_type
+from selector.types import InvalidType, parse
 
 MOMENT_WIDTH = len("2024-02-29 12:34:56.123456")
 DEFAULT_DECIMAL = (10, 0)  # Hive's, where precision and scale are not told
@@ -70,7 +71,10 @@ class _Texts:
 
 def sent_type(data_type: str) -> pa.DataType:
     """Return what a column of a short name, such as ``decimal(10,2)``, is read as; nested values are sent as JSON."""
-    kind = arrow_type(data_type)
+    try:
+        kind = arrow_type(parse(data_type))
+    except InvalidType:  # of that server's own, such as an interval: it comes as text
+        return pa.string()
     return pa.string() if pa.types.is_nested(kind) else kind
 
 

@@ -8,27 +8,14 @@ from collections.abc import Iterable, Mapping
 
 from engines.errors import UnsupportedFeature
 from engines.protocol import TableSource
+from selector.quoting import spark_name, spark_string
+from selector.types import DataType, NoSuchType
 
 FORMATS = frozenset({"parquet", "orc"})
 """Not text: Impala knows no quotes around a field. Not JSON, which only newer releases read."""
 
 DEFINITION = "fusion.definition"  # the property that tells which tables are the gateway's own
 _STORED_AS = {"parquet": "PARQUET", "orc": "ORC"}
-_TYPES = {
-    "byte": "TINYINT",
-    "short": "SMALLINT",
-    "integer": "INT",
-    "long": "BIGINT",
-    "real": "FLOAT",
-    "timestamp_ntz": "TIMESTAMP",
-    "timestamp_ltz": "TIMESTAMP",
-}
-_KNOWN_TYPES = re.compile(
-    r"boolean|tinyint|smallint|int|bigint|float|double|string|binary|date|timestamp|decimal(\(\d+, ?\d+\))?"
-    r"|(var)?char\(\d+\)",
-    re.IGNORECASE,
-)
-_NESTED = re.compile(r"(array|map|struct)<[\w<>:,() ]+>", re.IGNORECASE)
 _NAME = re.compile(r"\w+", re.ASCII)
 _LITERAL_OR_NAME = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
 _DIGEST_HEX = 8
@@ -45,7 +32,7 @@ def name_in_impala(name: str) -> str:
 def with_names(sql: str, tables: Iterable[TableSource]) -> str:
     """Write Impala's names of tables into a statement, where they differ; what is a string stays."""
     renamed = {
-        f"`{table.name.replace('`', '``')}`": f"`{name_in_impala(table.name)}`"
+        spark_name(table.name): spark_name(name_in_impala(table.name))
         for table in tables
         if not _NAME.fullmatch(table.name)
     }
@@ -62,43 +49,37 @@ def definition(source: TableSource) -> str:
 def create(source: TableSource, database: str) -> str:
     """Return the statement that declares a table. Raises UnsupportedFeature for what Impala cannot read."""
     # Dropping an external table leaves its files where they are, as long as nobody says otherwise.
-    properties = f"{text(DEFINITION)}={text(definition(source))}, 'external.table.purge'='false'"
+    properties = f"{spark_string(DEFINITION)}={spark_string(definition(source))}, 'external.table.purge'='false'"
     name = qualified(source.name, database)
     return f"CREATE EXTERNAL TABLE IF NOT EXISTS {name} {_body(source)} TBLPROPERTIES ({properties})"
 
 
 def has_nested(source: TableSource) -> bool:
     """Tell whether a table has columns that Impala leaves out of ``*`` unless it is told not to."""
-    return any(_NESTED.fullmatch(column.data_type) for column in source.columns)
+    return any(column.type.is_nested for column in source.columns)
 
 
 def qualified(name: str, database: str) -> str:
     """Return a table's full name, quoted."""
-    return f"`{database}`.`{name_in_impala(name)}`"
-
-
-def text(value: str) -> str:
-    """Quote a string."""
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    return f"{spark_name(database)}.{spark_name(name_in_impala(name))}"
 
 
 def _body(source: TableSource) -> str:
     if source.format not in FORMATS:
         raise UnsupportedFeature(f"Impala reads no {source.format} tables.")
-    types = {column.name: _type(source, column.data_type) for column in source.columns}
+    types = {column.name: _type(source, column.type) for column in source.columns}
     own = [column.name for column in source.columns if column.name not in source.partition_columns]
     parted = f" PARTITIONED BY ({_columns(source.partition_columns, types)})" if source.partition_columns else ""
-    stored = f"STORED AS {_STORED_AS[source.format]} LOCATION {text(source.location)}"
+    stored = f"STORED AS {_STORED_AS[source.format]} LOCATION {spark_string(source.location)}"
     return f"({_columns(own, types)}){parted} {stored}"
 
 
 def _columns(names: Iterable[str], types: Mapping[str, str]) -> str:
-    return ", ".join(f"`{name.replace('`', '``')}` {types[name]}" for name in names)
+    return ", ".join(f"{spark_name(name)} {types[name]}" for name in names)
 
 
-def _type(source: TableSource, data_type: str) -> str:
-    name = _TYPES.get(data_type.lower(), data_type)
-    if not (_KNOWN_TYPES.fullmatch(name) or _NESTED.fullmatch(name)):
-        raise UnsupportedFeature(f"Impala takes no column of type {data_type}, as {source.name} has one.")
-    return name.upper()
+def _type(source: TableSource, data_type: DataType) -> str:
+    try:
+        return data_type.impala()
+    except NoSuchType as error:
+        raise UnsupportedFeature(f"Impala takes no column of type {error}, as {source.name} has one.") from error

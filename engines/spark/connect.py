@@ -22,6 +22,7 @@ from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from engines.protocol import TableSource
 from engines.spark.sessions import SESSION_SETTINGS
+from selector.quoting import spark_name
 
 with warnings.catch_warnings():
     # pyspark 4.3 says at import that it was not tested with pandas 3; no pandas is used here.
@@ -220,7 +221,7 @@ def statement_plan(sql: str, tables: Iterable[TableSource]) -> Plan:
     """Return the plan of a statement together with those of the tables that its text can mean."""
     plan = Plan()
     text = sql.casefold()
-    references = [_table(table) for table in tables if _inside_backticks(table.name).casefold() in text]
+    references = [_table(table) for table in tables if spark_name(table.name)[1:-1].casefold() in text]
     if references:
         plan.root.with_relations.root.sql.query = sql
         plan.root.with_relations.references.extend(references)
@@ -232,30 +233,27 @@ def statement_plan(sql: str, tables: Iterable[TableSource]) -> Plan:
 def _table(table: TableSource) -> pb2.Relation:
     relation = pb2.Relation()
     plain = _PLAIN_NAME.fullmatch(table.name)
-    relation.subquery_alias.alias = table.name if plain else _quoted(table.name)
+    relation.subquery_alias.alias = table.name if plain else spark_name(table.name)
     projection = relation.subquery_alias.input.project
     for column in table.columns:  # Spark would put the partition columns last
-        projection.expressions.add().unresolved_attribute.unparsed_identifier = _quoted(column.name)
+        projection.expressions.add().unresolved_attribute.unparsed_identifier = spark_name(column.name)
     source = projection.input.read.data_source
     source.format = table.format
-    source.schema = ", ".join(f"{_quoted(column.name)} {column.data_type}" for column in table.columns)
+    source.schema = ", ".join(f"{spark_name(column.name)} {column.type.spark()}" for column in table.columns)
     source.paths.append(table.location)
     for key, value in table.options.items():
         source.options[key] = value
     return relation
 
 
-def _quoted(name: str) -> str:
-    return f"`{_inside_backticks(name)}`"
-
-
-def _inside_backticks(name: str) -> str:
-    return name.replace("`", "``")
-
-
 def _arrow_schema(struct: StructType) -> pa.Schema:
     schema = to_arrow_schema(struct, timezone="UTC")
-    return pa.schema([pa.field(column.name, column.type) for column in schema])  # every column may be null
+    return pa.schema([pa.field(column.name, _our_type(column.type)) for column in schema])  # every column may be null
+
+
+def _our_type(kind: pa.DataType) -> pa.DataType:
+    """Return a type as every engine here has it: a time has six digits, though Spark sends nine."""
+    return pa.time64("us") if pa.types.is_time(kind) else kind
 
 
 def as_batches(table: pa.Table, schema: pa.Schema) -> Sequence[pa.RecordBatch]:

@@ -16,4 +16,5 @@ SESSION_SETTINGS: Mapping[str, str] = {
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.timeType.enabled": "true",  # else a TIME column makes a whole table unreadable
 }

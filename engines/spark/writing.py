@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from engines.errors import StatementError
 from engines.protocol import Column, WriteTarget
+from selector.quoting import spark_string
 
 
 def selected(sql: str, given: Sequence[str], target: WriteTarget) -> tuple[str, tuple[str, ...]]:
@@ -29,11 +30,8 @@ def selected(sql: str, given: Sequence[str], target: WriteTarget) -> tuple[str, 
 
 
 def _cast(value: str, column: Column) -> str:
-    return f"CAST({value} AS {column.data_type})"
+    return f"CAST({value} AS {column.type.spark()})"
 
 
 def _literal(value: str | None) -> str:
-    if value is None:
-        return "NULL"
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    return "NULL" if value is None else spark_string(value)

@@ -124,7 +124,7 @@ def table_schema(table: Relation) -> pa.Schema:
     """Return the columns of a table or view as its rows have them, with what JDBC wants to know beside each."""
     return pa.schema(
         [
-            pa.field(column.name, arrow_type(column.data_type), metadata=_told(table.name, column.data_type))
+            pa.field(column.name, arrow_type(column.type), metadata=_told(table.name, column.data_type))
             for column in table.columns
         ]
     )

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engines.arrow_types import spark_type
 from gateway.hs2.thrift import STOP, Wire, field_head, list_head, string_head
 from gateway.json_values import json_value
-from metastore.inspection import spark_type
 
 PLAIN_SCALE = 6  # Arrow writes decimals with more digits after the point as 1E-7 where they are small
 

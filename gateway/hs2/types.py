@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from engines.arrow_types import spark_type
 from gateway.hs2.messages import (
     ColumnDescription,
     PrimitiveType,
@@ -17,7 +18,6 @@ from gateway.hs2.messages import (
     TypeQualifierValue,
 )
 from gateway.jdbc import Described, Jdbc, describe
-from metastore.inspection import spark_type
 
 TYPE_IDS: Mapping[Jdbc, TypeId] = {
     Jdbc.BOOLEAN: TypeId.BOOLEAN,

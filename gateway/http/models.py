@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from gateway.explain import operator_notes
 from gateway.staleness import Drift
@@ -28,7 +28,9 @@ from metastore.records import (
 from selector.decide import Decision, Remedy
 from selector.estimate import MemoryEstimate
 from selector.keys import KeyPair
+from selector.quoting import require_name
 from selector.statistics import ColumnStatistics, Keys, TableStatistics
+from selector.types import parse
 
 NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"
 
@@ -63,15 +65,15 @@ class KeyRequest(_Request):
     references: str = Field(pattern=r"^[^.]+\.[^.]+$", description="Table and column: books.id.")
 
 
+def _spark_type(text: str) -> str:
+    return str(parse(text))
+
+
 class ColumnRequest(_Request):
     """A column that the caller knows."""
 
-    name: str = Field(min_length=1)
-    type: str = Field(
-        pattern=r"^(boolean|tinyint|smallint|int|bigint|float|double|string|binary|date|timestamp|timestamp_ntz"
-        r"|decimal\(\d{1,2},\d{1,2}\))$",
-        description="As Spark writes it, such as decimal(10,2).",
-    )
+    name: Annotated[str, AfterValidator(require_name)]
+    type: Annotated[str, AfterValidator(_spark_type)] = Field(description="As Spark writes it, such as decimal(10,2).")
 
 
 class TableRequest(_Request):

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from engines.arrow_types import spark_type
 from gateway.http.models import ColumnModel
 from gateway.json_values import json_value
 from gateway.results import Page, Spool
-from metastore.inspection import spark_type
 
 
 def columns(schema: pa.Schema) -> list[ColumnModel]:

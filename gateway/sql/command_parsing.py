@@ -55,6 +55,7 @@ from gateway.sql.errors import (
     UnknownTable,
     ValueOutOfRange,
     did_you_mean,
+    require_usable,
 )
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.sql.parsing import ParserLimits, require_length
@@ -172,7 +173,7 @@ class _CommandReader(WordReader):
             return self._refresh()
         if self._words("INVALIDATE"):
             self._need("METADATA")
-            return Refresh(self._table().name if self._more() else None)
+            return Refresh(self._table(to_mend=True).name if self._more() else None)
         if self._words("DESCRIBE") or self._words("DESC"):
             self._words("TABLE")
             details = self._ahead(2) and (self._words("EXTENDED") or self._words("FORMATTED"))
@@ -371,7 +372,7 @@ class _CommandReader(WordReader):
             return name
         return self._table().name
 
-    def _table(self) -> TableSource:
+    def _table(self, *, to_mend: bool = False) -> TableSource:
         token = self._token()
         parts = [self._name()]
         while self._sign(TokenType.DOT):
@@ -380,7 +381,7 @@ class _CommandReader(WordReader):
         if table is None or [part.lower() for part in parts[:-1]] not in ([], [DEFAULT_DATABASE]):
             message = f"There is no table {'.'.join(parts)}{did_you_mean(parts[-1], self._catalog)}"
             raise UnknownTable(message, self._position(token), name=".".join(parts))
-        return table
+        return table if to_mend else require_usable(table, self._position(token))
 
     def _column(self, table: TableSource) -> str:
         """Read the name of a table's column and return it as the catalog spells it."""

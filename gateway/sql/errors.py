@@ -8,6 +8,7 @@ SqlError
   UnknownDialect      no such dialect
   SyntaxInvalid       cannot be parsed
   UnknownTable        not in the catalog
+  TableUnreadable     what is stored of a table or view cannot be used
   UnknownDatabase     not the one that there is
   TableExists         of a table that is to be made
   UnknownColumn       not in the tables that the statement names
@@ -24,6 +25,7 @@ import difflib
 from collections.abc import Iterable
 from typing import ClassVar
 
+from engines.protocol import TableSource
 from metastore.records import Position
 
 SUGGESTIONS = 3
@@ -86,6 +88,12 @@ class UnknownTable(SqlError):
         self.name = name
 
 
+class TableUnreadable(SqlError):
+    """What is stored of a table or view is not safe to use; nobody but its readers is concerned."""
+
+    code = "TABLE_UNREADABLE"
+
+
 class UnknownDatabase(SqlError):
     """There is one database only."""
 
@@ -126,6 +134,14 @@ class NotAllowed(SqlError):
     """The statement does something that this endpoint does not do."""
 
     code = "NOT_ALLOWED"
+
+
+def require_usable(table: TableSource, position: Position | None = None) -> TableSource:
+    """Return a table as it is. Raises TableUnreadable where what is stored of it cannot be used."""
+    if table.defect:
+        message = f"The table {table.name} cannot be used: {table.defect}. REFRESH it, register it again, or drop it."
+        raise TableUnreadable(message, position)
+    return table
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

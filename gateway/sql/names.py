@@ -13,7 +13,7 @@ from sqlglot.errors import OptimizeError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from engines.protocol import TableSource
-from gateway.sql.errors import NotAllowed, SyntaxInvalid, UnknownColumn, UnknownTable, did_you_mean
+from gateway.sql.errors import NotAllowed, SyntaxInvalid, UnknownColumn, UnknownTable, did_you_mean, require_usable
 from gateway.sql.position import position_of
 
 DEFAULT_DATABASE = "default"
@@ -72,7 +72,7 @@ def _table(node: exp.Table, catalog: Mapping[str, TableSource]) -> TableSource:
     if table is None or database not in ("", DEFAULT_DATABASE) or node.catalog:
         name = ".".join(part.name for part in node.parts)
         raise UnknownTable(f"There is no table {name}{did_you_mean(node.name, catalog)}", position_of(node))
-    return table
+    return require_usable(table, position_of(node))
 
 
 def _write_catalog_name(node: exp.Table, found: Mapping[str, TableSource]) -> None:

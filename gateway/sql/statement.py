@@ -22,9 +22,11 @@ from gateway.sql.hints import without_hints
 from gateway.sql.meanings import put_into_sparks
 from gateway.sql.parsing import DIALECTS, SPARK, ParserLimits
 from gateway.sql.portable.queries import Queries
+from gateway.sql.portable.values import NotPortable
 from gateway.sql.reading import DuckDBAsWritten, SparkAsWritten
 from gateway.sql.views import expand
 from metastore.records import View
+from selector.types import NoSuchType
 
 FINGERPRINT_HEX = 32
 READ_BACK = 2_048
@@ -67,6 +69,8 @@ class CheckedStatement:
             return text
         except (UnsupportedError, ParseError, TokenError) as error:
             raise UnsupportedFeature(f"its dialect has no words for it: {str(error).splitlines()[0]}") from error
+        except NoSuchType as error:
+            raise NotPortable(f"a value of type {error}.") from error
         except RecursionError as error:
             raise UnsupportedFeature("the statement is nested too deep to be written in its dialect.") from error
 

@@ -13,7 +13,7 @@ from itertools import count
 
 from sqlglot import exp
 
-from gateway.sql.errors import StatementTooDeep
+from gateway.sql.errors import StatementTooDeep, TableUnreadable
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.sql.position import position_of
 from metastore.records import View
@@ -80,6 +80,9 @@ class _Expansion:
                 if expression is None and within:
                     node.meta[_SETTLED] = True
                 continue
+            if view.defect:
+                message = f"The view {view.name} cannot be used: {view.defect}. Make it again, or drop it."
+                raise TableUnreadable(message, None if within else position_of(node))
             self._count += 1
             if len(within) >= DEEPEST_VIEWS or self._count > MOST_VIEWS:
                 message = f"Views stand in one another more than {DEEPEST_VIEWS} deep, or {MOST_VIEWS} times in all."

@@ -15,23 +15,30 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from engines.protocol import Column, TableSource
 from gateway.sql import parsing, statement
 from gateway.sql.commands import CreateView, DropView
-from gateway.sql.errors import NotAllowed, SyntaxInvalid, TableExists, UnknownColumn, UnknownTable, did_you_mean
+from gateway.sql.errors import (
+    NotAllowed,
+    SyntaxInvalid,
+    TableExists,
+    UnknownColumn,
+    UnknownTable,
+    did_you_mean,
+    require_usable,
+)
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.sql.parsing import ParserLimits, require_length
-from gateway.sql.position import position_of
+from gateway.sql.position import position_at, position_of
 from gateway.sql.statement import CheckedStatement
 from gateway.sql.views import below, permanent_of, temporary_in
 from gateway.sql.words import WordReader, words_of
 from gateway.sql.writes import TABLE_FORMATS, CreateTable, DropTable, InsertInto, Write
 from metastore.records import View
+from selector.quoting import InvalidName, require_name
+from selector.types import DataType, InvalidType, Kind, parse_at
 
 _WRITES = re.compile(
     r"(?:[\s;]++|--[^\n]*+|/\*(?s:.)*?\*/)*+(?:CREATE\s+(?:EXTERNAL\s+)?TABLE|INSERT|DROP\s+(?:TABLE|VIEW)"
@@ -40,6 +47,8 @@ _WRITES = re.compile(
 )
 _TABLE_NAME = re.compile(r"[a-z0-9_]{1,128}")
 _QUERY_WORDS = frozenset({"SELECT", "WITH", "VALUES", "FROM", "TABLE"})
+Definitions = tuple[tuple[str, DataType | None], ...]
+
 _TYPE_ENDS = frozenset({"COMMENT", "NOT", "DEFAULT", "GENERATED"})
 
 
@@ -100,7 +109,7 @@ class _WriteReader(WordReader):
         if table in self._views or (table in self._catalog and not if_not_exists):
             what = "view" if table in self._views else "table"
             raise TableExists(f"There is a {what} {table} already.", self._position(where))
-        columns = self._definitions() if self._sign(TokenType.L_PAREN) else ()
+        columns = self._columns() if self._sign(TokenType.L_PAREN) else ()
         format, folders = self._options()
         query = None
         if self._words("AS") or self._starts_query():
@@ -110,17 +119,17 @@ class _WriteReader(WordReader):
                 raise NotAllowed("A table made from a query has the query's columns.", self._position(where))
         else:
             self._end()
-        partition_columns = tuple(column.name for column in folders)
-        columns += tuple(column for column in folders if column.data_type)
+        partition_columns = tuple(name for name, _ in folders)
+        columns += tuple(Column(name, str(kind)) for name, kind in folders if kind is not None)
         if query is None:
             if not columns:
                 self._unexpected("a list of columns or a query")
             self._check_folders(partition_columns, columns)
         return CreateTable(table, query, columns, partition_columns, format, if_not_exists)
 
-    def _options(self) -> tuple[str, tuple[Column, ...]]:
+    def _options(self) -> tuple[str, Definitions]:
         format = TABLE_FORMATS[0]
-        folders: tuple[Column, ...] = ()
+        folders: Definitions = ()
         while True:
             if self._words("USING") or self._words("STORED", "AS"):
                 where = self._token()
@@ -139,48 +148,44 @@ class _WriteReader(WordReader):
             else:
                 return format, folders
 
-    def _definitions(self, *, types_needed: bool = True) -> tuple[Column, ...]:
-        """Read the rest of a list of columns; a type that is not needed and not there is empty."""
-        columns: dict[str, Column] = {}
+    def _columns(self) -> tuple[Column, ...]:
+        return tuple(Column(name, str(kind)) for name, kind in self._definitions(types_needed=True))
+
+    def _definitions(self, *, types_needed: bool) -> Definitions:
+        """Read the rest of a list of columns; a type that is not needed and not there is None."""
+        columns: dict[str, tuple[str, DataType | None]] = {}
         while True:
             where = self._token()
             name = self._name()
+            try:
+                require_name(name)
+            except InvalidName as error:
+                raise NotAllowed(f"The name of a column {error}.", self._position(where)) from error
             if name.lower() in columns:
                 raise NotAllowed(f"There are two columns {name}.", self._position(where))
-            columns[name.lower()] = Column(name, self._type(needed=types_needed))
+            columns[name.lower()] = name, self._type(needed=types_needed)
             if self._sign(TokenType.R_PAREN):
                 return tuple(columns.values())
             self._need_sign(TokenType.COMMA, ", or )")
 
-    def _type(self, *, needed: bool) -> str:
-        """Read a type up to the comma or bracket behind it, and what may be said of a column; NOT NULL is not kept."""
-        first, depth = self._token(), 0
-        start = self._at
-        while self._more():
-            kind, word = self._token().token_type, self._token().text.upper()
-            if depth == 0 and (kind in (TokenType.COMMA, TokenType.R_PAREN) or word in _TYPE_ENDS):
-                break
-            depth += (kind in (TokenType.L_PAREN, TokenType.LT)) - (kind in (TokenType.R_PAREN, TokenType.GT))
+    def _type(self, *, needed: bool) -> DataType | None:
+        """Read a type, and what may be said of a column behind it."""
+        where = self._token()
+        if not needed and where.token_type in (TokenType.COMMA, TokenType.R_PAREN):
+            return None
+        try:
+            found, end = parse_at(self._sql, where.start)
+        except InvalidType as error:
+            raise SyntaxInvalid(f"Syntax error: {error.message}.", position_at(self._sql, error.at)) from error
+        while self._at < len(self._tokens) and self._token().start < end:
             self._at += 1
-        end = self._at
-        if start == end:
-            if needed:
-                self._unexpected("a type")
-            return ""
-        text = self._sql[first.start : self._tokens[end - 1].end + 1]
+        if self._tokens[self._at - 1].end >= end:  # a word of more than the type
+            raise SyntaxInvalid("Syntax error: a type is expected here.", self._position(where))
         if self._words("COMMENT"):
             self._text("a text")
         elif self._token().text.upper() in _TYPE_ENDS:
             raise NotAllowed("Columns have no constraints or defaults here.", self._position(self._token()))
-        try:
-            parsed = sqlglot.parse_one(text, dialect="spark", into=exp.DataType)
-        except SqlglotError as error:
-            raise SyntaxInvalid(f"Syntax error: {text} is no type.", self._position(first)) from error
-        if parsed.is_type(exp.DataType.Type.USERDEFINED):
-            raise SyntaxInvalid(f"Syntax error: {text} is no type.", self._position(first))
-        if parsed.is_type(*exp.DataType.TEXT_TYPES):  # lengths are not checked, so none is promised
-            return "string"
-        return parsed.sql(dialect="spark").lower().replace(", ", ",").replace(": ", ":")
+        return DataType(Kind.STRING) if found.is_text else found  # lengths are not checked, so none is promised
 
     def _check_folders(self, folders: Sequence[str], columns: Sequence[Column]) -> None:
         known = [column.name.lower() for column in columns]
@@ -351,7 +356,7 @@ class _WriteReader(WordReader):
         name = self._table_name()
         if name not in self._catalog:
             raise UnknownTable(f"There is no table {name}{did_you_mean(name, self._catalog)}", self._position(where))
-        return self._catalog[name]
+        return require_usable(self._catalog[name], self._position(where))
 
     def _column(self, target: TableSource) -> str:
         where = self._token()

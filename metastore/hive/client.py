@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from engines.protocol import Column
 from metastore.hive.properties import join_property
 
 DEFAULT_PORT = 9083
@@ -34,6 +33,14 @@ class HiveFailed(Exception):
     """A Hive Metastore did not do what was asked, or what it holds cannot be used; the message is one line."""
 
 
+@dataclass(frozen=True, slots=True)
+class HiveColumn:
+    """A column in the words of whoever made the table, which may be none of ours."""
+
+    name: str
+    data_type: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class HiveTable:
     """A table as the metastore holds it.
@@ -45,7 +52,7 @@ class HiveTable:
 
     database: str
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[HiveColumn, ...]
     partition_columns: tuple[str, ...]
     stored: Mapping[str, str]
     parameters: Mapping[str, str]
@@ -102,7 +109,7 @@ class HiveMetastore:
             handle = self._client.get_table(database.lower(), name.lower())
         parameters = dict(handle.parameters or {})
         stored = {field.name: field.type for field in (*handle.sd.cols, *handle.partitionKeys)}
-        columns = tuple(Column(field, kind) for field, kind in stored.items())
+        columns = tuple(HiveColumn(field, kind) for field, kind in stored.items())
         made = _spark_columns(parameters)
         placeholder = parameters.get("spark.sql.sources.provider") and list(stored.values()) == ["array<string>"]
         if made and (placeholder or {column.name.lower() for column in made} == set(stored)):
@@ -208,13 +215,13 @@ def _connected(addresses: str) -> Any:
     raise HiveFailed(f"no Hive metastore answers at {addresses}: {reasons[-1]}")
 
 
-def _spark_columns(parameters: Mapping[str, str]) -> tuple[Column, ...]:
+def _spark_columns(parameters: Mapping[str, str]) -> tuple[HiveColumn, ...]:
     """Return the columns that Spark wrote beside Hive's, with their own case; none if Spark did not make the table."""
     text = join_property(parameters, SPARK_SCHEMA)
     if text is None:
         return ()
     return tuple(
-        Column(
+        HiveColumn(
             field["name"],
             _SPARK_NAMES.get(field["type"], field["type"]) if isinstance(field["type"], str) else "nested",
         )

@@ -6,13 +6,12 @@ formats that merely stand in its catalog, and partitions that lie elsewhere or a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engines.protocol import Column
-from metastore.hive.client import HiveFailed, HiveMetastore, HiveTable
+from engines.protocol import Column, InvalidTable
+from metastore.hive.client import HiveColumn, HiveFailed, HiveMetastore, HiveTable
 
 _SERDES = {
     "ParquetHiveSerDe": "parquet",
@@ -24,8 +23,6 @@ _SERDES = {
 """Last part of a SerDe's class -> format."""
 
 _PROVIDERS = frozenset({"parquet", "orc", "avro", "json", "csv"})
-_TEXT = re.compile(r"(?:var)?char\(\d+\)")
-_ZONED = re.compile(r"timestamp with local time zone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,10 @@ def files_of(hive: HiveMetastore, database: str, name: str) -> HiveFiles:
     location = held.handle.sd.location
     for partition in hive.partitions(held):
         _check_place(held, partition)
-    return HiveFiles(held.name, location, found, _columns(held, found), _options(held, found))
+    try:
+        return HiveFiles(held.name, location, found, _columns(held, found), _options(held, found))
+    except InvalidTable as failure:
+        raise HiveFailed(f"{held.full_name} cannot be a table here: {failure}") from failure
 
 
 def _format(held: HiveTable) -> str:
@@ -80,11 +80,12 @@ def _check_place(held: HiveTable, partition: Any) -> None:
 
 def _columns(held: HiveTable, found: str) -> tuple[Column, ...]:
     wanted = [c for c in held.columns if found in ("csv", "json") or c.name.lower() in held.partition_columns]
-    return tuple(Column(column.name, _type(column.data_type)) for column in wanted)
+    return tuple(map(_column, wanted))
 
 
-def _type(kind: str) -> str:
-    return _ZONED.sub("timestamp", _TEXT.sub("string", kind))
+def _column(held: HiveColumn) -> Column:
+    column = Column(held.name, held.data_type)
+    return Column(held.name, "string") if column.type.is_text else column  # lengths are not checked
 
 
 def _options(held: HiveTable, found: str) -> dict[str, str]:

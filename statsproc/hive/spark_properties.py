@@ -27,6 +27,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from engines.protocol import Column
+from metastore.hive.client import HiveColumn
 from metastore.hive.properties import cut_property, join_property
 from selector.statistics import EPOCH, EPOCH_DATE, MICROSECOND, ColumnStatistics, Histogram, TableStatistics, as_number
 
@@ -73,7 +74,7 @@ class Bins:
     ndv: NDArray[np.int64]
 
 
-def read_statistics(parameters: Mapping[str, str], columns: Sequence[Column]) -> SparkStatistics:
+def read_statistics(parameters: Mapping[str, str], columns: Sequence[Column | HiveColumn]) -> SparkStatistics:
     """Read what is known of a table's columns; names are compared without case."""
     keys = [key.removeprefix(COLUMNS) for key in parameters if key.startswith(COLUMNS) and key.endswith(".version")]
     written = {key.removesuffix(".version").lower(): key.removesuffix(".version") for key in keys}
@@ -90,7 +91,7 @@ def read_statistics(parameters: Mapping[str, str], columns: Sequence[Column]) ->
 
 
 def write_statistics(
-    parameters: Mapping[str, str], statistics: TableStatistics, columns: Sequence[Column]
+    parameters: Mapping[str, str], statistics: TableStatistics, columns: Sequence[Column | HiveColumn]
 ) -> dict[str, str]:
     """Return a table's properties with these statistics in them. columns: as Spark names them."""
     ours = {name.lower(): column for name, column in statistics.columns.items()}
@@ -188,7 +189,7 @@ def _bin_ndv(
     return np.asarray(np.maximum(np.round(room * share), np.maximum(seen, 1)), dtype=np.int64)
 
 
-def _read_column(parameters: Mapping[str, str], prefix: str, column: Column) -> ColumnStatistics:
+def _read_column(parameters: Mapping[str, str], prefix: str, column: Column | HiveColumn) -> ColumnStatistics:
     text = join_property(parameters, f"{prefix}.histogram")
     histogram = histogram_of(decode_bins(text)) if text is not None else None
     of_utc = parameters[f"{prefix}.version"] != "1" or not column.data_type.startswith("timestamp")

@@ -13,8 +13,9 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
+from engines.arrow_types import spark_type
 from engines.protocol import Column
-from metastore.inspection import InspectionFailed, data_files, inspect, spark_type
+from metastore.inspection import InspectionFailed, data_files, inspect
 from metastore.records import FileMark, Inspection, Partition
 
 ROWS = 10

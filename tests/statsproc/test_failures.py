@@ -19,7 +19,8 @@ import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 import pytest
 
-from metastore.inspection import data_files, spark_type
+from engines.arrow_types import spark_type
+from metastore.inspection import data_files
 from metastore.records import JobState, Mode
 from statsproc.build import files_of
 from statsproc.files import FileChunk, FileUnusable, fields_of, look, splits_of, without_root
@@ -155,7 +156,7 @@ def test_a_file_that_nobody_may_read(tmp_path: Path) -> None:
     pq.write_table(_table(10), path)
     path.chmod(0)
     script = (
-        "import pathlib, sys; from statsproc.files import look; from metastore.inspection import spark_type; "
+        "import pathlib, sys; from statsproc.files import look; from engines.arrow_types import spark_type; "
         "look(pathlib.Path(sys.argv[1]), 'parquet', '', file_bytes=1, modified_ns=1, spark_type=spark_type)"
     )
     command = [sys.executable, "-c", script, str(path)]

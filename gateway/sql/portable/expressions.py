@@ -19,6 +19,7 @@ from gateway.sql.portable.ordering import direction
 from gateway.sql.portable.scalars import SCALAR_ARGUMENTS, SCALARS
 from gateway.sql.portable.scopes import Scope
 from gateway.sql.portable.values import JUST_ONE, NotPortable, Value, require, require_count, string
+from selector.types import InvalidType
 
 if TYPE_CHECKING:
     from gateway.sql.portable.queries import Queries
@@ -277,7 +278,10 @@ class Expressions:
 
     def _cast(self, node: exp.Cast) -> Value:
         require(not node.args.get("format"), "CAST with a format.")
-        to = parse_kind(node.to.sql(dialect="spark"))
+        try:
+            to = parse_kind(node.to.sql(dialect="spark"))
+        except InvalidType as error:
+            raise NotPortable(f"a cast to {node.to.sql(dialect='spark')}.") from error
         forgiving = isinstance(node, exp.TryCast) and bool(node.args.get("safe"))
         return cast(self.value(node.this), to, forgiving=forgiving).computed()
 

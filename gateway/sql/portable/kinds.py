@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from selector import types
+
 MAX_PRECISION = 38
 LEAST_SCALE = 6  # digits after the point that Spark keeps when a decimal grows past 38 digits
 
-_DECIMAL = re.compile(r"(?:decimal|dec|numeric)(?:\((\d+)(?:,(-?\d+))?\))?")
-_NAMES = {
-    "byte": "tinyint",
-    "short": "smallint",
-    "integer": "int",
-    "long": "bigint",
-    "real": "float",
-    "timestamp_ltz": "timestamp",
-}
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
-_DUCKDB = {
-    "string": "VARCHAR",
-    "binary": "BLOB",
-    "timestamp": "TIMESTAMPTZ",
-    "timestamp_ntz": "TIMESTAMP",
-    "int": "INTEGER",
-}
 _ATOMIC = frozenset((*_WHOLE, "float", "double", "string", "boolean", "date", "timestamp", "timestamp_ntz", "binary"))
 
 
@@ -71,10 +56,10 @@ class Kind:
 
     @property
     def duckdb(self) -> str:
-        """The same type in DuckDB's words."""
+        """The same type in DuckDB's words. Raises NoSuchType where it has none."""
         if self.is_decimal:
             return f"DECIMAL({self.precision}, {self.scale})"
-        return _DUCKDB.get(self.name, self.name.upper())
+        return types.parse(self.name).duckdb()
 
     def __str__(self) -> str:
         return f"decimal({self.precision},{self.scale})" if self.is_decimal else self.name
@@ -101,13 +86,14 @@ def adjusted(precision: int, scale: int) -> Kind:
 
 @lru_cache(maxsize=1_024)
 def parse_kind(data_type: str) -> Kind:
-    """Read Spark's short form, such as ``bigint`` or ``decimal(10,2)``; what is nested keeps its text as its name."""
-    text = data_type.strip().lower().replace(" ", "")
-    if found := _DECIMAL.fullmatch(text):
-        return Kind("decimal", int(found[1] or 10), int(found[2] or 0))
-    if text.startswith(("varchar(", "char(")):
-        return STRING
-    return Kind(_NAMES.get(text, text))
+    """Read a type, such as ``bigint`` or ``decimal(10,2)``; what is nested is a kind by its whole text.
+
+    Raises InvalidType.
+    """
+    found = types.parse(data_type)
+    if found.kind is types.Kind.DECIMAL:
+        return Kind("decimal", found.precision or 0, found.scale or 0)
+    return STRING if found.is_text else Kind(str(found))
 
 
 def as_decimal(kind: Kind) -> Kind:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from engines.arrow_types import arrow_type
+from engines.arrow_types import arrow_type, spark_type
 from gateway.failures import CallFailed
 from gateway.flight import data, parameters
 from gateway.flight.errors import LARGEST_MESSAGE, message
@@ -18,8 +18,8 @@ from gateway.flight.messages import Malformed, make, read
 from gateway.sql.errors import SqlError
 from gateway.sql.parsing import DIALECTS, SPARK, ParserLimits
 from gateway.sql.statement import check
-from metastore.inspection import spark_type
 from metastore.records import Failure
+from selector.types import parse
 
 TYPES = [
     *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string()),
@@ -51,7 +51,7 @@ LIMITS = ParserLimits()
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 def test_a_columns_type_is_that_of_its_rows(kind: pa.DataType) -> None:
-    assert arrow_type(spark_type(kind)) == kind
+    assert arrow_type(parse(spark_type(kind))) == kind
 
 
 @pytest.mark.parametrize(("value", "literal"), LITERALS, ids=lambda each: str(each))

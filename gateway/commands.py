@@ -16,7 +16,8 @@ from engines.protocol import Column
 from gateway.jobs import JobRunner, JobsBusy
 from gateway.routing import CatalogView
 from gateway.security.policy import Action, Policy
-from gateway.sessions import OPTIONS, Session, SessionError
+from gateway.session_settings import OBEYED
+from gateway.sessions import Session, SessionError
 from gateway.sql.commands import (
     Command,
     ComputeIncrementalStats,
@@ -314,7 +315,7 @@ def _options(command: SetOption | ResetOptions | ShowOptions, session: Session |
             settings: Mapping[str, str] = {name: session.get(name) or "<undefined>"}
         case ShowOptions():
             settings = session.settings()
-    own = {option.name: option for option in OPTIONS.values()}
+    own = {option.name: option for option in OBEYED}
     rows = [[name, value, OWN_LEVEL if name in own else FOREIGN_LEVEL] for name, value in settings.items()]
     if not command.meanings:
         return rows_of(OPTION_ROWS, rows)

@@ -214,7 +214,9 @@ class Coordinator:
         command = command_parsing.parse(sql, catalog=tables, limits=limits, views=views)
         if command is not None:
             return command
-        write = write_parsing.parse(sql, dialect, catalog=tables, limits=limits, views=views)
+        write = write_parsing.parse(
+            sql, dialect, catalog=tables, limits=limits, views=views, partitions=statement.partitions
+        )
         if write is not None:
             return write
         checked = checking.check(sql, dialect, catalog=tables, limits=limits, views=views)

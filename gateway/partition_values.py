@@ -6,6 +6,7 @@ A constant of a statement is read in the same way, as Spark's CAST reads it befo
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
@@ -36,7 +37,8 @@ def _read(text: str, data_type: str) -> object:
         case "tinyint" | "smallint" | "int" | "bigint":
             return int(text)
         case "float" | "double":
-            return float(text)
+            number = float(text)
+            return "NaN" if math.isnan(number) else number
         case "boolean":
             return _TRUTHS.get(text.lower(), text)
         case "date":

@@ -1,27 +1,38 @@
 """Sessions: what a client set and which statements it has, whichever interface it came through.
 
-Settings that the gateway knows change how statements run. Drivers set many others that belong to Hive, Spark or
-Impala; they are kept and shown, and do nothing.
+Which settings mean something is said in ``session_settings.py``; those that do nothing are kept and shown.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from gateway.security.principals import Principal
+from gateway.session_settings import (
+    DIALECT,
+    DYNAMIC,
+    ENGINE,
+    IGNORED,
+    OBEYED,
+    OPTIONS,
+    OVERWRITE,
+    OWN,
+    STRICT,
+    TIMEOUT_S,
+    Influence,
+    NotObeyed,
+    influence_of,
+)
 from gateway.sql.names import DEFAULT_DATABASE
-from gateway.sql.parsing import DIALECTS
-from gateway.statements import AUTO, Statement
+from gateway.sql.writes import PartitionSettings
+from gateway.statements import Statement
 from metastore.records import View
 
-OWN = "fusion."
 LARGEST_SETTINGS = 1_000
 LONGEST_VALUE = 64 << 10
 LARGEST_BYTES = 4 << 20  # of settings and temporary views together
@@ -37,6 +48,12 @@ class SessionError(Exception):
 
 class InvalidSetting(SessionError):
     """A setting of ours that there is not, or a value that it cannot have."""
+
+
+class SettingNotObeyed(SessionError):
+    """A setting of another product that would change what statements do, and does not here."""
+
+    code = "SETTING_NOT_OBEYED"
 
 
 class SessionFull(SessionError):
@@ -60,41 +77,6 @@ class Limits:
     idle_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A setting that means something here. read: turns its text into a value, or raises ValueError."""
-
-    name: str
-    default: str
-    meaning: str
-    read: Callable[[str], Any]
-
-
-def _dialect(text: str) -> str:
-    if text.lower() not in DIALECTS:
-        raise ValueError(f"one of {', '.join(DIALECTS)}")
-    return text.lower()
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        seconds = float(text or "0")
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise ValueError("a number of seconds, 0 for none")
-    return seconds or None
-
-
-ENGINE = Option(f"{OWN}engine", AUTO, "the engine that statements run on, or auto", str)
-DIALECT = Option(f"{OWN}dialect", "spark", "the dialect that statements are read in", _dialect)
-TIMEOUT_S = Option(f"{OWN}timeout_s", "0", "seconds that a statement may take; 0 for the gateway's limit", _seconds)
-OPTIONS: Mapping[str, Option] = {
-    **{option.name: option for option in (ENGINE, DIALECT, TIMEOUT_S)},
-    "exec_time_limit_s": TIMEOUT_S,  # Impala's name of the same
-}
-
-
 class Session:
     """One client's session. Thread-safe.
 
@@ -106,6 +88,7 @@ class Session:
         self._deadline_s = deadline_s
         self._lock = threading.Lock()
         self._settings: dict[str, str] = {}
+        self._ignored: dict[str, str] = {}
         self._views: dict[str, View] = {}
         self._waits = 0
         self._idle_since = time.monotonic()
@@ -115,10 +98,15 @@ class Session:
         """Name of who it belongs to."""
         return self.principal.name
 
-    def set(self, name: str, value: str) -> None:
-        """Change a setting. Raises InvalidSetting, SessionFull."""
-        name, value = _checked(name, value)
+    def set(self, name: str, value: str, *, connecting: bool = False) -> None:
+        """Change a setting. Raises InvalidSetting, SettingNotObeyed, SessionFull.
+
+        connecting: a driver says it while it connects, where one that nobody knows is only warned of.
+        """
+        name, value, known = self._checked(name, value, connecting=connecting)
         with self._lock:
+            if not known:
+                self._ignored[name] = f"{IGNORED}: {name} is not known here; it changes nothing."
             if name not in self._settings and len(self._settings) >= LARGEST_SETTINGS:
                 raise SessionFull(f"A session holds {LARGEST_SETTINGS:,} settings at most; RESET some.")
             changed = self._settings | {name: value}
@@ -130,12 +118,14 @@ class Session:
         with self._lock:
             if name is None:
                 self._settings.clear()
+                self._ignored.clear()
             else:
                 self._settings.pop(_spelled(name), None)
+                self._ignored.pop(name, None)
 
     def settings(self) -> Mapping[str, str]:
         """Return all settings by name: those of the gateway with their defaults, then what else was set."""
-        own = {option.name: option.default for option in OPTIONS.values()}
+        own = {option.name: option.default for option in OBEYED}
         with self._lock:
             return own | dict(sorted(self._settings.items()))
 
@@ -143,10 +133,21 @@ class Session:
         """Return one setting's value, None where it is not set."""
         return self.settings().get(_spelled(name))
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Of settings that came with the connection and that nobody knows, a line each."""
+        with self._lock:
+            return tuple(self._ignored.values())
+
     def statement(self, sql: str, *, overlay: Mapping[str, str] = {}, timeout_s: float = 0.0) -> Statement:
-        """Make a statement under these settings. overlay: settings of this statement alone. Raises InvalidSetting."""
+        """Make a statement under these settings. overlay: settings of this statement alone.
+
+        Raises InvalidSetting, SettingNotObeyed.
+        """
         settings = dict(self.settings())
-        settings.update(_checked(name, value) for name, value in overlay.items())
+        for name, value in overlay.items():
+            name, value, _ = self._checked(name, value)
+            settings[name] = value
         limits = (self._deadline_s, TIMEOUT_S.read(settings[TIMEOUT_S.name]), timeout_s)
         return Statement(
             sql=sql,
@@ -155,7 +156,37 @@ class Session:
             principal=self.principal,
             deadline_s=min(limit for limit in limits if limit),
             session=self,
+            partitions=PartitionSettings(
+                overwrite=OVERWRITE.read(settings[OVERWRITE.name]),
+                dynamic=DYNAMIC.read(settings[DYNAMIC.name]),
+                strict=STRICT.read(settings[STRICT.name]),
+            ),
         )
+
+    def _checked(self, name: str, value: str, *, connecting: bool = False) -> tuple[str, str, bool]:
+        """Return a setting's name and value, and whether it is known at all."""
+        option = OPTIONS.get(name.lower())
+        if option is not None:
+            try:
+                option.read(value)
+            except ValueError as error:
+                raise InvalidSetting(f"{option.name} is {error}, not {value[:80]}.") from error
+            return option.name, value, True
+        if name.lower().startswith(OWN):
+            known = ", ".join(each.name for each in OBEYED)
+            raise InvalidSetting(f"There is no setting {name}; there are {known}.")
+        if len(name) + len(value) > LONGEST_VALUE:
+            raise InvalidSetting("The setting is too long.")
+        try:
+            influence = influence_of(name, value)
+        except NotObeyed as error:
+            raise SettingNotObeyed(str(error)) from error
+        unknown = influence is Influence.UNKNOWN or (
+            influence is Influence.VARIABLE and "." not in name and self.settings()[DIALECT.name] == "impala"
+        )
+        if unknown and not connecting:
+            raise SettingNotObeyed(f"{name[:200]} is not known here, so that nobody can say what it would change.")
+        return name, value, not unknown
 
     def keep_view(self, view: View, *, replace: bool) -> bool:
         """Keep a temporary view; returns whether that was done: not where one of its name is not to be replaced.
@@ -250,19 +281,3 @@ def _spelled(name: str) -> str:
     """Return a setting's name; those of the gateway are the same in any case."""
     option = OPTIONS.get(name.lower())
     return option.name if option else name
-
-
-def _checked(name: str, value: str) -> tuple[str, str]:
-    option = OPTIONS.get(name.lower())
-    if option is None:
-        if name.lower().startswith(OWN):
-            known = ", ".join(dict.fromkeys(each.name for each in OPTIONS.values()))
-            raise InvalidSetting(f"There is no setting {name}; there are {known}.")
-        if len(name) + len(value) > LONGEST_VALUE:
-            raise InvalidSetting("The setting is too long.")
-        return name, value
-    try:
-        option.read(value)
-    except ValueError as error:
-        raise InvalidSetting(f"{option.name} is {error}, not {value[:80]}.") from error
-    return option.name, value

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gateway.security.principals import IN_PROCESS, Principal
+from gateway.sql.writes import AS_THE_DIALECT_HAS_IT, PartitionSettings
 from metastore.records import QueryRecord, QueryState
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Statement:
 
     engine: ``auto``, or the name of the one engine that may run it. principal: who asks; every door passes its own.
     deadline_s: seconds from submission.
-    session: that it belongs to, None where the interface keeps none.
+    session: that it belongs to, None where the interface keeps none. partitions: how it writes them.
     """
 
     sql: str
@@ -36,6 +37,7 @@ class Statement:
     principal: Principal = IN_PROCESS
     deadline_s: float = 3_600.0
     session: Session | None = None
+    partitions: PartitionSettings = AS_THE_DIALECT_HAS_IT
     id: str = field(default_factory=lambda: new_query_id())
     submitted_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
 

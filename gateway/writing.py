@@ -28,7 +28,7 @@ from engines.arrow_types import spark_type
 from engines.protocol import Column, InvalidTable, TableSource, WriteTarget
 from gateway.partition_values import value_of
 from gateway.security.policy import Action, Policy
-from gateway.sql.writes import CreateTable, DropTable, InsertInto, Write
+from gateway.sql.writes import CreateTable, DropTable, InsertInto, Overwrite, Write
 from gateway.statements import Run
 from metastore.catalog import AlreadyThere
 from metastore.inspection import InspectionFailed, data_files, inspect
@@ -188,7 +188,7 @@ class TableWriter:
             rows = inspect(source.name, staged, format=source.format).rows if files else 0
             with self._alone(root):
                 _end_commits(root)
-                replaced = _replaced(write, root, staged) if write.overwrite else []
+                replaced = _replaced(write, root, staged) if write.overwrite is not None else []
                 (staged / _REPLACED).write_text(json.dumps(replaced), encoding="utf-8")
                 staged.rename(root / f"{_COMMITTED}{run.id}")
                 self._make_visible(source)
@@ -275,17 +275,21 @@ def _is_used(folder: Path, tables: Iterable[CatalogTable]) -> bool:
 
 
 def _replaced(write: InsertInto, root: Path, staged: Path) -> list[str]:
-    """Return the files that an overwrite takes away: all, or those of the partitions that it names."""
+    """Return the files that an overwrite takes away: all of the partitions that it means."""
     types = {column.name: column.data_type for column in write.target.columns}
     written = data_files(staged)
-    texts = written[0].values if written else write.constants  # Spark's own, where there is a row
-    wanted = {name: value_of(texts.get(name), types[name]) for name in write.constants}
+    dynamic = write.overwrite is Overwrite.DYNAMIC and len(write.constants) < len(write.target.partition_columns)
+    names = write.target.partition_columns if dynamic else tuple(write.constants)
 
-    def is_meant(values: Mapping[str, str]) -> bool:
-        return all(value_of(values.get(name), types[name]) == value for name, value in wanted.items())
+    def values_of(texts: Mapping[str, str | None]) -> tuple[object, ...]:
+        return tuple(value_of(texts.get(name), types[name]) for name in names)
 
+    if dynamic or written:  # the text of a constant is Spark's own, where there is a row
+        meant = {values_of(file.values) for file in written}
+    else:
+        meant = {values_of(write.constants)}
     new = {file.path.relative_to(staged) for file in written}
-    old = [file.path.relative_to(root) for file in data_files(root) if is_meant(file.values)]
+    old = [file.path.relative_to(root) for file in data_files(root) if values_of(file.values) in meant]
     return [path.as_posix() for path in old if path not in new]
 
 

@@ -16,6 +16,7 @@ from gateway.cli import app
 from gateway.http import catalog, queries, schedules, statistics
 from gateway.http.errors import STATUS
 from gateway.schedule_errors import ScheduleInvalid, SchedulePaused, ScheduleTaken, UnknownTimeZone
+from gateway.session_settings import FIXED, OBEYED
 from gateway.settings import Settings
 from gateway.sql.errors import SqlError
 from gateway.writing import WRITE_FAILED
@@ -85,6 +86,13 @@ def test_what_happens_after_an_engines_error_is_documented(kind: type[EngineErro
 @pytest.mark.parametrize("code", list(ReasonCode))
 def test_every_reason_is_documented(code: ReasonCode) -> None:
     assert f"| `{code.value}` |" in REFERENCE
+
+
+@pytest.mark.parametrize("name", [*(option.name for option in OBEYED), *FIXED])
+def test_every_setting_of_a_session_is_documented(name: str) -> None:
+    does = FIXED[name].does if name in FIXED else next(each.meaning for each in OBEYED if each.name == name)
+    assert f"| `{name}` |" in REFERENCE
+    assert does in REFERENCE
 
 
 def test_every_make_target_in_the_readme_exists() -> None:

@@ -219,7 +219,8 @@ class QueryOperation(StatementOperation):
 
     def log_lines(self, *, rewind: bool) -> list[str]:
         """Return the decision, the attempts and the end, as far as they are known and were not told before."""
-        lines = story.log_lines(self.run.record)
+        session = self.run.statement.session
+        lines = [*(session.warnings if session is not None else ()), *story.log_lines(self.run.record)]
         new = lines if rewind else lines[self._lines_told :]
         self._lines_told = len(lines)
         return new

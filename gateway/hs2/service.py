@@ -41,7 +41,7 @@ STATES: Mapping[QueryState, OperationState] = {
 LOG_SCHEMA = pa.schema([("operation_log", pa.string())])
 FETCH_SIZE_KEY = "hive.server2.thrift.resultset.default.fetch.size"
 HIVECONF = "set:hiveconf:"
-PROXY_USER_KEY = "hive.server2.proxy.user"
+PROXY_USER_KEYS = ("hive.server2.proxy.user", "impala.doas.user")
 PREFIXES = (HIVECONF, "set:hivevar:", "set:metaconf:", "set:system:")
 R = TypeVar("R", bound=Struct | bytes)
 NO_TOKENS = "Delegation tokens are not issued here; log in with a user name and a password."
@@ -351,14 +351,15 @@ def _started(operation: Operation) -> messages.OperationReply:
 
 def _configure(session: Session, name: str, value: str) -> None:
     """Take one entry of a driver's configuration: its prefix says what it is."""
+    prefix = next((each for each in PREFIXES if name.startswith(each)), "")
+    own = name.removeprefix(prefix)
     if name == "use:database":
         require_database(value)
-    elif name == PROXY_USER_KEY:
+    elif own in PROXY_USER_KEYS:
         if value != session.user:
             raise InvalidSetting(f"{session.user} cannot act for {value}.")
     else:
-        prefix = next((each for each in PREFIXES if name.startswith(each)), "")
-        session.set(name.removeprefix(prefix), value)
+        session.set(own, value, connecting=True)
 
 
 def _info(session: Hs2Session, statement_bytes: int) -> Mapping[int, messages.InfoValue]:

@@ -48,6 +48,11 @@ class QueryRequest(_Request):
     wait_s: float = Field(30.0, ge=0.0, le=600.0, description="How long to wait for the end; 0 returns at once.")
     max_rows: int | None = Field(None, ge=0, le=1_000_000, description="Rows in the reply; the rest stays fetchable.")
     timeout_s: float | None = Field(None, gt=0.0, description="Ends the query after this time.")
+    settings: dict[str, str] = Field(
+        default_factory=dict,
+        description="Settings of this statement alone, as SET takes them in a session.",
+        examples=[{"spark.sql.sources.partitionOverwriteMode": "dynamic"}],
+    )
 
 
 class ExplainRequest(_Request):

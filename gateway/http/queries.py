@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime as dt
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -31,6 +32,7 @@ from gateway.results import ResultGone, Spool
 from gateway.security.disclosure import may_see, visible
 from gateway.security.policy import AccessDenied, Action, Owned
 from gateway.security.principals import Principal
+from gateway.sessions import Session
 from gateway.sql.statement import CheckedStatement
 from gateway.statements import Run, Statement
 from metastore.records import QueryRecord, QueryState
@@ -60,13 +62,9 @@ Served = Annotated[Gateway, Depends(gateway_of)]
 async def run_query(body: QueryRequest, request: Request, gateway: Served, user: User) -> Response:
     """Run a query. 200 once it has ended, 202 while it still runs after wait_s."""
     limits = gateway.settings.limits
-    statement = Statement(
-        sql=body.sql,
-        dialect=body.dialect,
-        engine=body.engine,
-        principal=user,
-        deadline_s=min(body.timeout_s or limits.deadline_s, limits.deadline_s),
-    )
+    session = Session(user, deadline_s=limits.deadline_s)
+    asked = session.statement(body.sql, overlay=body.settings, timeout_s=body.timeout_s or 0.0)
+    statement = replace(asked, dialect=body.dialect, engine=body.engine, session=None)  # it ends with the request
     request.state.query_id = statement.id
     run = await run_in_threadpool(gateway.coordinator.submit, statement)
     await _wait(run, body.wait_s)

@@ -2,7 +2,7 @@
 
     CREATE TABLE [IF NOT EXISTS] t [(c type, ...)] [USING | STORED AS parquet | orc] [PARTITIONED BY (c [type], ...)]
         [COMMENT '...'] [AS query]
-    INSERT INTO | OVERWRITE [TABLE] t [PARTITION (p = 1, q)] [(c, ...)] query
+    INSERT INTO | OVERWRITE [TABLE] t [(c, ...)] [PARTITION (p = 1, q)] [(c, ...)] query
     DROP TABLE [IF EXISTS] t [PURGE]
     CREATE [OR REPLACE] [TEMPORARY] VIEW [IF NOT EXISTS] v [(c, ...)] [COMMENT '...'] AS query
     DROP VIEW [IF EXISTS] v
@@ -35,7 +35,17 @@ from gateway.sql.position import position_at, position_of
 from gateway.sql.statement import CheckedStatement
 from gateway.sql.views import below, permanent_of, temporary_in
 from gateway.sql.words import WordReader, words_of
-from gateway.sql.writes import TABLE_FORMATS, CreateTable, DropTable, InsertInto, Write
+from gateway.sql.writes import (
+    AS_THE_DIALECT_HAS_IT,
+    OVERWRITES,
+    TABLE_FORMATS,
+    CreateTable,
+    DropTable,
+    InsertInto,
+    Overwrite,
+    PartitionSettings,
+    Write,
+)
 from metastore.records import View
 from selector.quoting import InvalidName, require_name
 from selector.types import DataType, InvalidType, Kind, parse_at
@@ -59,12 +69,13 @@ def parse(
     catalog: Mapping[str, TableSource],
     limits: ParserLimits,
     views: Mapping[str, View] = {},
+    partitions: PartitionSettings = AS_THE_DIALECT_HAS_IT,
 ) -> Write | CreateView | DropView | None:
     """Return the write in a text, None where it is none. Raises SqlError with what is wrong and where."""
     if _WRITES.match(sql) is None:
         return None
     require_length(sql, limits)
-    return _WriteReader(sql, dialect, words_of(sql, limits), catalog, limits, views).write()
+    return _WriteReader(sql, dialect, words_of(sql, limits), catalog, limits, views, partitions).write()
 
 
 class _WriteReader(WordReader):
@@ -78,12 +89,14 @@ class _WriteReader(WordReader):
         catalog: Mapping[str, TableSource],
         limits: ParserLimits,
         views: Mapping[str, View],
+        partitions: PartitionSettings,
     ) -> None:
         super().__init__(sql, tokens)
         self._dialect = dialect
         self._catalog = catalog
         self._limits = limits
         self._views = views
+        self._partitions = partitions
 
     def write(self) -> Write | CreateView | DropView:
         if self._words("CREATE"):
@@ -201,20 +214,40 @@ class _WriteReader(WordReader):
             self._need("INTO")
         self._words("TABLE")
         target = self._table()
+        named = self._column_list(target)
+        where = self._token()
         constants, dynamic = self._partition(target) if self._words("PARTITION") else ({}, ())
-        lists = self._token().token_type is TokenType.L_PAREN and not self._nested()
-        named = self._column_list(target) if lists else ()
-        free = [column.name for column in target.columns if column.name not in constants]
-        if dynamic:  # they come last, as in Hive
-            free = [name for name in free if name not in dynamic] + list(dynamic)
+        self._check_dynamic(target, constants, where)
+        if named:
+            named += tuple(name for name in dynamic if name not in named)
+        else:
+            named = self._column_list(target)
+        free = [column.name for column in target.columns if column.name not in (*constants, *dynamic)] + list(dynamic)
         where = self._token()
         if not self._starts_query() and self._token().token_type is not TokenType.L_PAREN:
             self._unexpected("a query")
         if any(name in constants for name in named):
             raise NotAllowed("A column has a value already.", self._position(where))
-        return InsertInto(target, self._query(), named or tuple(free), constants, overwrite)
+        mode = (self._partitions.overwrite or OVERWRITES.get(self._dialect, Overwrite.STATIC)) if overwrite else None
+        return InsertInto(target, self._query(), named or tuple(free), constants, mode)
+
+    def _check_dynamic(self, target: TableSource, constants: Mapping[str, str | None], where: Token) -> None:
+        """Refuse rows that choose their partitions where the session does not want that."""
+        if all(name in constants for name in target.partition_columns):
+            return
+        if not self._partitions.dynamic:
+            message = "hive.exec.dynamic.partition is false: give all partition columns values, PARTITION (p = 1)."
+            raise NotAllowed(message, self._position(where))
+        if self._partitions.strict and not constants:
+            message = (
+                "hive.exec.dynamic.partition.mode is strict: give at least one partition column a value, "
+                "PARTITION (p = 1, q), or SET it to nonstrict."
+            )
+            raise NotAllowed(message, self._position(where))
 
     def _partition(self, target: TableSource) -> tuple[dict[str, str | None], tuple[str, ...]]:
+        """Read values of partition columns, and those without one in the order in which the query has them."""
+        opening = self._token()
         self._need_sign(TokenType.L_PAREN, "(")
         constants: dict[str, str | None] = {}
         dynamic: list[str] = []
@@ -228,10 +261,23 @@ class _WriteReader(WordReader):
             else:
                 dynamic.append(name)
             if self._sign(TokenType.R_PAREN):
-                return constants, tuple(dynamic)
+                break
             self._need_sign(TokenType.COMMA, ", or )")
+        if sorted((*constants, *dynamic)) != sorted(target.partition_columns):
+            message = f"PARTITION names each partition column once: {', '.join(target.partition_columns)}."
+            raise NotAllowed(message, self._position(opening))
+        in_order = tuple(name for name in target.partition_columns if name in dynamic)
+        if self._dialect == "impala":
+            return constants, tuple(dynamic)
+        if self._dialect == "hive" and in_order != tuple(dynamic):
+            message = f"Hive wants partition columns in the table's order: {', '.join(target.partition_columns)}."
+            raise NotAllowed(message, self._position(opening))
+        return constants, in_order
 
     def _column_list(self, target: TableSource) -> tuple[str, ...]:
+        """Read a list of columns, if there is one."""
+        if self._token().token_type is not TokenType.L_PAREN or self._nested():
+            return ()
         self._need_sign(TokenType.L_PAREN, "(")
         names: dict[str, None] = {}
         while True:

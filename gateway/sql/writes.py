@@ -4,11 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from engines.protocol import Column, TableSource
 from gateway.sql.statement import CheckedStatement
 
 TABLE_FORMATS = ("parquet", "orc")  # that tables are made in; both keep all types
+
+
+class Overwrite(StrEnum):
+    """Which partitions the rows of an INSERT OVERWRITE take the place of."""
+
+    STATIC = "static"
+    """All that have the values which the statement names; all there are, where it names none."""
+
+    DYNAMIC = "dynamic"
+    """Of these, only those that rows are written to."""
+
+
+OVERWRITES = {"hive": Overwrite.DYNAMIC, "impala": Overwrite.DYNAMIC}  # dialects; static in all others, as in Spark
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSettings:
+    """What a session says about partitions that are written.
+
+    overwrite: None leaves it to the statement's dialect. dynamic: a query may say which partitions its rows go to.
+    strict: at least one partition column has a value in the statement.
+    """
+
+    overwrite: Overwrite | None = None
+    dynamic: bool = True
+    strict: bool = False
+
+
+AS_THE_DIALECT_HAS_IT = PartitionSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +62,15 @@ class InsertInto:
     """Rows for a table that exists.
 
     columns: of the table, in the order of the query's; the others get NULL. constants: partition columns that the
-    statement gives a value, as text. overwrite: the rows take the place of all that the table holds.
+    statement gives a value, as text. overwrite: which partitions the rows take the place of; all rows of a table
+    without partitions. None: they are added.
     """
 
     target: TableSource
     query: CheckedStatement
     columns: tuple[str, ...]
     constants: Mapping[str, str | None] = field(default_factory=dict)
-    overwrite: bool = False
+    overwrite: Overwrite | None = None
 
     @property
     def table(self) -> str:

@@ -18,7 +18,7 @@ from engines.protocol import Column, TableSource, WriteTarget
 from gateway.partition_values import value_of
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.statement import check
-from gateway.sql.writes import CreateTable, DropTable, InsertInto
+from gateway.sql.writes import CreateTable, DropTable, InsertInto, Overwrite
 from gateway.statements import Run, Statement
 from gateway.writing import WRITE_FAILED, WRITE_PENDING, Produce, TableWriter, WriteFailed
 from metastore.database import sqlite_url
@@ -76,7 +76,9 @@ def numbers(root: Path) -> list[int]:
     return sorted(value for file in data_files(root) for value in pq.ParquetFile(file.path).read()["n"].to_pylist())
 
 
-def insert(source: TableSource, *, overwrite: bool = True, **constants: str | None) -> InsertInto:
+def insert(
+    source: TableSource, *, overwrite: Overwrite | None = Overwrite.STATIC, **constants: str | None
+) -> InsertInto:
     return InsertInto(source, ROWS, ("n",), constants, overwrite)
 
 
@@ -125,16 +127,18 @@ def test_a_committed_write_whose_files_cannot_be_moved_is_late_and_not_failed(
     source = a_table(metastore, root, {"old.parquet": 0})
     (root / "new.parquet").mkdir()  # in the way: no file can take its name
     with pytest.raises(WriteFailed, match="do not send it again") as caught:
-        writer.write(insert(source, overwrite=overwrite), a_run(), producing({"new.parquet": 1}))
+        writer.write(
+            insert(source, overwrite=Overwrite.STATIC if overwrite else None), a_run(), producing({"new.parquet": 1})
+        )
     assert caught.value.failure.code == WRITE_PENDING
     assert numbers(root) == [0]  # what is replaced goes last: readers never miss rows
     with pytest.raises(WriteFailed) as caught:
-        writer.write(insert(source, overwrite=False), a_run(), producing({"more.parquet": 2}))
+        writer.write(insert(source, overwrite=None), a_run(), producing({"more.parquet": 2}))
     assert caught.value.failure.code == WRITE_FAILED  # it would have come before the one that waits
     writer.recover()  # a gateway that starts does not fail either
     assert numbers(root) == [0]
     (root / "new.parquet").rmdir()
-    writer.write(insert(source, overwrite=False), a_run(), producing({"more.parquet": 2}))
+    writer.write(insert(source, overwrite=None), a_run(), producing({"more.parquet": 2}))
     assert numbers(root) == ([1, 2] if overwrite else [0, 1, 2])
     assert list(root.glob(".*")) == []
 

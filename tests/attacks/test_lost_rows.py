@@ -34,9 +34,12 @@ def under(gateway: Served, door: Door, settings: dict[str, str], sql: str, *, di
             raise Refused(reply["error"]["message"], code=reply["error"]["code"])
         return
     with closing(gateway.connect(door)) as connection, closing(connection.cursor()) as cursor:
-        for name, value in {"fusion.dialect": dialect, **settings}.items():
-            cursor.execute(f"SET {name} = {value}")
-        cursor.execute(sql)
+        try:
+            for name, value in {"fusion.dialect": dialect, **settings}.items():
+                cursor.execute(f"SET {name} = {value}")
+            cursor.execute(sql)
+        except Exception as error:  # each driver has a tree of its own
+            raise Refused(str(error)) from error
 
 
 @pytest.mark.spark

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-import os
 import subprocess
 import sys
 import threading
+from collections.abc import Collection
 from pathlib import Path
 
 import engines.lifeline
+from engines.environment import child_environment
 from gateway.security.policy import Action, Owned, Policy
 from gateway.security.principals import IN_PROCESS, Principal
 from gateway.statements import new_query_id
@@ -44,7 +45,10 @@ class JobElsewhere(Exception):
 
 
 class JobRunner:
-    """Starts jobs and sees to it that none stays open when its process is gone."""
+    """Starts jobs and sees to it that none stays open when its process is gone.
+
+    environment: names of the gateway's variables that a job gets beside those that it needs to run.
+    """
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class JobRunner:
         remote: str | None = None,
         driver_memory_bytes: int = 2 << 30,
         policy: Policy | None = None,
+        environment: Collection[str] = (),
     ) -> None:
         self._policy = policy or Policy()
         self._metastore = metastore
@@ -62,6 +67,7 @@ class JobRunner:
         self._work = work
         self._remote = remote
         self._driver_memory_bytes = driver_memory_bytes
+        self._environment = environment
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
 
@@ -146,7 +152,7 @@ class JobRunner:
         with self._lock, self.log_file(job_id).open("wb") as output:
             process = subprocess.Popen(
                 [*self._command(), "--job-id", job_id],
-                env={**os.environ, METASTORE_VARIABLE: self._url, **remote},
+                env={**child_environment(self._environment), METASTORE_VARIABLE: self._url, **remote},
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -27,6 +27,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from engines.as_written import first_conflict
 from gateway.security.authentication import Anonymous
 from gateway.security.principals import Role
 
@@ -56,6 +57,17 @@ def _checked_address(address: str) -> str:
 
 
 HostPort = Annotated[str, AfterValidator(_checked_address)]
+
+
+def _without_conflict(settings: dict[str, str]) -> dict[str, str]:
+    found = first_conflict(settings)
+    if found is not None:
+        name, needed = found
+        raise ValueError(f"{name} must be {needed}, so that statements are read there as they were checked here")
+    return settings
+
+
+ServerConfiguration = Annotated[dict[str, str], AfterValidator(_without_conflict)]
 
 
 class _Section(BaseModel):
@@ -248,7 +260,7 @@ class HiveSettings(_Section):
     """Statements at once, and idle sessions that are kept."""
     whole_results: bool = False
     """Spark computes a result at once and holds it in its driver, instead of piece by piece while it is read."""
-    session_settings: dict[str, str] = {}
+    session_settings: ServerConfiguration = {}
     """Further settings of each session, by the servers' names."""
     idle_s: float = Field(300.0, gt=0.0)
     """After how long an idle session is closed."""
@@ -281,8 +293,10 @@ class SparkSettings(_Section):
     """Heap of each executor on a cluster; without one, tasks run in the driver's."""
     hive_metastore_uri: str | None = Field(None, pattern=r"^thrift://.+")
     """Hive Metastore (thrift://host:port) whose tables the embedded server can read beside ours."""
-    configuration: dict[str, str] = {}
-    """Further Spark settings of the embedded server, by Spark's names."""
+    configuration: ServerConfiguration = {}
+    """Further Spark settings of the embedded server, by Spark's names; in a file that others cannot read."""
+    environment: tuple[str, ...] = ()
+    """Names of the gateway's environment variables that the embedded server and statistics jobs get, too."""
     slots: int = Field(4, ge=1)
     """Statements at once."""
     warm_up: bool = True

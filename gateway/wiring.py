@@ -65,6 +65,7 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
         remote=settings.spark.remote_address,
         driver_memory_bytes=int(settings.spark.driver_memory),
         policy=access,
+        environment=settings.spark.environment,
     )
     freshness = Freshness(metastore)
     schedules = Schedules(
@@ -216,6 +217,7 @@ def _spark(settings: Settings, spark: SparkSettings) -> Member:
                 executor_memory_bytes=int(spark.executor_memory),
                 hive_metastore_uri=spark.hive_metastore_uri,
                 configuration=spark.configuration,
+                environment=spark.environment,
             )
         )
     engine = SparkConnectEngine(server, slots=spark.slots)

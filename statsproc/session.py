@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from engines.as_written import SPARK_AS_WRITTEN
 from engines.spark.java import spark_environment
 
 if TYPE_CHECKING:
@@ -29,11 +30,14 @@ CONNECT_PORT = 15002  # Spark Connect's own
 CONNECT_TIMEOUT_S = 10.0
 
 _SETTINGS = {
+    **SPARK_AS_WRITTEN,  # columns have names of anybody's making
     "spark.sql.session.timeZone": "UTC",
     # dates before 1582 as they stand in the file, as engines read them
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
 }
+
+_OURS = ("STATSPROC_", "FUSION_", "SPARK_REMOTE")  # variables that may hold passwords and tokens
 
 _LOG4J = """\
 rootLogger.level = warn
@@ -176,12 +180,24 @@ def _start(work_dir: Path, master: str, driver_memory: str, name: str) -> SparkS
     with log_file(work_dir).open("ab") as log:
         before = log.tell()
         try:
-            with spark_errors():
+            with spark_errors(), _secrets_kept():
                 gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
                 return SparkSession(SparkContext(conf=conf, gateway=gateway))
         except SparkFailed as failure:
             reason = _reason(log_file(work_dir), before) or str(failure)
             raise SparkUnavailable(f"Spark did not start on {master}: {reason}") from failure
+
+
+@contextmanager
+def _secrets_kept() -> Iterator[None]:
+    """Take what only this process may know out of the environment, of which the JVM gets a copy."""
+    ours = {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
+    for name in ours:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(ours)
 
 
 def _reason(log: Path, start: int) -> str | None:

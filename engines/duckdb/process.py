@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import resource
 import socket
 import subprocess
@@ -20,6 +19,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from engines.duckdb import wire
+from engines.environment import child_environment
 from engines.errors import (
     DeadlineExceeded,
     EngineError,
@@ -67,7 +67,7 @@ class WorkerProcess:
                 [sys.executable, "-P", "-m", "engines.duckdb.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, **_FRUGAL_ALLOCATORS},
+                env={**child_environment(), **_FRUGAL_ALLOCATORS},
             )
         try:
             described = [{**asdict(table), "options": dict(table.options)} for table in tables]

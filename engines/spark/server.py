@@ -27,6 +27,7 @@ import pyspark
 import engines.lifeline
 from engines.errors import EngineUnavailable
 from engines.spark.java import JavaNotFound, spark_environment
+from engines.spark.sessions import SESSION_SETTINGS
 from engines.spark.strays import WebUi
 
 MIB = 1024 * 1024
@@ -46,6 +47,7 @@ JVM_OUT_OF_MEMORY_STATUSES = frozenset({3, 52})
 """Exit statuses of a JVM that ran out of heap: of ``-XX:+ExitOnOutOfMemoryError``, and Spark's own."""
 
 _HOST = "127.0.0.1"
+_TOKEN = "spark.connect.authenticate.token"  # noqa: S105 - the name of a setting
 _SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _READY_CHECK_S = 0.1
 _CONNECT_TIMEOUT_S = 1.0
@@ -66,7 +68,8 @@ class ServerSettings:
     master: a cluster on which tasks run instead, in executors with a heap of executor_memory_bytes each.
     hive_metastore_uri: of a Hive Metastore whose tables statements may name beside those that they bring along.
     stable_after_s: a server that lived this long ends a row of failures.
-    configuration: Spark settings that win over ours.
+    configuration: Spark settings that win over ours, but for SPARK_AS_WRITTEN.
+    environment: names of the gateway's variables that the process gets beside those that it needs to run.
     """
 
     work_folder: Path
@@ -78,6 +81,7 @@ class ServerSettings:
     start_timeout_s: float = 120.0
     stable_after_s: float = 60.0
     configuration: Mapping[str, str] = field(default_factory=dict)
+    environment: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.driver_memory_bytes < 512 * MIB:
@@ -261,7 +265,7 @@ class SparkConnectServer:
     def _launch(self, port: int, token: str, web_ui: WebUi | None) -> subprocess.Popen[bytes]:
         folder = self.settings.work_folder
         try:
-            environment = spark_environment()
+            environment = spark_environment(self.settings.environment)
         except JavaNotFound as error:
             raise EngineUnavailable(str(error)) from None
         # What a killed server left behind. Results outlive a server: somebody may be reading one.
@@ -287,13 +291,14 @@ class SparkConnectServer:
         if self.settings.master is not None:
             command += ["--executor-memory", f"{self.settings.executor_memory_bytes // MIB}m"]
             environment.pop("SPARK_LOCAL_IP")  # executors have to find the driver
-        for name, value in {**self._configuration(port), **self.settings.configuration}.items():
-            command += ["--conf", f"{name}={value}"]
-        if web_ui is not None:
-            # Anybody may read a command line.
-            secret_file = folder.absolute() / "secret.properties"
-            _write_secret(secret_file, "".join(f"{name} {value}\n" for name, value in web_ui.settings().items()))
-            command += ["--properties-file", str(secret_file), "--load-spark-defaults"]
+        # Anybody may read a command line, and what runs in a process its environment.
+        secret = {**(web_ui.settings() if web_ui else {}), **self.settings.configuration, _TOKEN: token}
+        for name, value in self._configuration(port).items():
+            if name not in secret:
+                command += ["--conf", f"{name}={value}"]
+        secret_file = folder.absolute() / "secret.properties"
+        _write_secret(secret_file, "".join(f"{_property(name)}={_property(value)}\n" for name, value in secret.items()))
+        command += ["--properties-file", str(secret_file), "--load-spark-defaults"]
         try:
             with self.log_file.open("wb") as log:
                 return subprocess.Popen(
@@ -302,11 +307,7 @@ class SparkConnectServer:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     cwd=folder,
-                    env={
-                        **environment,
-                        "SPARK_HOME": str(spark_home),
-                        "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
-                    },
+                    env={**environment, "SPARK_HOME": str(spark_home)},
                     start_new_session=True,  # a Ctrl-C at the gateway's terminal is not Spark's business
                 )
         except OSError as error:
@@ -342,8 +343,7 @@ class SparkConnectServer:
             **({} if self.settings.master is None else {"spark.ui.enabled": "false"}),
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.adaptive.enabled": "true",
-            "spark.sql.runSQLOnFiles": "false",
-            "spark.sql.session.timeZone": "UTC",
+            **SESSION_SETTINGS,
             # AQE merges small partitions; more of them let a big one spill in smaller pieces.
             "spark.sql.shuffle.partitions": str(4 * self.settings.cores),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -382,10 +382,17 @@ class SparkConnectServer:
         return _PATH.sub("...", " | ".join(telling[-_LOG_TAIL_LINES:])) or "it printed nothing"
 
 
+def _property(text: str) -> str:
+    """Write a name or a value for a file of Java's properties in UTF-8, whatever is in it."""
+    return "".join(
+        each if each.isalnum() or each in "._-/" or not each.isascii() else f"\\u{ord(each):04x}" for each in text
+    )
+
+
 def _write_secret(file: Path, text: str) -> None:
     """Write a file that only this user may read."""
     file.unlink(missing_ok=True)
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
         out.write(text)
 
 

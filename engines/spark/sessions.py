@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from engines.as_written import SPARK_AS_WRITTEN
+
 FORMATS = frozenset({"parquet", "csv", "json", "orc"})
 """What Spark reads without further packages."""
 
 SESSION_SETTINGS: Mapping[str, str] = {
+    **SPARK_AS_WRITTEN,
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",  # the meaning that all engines share, also on a server that was set otherwise
     "spark.sql.runSQLOnFiles": "false",

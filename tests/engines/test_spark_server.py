@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -81,7 +81,7 @@ def test_a_folder_that_cannot_be_made_fails_the_start(tmp_path: Path, java: Path
 
 
 def test_without_java_it_says_what_to_install(server: SparkConnectServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing() -> dict[str, str]:
+    def nothing(more: Collection[str]) -> dict[str, str]:
         raise JavaNotFound("Spark needs Java: install one")
 
     monkeypatch.setattr("engines.spark.server.spark_environment", nothing)
@@ -160,9 +160,32 @@ def test_executors_of_a_cluster_get_their_memory_and_find_the_driver(tmp_path: P
     command = told(java, settings)
     assert "--master spark://cluster.example.com:7077" in command
     assert "--executor-memory 900m" in command
-    assert "spark.executor.cores=2" in command
+    assert (tmp_path / "secret.properties").read_text().splitlines()[0] == "spark.executor.cores=2"
     assert "spark.driver.bindAddress" not in command
     assert not SparkConnectServer(settings).shares_files
+
+
+def test_secrets_stand_in_a_file_of_this_user_alone(
+    tmp_path: Path, java: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FUSION_HIVE__PASSWORD", "of the gateway")
+    monkeypatch.setenv("AWS_PROFILE", "lake")
+    java.write_text(RECORDING_JAVA.replace("$*", "$* $(env)"), encoding="utf-8")
+    key, value = "spark.hadoop.fs.s3a.secret.key", "a=b:c \\ #!\n\tü🔑"
+    server = SparkConnectServer(ServerSettings(tmp_path, configuration={key: value}, environment=("AWS_PROFILE",)))
+    with pytest.raises(EngineUnavailable):
+        server.start()
+    server.stop()
+    seen = java.with_name("java.told").read_text(encoding="utf-8")
+    file = tmp_path / "secret.properties"
+    assert file.stat().st_mode & 0o777 == 0o600
+    properties = dict(line.split("=", 1) for line in file.read_text(encoding="utf-8").splitlines())
+    written = properties[key].encode("ascii", "backslashreplace").decode("unicode_escape")
+    assert written == value
+    token = properties["spark.connect.authenticate.token"]
+    assert "AWS_PROFILE=lake" in seen
+    for secret in (token, "a=b:c", "of the gateway", "AUTHENTICATE_TOKEN"):
+        assert secret not in seen
 
 
 def test_catalog_may_be_a_hive_metastore(tmp_path: Path, java: Path) -> None:

@@ -1,0 +1,178 @@
+"""No server puts anything into a text before it parses it: what is written as text stays text, on every engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from engines.errors import EngineError, EngineUnavailable
+from engines.hive.engine import HiveEngine
+from engines.protocol import Engine, Lease
+from engines.spark.engine import SparkConnectEngine
+from engines.spark.server import MIB, SparkConnectServer
+from gateway.settings import load
+from tests.attacks.doors import Door, Refused, Served
+from tests.engines.thrift_server import LOOPBACK, ThriftServer, thrift_server
+
+__all__ = ["thrift_server"]
+
+pytestmark = pytest.mark.spark
+
+VARIABLES = (
+    *(
+        "${env:HOME}",
+        "${env:PATH}",
+        "${system:java.version}",
+        "${x}",
+        "${spark:spark.app.name}",
+        "${sparkconf:spark.home}",
+    ),
+    *("${hivevar:x}", "${hiveconf:hive.variable.substitute}", "${hiveconf:spark.sql.ansi.enabled}", "${'].`}"),
+)
+
+
+def shell(marker: Path) -> str:
+    """Return a query in which a substitution across quotes would bare a command that makes a file."""
+    script = f"(select transform(1) using 'touch {marker}' as (o string))"
+    return f"select map('k', named_struct('x', 1))['${{'].`}}'] as q, o from {script} -- `"
+
+
+def texts(variables: tuple[str, ...]) -> tuple[str, str]:
+    """Return queries that give texts back, whatever else is done with them in the query: as texts, and as names."""
+    written = ", ".join(f"'{each}' as `{each}`" for each in variables)
+    names = ", ".join(f"`{each.replace('`', '``')}`" for each in variables)
+    return f"select {written} /* ${{env:HOME}} */", f"select {names} from (select {written}) as t"
+
+
+def plain(variables: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(variable for variable in variables if "'" not in variable)
+
+
+def ask(engine: Engine, sql: str) -> list[dict[str, object]]:
+    """Return the rows of an answer."""
+    with engine.execute(sql, query_id="text", lease=Lease(memory_bytes=MIB), deadline_s=120.0) as rows:
+        return [row for batch in rows for row in batch.to_pylist()]
+
+
+def answers_at_last(engine: Engine) -> None:
+    """Wait until a server that was just started has opened its first session, which takes long."""
+    give_up_s = time.monotonic() + 120.0
+    while True:
+        try:
+            ask(engine, "select 1 as a")
+        except EngineUnavailable as error:
+            if "timed out" in error.message and time.monotonic() < give_up_s:
+                continue
+        return
+
+
+# ---------------------------------------------------------------------- through every door
+
+
+@pytest.mark.parametrize("dialect", ["impala", "trino", "duckdb", "ansi"])
+def test_a_text_stays_what_it_is(door: Door, dialect: str, spark_gateway: Served) -> None:
+    written = ", ".join(f"'{each}' as a{at}" for at, each in enumerate(plain(VARIABLES)))
+    engine = "spark" if dialect == "trino" else "duckdb"
+    assert spark_gateway.ask(door, f"select {written}", engine=engine, dialect=dialect) == [plain(VARIABLES)]
+
+
+@pytest.mark.parametrize("dialect", ["spark", "hive"])
+def test_a_variable_that_nobody_set_is_refused_or_stays(door: Door, dialect: str, spark_gateway: Served) -> None:
+    for variable in plain(VARIABLES):
+        try:
+            found = spark_gateway.ask(door, f"select '{variable}' as a", engine="spark", dialect=dialect)
+        except Refused as refusal:
+            assert "variable" in refusal.message
+        else:
+            assert found == [(variable,)]
+
+
+def test_no_shell_is_bared(door: Door, spark_gateway: Served, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    for engine in ("spark", "auto"):
+        with pytest.raises(Refused):
+            spark_gateway.ask(door, shell(marker), engine=engine)
+    assert not marker.exists()
+
+
+def test_bound_parameters_stay_what_they_are(spark_gateway: Served, tmp_path: Path) -> None:
+    for value in (*VARIABLES, shell(tmp_path / "marker")):
+        found = spark_gateway.ask(Door.FLIGHT, "select ? as a, ? as b", parameters=[value, "${"], engine="spark")
+        assert found == [(value, "${")]
+    assert not (tmp_path / "marker").exists()
+
+
+def test_what_is_written_stays_what_it_is(door: Door, spark_gateway: Served) -> None:
+    """The writer's path: rows of a query go through Spark into files."""
+    table = f"written_{door.name.lower()}"
+    spark_gateway.ask(door, f"create table {table} as select '${{env:HOME}}' as a", dialect="ansi")
+    found = spark_gateway.ask(door, f"select a from {table}", engine="duckdb")
+    spark_gateway.ask(door, f"drop table {table}")
+    assert found == [("${env:HOME}",)]
+
+
+def test_no_secret_is_in_the_environment_of_a_child(spark_gateway: Served) -> None:
+    spark_gateway.ask(Door.HTTP, "select 1 as a", engine="spark")
+    children = spark_gateway.process.children(recursive=True)
+    assert any("SparkConnectServer" in " ".join(child.cmdline()) for child in children)
+    for child in children:
+        names = psutil.Process(child.pid).environ()
+        assert not [name for name in names if name.startswith("FUSION_") or "TOKEN" in name or "SECRET" in name]
+
+
+# ---------------------------------------------------------------------- on every engine
+
+
+@pytest.fixture(params=["embedded", "remote", "thrift server"])
+def server(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """Give each engine that speaks Spark's SQL."""
+    if request.param == "embedded":
+        yield request.getfixturevalue("spark_engine")
+        return
+    if request.param == "remote":
+        embedded: SparkConnectServer = request.getfixturevalue("spark_server")
+        engine: SparkConnectEngine | HiveEngine = SparkConnectEngine(embedded.start(), name="remote")
+    else:
+        thrift: ThriftServer = request.getfixturevalue("thrift_server")
+        # An administrator's setting does not go before ours.
+        settings = {"spark.sql.variable.substitute": "true"}
+        engine = HiveEngine([(LOOPBACK, thrift.ports["sasl"])], settings=settings)
+    yield engine
+    engine.close()
+
+
+def test_an_engine_puts_nothing_into_texts(server: Engine, tmp_path: Path) -> None:
+    server.use_tables([])
+    answers_at_last(server)
+    for sql in texts(plain(VARIABLES)):
+        assert ask(server, sql) == [{each: each for each in plain(VARIABLES)}]
+    with pytest.raises(EngineError):
+        ask(server, shell(tmp_path / "marker"))
+    assert not (tmp_path / "marker").exists()
+    assert "Project" in server.explain("select '${env:HOME}' as a")
+    assert "${env:HOME}" in server.explain("select '${env:HOME}' as a")
+
+
+def test_a_server_that_puts_values_into_texts_gets_no_statement(
+    thrift_server: ThriftServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server may ignore what its sessions are told; here they are not told."""
+    monkeypatch.setattr("engines.hive.engine.SPARK_AS_WRITTEN", {})
+    settings = {"spark.sql.variable.substitute": "true"}
+    engine = HiveEngine([(LOOPBACK, thrift_server.ports["sasl"])], settings=settings)
+    answers_at_last(engine)
+    with pytest.raises(EngineUnavailable, match=r"spark\.sql\.variable\.substitute.* to false"):
+        ask(engine, "select 1 as a")
+    engine.close()
+
+
+def test_settings_that_change_how_texts_are_read_are_refused(tmp_path: Path) -> None:
+    for section, name in (("spark", "configuration"), ("hive", "session_settings")):
+        for setting in ("spark.sql.variable.substitute", "hive.variable.substitute"):
+            with pytest.raises(ValueError, match=f"{setting} must be false"):
+                load(tmp_path, **{section: {name: {setting: "true"}}})
+            load(tmp_path, **{section: {name: {setting: "FALSE"}}})

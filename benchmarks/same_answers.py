@@ -59,10 +59,10 @@ def run(
             )
         if tpch:
             wanted = [one for one in read_statements(TPCH_QUERIES) if only in one.name]
-            figures |= _compare("tpch", wanted, _tables("tpch", data, factor), Path(work), heap)
+            figures |= _compare("tpch", wanted, tables_of("tpch", data, factor), Path(work), heap)
         if tpcds:
             wanted = [one for one in tpcds_statements() if only in one.name]
-            figures |= _compare("tpcds", wanted, _tables("tpcds", data, factor), Path(work), heap)
+            figures |= _compare("tpcds", wanted, tables_of("tpcds", data, factor), Path(work), heap)
     print(where)
     wishes = {
         "generated_different": at_most(0),
@@ -143,7 +143,7 @@ def _number_of(name: str) -> str:
     return number[1] if number else name
 
 
-def _tables(benchmark: str, data: Path, factor: float) -> tuple[TableSource, ...]:
+def tables_of(benchmark: str, data: Path, factor: float) -> tuple[TableSource, ...]:
     """Return a benchmark's tables, made where they are not there yet."""
     folder = data.absolute() / f"{benchmark}-files-{factor:g}"
     if not folder.exists():

@@ -37,6 +37,41 @@ DEFAULT_EXECUTOR_MEMORY_BYTES = 1024 * MIB
 MAX_PARTITION_BYTES = 32 * MIB
 """Input of one task. A task hands in its rows as one piece, which has to fit the heap several times."""
 
+OFF_HEAP_SHARE = 4
+"""Beside a heap of n bytes, n / 4 bytes outside of it are for sorts, joins and aggregates, which spill at that bound."""
+
+PAGE_BYTES = MIB
+"""What each of them takes at once. Spark's own choice is 64 MiB, which every small hash table of a broadcast takes, too."""
+
+BYTES_PER_FILE_BYTE = 4.0
+"""Of rows in memory, per byte of their file; by 1.0, Spark's own, 12 MB of Parquet became 256 MiB of a broadcast.
+
+Adaptive execution still broadcasts what it finds to be small once it has run.
+"""
+
+COLLECT_EVERY_S = 120
+"""Broadcasts and shuffle files go when the heap's collection meets their last reference; Spark's own is 30 minutes."""
+
+RETENTION: Mapping[str, str] = {
+    # The web UI is asked for what runs; what has ended is only memory. Plans and their metrics weigh the most.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "40",
+    "spark.ui.retainedTasks": "1000",
+    "spark.ui.retainedDeadExecutors": "1",
+    "spark.ui.dagGraph.retainedRootRDDs": "1",
+    "spark.ui.timelineEnabled": "false",
+    "spark.ui.heapHistogramEnabled": "false",
+    "spark.sql.ui.retainedExecutions": "5",
+    "spark.sql.connect.ui.retainedSessions": "5",
+    "spark.sql.connect.ui.retainedStatements": "5",
+    # Of each operation that has ended, Spark Connect keeps the whole request.
+    "spark.connect.execute.manager.abandonedTombstonesSize": "200",
+    "spark.connect.session.manager.closedSessionsTombstonesSize": "200",
+    "spark.connect.session.manager.defaultSessionTimeout": "20m",
+    "spark.sql.codegen.cache.maxEntries": "200",
+}
+"""How little the server keeps of statements that have ended."""
+
 RESTART_DELAYS_S = (0.0, 0.0, 1.0, 5.0, 15.0, 60.0)
 """Wait before the next start after 0, 1, 2, ... failures in a row; the last value repeats."""
 
@@ -338,6 +373,13 @@ class SparkConnectServer:
             # Spark Connect holds a whole result in this heap while it is read: refuse it before the heap is full.
             "spark.driver.maxResultSize": str(self.settings.driver_memory_bytes // 3),
             "spark.sql.files.maxPartitionBytes": str(MAX_PARTITION_BYTES),
+            "spark.sql.sources.fileCompressionFactor": str(BYTES_PER_FILE_BYTE),
+            "spark.memory.offHeap.enabled": "true",
+            "spark.memory.offHeap.size": str(self.settings.driver_memory_bytes // OFF_HEAP_SHARE),
+            "spark.buffer.pageSize": str(PAGE_BYTES),
+            "spark.cleaner.periodicGC.interval": f"{COLLECT_EVERY_S}s",
+            "spark.metrics.conf.*.source.jvm.class": "org.apache.spark.metrics.source.JvmSource",
+            **RETENTION,
             "spark.local.dir": str(folder / "local"),
             "spark.log.level": "WARN",
             **({} if self.settings.master is None else {"spark.ui.enabled": "false"}),

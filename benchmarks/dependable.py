@@ -7,6 +7,7 @@ pass to pass, something is kept between statements.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import subprocess
 import tempfile
@@ -18,8 +19,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
-
-import datetime as dt
 
 import typer
 
@@ -117,7 +116,7 @@ def _jcmd(pid: int, what: str) -> str:
         raise RunFailed(f"jcmd {what} does not work: {failure}") from failure
 
 
-class _watched:  # noqa: N801 - a context manager
+class _watched:
     """Collects the process ids of the servers that run meanwhile."""
 
     def __init__(self, pid_file: Path, seen: set[int]) -> None:

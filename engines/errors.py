@@ -7,6 +7,7 @@ EngineError
   MemoryExceeded      ran out of memory               fails over, remembered
   EngineBusy          queue full                      fails over
   EngineUnavailable   refused, lost, crashed          fails over, trips the breaker
+    EngineRestarted   started again on purpose        fails over
   DeadlineExceeded    time is spent                   never fails over
   StatementCancelled  the client left                 never fails over
   EngineFault         anything not recognised         never fails over
@@ -87,6 +88,12 @@ class EngineUnavailable(EngineError):
     sqlstate = "08006"
     fails_over = True
     trips_breaker = True
+
+
+class EngineRestarted(EngineUnavailable):
+    """The engine was started again under the statement, through no fault of the statement's."""
+
+    trips_breaker = False
 
 
 class DeadlineExceeded(EngineError):

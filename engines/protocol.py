@@ -117,9 +117,13 @@ def require_options(format: str, options: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What an attempt may use. memory_bytes: the engine's limit for this one statement."""
+    """What an attempt may use. memory_bytes: the engine's limit for this one statement.
+
+    careful: the statement ran out of memory on this engine; a dependable one runs it by itself, and so that it spills.
+    """
 
     memory_bytes: int
+    careful: bool = False
 
 
 @dataclass(frozen=True, slots=True)

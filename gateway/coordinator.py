@@ -21,7 +21,7 @@ from functools import partial
 import pyarrow as pa
 from sqlalchemy.exc import SQLAlchemyError
 
-from engines.errors import DeadlineExceeded, EngineError, EngineUnavailable, StatementCancelled
+from engines.errors import DeadlineExceeded, EngineError, StatementCancelled
 from engines.protocol import Writer, WriteTarget
 from gateway.commands import CommandFailed, CommandRunner
 from gateway.fleet import Fleet, Member
@@ -38,6 +38,7 @@ from gateway.sql.parsing import ParserLimits, require_length
 from gateway.sql.statement import CheckedStatement
 from gateway.sql.writes import WRITES, Write
 from gateway.statements import Run, Statement
+from gateway.tries import Tries, Try
 from gateway.writing import TableWriter, WriteFailed
 from metastore.patience import insist, insist_on_insert
 from metastore.records import Attempt, Failure, Misestimate, QueryRecord, QueryState
@@ -246,22 +247,21 @@ class Coordinator:
             )
             log.info("query %s: %s because %s", run.id, decision.engine, _codes(decision))
             insist(partial(self._joins.learn, checked))
-            waiting, lost = list(decision.ranking), list[str]()
+            dependable = [name for name in decision.ranking if self._fleet[name].dependable]
+            tries = Tries(decision.ranking, dependable=dependable)
             for ordinal in itertools.count(1):
-                again = ordinal <= len(decision.ranking)
-                attempt = Attempt(ordinal, waiting.pop(0), QueryState.RUNNING, started_at=_now())
+                this = tries.next()
+                attempt = Attempt(ordinal, this.engine, QueryState.RUNNING, started_at=_now())
                 if ordinal == 1:
                     self._record_decision(run, decision, attempt, checked)
                 else:
                     insist_on_insert(partial(self._metastore.queries.attempt_started, run.id, attempt))
-                error = self._try(run, checked, decision, version, attempt, more=bool(waiting), again=again)
+                error = self._try(run, checked, decision, version, attempt, this, tries)
                 if error is None:
                     return
-                if isinstance(error, EngineUnavailable) and again:
-                    lost.append(attempt.engine)
-                if not waiting:
-                    waiting, lost = self._returned(run, lost), []
-                if not waiting:
+                if not tries.waiting:
+                    tries.resume(self._returned(run, [lost.engine for lost in tries.lost]))
+                if not tries.waiting:
                     self._close(run, QueryState.FAILED, error=Failure(error.code, error.message))
                     return
         except SQLAlchemyError:
@@ -306,23 +306,19 @@ class Coordinator:
         decision: Decision,
         version: str,
         attempt: Attempt,
-        *,
-        more: bool,
-        again: bool,
+        this: Try,
+        tries: Tries,
     ) -> EngineError | None:
-        """Try one engine; returns the error after which another try is due. A client sees only whole results.
-
-        more: there is another engine to fail over to. again: one that is lost may be tried again.
-        """
+        """Try one engine; returns the error after which another try is due. A client sees only whole results."""
         member = self._fleet[attempt.engine]
         begun = time.monotonic()
         try:
-            attempt, result = self._execute(run, checked, member, attempt)
+            attempt, result = self._execute(run, checked, member, attempt, careful=this.careful)
         except EngineError as error:
             attempt = _failed(attempt, error, begun)
             self._router.learn(run.record, attempt)
             self._learn(run, checked, decision, version, member, error)
-            if error.fails_over and (more or (again and isinstance(error, EngineUnavailable))):
+            if tries.goes_on(this, error):
                 log.info("query %s: %s failed with %s, trying on", run.id, member.name, error.code)
                 insist(partial(self._metastore.queries.attempt_ended, run.id, attempt))
                 run.record = replace(run.record, attempts=(*run.record.attempts, attempt))
@@ -394,7 +390,7 @@ class Coordinator:
             self._close(run, QueryState.FINISHED, attempt=attempt, result=result)
 
     def _execute(
-        self, run: Run, checked: CheckedStatement, member: Member, attempt: Attempt
+        self, run: Run, checked: CheckedStatement, member: Member, attempt: Attempt, *, careful: bool
     ) -> tuple[Attempt, SpooledResult]:
         """Hold a lease, run the engine's own SQL and spool every row."""
         sql = checked.sql(member.engine.dialect)
@@ -405,6 +401,7 @@ class Coordinator:
             if run.remaining_s <= 0:
                 raise DeadlineExceeded("The statement's time is spent.")
             run.engine = member.name
+            lease = replace(lease, careful=careful)
             stream = member.engine.execute(sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s)
             with stream:
                 result = self._spool.write(run.id, stream)

@@ -65,7 +65,7 @@ def _home(settings: Settings) -> Iterator[Finding]:
 def _memory(settings: Settings) -> Iterator[Finding]:
     wanted = int(settings.duckdb.memory_limit) * settings.duckdb.workers if settings.duckdb.enabled else 0
     if settings.spark.enabled and settings.spark.remote is None:
-        wanted += int(settings.spark.driver_memory)
+        wanted += int(settings.spark.driver_memory) * 5 // 4  # with what it takes outside of its heap
     has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     detail = f"{mebibytes(wanted)} configured of {mebibytes(has)}"
     remedy = "lower duckdb.memory_limit, duckdb.workers or spark.driver_memory in fusion.toml"

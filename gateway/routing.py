@@ -18,7 +18,7 @@ from gateway.joins import joined_columns
 from gateway.sessions import Session
 from gateway.sql.portable.values import NotPortable
 from gateway.sql.statement import CheckedStatement
-from gateway.sql.writes import Write, reads
+from gateway.sql.writes import DropTable, Write, reads
 from metastore.records import Attempt, Misestimate, QueryRecord, QueryState, View
 from metastore.store import Metastore
 from selector.cardinality.tree import EstimatedNode, estimate_rows
@@ -36,6 +36,7 @@ from selector.statistics import TableStatistics
 
 CACHED_ESTIMATES = 2_048
 LONGEST_VERSION = 512
+SHOWN_PATTERN = 60
 
 PlanReader = Callable[
     [str, Sequence[TableShape], Iterable[KeyPair], Mapping[str, int], Mapping[str, Sequence[str]]], Plan
@@ -44,6 +45,9 @@ PLAN_READERS: Mapping[str, PlanReader] = {  # by the dialect of a fast engine
     "duckdb": duckdb_explain.read,
     impala_explain.DIALECT: lambda text, shapes, *_: impala_explain.read(text, shapes),
 }
+BACKTRACKING = frozenset({"spark", "hive"})
+"""Dialects of engines that match regular expressions with Java's, which may take for ever and hears no cancel."""
+
 UNREADABLE = (duckdb_explain.UnreadablePlan, impala_explain.UnreadablePlan)
 
 MemoryModel = Callable[[EstimatedNode, Plan, Mapping[str, TableStatistics], Member], MemoryEstimate]
@@ -211,6 +215,9 @@ class Router:
         for member in self._fleet.values():
             unreadable = sorted(name for format, name in formats.items() if format not in member.engine.formats)
             unsupported = f"it cannot read the form of {', '.join(unreadable)}." if unreadable else None
+            query = None if isinstance(write, DropTable) else write.query
+            if query is not None:
+                unsupported = unsupported or _unsafe_pattern(member, query)
             if not isinstance(member.engine, Writer):
                 unsupported = "it does not write."
             candidates.append(
@@ -246,6 +253,8 @@ class Router:
         unreadable = [table.name for table in statement.tables if table.format not in member.engine.formats]
         if unreadable:
             return _Prospect(unsupported=f"it cannot read the form of {', '.join(unreadable)}.")
+        if unsafe := _unsafe_pattern(member, statement):
+            return _Prospect(unsupported=unsafe)
         if member.dependable:
             return _Prospect()
         key = (snapshot.version, member.name, statement.fingerprint)
@@ -281,6 +290,17 @@ class Router:
             return UNKNOWN
         tree = estimate_rows(plan, snapshot.statistics, shapes)
         return MEMORY_MODELS[engine.dialect](tree, plan, snapshot.statistics, member)
+
+
+def _unsafe_pattern(member: Member, statement: CheckedStatement) -> str | None:
+    """Return why a statement's regular expressions keep it from an engine; None where they do not."""
+    pattern = statement.explosive_pattern() if member.engine.dialect in BACKTRACKING else None
+    if pattern is None:
+        return None
+    return (
+        f"the regular expression '{pattern[:SHOWN_PATTERN]}' can match one text in so many ways that it might never "
+        "end there; repeat no group that holds another repetition of the same characters."
+    )
 
 
 def _references(statement: CheckedStatement) -> Counter[str]:

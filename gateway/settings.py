@@ -288,7 +288,7 @@ class SparkSettings(_Section):
     master: str | None = Field(None, pattern=r"^(spark|yarn|k8s|local)")
     """Cluster for the embedded server's executors (spark://host:7077, yarn); without it, tasks run in the server."""
     driver_memory: Size = Field(ByteSize(2 << 30), ge=512 << 20)
-    """Heap of the embedded server, and of statistics jobs."""
+    """Heap of the embedded server, which takes a quarter more outside of it; also of statistics jobs."""
     executor_memory: Size = Field(ByteSize(1 << 30), ge=512 << 20)
     """Heap of each executor on a cluster; without one, tasks run in the driver's."""
     hive_metastore_uri: str | None = Field(None, pattern=r"^thrift://.+")

@@ -114,7 +114,8 @@ def decide(
     """Rank the candidates: fast ones that the statement fits into first, then the dependable ones.
 
     A fast engine that is ruled out is not in the ranking at all: failing over INTO a place where the statement
-    does not fit would only cost time. A pinned engine stands alone, and failover obeys that.
+    does not fit would only cost time. Where no dependable engine can ever run the statement, it may try. A pinned
+    engine stands alone, and failover obeys that.
     """
     if pinned is not None:
         return _pinned(candidates, estimate, pinned)
@@ -134,6 +135,12 @@ def decide(
         reasons += why
         if not why:
             ranking.append(candidate)
+    if not ranking and dependable and all(candidate.unsupported is not None for candidate in dependable):
+        # A guess about memory only matters where there is somewhere else to go.
+        ranking = [candidate for candidate in fast if not _obstacles(candidate)]
+        if ranking:
+            text = f"No dependable engine can run it, so that {ranking[0].engine} tries, whatever its memory may be."
+            reasons.append(Reason(ReasonCode.UNSUPPORTED_FEATURE, text))
     if not ranking:
         raise NoEngine(reasons)
     if estimate.learned is not None:

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from engines.protocol import TableSource
-from engines.spark.sessions import SESSION_SETTINGS
+from engines.spark.sessions import CAREFUL_SETTINGS, SESSION_SETTINGS
 from selector.quoting import spark_name
 
 with warnings.catch_warnings():
@@ -94,8 +94,9 @@ class FewRetries(DefaultPolicy):  # type: ignore[misc]
 class ConnectSession:
     """One session on the server, for one statement at a time. Driver exceptions pass through."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, careful: bool = False) -> None:
         self.address = address
+        self.careful = careful
         self.idle_since_s = time.monotonic()
         self._session_id = str(uuid.uuid4())
         self._client = _connect(address, self._session_id)
@@ -109,7 +110,8 @@ class ConnectSession:
     def configure(self) -> None:
         """Give the session its settings, once; to be called before anything else."""
         if not self._configured:
-            pairs = [pb2.KeyValue(key=key, value=value) for key, value in SESSION_CONFIGURATION.items()]
+            told = {**SESSION_CONFIGURATION, **(CAREFUL_SETTINGS if self.careful else {})}
+            pairs = [pb2.KeyValue(key=key, value=value) for key, value in told.items()]
             self._client.config(pb2.ConfigRequest.Operation(set=pb2.ConfigRequest.Set(pairs=pairs)))
             self._configured = True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import socket
 import threading
 import time
@@ -16,6 +17,7 @@ from engines.attempts import Attempt, AttemptResult
 from engines.errors import (
     EngineError,
     EngineFault,
+    EngineRestarted,
     EngineUnavailable,
     MemoryExceeded,
     StatementCancelled,
@@ -24,31 +26,44 @@ from engines.errors import (
 from engines.protocol import EngineKind, EngineStatus, Lease, TableSource, WriteTarget
 from engines.spark.connect import ConnectSession, as_batches, statement_plan
 from engines.spark.errors import spark_errors
+from engines.spark.gate import Gate
 from engines.spark.server import ServerState, SparkConnectServer
 from engines.spark.sessions import FORMATS
 from engines.spark.staging import can_be_staged, may_be_large, staged_rows
 from engines.spark.strays import StrayJobs
+from engines.spark.watch import OWN_DEADLINE_S, HealthWatch, Patience
 from engines.spark.writing import selected
 
 _DEFAULT_PORT = 15002
 _EXPLAIN_DEADLINE_S = 60.0
 _WARM_UP_DEADLINE_S = 300.0
-_SESSION_IDLE_S = 600.0  # the server forgets a session after an hour
+_SESSION_IDLE_S = 600.0  # the server forgets a session after twenty minutes
 _WAIT_STEP_S = 0.05
 _INTERRUPT_FOR_S = 5.0
 _END_FOR_S = 300.0
 _STATUS_TIMEOUT_S = 0.5
+_WRITES = 3  # of one statement, where the server was lost under it or ran out of memory
 _PLANNING_FAILED = "Error occurred during query planning:"
 
 
 class _Statement(Attempt):
     """One statement on its way to a session, by whose tag it is interrupted."""
 
-    def __init__(self, query_id: str, deadline_s: float, tables: tuple[TableSource, ...], tables_version: int) -> None:
+    def __init__(
+        self,
+        query_id: str,
+        deadline_s: float,
+        tables: tuple[TableSource, ...],
+        tables_version: int,
+        *,
+        careful: bool = False,
+    ) -> None:
         super().__init__(query_id, deadline_s)
         self.tables = tables
         self.tables_version = tables_version
+        self.careful = careful
         self.tag = f"fusion-{uuid.uuid4().hex}"
+        self.inside = False  # past the gate
         self.alone = True  # no other statement ran at any time of its life
         self.session: ConnectSession | None = None
         self.complete = False  # it came to its own end
@@ -78,9 +93,12 @@ class SparkConnectEngine:
     """Spark behind the ``Engine`` protocol.
 
     server: the embedded server, which the engine then owns, or the address ``sc://host:port`` of a remote one.
+    patience: with an embedded server.
     """
 
-    def __init__(self, server: SparkConnectServer | str, *, name: str = "spark", slots: int = 2) -> None:
+    def __init__(
+        self, server: SparkConnectServer | str, *, name: str = "spark", slots: int = 2, patience: Patience | None = None
+    ) -> None:
         if isinstance(server, str) and not urlsplit(server).hostname:
             raise ValueError(f"not a Spark Connect address: {server!r}; write sc://host:port")
         self._server = server
@@ -91,7 +109,11 @@ class SparkConnectEngine:
         self._tables_version = 0
         self._idle: list[tuple[int, ConnectSession]] = []  # with the version of the tables that it has seen
         self._running: dict[str, _Statement] = {}
-        self._strays = StrayJobs(server.web_ui) if isinstance(server, SparkConnectServer) else None
+        self._gate = Gate()
+        self._strays, self._health = None, None
+        if isinstance(server, SparkConnectServer):
+            self._strays = StrayJobs(server.web_ui)
+            self._health = HealthWatch(server, self._gate, self._run_own, patience=patience)
         self._closed = False
 
     @property
@@ -139,17 +161,34 @@ class SparkConnectEngine:
         return plan
 
     def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> AttemptResult:
-        """Start a statement. The lease is not used: memory belongs to the server, which spills."""
-        return self._execute(sql, query_id, deadline_s)
+        """Start a statement. Of the lease only ``careful`` counts: memory belongs to the server, which spills."""
+        return self._execute(sql, query_id, deadline_s, careful=lease.careful)
 
     def write(self, sql: str, target: WriteTarget, *, query_id: str, deadline_s: float) -> pa.Schema:
-        """Write a query's rows into a folder; the last partition column's folders are the innermost."""
-        attempt = self._admit(query_id, deadline_s)
+        """Write a query's rows into a folder; the last partition column's folders are the innermost.
+
+        Where the embedded server ran out of memory or was started again, the folder is emptied and written anew.
+        """
+        until_s = time.monotonic() + deadline_s
+        careful = False
+        for left in reversed(range(_WRITES)):
+            try:
+                return self._write(sql, target, query_id, until_s - time.monotonic(), careful=careful)
+            except (MemoryExceeded, EngineRestarted) as error:
+                out_of_memory = isinstance(error, MemoryExceeded)
+                if not left or (careful and out_of_memory) or isinstance(self._server, str):
+                    raise
+                careful = careful or out_of_memory
+                shutil.rmtree(target.folder, ignore_errors=True)  # whoever wrote there has ended
+        raise AssertionError("the last one returns or raises")
+
+    def _write(self, sql: str, target: WriteTarget, query_id: str, deadline_s: float, *, careful: bool) -> pa.Schema:
+        attempt = self._admit(query_id, deadline_s, careful=careful)
         failure: EngineError | None = None
         try:
-            address = self._wait_for_server(attempt)
+            address = self._enter(attempt)
             with spark_errors():
-                session = self._take_session(address, attempt.tables_version)
+                session = self._take_session(address, attempt)
                 attempt.use(session, break_off=functools.partial(self._leave_alone, attempt, session))
                 session.configure()
                 attempt.raise_if_ended()
@@ -187,6 +226,8 @@ class SparkConnectEngine:
         if isinstance(self._server, str):
             return self._remote_status(self._server)
         state, detail = self._server.status()
+        if state is ServerState.RUNNING and self._health is not None:
+            return EngineStatus(alive=self._health.answers, detail=self._health.describe())
         return EngineStatus(alive=state is ServerState.STARTING or self._server.may_start(), detail=detail)
 
     def close(self) -> None:
@@ -195,6 +236,8 @@ class SparkConnectEngine:
             self._closed = True
             running = list(self._running.values())
             idle, self._idle = self._idle, []
+        if self._health is not None:
+            self._health.close()
         for attempt in running:
             attempt.end(StatementCancelled("The engine was closed"))
         for _, session in idle:
@@ -209,11 +252,14 @@ class SparkConnectEngine:
         session = attempt.session
         if not isinstance(error, EngineUnavailable) or isinstance(self._server, str) or session is None:
             return error
+        if self._server.was_restarted(session.address):
+            return EngineRestarted("Spark was started again while the statement ran")
         if not self._server.ran_out_of_memory(session.address):
             return error
         if attempt.alone:
             return MemoryExceeded("Spark ran out of memory")
-        return EngineUnavailable("Spark ran out of memory while several statements ran")
+        together = "Spark ran out of memory while several statements ran"
+        return EngineUnavailable(together) if attempt.careful else MemoryExceeded(together)
 
     def _release(self, attempt: _Statement, error: EngineError | None) -> None:
         """Take note that an attempt ended, with this error if any, and keep its session for the next one."""
@@ -221,12 +267,15 @@ class SparkConnectEngine:
         session = attempt.session
         if session is not None and (attempt.ended_by or (error is None and not attempt.complete)):
             self._watch_for_strays(attempt)
+        elif attempt.complete and self._health is not None:
+            self._health.served()
+        self._gate.leave(attempt)
         with self._lock:
             del self._running[attempt.query_id]
             if session is None:
                 return
             healthy = not session.is_closed and not isinstance(error, EngineUnavailable | EngineFault)
-            if healthy and not self._closed:
+            if healthy and not session.careful and not self._closed:
                 session.idle_since_s = time.monotonic()
                 self._idle.append((attempt.tables_version, session))
                 return
@@ -235,17 +284,23 @@ class SparkConnectEngine:
         else:
             session.break_off()
 
-    def _collect(self, sql: str, deadline_s: float) -> pa.Table:
+    def _collect(self, sql: str, deadline_s: float, *, gated: bool = True) -> pa.Table:
         """Run one of our own statements; return its columns."""
-        with self._execute(sql, f"{self._name}-{uuid.uuid4().hex}", deadline_s) as result:
+        with self._execute(sql, f"{self._name}-{uuid.uuid4().hex}", deadline_s, gated=gated) as result:
             return pa.Table.from_batches(result, result.schema)
 
-    def _execute(self, sql: str, query_id: str, deadline_s: float) -> AttemptResult:
-        attempt = self._admit(query_id, deadline_s)
+    def _run_own(self, sql: str) -> pa.Table:
+        """Run one of our own statements whoever else is kept out."""
+        return self._collect(sql, OWN_DEADLINE_S, gated=False)
+
+    def _execute(
+        self, sql: str, query_id: str, deadline_s: float, *, careful: bool = False, gated: bool = True
+    ) -> AttemptResult:
+        attempt = self._admit(query_id, deadline_s, careful=careful)
         try:
-            address = self._wait_for_server(attempt)
+            address = self._enter(attempt) if gated else self._wait_for_server(attempt)
             with spark_errors():
-                session = self._take_session(address, attempt.tables_version)
+                session = self._take_session(address, attempt)
                 attempt.use(session, break_off=functools.partial(self._leave_alone, attempt, session))
                 session.configure()
                 attempt.raise_if_ended()
@@ -279,19 +334,27 @@ class SparkConnectEngine:
                 return schema, staged_rows(session, plan, schema, folder=folder, tag=attempt.tag)
         return session.run(plan, attempt.tag)
 
-    def _admit(self, query_id: str, deadline_s: float) -> _Statement:
+    def _admit(self, query_id: str, deadline_s: float, *, careful: bool) -> _Statement:
         with self._lock:
             if self._closed:
                 raise EngineUnavailable("Spark was closed")
             if query_id in self._running:
                 raise EngineFault(f"The statement {query_id} runs already")
-            attempt = _Statement(query_id, deadline_s, self._tables, self._tables_version)
-            if self._running:
-                attempt.alone = False
-                for other in self._running.values():
-                    other.alone = False
+            attempt = _Statement(query_id, deadline_s, self._tables, self._tables_version, careful=careful)
             self._running[query_id] = attempt
-            return attempt
+        if self._health is not None:
+            self._health.start()
+        return attempt
+
+    def _enter(self, attempt: _Statement) -> str:
+        """Wait until the statement may run; return the server's address."""
+        self._gate.enter(attempt, alone=attempt.careful, give_up=attempt.raise_if_ended)
+        with self._lock:
+            others = [other for other in self._running.values() if other.inside]
+            for one in (attempt, *others) if others else ():
+                one.alone = False
+            attempt.inside = True
+        return self._wait_for_server(attempt)
 
     def _leave_alone(self, attempt: _Statement, session: ConnectSession) -> None:
         """Free a reader that waits for a server which does not answer, then the server of the statement."""
@@ -302,6 +365,8 @@ class SparkConnectEngine:
     def _watch_for_strays(self, attempt: _Statement) -> None:
         if self._strays is not None:
             self._strays.watch(attempt.tag)
+        if self._health is not None:
+            self._health.suspect()
 
     def _wait_for_server(self, attempt: _Statement) -> str:
         """Return the server's address once it runs; the statement may be ended meanwhile."""
@@ -315,7 +380,10 @@ class SparkConnectEngine:
             except TimeoutError:
                 continue
 
-    def _take_session(self, address: str, tables_version: int) -> ConnectSession:
+    def _take_session(self, address: str, attempt: _Statement) -> ConnectSession:
+        if attempt.careful:
+            return ConnectSession(address, careful=True)
+        tables_version = attempt.tables_version
         oldest_s = time.monotonic() - _SESSION_IDLE_S
         while True:
             with self._lock:

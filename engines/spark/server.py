@@ -6,6 +6,7 @@ it ends with the gateway however the gateway ends. Only callers that hold the to
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
@@ -28,7 +29,9 @@ import engines.lifeline
 from engines.errors import EngineUnavailable
 from engines.spark.java import JavaNotFound, spark_environment
 from engines.spark.sessions import SESSION_SETTINGS
-from engines.spark.strays import WebUi
+from engines.spark.web_ui import WebUi
+
+_log = logging.getLogger(__name__)
 
 MIB = 1024 * 1024
 DEFAULT_DRIVER_MEMORY_BYTES = 1024 * MIB
@@ -38,10 +41,10 @@ MAX_PARTITION_BYTES = 32 * MIB
 """Input of one task. A task hands in its rows as one piece, which has to fit the heap several times."""
 
 OFF_HEAP_SHARE = 4
-"""Beside a heap of n bytes, n / 4 bytes outside of it are for sorts, joins and aggregates, which spill at that bound."""
+"""Beside a heap of n bytes, n / 4 bytes outside of it are for sorts, joins and aggregates, which spill there."""
 
 PAGE_BYTES = MIB
-"""What each of them takes at once. Spark's own choice is 64 MiB, which every small hash table of a broadcast takes, too."""
+"""What each of them takes at once. By Spark's own choice each small hash table of a broadcast takes 64 MiB, too."""
 
 BYTES_PER_FILE_BYTE = 4.0
 """Of rows in memory, per byte of their file; by 1.0, Spark's own, 12 MB of Parquet became 256 MiB of a broadcast.
@@ -153,6 +156,7 @@ class SparkConnectServer:
         self._running_since_s = 0.0
         self._next_start_s = 0.0
         self._last_death: tuple[str, bool] | None = None  # its address, whether memory was the cause
+        self._restarted: str | None = None  # the address of the last server that was ended to start another one
         self._web_ui: WebUi | None = None
 
     @property
@@ -174,6 +178,11 @@ class SparkConnectServer:
         with self._lock:
             self._notice_death()
             return self._last_death == (address, True)
+
+    def was_restarted(self, address: str) -> bool:
+        """Tell whether the server that had this address was ended on purpose, to start another one."""
+        with self._lock:
+            return self._restarted == address
 
     @property
     def shares_files(self) -> bool:
@@ -237,6 +246,25 @@ class SparkConnectServer:
             self._attempt = attempt
             threading.Thread(target=self._bring_up, args=(attempt, wait_s), name="spark-start", daemon=True).start()
             return attempt
+
+    def restart(self, reason: str) -> None:
+        """End the server that runs, if one does, and start another one in the background. Blocks for the end.
+
+        What ran on it is lost; ``was_restarted`` tells why.
+        """
+        with self._lock:
+            self._notice_death()
+            process, attempt = self._process, self._attempt
+            if self._state is not ServerState.RUNNING or process is None or attempt is None:
+                return
+            _log.warning("Spark is started again: %s", reason)
+            self._process, self._web_ui = None, None
+            self._restarted = attempt.result()
+            self._state, self._reason = ServerState.STARTING, reason
+            self._attempt = Future()
+            following = self._attempt
+        _end(process)
+        self._bring_up(following, 0.0)
 
     def stop(self) -> None:
         """End the server for good; may be called twice."""
@@ -378,7 +406,6 @@ class SparkConnectServer:
             "spark.memory.offHeap.size": str(self.settings.driver_memory_bytes // OFF_HEAP_SHARE),
             "spark.buffer.pageSize": str(PAGE_BYTES),
             "spark.cleaner.periodicGC.interval": f"{COLLECT_EVERY_S}s",
-            "spark.metrics.conf.*.source.jvm.class": "org.apache.spark.metrics.source.JvmSource",
             **RETENTION,
             "spark.local.dir": str(folder / "local"),
             "spark.log.level": "WARN",
@@ -405,8 +432,8 @@ class SparkConnectServer:
         out_of_memory = status in JVM_OUT_OF_MEMORY_STATUSES
         if self._attempt is not None:
             self._last_death = (self._attempt.result(), out_of_memory)
-        if time.monotonic() - self._running_since_s > self.settings.stable_after_s:
-            self._failures = 0
+        if out_of_memory or time.monotonic() - self._running_since_s > self.settings.stable_after_s:
+            self._failures = 0  # a statement's doing: the next server starts as well as this one did
         self._count_failure("Spark ran out of memory" if out_of_memory else f"Spark ended with status {status}")
 
     def _count_failure(self, reason: str) -> None:

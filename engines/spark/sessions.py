@@ -21,3 +21,16 @@ SESSION_SETTINGS: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.timeType.enabled": "true",  # else a TIME column makes a whole table unreadable
 }
+
+CAREFUL_SETTINGS: Mapping[str, str] = {
+    "spark.sql.autoBroadcastJoinThreshold": "-1",  # a broadcast is held whole; joins of sorted rows spill
+    "spark.sql.adaptive.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.optimizer.disableHints": "true",  # which may ask for broadcasts
+    "spark.sql.join.preferSortMergeJoin": "true",
+    "spark.sql.shuffle.partitions": "200",
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",
+    "spark.sql.files.maxPartitionBytes": str(8 * 1024 * 1024),
+    "spark.sql.parquet.columnarReaderBatchSize": "1024",
+    "spark.sql.orc.columnarReaderBatchSize": "1024",
+}
+"""What a statement gets beside, once it has run out of memory: slower, in smaller pieces that spill."""

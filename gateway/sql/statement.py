@@ -15,6 +15,7 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError, UnsupportedError
 
 from engines.errors import UnsupportedFeature
 from engines.protocol import TableSource
+from gateway.security.growth import check_growth, explosive_pattern, guarded
 from gateway.sql import allowlist, names, parsing, rewriting
 from gateway.sql.divisions import mark_typed_divisions, settle_divisions
 from gateway.sql.errors import NotAllowed, StatementTooDeep
@@ -38,7 +39,7 @@ _WORDS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _READERS: Mapping[str, tuple[Dialect, frozenset[str]]] = {  # by dialect, with the functions that may be written
-    SPARK: (SparkAsWritten(), allowlist.FUNCTIONS),
+    SPARK: (SparkAsWritten(), allowlist.FUNCTIONS | {"raise_error"}),  # which guards what we wrote
     DUCKDB: (DuckDBAsWritten(), allowlist.WRITTEN_FUNCTIONS),
 }
 _LITERALS = re.compile(r"\?(?:, \?)+")
@@ -74,11 +75,15 @@ class CheckedStatement:
         except RecursionError as error:
             raise UnsupportedFeature("the statement is nested too deep to be written in its dialect.") from error
 
+    def explosive_pattern(self) -> str | None:
+        """Return a regular expression in it on which Java's matcher may take for ever; None where there is none."""
+        return explosive_pattern(self.tree)
+
     def _written(self, dialect: str) -> str:
         if dialect == DUCKDB:
             tables = {table.name.lower(): table for table in self.tables}
             return Queries(tables).write(self.tree, outermost=True).text
-        tree = self.tree
+        tree = guarded(self.tree, lambda text: SparkAsWritten().parse(f"SELECT {text}")[0].selects[0])
         if dialect != SPARK:  # by the parser's own writers, which know functions by its nodes
             tree = sqlglot.parse_one(without_hints(tree).sql(dialect=SPARK, identify=True, comments=False), read=SPARK)
         return tree.sql(
@@ -133,6 +138,7 @@ def check(
             rewriting.settle_casts(tree, SPARK)
             settle_divisions(tree, tables)
         rewriting.name_outputs(tree)
+        check_growth(tree)
         normal = without_hints(tree).sql(dialect=SPARK, normalize=True, identify=True, comments=False)
         return CheckedStatement(tree, tables, _digest(normal), _digest(without_literals(normal)), engine)
     except RecursionError as error:

@@ -15,7 +15,8 @@ from engines.errors import StatementCancelled
 from engines.spark.connect import ConnectSession, statement_plan
 from engines.spark.engine import SparkConnectEngine
 from engines.spark.server import SparkConnectServer
-from engines.spark.strays import StrayJobs, WebUi
+from engines.spark.strays import StrayJobs
+from engines.spark.web_ui import WebUi
 from tests.engines.conformance import SLOW_SQL, SOON_S, Warehouse, ask
 
 pytestmark = pytest.mark.spark

@@ -19,6 +19,7 @@ from engines.errors import (
     EngineBusy,
     EngineError,
     EngineFault,
+    EngineRestarted,
     EngineUnavailable,
     MemoryExceeded,
     StatementError,
@@ -108,6 +109,41 @@ def test_out_of_memory_fails_over_and_no_row_comes_twice(
     assert outcomes(record) == [("fast", "MEMORY_EXCEEDED"), ("dependable", None)]
     assert record.attempts[0].peak_bytes == LIMIT
     assert rows(house, record) == [1, 2, 3]
+
+
+def test_out_of_memory_of_the_dependable_engine_runs_again_once_carefully(scripted: Build) -> None:
+    house = scripted()
+    house.dependable.script("books", failing(MemoryExceeded("full"), after=(ONE,)), ANSWER)
+    record = finished(house, engine="dependable")
+    assert record.state is QueryState.FINISHED
+    assert outcomes(record) == [("dependable", "MEMORY_EXCEEDED"), ("dependable", None)]
+    assert [asked.lease.careful for asked in house.dependable.asked] == [False, True]
+    assert rows(house, record) == [1, 2, 3]
+
+
+def test_out_of_memory_in_spite_of_all_care_is_told(scripted: Build) -> None:
+    house = scripted()
+    house.fast.script("books", failing(MemoryExceeded("full")))
+    house.dependable.script("books", failing(MemoryExceeded("full")))
+    record = finished(house)
+    assert record.state is QueryState.FAILED
+    assert record.error is not None
+    assert record.error.code == "MEMORY_EXCEEDED"
+    assert outcomes(record) == [
+        ("fast", "MEMORY_EXCEEDED"),
+        ("dependable", "MEMORY_EXCEEDED"),
+        ("dependable", "MEMORY_EXCEEDED"),
+    ]
+
+
+def test_engine_restarted_on_purpose_runs_it_again_and_is_not_blamed(scripted: Build) -> None:
+    house = scripted()
+    restarted = failing(EngineRestarted("started again"))
+    house.dependable.script("books", restarted, restarted, restarted, ANSWER)
+    record = finished(house, engine="dependable")
+    assert record.state is QueryState.FINISHED
+    assert [failure for _, failure in outcomes(record)] == ["ENGINE_UNAVAILABLE"] * 3 + [None]
+    assert house.gateway.fleet["dependable"].breaker.why_open() is None
 
 
 def test_the_same_miss_never_happens_twice(scripted: Build) -> None:

@@ -1,0 +1,58 @@
+"""Which engine a query tries next, and how, after what befell the tries before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from engines.errors import EngineError, EngineRestarted, EngineUnavailable, MemoryExceeded
+
+LOSSES = 1
+"""How often a query goes back to an engine that was lost under it: it may be what kills the engine."""
+
+RESTARTS = 3
+"""How often a query goes back to an engine that was restarted on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One engine, once. careful: after an out-of-memory of a dependable engine, see ``Lease.careful``."""
+
+    engine: str
+    careful: bool = False
+
+
+class Tries:
+    """The tries of one query, in the order of a decision's ranking.
+
+    waiting: what comes next. lost: what comes back once its engine takes work again.
+    """
+
+    def __init__(self, ranking: Sequence[str], *, dependable: Collection[str]) -> None:
+        self.waiting = [Try(engine) for engine in ranking]
+        self.lost: list[Try] = []
+        self._dependable = frozenset(dependable)
+        self._losses: Counter[tuple[Try, bool]] = Counter()
+
+    def next(self) -> Try:
+        """Take the next try."""
+        return self.waiting.pop(0)
+
+    def goes_on(self, this: Try, error: EngineError) -> bool:
+        """Note how a try failed; tell whether another one may follow."""
+        if not error.fails_over:
+            return False
+        if isinstance(error, MemoryExceeded) and this.engine in self._dependable and not this.careful:
+            self.waiting.insert(0, Try(this.engine, careful=True))
+        if isinstance(error, EngineUnavailable):
+            on_purpose = isinstance(error, EngineRestarted)
+            self._losses[this, on_purpose] += 1
+            if self._losses[this, on_purpose] <= (RESTARTS if on_purpose else LOSSES):
+                self.lost.append(this)
+        return bool(self.waiting or self.lost)
+
+    def resume(self, engines: Collection[str]) -> None:
+        """Queue the lost tries whose engines take work again; forget the others."""
+        self.waiting += [lost for lost in self.lost if lost.engine in engines]
+        self.lost = []

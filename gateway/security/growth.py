@@ -7,6 +7,7 @@ runs on Spark (``guarded``). What a table holds is not counted: a cell is taken 
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -187,8 +188,9 @@ class _Measure:
             if place is not None:
                 names |= self._source(place.this if not isinstance(place, exp.Lateral) else place, names)
         columns: dict[str, _Size] = {}
+        seen = ChainMap(names, columns)  # a name may be an alias of this very list
         for projection in query.expressions:
-            size = self._size(projection, {**columns, **names})
+            size = self._size(projection, seen)
             if projection.is_star:
                 columns |= names
             columns[projection.alias_or_name.lower()] = size
@@ -196,7 +198,7 @@ class _Measure:
             if part not in ("expressions", "from_", "with_"):
                 for node in value if isinstance(value, list) else [value]:
                     if isinstance(node, exp.Expr):
-                        self._size(node, {**columns, **names})
+                        self._size(node, seen)
         return columns
 
     def _source(self, source: exp.Expr, names: _Names) -> dict[str, _Size]:

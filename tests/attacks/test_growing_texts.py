@@ -1,0 +1,124 @@
+"""Statements that blow texts up: refused before anything runs, or stopped by a check when they run on Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from engines.protocol import Column, TableSource
+from gateway.sql.errors import SqlError, ValueOutOfRange
+from gateway.sql.parsing import ParserLimits
+from gateway.sql.statement import CheckedStatement, check
+from tests.attacks.doors import Door, Refused, Served
+from tests.gateway.conftest import BOOKS
+
+TABLE = TableSource("t", "/t", "parquet", (Column("a", "string"), Column("n", "int"), Column("arr", "array<string>")))
+BILLION = 1_000_000_000
+LAYERS = "||".join(["s"] * 10)
+
+TOO_LONG = (
+    f"SELECT repeat('x', {BILLION})",
+    "SELECT repeat('x', 1000 * 1000 * 1000)",
+    "SELECT repeat(repeat(a, 1000), 1000) FROM t",
+    f"SELECT space({BILLION})",
+    f"SELECT lpad(a, {BILLION}, 'x') FROM t",
+    f"SELECT rpad('a', {BILLION})",
+    f"SELECT format_number(n, {BILLION}) FROM t",
+    "SELECT replace(repeat('a', 100000), 'a', repeat('b', 100000))",
+    "SELECT regexp_replace(repeat('a', 100000), '', repeat('b', 100000))",
+    "SELECT concat(repeat('x', 1000000), repeat('x', 1000000))",
+    f"WITH a AS (SELECT repeat('x', 1000) AS s), b AS (SELECT {LAYERS} AS s FROM a), "
+    f"c AS (SELECT {LAYERS} AS s FROM b), d AS (SELECT {LAYERS} AS s FROM c), "
+    f"e AS (SELECT {LAYERS} AS s FROM d) SELECT length(s) FROM e",
+    "SELECT x FROM (SELECT concat(y, y, y, y) AS x FROM (SELECT z || z || z AS y FROM "
+    "(SELECT repeat('a', 100000) AS z) AS u) AS v) AS w",
+    "SELECT aggregate(split(repeat('a,', 30), ','), 'x', (acc, e) -> concat(acc, acc))",
+    "SELECT aggregate(split(repeat('a,', 1000), ','), '', (acc, e) -> acc || repeat('x', 100000))",
+    "SELECT transform(split(repeat('a,', 10000), ','), e -> repeat('x', 10000))",
+    "SELECT array_join(split(repeat('a,', 100000), ','), repeat('x', 100000))",
+    f"SELECT n FROM t WHERE length(repeat('x', {BILLION})) > n",
+    f"SELECT n FROM t ORDER BY repeat('x', {BILLION})",
+    f"SELECT count(*) FROM t GROUP BY repeat('x', {BILLION})",
+    f"SELECT n FROM t AS u JOIN t AS v ON u.a = repeat('x', {BILLION})",
+    f"SELECT (SELECT repeat('x', {BILLION}))",
+    f"SELECT 1 UNION ALL SELECT repeat('x', {BILLION})",
+    f"SELECT sum(length(repeat('x', {BILLION}))) OVER () FROM t",
+    f"VALUES (repeat('x', {BILLION}))",
+    "SELECT approx_count_distinct(n, 0.0001) FROM t",
+    "SELECT approx_percentile(n, 0.5, 2147483647) FROM t",
+)
+SHORT_ENOUGH = (
+    "SELECT repeat('x', 1000)",
+    "SELECT lpad(a, 20, ' ') || rpad(a, 30, '.') FROM t",
+    "SELECT collect_list(named_struct('a', a, 'b', a)), listagg(a, ',') FROM t GROUP BY n",
+    "SELECT aggregate(arr, '', (acc, e) -> concat(acc, ',', e)) FROM t",
+    "SELECT aggregate(arr, 0, (acc, e) -> acc + length(e), acc -> acc * 10) FROM t",
+    "SELECT transform(transform(arr, e -> upper(e)), e -> concat(e, '!')) FROM t",
+    "SELECT regexp_replace(a, '[0-9]+', '<number>'), replace(replace(a, 'a', 'bb'), 'c', 'dd') FROM t",
+    "SELECT approx_count_distinct(n), approx_count_distinct(n, 0.02), percentile_approx(n, 0.5, 10000) FROM t",
+    "SELECT array_join(arr, ', '), format_number(n, 2), space(3) FROM t",
+)
+
+
+def _checked(sql: str) -> CheckedStatement:
+    return check(sql, "spark", catalog={"t": TABLE}, limits=ParserLimits())
+
+
+@pytest.mark.parametrize("sql", TOO_LONG)
+def test_what_a_statement_builds_by_its_constants_has_an_end(sql: str) -> None:
+    with pytest.raises(ValueOutOfRange):
+        _checked(sql)
+
+
+@pytest.mark.parametrize("sql", SHORT_ENOUGH)
+def test_ordinary_texts_are_left_alone(sql: str) -> None:
+    assert "raise_error" not in _checked(sql).sql("spark").lower()
+
+
+def test_layers_of_doubling_are_measured_once_each() -> None:
+    layers = 60
+    sql = "SELECT 1 AS s"
+    for _ in range(layers):
+        sql = f"SELECT a.s FROM ({sql}) AS a WHERE a.s IS NOT NULL"
+    assert _checked(sql).sql("spark")
+
+
+def test_counts_from_data_are_checked_on_spark_only() -> None:
+    statement = _checked("SELECT repeat(a, n) AS x, lpad(a, n + 1, ' ') AS y, lpad(a, 3, ' ') AS z FROM t")
+    assert statement.sql("spark").lower().count("raise_error") == 2
+    assert "raise_error" not in statement.sql("duckdb").lower()
+    with pytest.raises(SqlError):  # it is ours
+        _checked("SELECT raise_error('x')")
+
+
+@pytest.mark.parametrize("sql", [f"SELECT repeat('x', {BILLION})", f"SELECT md5(lpad('x', {BILLION}, 'y'))"])
+def test_each_door_refuses_them(door: Door, duckdb_gateway: Served, sql: str) -> None:
+    for engine in ("auto", "duckdb"):
+        with pytest.raises(Refused, match="the most that a statement may") as caught:
+            duckdb_gateway.ask(door, sql, engine=engine)
+        assert caught.value.code == "VALUE_OUT_OF_RANGE" or caught.value.sqlstate == "22003"
+
+
+def test_bound_parameters_are_no_way_around(duckdb_gateway: Served) -> None:
+    with pytest.raises(Refused, match="the most that a statement may"):
+        duckdb_gateway.ask(Door.FLIGHT, "SELECT repeat('x', ?)", parameters=[BILLION])
+    with pytest.raises(Refused, match="the most that a statement may"):
+        duckdb_gateway.ask(Door.FLIGHT, "SELECT replace(repeat('a', 100000), 'a', ?)", parameters=["b" * 10_000])
+
+
+@pytest.mark.spark
+def test_counts_from_data_do_not_end_spark(door: Door, spark_gateway: Served) -> None:
+    pid_file = spark_gateway.home / "spark" / "server.pid"
+    assert spark_gateway.ask(door, "SELECT count(*) AS n FROM books", engine="spark") == [(BOOKS,)]
+    pid = pid_file.read_text()
+    for sql in (
+        f"SELECT max(length(repeat(category, id * {BILLION // 10}))) AS n FROM books",
+        f"SELECT max(length(rpad(category, id * {BILLION // 10}, 'x'))) AS n FROM books",
+        f"SELECT length(repeat('x', (SELECT max(id) * {BILLION // 1000} FROM books))) AS n",
+    ):
+        with pytest.raises(Refused, match="characters at most"):
+            spark_gateway.ask(door, sql, engine="spark")
+    longest = spark_gateway.ask(
+        door, "SELECT max(length(lpad('x', CAST(id AS INT), 'y'))) AS n FROM books", engine="spark"
+    )
+    assert longest == [(BOOKS,)]
+    assert pid_file.read_text() == pid

@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from engines.errors import EngineError
 from gateway.coordinator import NO_ENGINE, TOO_MANY, Stopping, TooManyQueries, UnknownEngine
+from gateway.downloads import TooManyDownloads
 from gateway.results import ResultGone
 from gateway.security.authentication import AuthenticationFailed
 from gateway.sessions import SessionError
@@ -42,6 +43,7 @@ SQLSTATES: Mapping[str, str] = {
     "SESSION_FULL": "54000",
     "TOO_MANY_SESSIONS": "53300",
     "TOO_MANY_CALLS": "53300",
+    TooManyDownloads.code: "53300",
     TOO_MANY: "53300",
     NO_ENGINE: "57P03",
     "GATEWAY_STOPPED": "57P01",
@@ -76,6 +78,7 @@ MAPPED = (
     SessionError,
     AuthenticationFailed,
     TooManyQueries,
+    TooManyDownloads,
     Stopping,
     UnknownEngine,
     ResultGone,
@@ -97,6 +100,8 @@ def failure_of(error: Exception) -> Failure:
             return Failure("AUTHENTICATION_FAILED", str(error))
         case TooManyQueries():
             return Failure(TOO_MANY, str(error))
+        case TooManyDownloads():
+            return Failure(error.code, str(error))
         case Stopping():
             return Failure(error.code, str(error))
         case UnknownEngine():

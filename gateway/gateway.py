@@ -7,7 +7,9 @@ import threading
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from gateway import memory
 from gateway.coordinator import Coordinator
+from gateway.downloads import Downloads
 from gateway.fleet import Fleet
 from gateway.hs2.service import Service
 from gateway.jobs import JobRunner
@@ -49,6 +51,7 @@ class Gateway:
     catalog: CatalogView
     coordinator: Coordinator
     spool: Spool
+    downloads: Downloads
     jobs: JobRunner
     freshness: Freshness
     schedules: Schedules
@@ -65,6 +68,7 @@ class Gateway:
         self.catalog.current()
         self.schedules.start()
         self.hs2.start()
+        memory.keep_giving_back(self._stopped)
         threading.Thread(target=self._expire_results, name="result expiry", daemon=True).start()
         for listener in self.listeners:
             listener.start()

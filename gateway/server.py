@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import uvicorn
 from filelock import FileLock, Timeout
 
-from gateway import wiring
+from gateway import memory, wiring
 from gateway.gateway import Gateway
 from gateway.hs2.binary import BinaryLimits, BinaryServer
 from gateway.http.app import create_app
-from gateway.http.protocol import PatientProtocol
+from gateway.http.protocol import patient
 from gateway.settings import Settings, TlsSettings
 from gateway.startup import ADDRESS_FILE, AddressInUse, AlreadyServed, CertificateInvalid
 
@@ -89,6 +89,7 @@ def _prepared(
         with ExitStack() as sockets:
             listening = sockets.enter_context(_listen(settings.server.host, settings.server.port, "--port"))
             url = f"{'http' if tls is None else 'https'}://{_address(listening)}"
+            memory.use_system_allocator()
             gateway = wiring.build(settings)
             gateway.hs2.page_url = url
             told = {"url": url, "pid": os.getpid()}
@@ -107,7 +108,7 @@ def _prepared(
                 logging.getLogger(__name__).info("clients of Arrow Flight SQL connect to %s", flight_server.address)
             config = uvicorn.Config(
                 create_app(gateway),
-                http=PatientProtocol,
+                http=patient(settings.results.stall_s),
                 log_config=None,
                 access_log=False,
                 ssl_context_factory=None if tls is None else lambda *_: tls,

@@ -244,7 +244,7 @@ def require_room(sessions: Iterable[Session], principal: Principal, limits: Limi
         raise TooManySessions(f"{principal.name} has {of_user} sessions open already; close one.")
 
 
-def expire_idle(close_idle: Callable[[], None], stopping: threading.Event, *, name: str) -> None:
+def expire_idle(close_idle: Callable[[], object], stopping: threading.Event, *, name: str) -> None:
     """Have a thread close what is idle, again and again until the end."""
 
     def keep_house() -> None:

@@ -354,6 +354,14 @@ class ResultSettings(_Section):
     """How long a result can be fetched."""
     bytes: Size = ByteSize(20 << 30)
     """Largest result of one query."""
+    row: Size = Field(ByteSize(16 << 20), ge=1 << 20)
+    """Largest row of a result; four of that size are in memory at once, for all clients together."""
+    downloads: int = Field(128, ge=2)
+    """Replies with rows that are under way at once, over HTTP and Flight SQL; more are refused."""
+    downloads_per_user: int = Field(32, ge=1)
+    """The same of one user."""
+    stall_s: float = Field(60.0, gt=0.0)
+    """How long a client may read nothing of its reply before its connection is closed."""
 
 
 class ScheduleSettings(_Section):

@@ -11,6 +11,7 @@ from engines.errors import EngineError
 from gateway.admission import Ledger
 from gateway.commands import CommandRunner
 from gateway.coordinator import Coordinator
+from gateway.downloads import WIDE_ROWS, Downloads
 from gateway.fleet import Fleet, Member
 from gateway.gateway import Gateway
 from gateway.hs2.service import Service
@@ -46,7 +47,8 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
     settings.home.mkdir(parents=True, exist_ok=True)
     metastore = Metastore(settings.metastore_url)
     catalog = CatalogView(metastore, fleet)
-    spool = Spool(settings.home / "results", limit_bytes=int(settings.results.bytes))
+    results = settings.results
+    spool = Spool(settings.home / "results", limit_bytes=int(results.bytes), row_bytes=int(results.row))
     login = settings.authentication
     authenticator = UsersFile(
         login.users_file,
@@ -85,16 +87,35 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
         queries=settings.limits.queries,
         queue_s=settings.limits.queue_s,
     )
+    downloads = Downloads(
+        most=results.downloads,
+        most_per_user=results.downloads_per_user,
+        room_bytes=WIDE_ROWS * int(results.row),
+        stall_s=results.stall_s,
+    )
     hs2 = Service(
         coordinator=coordinator,
         catalog=catalog,
         spool=spool,
+        downloads=downloads,
         authenticator=authenticator,
         limits=Limits(settings.hs2.sessions, settings.hs2.sessions_per_user, settings.hs2.idle_s),
         deadline_s=settings.limits.deadline_s,
     )
     return Gateway(
-        settings, metastore, fleet, catalog, coordinator, spool, jobs, freshness, schedules, authenticator, access, hs2
+        settings,
+        metastore,
+        fleet,
+        catalog,
+        coordinator,
+        spool,
+        downloads,
+        jobs,
+        freshness,
+        schedules,
+        authenticator,
+        access,
+        hs2,
     )
 
 
@@ -113,6 +134,7 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
         catalog=gateway.catalog,
         spool=gateway.spool,
         authenticator=gateway.authenticator,
+        downloads=gateway.downloads,
         sessions=Sessions(
             Limits(flight.sessions, flight.sessions_per_user, flight.idle_s),
             held_bytes=int(gateway.settings.results.bytes),

@@ -12,34 +12,33 @@ from typing import Any
 
 import pyarrow as pa
 
+from gateway.downloads import WIDE_BYTES
+from gateway.flatbuffer import field, root
 from gateway.flight.messages import Malformed
+from gateway.results import ResultFile, in_memory
 
-LARGEST_BODY = 8 << 20  # of one message; ADBC's driver takes 16 MiB at most unless it is told otherwise
+LARGEST_BODY = WIDE_BYTES  # of one message; ADBC's driver takes 16 MiB at most unless it is told otherwise
 _CONTINUATION = b"\xff\xff\xff\xff"  # what an IPC message starts with
 _HEADER_TAG, _BODY_TAG = b"\x12", b"\xc2\x3e"  # FlightData's fields 2 and 1000
 _ALIGNMENT = 8
 _MESSAGE_HEADER, _SCHEMA_ENDIANNESS, _BATCH_COMPRESSION = 2, 0, 3  # numbers of fields in Arrow's format of messages
 
 
-def encoded(file: pa.NativeFile) -> Iterator[bytes]:
-    """Return an IPC stream as messages of type FlightData, schema first."""
-    head: list[pa.Buffer] = []
-    for message in pa.ipc.MessageReader.open_stream(file):
-        if message.type != "record batch":
-            head.append(message.serialize())
-        elif message.body.size > LARGEST_BODY:
-            for piece in _pieces(_batch(head, message)):
+def encoded(result: ResultFile, messages: Iterator[pa.Message]) -> Iterator[bytes]:
+    """Return a result as messages of type FlightData, schema first. messages: its batches."""
+    yield _flight_data(result.head)
+    for message in messages:
+        if message.body.size > LARGEST_BODY:
+            for piece in _pieces(result.decode(message)):
                 yield _flight_data(pa.ipc.read_message(piece.serialize()))
-            continue
-        yield _flight_data(message)
+        else:
+            yield _flight_data(message)
 
 
 def encoded_table(table: pa.Table) -> Iterator[bytes]:
     """Return a small table as messages of type FlightData."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return encoded(pa.BufferReader(sink.getvalue()))
+    result = in_memory(table)
+    return encoded(result, result.messages())
 
 
 def decoded(messages: Iterable[Any], *, largest_bytes: int) -> pa.Table:
@@ -74,28 +73,18 @@ def _require_plain(message: pa.Message) -> None:
     Arrow has checked that the header, a flatbuffer, is whole.
     """
     header = bytes(message.metadata)
-    (root,) = struct.unpack_from("<I", header)
-    at = _field(header, root, _MESSAGE_HEADER) or 0
+    at = field(header, root(header), _MESSAGE_HEADER) or 0
     table = at + struct.unpack_from("<I", header, at)[0]
     match message.type:
         case "schema":
-            endianness = _field(header, table, _SCHEMA_ENDIANNESS)
+            endianness = field(header, table, _SCHEMA_ENDIANNESS)
             if endianness is not None and struct.unpack_from("<h", header, endianness) != (0,):
                 raise Malformed("Parameters are little-endian here.")
         case "record batch":
-            if _field(header, table, _BATCH_COMPRESSION) is not None:
+            if field(header, table, _BATCH_COMPRESSION) is not None:
                 raise Malformed("Parameters are not compressed here.")
         case _:
             raise Malformed(f"Parameters hold no message of the kind {message.type}.")
-
-
-def _field(header: bytes, table: int, number: int) -> int | None:
-    """Return where a field of a flatbuffer's table stands, None where it was left out."""
-    fields = table - struct.unpack_from("<i", header, table)[0]
-    (size,) = struct.unpack_from("<H", header, fields)
-    slot = 2 * (2 + number)  # behind the sizes of this list and of the table
-    (offset,) = struct.unpack_from("<H", header, fields + slot) if slot < size else (0,)
-    return table + offset if offset else None
 
 
 def _flight_data(message: pa.Message) -> bytes:
@@ -104,11 +93,6 @@ def _flight_data(message: pa.Message) -> bytes:
     if body is not None and body.size:
         parts += [_BODY_TAG, _varint(body.size), body]
     return b"".join(parts)
-
-
-def _batch(head: list[pa.Buffer], message: pa.Message) -> pa.RecordBatch:
-    with pa.ipc.open_stream(pa.py_buffer(b"".join([*head, message.serialize()]))) as reader:
-        return reader.read_next_batch()
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -37,6 +37,7 @@ STATUS: Mapping[str, grpc.StatusCode] = {
     "TOO_MANY_SESSIONS": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "SESSION_FULL": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "TOO_MANY_CALLS": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "TOO_MANY_DOWNLOADS": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "TOO_MANY_OPERATIONS": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "ENGINE_BUSY": grpc.StatusCode.UNAVAILABLE,
     "ENGINE_UNAVAILABLE": grpc.StatusCode.UNAVAILABLE,

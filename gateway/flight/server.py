@@ -152,8 +152,10 @@ def _handler(service: FlightService, calls: _Calls) -> grpc.GenericRpcHandler:
         return grpc.unary_unary_rpc_method_handler(handle)
 
     def do_get(request: bytes, context: Context) -> Iterator[bytes]:
-        with _admitted(service, context, calls) as call:
-            yield from service.do_get(request, call)
+        with _admitted(service, context, calls) as call, service.downloads.watched(context.cancel) as download:
+            for message in service.do_get(request, call):
+                download.moved()
+                yield message
 
     def do_put(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
         with _admitted(service, context, calls) as call:

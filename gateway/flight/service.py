@@ -7,7 +7,6 @@ their count. A ticket is a statement's handle, or the question about the catalog
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from gateway.coordinator import Coordinator
+from gateway.downloads import Downloads
 from gateway.failures import QueryFailed
 from gateway.flight import data, facts, metadata, parameters
 from gateway.flight.errors import NotOffered
@@ -36,7 +36,7 @@ from gateway.flight.messages import (
 from gateway.flight.parameters import NULL, Template
 from gateway.flight.sessions import FlightSession, Prepared, Sessions
 from gateway.operations import StatementOperation
-from gateway.results import ResultGone, Spool
+from gateway.results import Spool
 from gateway.routing import CatalogView
 from gateway.security.authentication import Authenticator, Login
 from gateway.sessions import LONG_POLL_S, Session, SessionError, SessionFull, expire_idle, require_database
@@ -100,6 +100,7 @@ class FlightService:
         spool: Spool,
         authenticator: Authenticator,
         sessions: Sessions,
+        downloads: Downloads,
         deadline_s: float,
         idle_s: float,
     ) -> None:
@@ -111,11 +112,13 @@ class FlightService:
         self._idle_s = idle_s
         self._stopping = threading.Event()
         self.sessions = sessions
+        self.downloads = downloads
         self.statement_bytes = coordinator.parser_limits.statement_bytes
 
     def start(self) -> None:
-        """Begin to close idle sessions."""
+        """Begin to close idle sessions, and to end downloads that nobody reads."""
         expire_idle(self.sessions.close_idle, self._stopping, name="flight session expiry")
+        expire_idle(self.downloads.drop_stalled, self._stopping, name="flight download expiry")
 
     def stop(self) -> None:
         """Close every session."""
@@ -188,7 +191,7 @@ class FlightService:
         operation = self.sessions.operation(command.statement_handle, call.user)
         operation.require_finished()
         call.query_id = operation.run.id
-        rows = self._rows(operation.run.id)
+        rows = self._rows(operation.run.id, call.session.session.principal.quota_key)
         self.sessions.note_read(command.statement_handle)
         return rows
 
@@ -336,12 +339,9 @@ class FlightService:
         count = UNKNOWN_COUNT if written is None else written
         return make("PutResult", app_metadata=make("DoPutUpdateResult", record_count=count).SerializeToString())
 
-    def _rows(self, query_id: str) -> Iterator[bytes]:
-        try:
-            file = pa.OSFile(str(self._spool.path(query_id)), "rb")  # mapped, it would count as our memory
-        except FileNotFoundError as error:
-            raise ResultGone(query_id) from error
-        return _closing(file, data.encoded(file))
+    def _rows(self, query_id: str, user: str) -> Iterator[bytes]:
+        with self.downloads.place(user), self._spool.open(query_id) as result:
+            yield from data.encoded(result, self.downloads.waited_for(result, user))
 
     def _template(self, sql: str, call: Call) -> Template:
         statement = call.session.session.statement(sql)
@@ -463,8 +463,3 @@ def _options(session: Session) -> Any:
     for name, value in (*session.settings().items(), (DATABASE_OPTION, DEFAULT_DATABASE)):
         reply.session_options[name].string_value = value
     return reply
-
-
-def _closing(file: pa.NativeFile, messages: Iterator[bytes]) -> Iterator[bytes]:
-    with contextlib.closing(file):
-        yield from messages

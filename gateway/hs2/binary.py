@@ -145,10 +145,14 @@ class BinaryServer:
             while True:
                 outcome = connection.receive(self._dispatcher, framed=framed)
                 reply = connection.wait_for(outcome) if isinstance(outcome, PendingReply) else outcome
+                del outcome
                 connection.send(reply, framed=framed)
+                del reply
+                connection.peer.held.close()
         except (Hangup, Malformed, OSError) as error:
             log.debug("a connection from %s ends: %s", connection.peer.address, error)
         finally:
+            connection.peer.held.close()
             self._service.registry.close_all(connection)
             with self._lock:
                 self._connections.pop(connection, None)
@@ -244,7 +248,12 @@ class Connection:
     def send(self, reply: bytes, *, framed: bool) -> None:
         """Send a reply; a client that does not read it for too long is let go. Raises OSError."""
         self._give(GONE_S if len(reply) <= SMALL_REPLY_BYTES else MESSAGE_S)
-        self._socket.sendall(_LENGTH.pack(len(reply)) + reply if framed else reply)
+        if framed and len(reply) > SMALL_REPLY_BYTES:
+            more = 0 if isinstance(self._socket, ssl.SSLSocket) else socket.MSG_MORE
+            self._socket.sendall(_LENGTH.pack(len(reply)), more)
+            self._socket.sendall(reply)
+        else:
+            self._socket.sendall(_LENGTH.pack(len(reply)) + reply if framed else reply)
 
     # ------------------------------------------------------------------ the end
 

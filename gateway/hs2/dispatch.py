@@ -27,6 +27,7 @@ _SEQUENCE = struct.Struct(">i")
 
 # A call of GetOperationStatus: its head, the sequence number, the opening of three structs in one another with the head
 # of the operation's number, the number, the head of its secret, the secret.
+_FETCH, _NAME_WITHIN = b"FetchResults", 24
 _STATUS = "GetOperationStatus"
 _STATUS_HEAD = thrift.head(MessageKind.CALL, _STATUS, 0)[:-4]
 _OPENING = thrift.field_head(Wire.STRUCT, 1) * 3 + thrift.field_head(Wire.STRING, 1) + thrift.string_head(ID_BYTES)
@@ -106,6 +107,10 @@ class Dispatcher:
     def frame(self, data: bytes, peer: Peer) -> bytes | PendingReply[bytes]:
         """Answer a message that is there as a whole. Raises Malformed."""
         return self._known_status(data, peer) or self.message(Frame(data), peer)
+
+    def is_fetch(self, data: bytes) -> bool:
+        """Tell whether a message asks for rows; its name stands at its beginning."""
+        return _FETCH in data[:_NAME_WITHIN]
 
     def message(self, source: Source, peer: Peer) -> bytes | PendingReply[bytes]:
         """Read one message, and no byte more, and answer it. Raises Malformed, after which the source is worthless."""

@@ -1,6 +1,6 @@
 """Operations: what a driver started, with a cursor over its rows.
 
-Rows come from the spool, a reply's worth at a time; what is held of a result is one batch of its file.
+Rows come from the spool, a reply's worth at a time; between two replies nothing of a result is held.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Protocol
 import pyarrow as pa
 
 from gateway.coordinator import Coordinator
+from gateway.downloads import WIDE_BYTES
 from gateway.hs2 import story
 from gateway.hs2.messages import HandleIdentifier, OperationType
 from gateway.operations import StatementOperation
-from gateway.results import Spool
+from gateway.results import ResultFile, Spool, in_memory, weigh
 from gateway.sql.commands import WITHOUT_ROWS
 from gateway.sql.writes import WRITES
 from gateway.statements import Run
 from metastore.records import QueryRecord
 
-REPLY_BYTES = 8 << 20  # of Arrow data in one reply, at least a row
+REPLY_BYTES = 2 << 20  # of rows in one reply, as ``results.weigh`` has them; at least a row
 REPLY_ROWS = 100_000
-REPLY_CELLS = 1 << 20  # of one reply: NULLs and booleans are next to nothing in Arrow, and bytes of their own in Thrift
 ID_BYTES = 16
 
-Opener = Callable[[], AbstractContextManager[pa.RecordBatchReader]]
+Opener = Callable[[], AbstractContextManager[ResultFile]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,82 +52,81 @@ class Identifier:
 
 
 class Cursor:
-    """Rows of one result, in order. Thread-safe."""
+    """Rows of one result, in order. Thread-safe; between two replies it holds no file and no rows."""
 
     def __init__(self, open_result: Opener) -> None:
         self._open = open_result
-        self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
         self._schema: pa.Schema | None = None
-        self._reader: pa.RecordBatchReader | None = None
         self._ended = False
-        self._batch: pa.RecordBatch | None = None
+        self._begin: int | None = None  # of the batch that holds the next row, in the file; None for the first one
         self._at = 0  # in the batch
         self._offset = 0  # in the result
 
     def schema(self) -> pa.Schema:
         """Return names and types. Raises ResultGone."""
         with self._lock:
-            return self._known_schema()
+            if self._schema is None:
+                with self._open() as result:
+                    self._schema = result.schema
+            return self._schema
 
-    def next(self, max_rows: int, *, rewind: bool = False) -> tuple[int, pa.RecordBatch]:
-        """Return how many rows came before, and the next ones; none at the end. Raises ResultGone."""
+    def next(
+        self, max_rows: int, *, rewind: bool = False, admit: Callable[[int], None] | None = None
+    ) -> tuple[int, pa.RecordBatch]:
+        """Return how many rows came before, and the next ones; none at the end. Raises ResultGone.
+
+        admit: is told the bytes of a row that is wide by itself before it is read, and may raise.
+        """
         with self._lock:
             if rewind:
-                self._rewind()
-            schema = self._known_schema()
-            most = min(max_rows, REPLY_ROWS, max(1, REPLY_CELLS // max(1, len(schema))))
-            offset, pieces = self._offset, list(self._pieces(most))
+                self._begin, self._at, self._offset, self._ended = None, 0, 0, False
+            offset, pieces = self._offset, list[pa.RecordBatch]()
+            if max_rows > 0 and not self._ended:
+                with self._open() as result:
+                    self._schema = result.schema
+                    pieces = list(self._pieces(result, min(max_rows, REPLY_ROWS), admit))
             self._offset += sum(piece.num_rows for piece in pieces)
         if len(pieces) == 1:
             return offset, pieces[0]
+        schema = self.schema()
         if not pieces:
             return offset, pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
         return offset, pa.Table.from_batches(pieces, schema).combine_chunks().to_batches()[0]
 
-    def close(self) -> None:
-        """Let go of the result's file."""
-        with self._lock:
-            self._rewind()
-
-    def _opened(self) -> pa.RecordBatchReader:
-        if self._reader is None:
-            self._reader = self._stack.enter_context(self._open())
-            self._schema = self._reader.schema
-        return self._reader
-
-    def _known_schema(self) -> pa.Schema:
-        return self._opened().schema if self._schema is None else self._schema
-
-    def _pieces(self, missing: int) -> Iterator[pa.RecordBatch]:
-        """Yield the next rows; the file is let go of with its last one."""
+    def _pieces(
+        self, result: ResultFile, missing: int, admit: Callable[[int], None] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the next rows. A wide row is a reply of its own."""
         room = REPLY_BYTES
-        while (batch := self._batch_here()) is not None and missing > 0 and room > 0:
-            piece = _within(batch.slice(self._at, missing), room)
-            self._at += piece.num_rows
-            missing -= piece.num_rows
-            room -= piece.nbytes
-            yield piece
-
-    def _batch_here(self) -> pa.RecordBatch | None:
-        """Return the batch that holds the next row, None at the end."""
-        while not self._ended and (self._batch is None or self._at >= self._batch.num_rows):
-            self._batch, self._at = next(iter(self._opened()), None), 0
-            if self._batch is None:
-                self._stack.close()
-                self._reader, self._ended = None, True
-        return self._batch
-
-    def _rewind(self) -> None:
-        self._stack.close()
-        self._reader = self._batch = None
-        self._at = self._offset = 0
-        self._ended = False
+        if self._begin is not None:
+            result.seek(self._begin)
+        while missing > 0 and room > 0:
+            self._begin = result.tell()
+            size = result.next_bytes()
+            if size is None:
+                self._ended = True
+                return
+            if size > WIDE_BYTES and admit is not None:
+                if room < REPLY_BYTES:
+                    return
+                admit(size)
+            batch = result.read_batch()
+            if size <= WIDE_BYTES < (weight := weigh(batch)) and admit is not None:
+                admit(weight)
+            while missing > 0 and room > 0 and self._at < batch.num_rows:
+                piece = _within(batch.slice(self._at, missing), room)
+                self._at += piece.num_rows
+                missing -= piece.num_rows
+                room -= weigh(piece)
+                yield piece
+            if self._at >= batch.num_rows:
+                self._begin, self._at = result.tell(), 0
 
 
 def _within(batch: pa.RecordBatch, room: int) -> pa.RecordBatch:
     """Return as many of the first rows as have room, at least one."""
-    while batch.num_rows > 1 and batch.nbytes > room:
+    while batch.num_rows > 1 and weigh(batch) > room:
         batch = batch.slice(0, batch.num_rows // 2)
     return batch
 
@@ -182,7 +181,7 @@ class TableOperation:
         self.identifier = Identifier()
         self.kind = kind
         self.has_result_set = True
-        self.cursor = Cursor(lambda: contextlib.nullcontext(table.to_reader()))
+        self.cursor = Cursor(lambda: contextlib.nullcontext(in_memory(table)))
         self.run: Run | None = None
         self.done: Future[QueryRecord] = Future()
         self.done.cancel()
@@ -202,8 +201,7 @@ class TableOperation:
         """Do nothing: it has ended."""
 
     def close(self) -> None:
-        """Forget the rows."""
-        self.cursor.close()
+        """Do nothing: the rows go with it."""
 
 
 class QueryOperation(StatementOperation):
@@ -224,8 +222,3 @@ class QueryOperation(StatementOperation):
         new = lines if rewind else lines[self._lines_told :]
         self._lines_told = len(lines)
         return new
-
-    def close(self) -> None:
-        """Cancel the query, or delete its rows, which nobody can fetch any more."""
-        self.cursor.close()
-        super().close()

@@ -7,6 +7,7 @@ of these learns no more than that there is no such handle.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -34,13 +35,14 @@ NO_OPERATION = "There is no such operation; it was closed, or it is not yours."
 class Peer:
     """Who calls. user: None where the transport asked for no login; connection: None where each call has its own.
 
-    established: it has opened a session.
+    established: it has opened a session. held: what its reply takes until it is sent.
     """
 
     address: str
     user: Principal | None = None
     connection: object | None = None
     established: bool = False
+    held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
 
 @dataclass(slots=True, eq=False)

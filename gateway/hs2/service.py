@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from gateway import PRODUCT
 from gateway.coordinator import Coordinator, Stopping
+from gateway.downloads import NO_ROOM, ROOM_POLL_S, Downloads, TooManyDownloads
 from gateway.failures import CallFailed, QueryFailed, message, sqlstate
 from gateway.hs2 import messages, metadata, rowset, story, types
 from gateway.hs2.messages import FIRST_COLUMNAR_VERSION, NEWEST_VERSION, FetchOrientation, FetchType, OperationState
@@ -38,6 +39,7 @@ STATES: Mapping[QueryState, OperationState] = {
     QueryState.FAILED: OperationState.ERROR,
     QueryState.CANCELLED: OperationState.CANCELED,
 }
+ROOM_WAIT_S = 2.0  # that a call waits for others to read their wide rows
 LOG_SCHEMA = pa.schema([("operation_log", pa.string())])
 FETCH_SIZE_KEY = "hive.server2.thrift.resultset.default.fetch.size"
 HIVECONF = "set:hiveconf:"
@@ -72,6 +74,7 @@ class Service:
         coordinator: Coordinator,
         catalog: CatalogView,
         spool: Spool,
+        downloads: Downloads,
         authenticator: Authenticator,
         limits: Limits,
         deadline_s: float,
@@ -80,6 +83,7 @@ class Service:
         self._coordinator = coordinator
         self._catalog = catalog
         self._spool = spool
+        self.downloads = downloads
         self._authenticator = authenticator
         self._deadline_s = deadline_s
         self._stopping = threading.Event()
@@ -232,7 +236,9 @@ class Service:
 
         def answer() -> messages.FetchReply:
             operation.require_finished()
-            offset, batch = operation.cursor.next(max(0, request.max_rows), rewind=rewind)
+            offset, batch = operation.cursor.next(
+                max(0, request.max_rows), rewind=rewind, admit=lambda wide: self._make_room(session, peer, wide)
+            )
             run = operation.run
             total = run.record.rows if run is not None else None
             more = bool(batch.num_rows) if total is None else offset + batch.num_rows < total
@@ -298,6 +304,15 @@ class Service:
     ) -> PendingReply[R]:
         """Let a client wait that may come back after it has gone: only the answer is given up, not the operation."""
         return _pending(session, operation, answer, lambda: self.registry.abandon(session, operation), timeout_s)
+
+    def _make_room(self, session: Hs2Session, peer: Peer, wide_bytes: int) -> None:
+        """Take room for a wide row until its reply is sent. Raises TooManyDownloads."""
+        until_s = time.monotonic() + ROOM_WAIT_S
+        while (give_back := self.downloads.make_room(session.session.principal.quota_key, wide_bytes)) is None:
+            if time.monotonic() > until_s:
+                raise TooManyDownloads(NO_ROOM)
+            time.sleep(ROOM_POLL_S)
+        peer.held.callback(give_back)
 
     def _relations(self, session: Session) -> Sequence[Relation]:
         return self._catalog.current().relations_for(session)

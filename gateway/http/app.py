@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
+from anyio import CapacityLimiter
 from fastapi import Depends, FastAPI
 from fastapi.responses import JSONResponse
 
@@ -13,7 +14,7 @@ from gateway.dashboard import pages
 from gateway.gateway import Gateway
 from gateway.hs2.dispatch import Dispatcher
 from gateway.hs2.http import driver_routes
-from gateway.http import catalog, errors, login, queries, schedules, statistics
+from gateway.http import catalog, errors, login, queries, schedules, statistics, streaming
 from gateway.http.body_limit import BodyLimit
 from gateway.http.login import user_of
 from gateway.http.queries import Served
@@ -37,10 +38,11 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.gateway = gateway
     errors.install(app)
     login.install(app)
+    app.state.download_threads = CapacityLimiter(streaming.THREADS)
     app.add_middleware(BodyLimit, statement_bytes=int(gateway.settings.limits.statement))
     for router in (queries.router, catalog.router, statistics.router, schedules.router, pages.router):
         app.include_router(router, dependencies=[Depends(user_of)])
-    app.include_router(driver_routes(Dispatcher(gateway.hs2)))
+    app.include_router(driver_routes(Dispatcher(gateway.hs2), gateway.downloads))
 
     @app.get("/livez", tags=["health"])
     async def livez() -> dict[str, str]:

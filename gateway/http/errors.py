@@ -41,6 +41,7 @@ STATUS: Mapping[str, int] = {
     "INTERNAL": 500,
     NO_ENGINE: 503,
     TOO_MANY: 503,
+    "TOO_MANY_DOWNLOADS": 503,
     GATEWAY_STOPPED.code: 503,
     "ENGINE_BUSY": 503,
     "METASTORE_UNAVAILABLE": 503,

@@ -1,4 +1,4 @@
-"""HTTP from people and programs that may stop in the middle: a connection has a while for each whole request.
+"""HTTP from people and programs that may stop in the middle: a connection has a while for each whole request and reply.
 
 Uvicorn waits without an end for a first request, and for the rest of one that has begun. Connections that say nothing
 would take one descriptor after the other, until nobody can connect any more.
@@ -7,17 +7,27 @@ would take one descriptor after the other, until nobody can connect any more.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_S = 10.0
+_RESET = struct.pack("ii", 1, 0)  # as the kernel has it: linger for no time
+MOVED_BYTES = 64 << 10  # of a reply, that a client has to take within its time
 
 
 class PatientProtocol(H11Protocol):
-    """One connection, closed where a request is not whole within ``REQUEST_S``; answers take as long as they take."""
+    """One connection, closed where a request is not whole within ``REQUEST_S``.
 
+    Answers take as long as they take, but a client that does not read is let go of after ``stall_s``, with what waits
+    for it in memory.
+    """
+
+    stall_s = 60.0
     _timer: asyncio.TimerHandle | None = None
+    _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a request."""
@@ -38,6 +48,35 @@ class PatientProtocol(H11Protocol):
         """Wait for nothing any more."""
         super().connection_lost(exc)
         self._watch()
+        if self._stalled is not None:
+            self._stalled.cancel()
+
+    def pause_writing(self) -> None:
+        """Begin to wait for the client to read."""
+        super().pause_writing()
+        self._watch_reading()
+
+    def resume_writing(self) -> None:
+        """Go on: the client has read."""
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _watch_reading(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+        waiting_bytes = self.transport.get_write_buffer_size()
+        self._stalled = self.loop.call_later(self.stall_s, self._require_reading, waiting_bytes)
+
+    def _require_reading(self, waiting_bytes: int) -> None:
+        """Let go of a client that has taken next to nothing of what waits for it."""
+        if self.transport.get_write_buffer_size() > max(0, waiting_bytes - MOVED_BYTES):
+            client = self.transport.get_extra_info("socket")
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)  # or the kernel kept on offering the rest
+            self.transport.abort()
+        else:
+            self._watch_reading()
 
     def _watch(self) -> None:
         """Let time run while a request is awaited, and only then; pieces of one do not set it back."""
@@ -45,6 +84,8 @@ class PatientProtocol(H11Protocol):
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+            if self.transport.is_closing() and self._stalled is None and self.transport.get_write_buffer_size():
+                self._watch_reading()
         elif self._timer is None:
             self._timer = self.loop.call_later(REQUEST_S, self._give_up)
 
@@ -57,3 +98,9 @@ class PatientProtocol(H11Protocol):
             self._watch()
         else:
             self.transport.close()
+            self._watch_reading()  # what is still to be sent may never be
+
+
+def patient(stall_s: float) -> type[PatientProtocol]:
+    """Return the protocol with a patience of its own for clients that do not read."""
+    return type("PatientProtocol", (PatientProtocol,), {"stall_s": stall_s})

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Literal
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from engines.errors import UnsupportedFeature
+from gateway.downloads import WIDE_BYTES
 from gateway.explain import by_weight, outlook, statistics_sentence
 from gateway.gateway import Gateway
 from gateway.http import render
@@ -28,7 +31,9 @@ from gateway.http.models import (
     QueryReply,
     QueryRequest,
 )
-from gateway.results import ResultGone, Spool
+from gateway.http.render import Chunks
+from gateway.http.streaming import RowStream
+from gateway.results import ResultFile, ResultGone
 from gateway.security.disclosure import may_see, visible
 from gateway.security.policy import AccessDenied, Action, Owned
 from gateway.security.principals import Principal
@@ -41,7 +46,7 @@ from selector.decide import Decision
 router = APIRouter(prefix="/v1", tags=["queries"])
 
 Format = Literal["json", "csv", "arrow"]
-_STREAMS: dict[Format, tuple[str, Callable[[Spool, str], Iterator[bytes]]]] = {
+_STREAMS: dict[Format, tuple[str, Callable[[ResultFile, render.Messages], Chunks]]] = {
     "json": ("application/json", render.json_stream),
     "csv": ("text/csv; charset=utf-8", render.csv_stream),
     "arrow": ("application/vnd.apache.arrow.stream", render.arrow_stream),
@@ -70,7 +75,7 @@ async def run_query(body: QueryRequest, request: Request, gateway: Served, user:
     await _wait(run, body.wait_s)
     max_rows = limits.rows if body.max_rows is None else body.max_rows
     record = run.done.result() if run.done.done() and not run.done.cancelled() else None
-    return await run_in_threadpool(_reply, gateway, statement.id, max_rows, record)
+    return await run_in_threadpool(_reply, request, gateway, user, statement.id, max_rows, record)
 
 
 @router.get("/queries")
@@ -89,19 +94,27 @@ def list_queries(
 
 @router.get("/queries/{query_id}", response_model=QueryReply)
 def get_query(
-    query_id: str, gateway: Served, user: User, max_rows: Annotated[int | None, Query(ge=0, le=1_000_000)] = None
+    query_id: str,
+    request: Request,
+    gateway: Served,
+    user: User,
+    max_rows: Annotated[int | None, Query(ge=0, le=1_000_000)] = None,
 ) -> Response:
     """Return one query, with its first rows once it has finished; who may not fetch those gets it without."""
     record = _record(gateway, query_id)
     if not may_see(record, user, gateway.policy):
         return JSONResponse(QueryReply.of(visible(record, user, gateway.policy)).model_dump(mode="json"))
-    reply = _reply(gateway, query_id, gateway.settings.limits.rows if max_rows is None else max_rows, record)
+    reply = _reply(
+        request, gateway, user, query_id, gateway.settings.limits.rows if max_rows is None else max_rows, record
+    )
     reply.status_code = 200
     return reply
 
 
 @router.get("/queries/{query_id}/result")
-def get_result(query_id: str, gateway: Served, user: User, format: Format = "json") -> StreamingResponse:
+def get_result(
+    query_id: str, request: Request, gateway: Served, user: User, format: Format = "json"
+) -> StreamingResponse:
     """Return the whole result of a finished query as JSON, CSV or an Arrow IPC stream."""
     record = _own_record(gateway, query_id, user)
     if record.state is not QueryState.FINISHED:
@@ -109,7 +122,7 @@ def get_result(query_id: str, gateway: Served, user: User, format: Format = "jso
     if not gateway.spool.path(query_id).exists():
         raise ResultGone(query_id)
     media_type, stream = _STREAMS[format]
-    return StreamingResponse(stream(gateway.spool, query_id), media_type=media_type)
+    return _streamed(request, gateway, record, user, stream, media_type=media_type)
 
 
 @router.delete("/queries/{query_id}")
@@ -179,19 +192,55 @@ def _check_owner(gateway: Gateway, record: QueryRecord, user: Principal) -> None
         raise ApiError("NOT_YOUR_QUERY", error.message, record.id) from error
 
 
-def _reply(gateway: Gateway, query_id: str, max_rows: int, record: QueryRecord | None = None) -> JSONResponse:
+def _reply(
+    request: Request, gateway: Gateway, user: Principal, query_id: str, max_rows: int, record: QueryRecord | None = None
+) -> Response:
     """Show a query with its first rows; record: where it is at hand already."""
     record = record or _record(gateway, query_id)
     reply = QueryReply.of(record)
-    if record.state is QueryState.FINISHED:
-        with contextlib.suppress(ResultGone):
-            page = gateway.spool.page(query_id, max_rows=max_rows)
-            reply.columns, reply.rows, reply.truncated = (
-                render.columns(page.schema),
-                render.rows(page),
-                page.truncated,
-            )
     status = 200 if record.state.ended else 202
     if record.error is not None:
         status = STATUS_OF_FAILED_QUERY.get(record.error.code, 200)
+    if record.state is QueryState.FINISHED:
+        with contextlib.suppress(ResultGone), gateway.spool.open(query_id) as result:
+            reply.columns, reply.truncated = render.columns(result.schema), (record.rows or 0) > max_rows
+            reply.rows = []
+            size = result.next_bytes() if max_rows else None
+            first = result.read_batch() if size is not None and size <= WIDE_BYTES else None
+            if size is not None and (first is None or first.num_rows < min(max_rows, record.rows or 0)):
+                shown = reply.model_dump(mode="json")
+                return _streamed(request, gateway, record, user, partial(_rows_within, shown, max_rows))
+            if first is not None:
+                reply.rows = list(render.batch_rows(first.slice(0, max_rows)))
     return JSONResponse(reply.model_dump(mode="json"), status_code=status, headers=retry_headers(status))
+
+
+def _rows_within(shown: dict[str, Any], max_rows: int, result: ResultFile, messages: render.Messages) -> Chunks:
+    """Yield a reply whose rows are too many to be in memory at once."""
+    del shown["rows"]
+    yield json.dumps(shown, ensure_ascii=False, allow_nan=False)[:-1].encode() + b',"rows":['
+    yield from render.json_rows(result, messages, max_rows=max_rows)
+    yield b"]}"
+
+
+def _streamed(
+    request: Request,
+    gateway: Gateway,
+    record: QueryRecord,
+    user: Principal,
+    write: Callable[[ResultFile, render.Messages], Chunks],
+    *,
+    media_type: str = "application/json",
+) -> RowStream:
+    def chunks() -> Chunks:
+        with gateway.spool.open(record.id) as result:
+            yield from write(result, gateway.downloads.messages(result, user.quota_key))
+
+    return RowStream(
+        chunks(),
+        media_type=media_type,
+        downloads=gateway.downloads,
+        user=user.quota_key,
+        query_id=record.id,
+        threads=request.app.state.download_threads,
+    )

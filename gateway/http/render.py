@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -13,17 +13,18 @@ import pyarrow.csv as pa_csv
 from engines.arrow_types import spark_type
 from gateway.http.models import ColumnModel
 from gateway.json_values import json_value
-from gateway.results import Page, Spool
+from gateway.results import ResultFile
+
+JSON_CELLS = 16_384  # that are Python's at once
+END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # of Arrow IPC
+
+Chunks = Generator[bytes, None, None]
+Messages = Iterable[pa.Message | None]
 
 
 def columns(schema: pa.Schema) -> list[ColumnModel]:
     """Return names and types of a result."""
     return [ColumnModel(name=field.name, type=spark_type(field.type)) for field in schema]
-
-
-def rows(page: Page) -> list[list[Any]]:
-    """Return a page's rows as JSON can carry them."""
-    return [row for batch in page.batches for row in batch_rows(batch)]
 
 
 def batch_rows(batch: pa.RecordBatch) -> Iterator[list[Any]]:
@@ -34,40 +35,60 @@ def batch_rows(batch: pa.RecordBatch) -> Iterator[list[Any]]:
     return (list(row) for row in zip(*values, strict=True))
 
 
-def json_stream(spool: Spool, query_id: str) -> Iterator[bytes]:
+def json_stream(result: ResultFile, messages: Messages) -> Chunks:
     """Yield a whole result as ``{"columns": [...], "rows": [...]}``."""
-    with spool.open(query_id) as reader:
-        head = json.dumps([column.model_dump() for column in columns(reader.schema)])
-        yield f'{{"columns":{head},"rows":['.encode()
-        separator = ""
-        for batch in reader:
-            text = ",".join(json.dumps(row) for row in batch_rows(batch))
-            if text:
-                yield f"{separator}{text}".encode()
-                separator = ","
-        yield b"]}"
+    head = json.dumps([column.model_dump() for column in columns(result.schema)])
+    yield f'{{"columns":{head},"rows":['.encode()
+    yield from json_rows(result, messages)
+    yield b"]}"
 
 
-def csv_stream(spool: Spool, query_id: str) -> Iterator[bytes]:
-    """Yield a whole result as CSV with a header; nested values as JSON texts."""
-    with spool.open(query_id) as reader:
-        header = True
-        empty = reader.schema.empty_table().to_batches() or [
-            pa.RecordBatch.from_arrays([pa.array([], field.type) for field in reader.schema], schema=reader.schema)
-        ]
-        for batch in [*empty[:1], *reader]:
-            sink = io.BytesIO()
-            pa_csv.write_csv(_flat(batch), sink, pa_csv.WriteOptions(include_header=header))
-            header = False
-            if sink.tell():
-                yield sink.getvalue()
+def json_rows(result: ResultFile, messages: Messages, *, max_rows: int | None = None) -> Chunks:
+    """Yield rows with commas between them, the first ones or all. An empty chunk: wait a little."""
+    separator = b""
+    for message in messages:
+        if message is None:
+            yield b""
+            continue
+        batch = result.decode(message)
+        at_once = max(1, JSON_CELLS // max(1, batch.num_columns))
+        for start in range(0, batch.num_rows if max_rows is None else min(max_rows, batch.num_rows), at_once):
+            count = at_once if max_rows is None else min(at_once, max_rows - start)
+            yield separator + ",".join(map(_json, batch_rows(batch.slice(start, count)))).encode()
+            separator = b","
+        if max_rows is not None:
+            max_rows -= min(max_rows, batch.num_rows)
+            if not max_rows:
+                return
 
 
-def arrow_stream(spool: Spool, query_id: str) -> Iterator[bytes]:
-    """Yield a whole result as an Arrow IPC stream, as it was spooled."""
-    with spool.path(query_id).open("rb") as file:
-        while chunk := file.read(1 << 20):
-            yield chunk
+def csv_stream(result: ResultFile, messages: Messages) -> Chunks:
+    """Yield a whole result as CSV with a header; nested values as JSON texts. An empty chunk: wait a little."""
+    yield _csv(_no_rows(result.schema), header=True)
+    for message in messages:
+        yield b"" if message is None else _csv(result.decode(message), header=False)
+
+
+def arrow_stream(result: ResultFile, messages: Messages) -> Chunks:
+    """Yield a whole result as an Arrow IPC stream, as it was spooled. An empty chunk: wait a little."""
+    yield bytes(result.head.serialize())
+    for message in messages:
+        yield b"" if message is None else bytes(message.serialize())
+    yield END_OF_STREAM
+
+
+def _csv(batch: pa.RecordBatch, *, header: bool) -> bytes:
+    sink = io.BytesIO()
+    pa_csv.write_csv(_flat(batch), sink, pa_csv.WriteOptions(include_header=header))
+    return sink.getvalue()
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)
 
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:

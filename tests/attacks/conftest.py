@@ -33,7 +33,7 @@ def duckdb_gateway(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) ->
     pytest.importorskip("duckdb")
     home = tmp_path_factory.mktemp("attacked") / "home"
     with served(home, duckdb=DUCKDB, spark={"enabled": False}, routing={"minimum_confidence": 0.0}) as gateway:
-        _register(gateway, bookstore)
+        register_bookstore(gateway, bookstore)
         yield gateway
 
 
@@ -42,10 +42,10 @@ def spark_gateway(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> 
     """Serve the bookstore from DuckDB and an embedded Spark, for all tests that leave it whole (marker spark)."""
     home = tmp_path_factory.mktemp("attacked") / "home"
     with served(home, duckdb=DUCKDB, routing={"minimum_confidence": 0.0}) as gateway:
-        _register(gateway, bookstore)
+        register_bookstore(gateway, bookstore)
         yield gateway
 
 
-def _register(gateway: Served, bookstore: Path) -> None:
+def register_bookstore(gateway: Served, bookstore: Path) -> None:
     for folder in sorted(bookstore.iterdir()):
         gateway.register(folder.name, folder)

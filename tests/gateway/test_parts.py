@@ -93,7 +93,7 @@ def spooled(spool: Spool, query_id: str, script: Script) -> None:
 
 
 def test_a_result_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, limit_bytes=MIB)
+    spool = Spool(tmp_path, limit_bytes=MIB, row_bytes=MIB)
     with pytest.raises(EngineUnavailable):
         spooled(spool, "half", Script(steps=(BATCH, EngineUnavailable("lost"))))
     assert list(tmp_path.iterdir()) == []
@@ -107,7 +107,7 @@ def test_a_result_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
 def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, limit_bytes=MIB)
+    spool = Spool(tmp_path, limit_bytes=MIB, row_bytes=MIB)
     (tmp_path / "q.part").symlink_to("/dev/full")
     with pytest.raises(SpoolFull, match="No space left"):
         spooled(spool, "q", Script(steps=(BATCH,)))
@@ -115,7 +115,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_results_expire(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, limit_bytes=MIB)
+    spool = Spool(tmp_path, limit_bytes=MIB, row_bytes=MIB)
     for query_id in ("old", "new"):
         spooled(spool, query_id, Script(steps=(BATCH,)))
     hour_ago = time.time() - 3600

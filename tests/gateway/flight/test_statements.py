@@ -252,7 +252,7 @@ def test_actions_are_listed(scripted: Served) -> None:
 
 
 def test_batches_that_are_too_large_for_a_message_are_cut(scripted: Served, cursor: adbc.Cursor) -> None:
-    wide = pa.RecordBatch.from_pydict({"id": range(20), "text": ["x" * (1 << 20)] * 20})
+    wide = pa.RecordBatch.from_pydict({"id": range(60), "text": ["x" * (300 << 10)] * 60})
     scripted.fast.script("wide", Script(steps=(wide,), plan=PLAN))
 
     cursor.execute("SELECT 'wide' AS answer")
@@ -263,7 +263,7 @@ def test_batches_that_are_too_large_for_a_message_are_cut(scripted: Served, curs
     assert pa.Table.from_batches(batches).equals(pa.Table.from_batches([wide]))
 
 
-def test_dictionaries_stay_dictionaries(scripted: Served, cursor: adbc.Cursor) -> None:
+def test_dictionaries_are_written_out(scripted: Served, cursor: adbc.Cursor) -> None:
     words = pa.array(["a", None, "b"] * 300_000).dictionary_encode()
     big = pa.RecordBatch.from_arrays([words, pa.array(range(len(words)))], names=["word", "id"])
     scripted.fast.script("words", Script(steps=(big, big.slice(1, 4)), plan=PLAN))
@@ -272,7 +272,7 @@ def test_dictionaries_stay_dictionaries(scripted: Served, cursor: adbc.Cursor) -
 
     found = cursor.fetch_arrow_table()
     expected = pa.Table.from_batches([big, big.slice(1, 4)])
-    assert found.schema == expected.schema
+    assert found.schema.field("word").type == pa.string()
     assert found.num_rows == expected.num_rows
     assert found.slice(found.num_rows - 4).to_pylist() == expected.slice(expected.num_rows - 4).to_pylist()
     assert found.slice(800_000, 3).to_pylist() == expected.slice(800_000, 3).to_pylist()

@@ -98,11 +98,9 @@ def _unknown_count(call: exp.Anonymous) -> exp.Expr | None:
 
 def _patterns(tree: exp.Expr) -> Iterator[str]:
     for node in tree.find_all(exp.Anonymous, exp.RegexpLike):
-        if isinstance(node, exp.RegexpLike):
-            arguments, places = [node.this, node.expression], (1,)
-        else:
-            arguments, places = node.expressions, _PATTERNS.get(node.name.lower(), ())
-        for place in places:
+        is_operator = isinstance(node, exp.RegexpLike)
+        arguments = [node.this, node.expression] if is_operator else node.expressions
+        for place in (1,) if is_operator else _PATTERNS.get(node.name.lower(), ()):
             text = _text(arguments[place]) if place < len(arguments) else None
             if text is not None:
                 yield text

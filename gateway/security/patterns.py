@@ -266,8 +266,8 @@ class _Reader:
                 self._until("}")
                 return _ANY
             taken = ""
-            known = "01234567" if sign == "0" else "0123456789abcdefABCDEF"
-            while len(taken) < digits and self._text[self._at : self._at + 1] in set(known):
+            wanted = frozenset("01234567" if sign == "0" else "0123456789abcdefABCDEF")
+            while len(taken) < digits and self._text[self._at : self._at + 1] in wanted:
                 taken += self._next()
             return _bit(chr(int(taken, 8 if sign == "0" else 16))) if taken and sign != "c" else _ANY
         if sign in _CONTROLS:

@@ -83,7 +83,7 @@ class CheckedStatement:
         if dialect == DUCKDB:
             tables = {table.name.lower(): table for table in self.tables}
             return Queries(tables).write(self.tree, outermost=True).text
-        tree = guarded(self.tree, lambda text: SparkAsWritten().parse(f"SELECT {text}")[0].selects[0])
+        tree = guarded(self.tree, _expression)
         if dialect != SPARK:  # by the parser's own writers, which know functions by its nodes
             tree = sqlglot.parse_one(without_hints(tree).sql(dialect=SPARK, identify=True, comments=False), read=SPARK)
         return tree.sql(
@@ -92,6 +92,14 @@ class CheckedStatement:
             comments=False,
             unsupported_level=ErrorLevel.RAISE,
         )
+
+
+def _expression(text: str) -> exp.Expr:
+    """Parse one of our own expressions."""
+    query = SparkAsWritten().parse(f"SELECT {text}")[0]
+    expression = query.expressions[0] if isinstance(query, exp.Select) else None
+    assert isinstance(expression, exp.Expr)
+    return expression
 
 
 @lru_cache(maxsize=READ_BACK)

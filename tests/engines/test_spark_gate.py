@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,6 +28,11 @@ def _entered(gate: Gate, who: str, *, alone: bool = False, give_up: Callable[[],
 
     threading.Thread(target=enter, daemon=True).start()
     return done
+
+
+def _leave_after_a_while(gate: Gate, who: str) -> None:
+    time.sleep(SHORT_S)
+    gate.leave(who)
 
 
 def test_one_alone_waits_for_others_and_keeps_others_out() -> None:
@@ -65,7 +71,7 @@ def test_closed_lets_nobody_in_and_says_whether_all_have_left() -> None:
     assert waiting.wait(SOON_S)
     gate.leave("first")
     with ThreadPoolExecutor(1) as pool:
-        leaves = pool.submit(lambda: threading.Event().wait(SHORT_S) or gate.leave("second"))
+        leaves = pool.submit(_leave_after_a_while, gate, "second")
         with gate.closed(wait_s=SOON_S) as empty:
             assert empty
         leaves.result()

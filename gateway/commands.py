@@ -46,7 +46,8 @@ from gateway.sql.names import DEFAULT_DATABASE
 from gateway.statements import Run
 from gateway.stats_tables import column_stats, rows_of, table_stats
 from gateway.views import ViewFailed, ViewMaker
-from metastore.inspection import InspectionFailed, inspect
+from metastore.inspection import InspectionFailed
+from metastore.inspector import inspect
 from metastore.jobs import TablesBusy
 from metastore.records import (
     CatalogTable,

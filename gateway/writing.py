@@ -31,7 +31,8 @@ from gateway.security.policy import Action, Policy
 from gateway.sql.writes import CreateTable, DropTable, InsertInto, Overwrite, Write
 from gateway.statements import Run
 from metastore.catalog import AlreadyThere
-from metastore.inspection import InspectionFailed, data_files, inspect
+from metastore.inspection import InspectionFailed, data_files
+from metastore.inspector import inspect
 from metastore.patience import insist
 from metastore.records import CatalogTable, Failure, Inspection, QueryState
 from metastore.store import Metastore

@@ -10,7 +10,7 @@ import csv
 import io
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,16 +90,26 @@ def format_of(path: Path) -> str:
     return "json" if start.lstrip().startswith((b"{", b"[")) else "csv"
 
 
-def look(kind: str, files: Sequence[Path], options: dict[str, str], columns: tuple[Column, ...]) -> Content:
-    """Say what files of a format hold. columns: those that the caller knows, all or none. Raises InspectionFailed."""
+def look(
+    kind: str,
+    files: Sequence[Path],
+    options: dict[str, str],
+    columns: tuple[Column, ...],
+    alive: Callable[[], None],
+) -> Content:
+    """Say what files of a format hold. columns: those that the caller knows, all or none. Raises InspectionFailed.
+
+    alive: called before each file.
+    """
+    alive()
     if kind == "parquet":
-        found, rows = _parquet(files)
+        found, rows = _parquet(files, alive)
         return Content(columns or found, rows, options)
     if kind == "orc":
-        found, rows = _orc(files)
+        found, rows = _orc(files, alive)
         return Content(columns or found, rows, options)
     if kind == "avro":
-        return Content(columns or _avro(files), None, options)
+        return Content(columns or _avro(files, alive), None, options)
     filled = next((file for file in files if file.stat().st_size), files[0])
     if kind == "json":
         return Content(columns or _json(filled), None, options)
@@ -116,11 +126,12 @@ def _footer(path: Path) -> Any:
         ) from failure
 
 
-def _parquet(files: Sequence[Path]) -> tuple[tuple[Column, ...], int]:
+def _parquet(files: Sequence[Path], alive: Callable[[], None]) -> tuple[tuple[Column, ...], int]:
     columns: dict[str, tuple[Column, str]] = {}
     rows = 0
     joined: Any = None
     for file in files:
+        alive()
         footer = _footer(file)
         rows += footer.num_rows
         if joined is not None and footer.schema.equals(joined):
@@ -134,11 +145,12 @@ def _parquet(files: Sequence[Path]) -> tuple[tuple[Column, ...], int]:
     return tuple(column for column, _ in columns.values()), rows
 
 
-def _orc(files: Sequence[Path]) -> tuple[tuple[Column, ...], int]:
+def _orc(files: Sequence[Path], alive: Callable[[], None]) -> tuple[tuple[Column, ...], int]:
     columns: dict[str, tuple[Column, str]] = {}
     rows = 0
     joined: pa.Schema | None = None
     for file in files:
+        alive()
         try:
             with opened(file) as content:
                 reader = pa_orc.ORCFile(content)
@@ -157,10 +169,11 @@ def _orc(files: Sequence[Path]) -> tuple[tuple[Column, ...], int]:
     return tuple(column for column, _ in columns.values()), rows
 
 
-def _avro(files: Sequence[Path]) -> tuple[Column, ...]:
+def _avro(files: Sequence[Path], alive: Callable[[], None]) -> tuple[Column, ...]:
     columns: dict[str, tuple[Column, str]] = {}
     joined: avro.Schema = None
     for file in files:
+        alive()
         try:
             with opened(file) as content:
                 schema = avro.read_schema(content)

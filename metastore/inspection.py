@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote
@@ -19,6 +19,7 @@ from metastore.records import CatalogTable, FileMark, Inspection, Partition
 __all__ = ["DEFAULT_PARTITION", "DataFile", "InspectionFailed", "data_files", "inspect", "listed", "path_of"]
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hive's folder for NULL
+MOST_LEVELS = 64  # of folders
 _INT_MAX = 2**31 - 1
 _BIGINT_MAX = 2**63 - 1
 
@@ -46,36 +47,42 @@ def inspect(
     format: str | None = None,
     options: Mapping[str, str] | None = None,
     columns: Sequence[Column] | None = None,
+    alive: Callable[[], None] = lambda: None,
 ) -> Inspection:
     """Say what table lies at a location: format, columns, files, partitions, and rows where files count them.
 
     format, options (engines.protocol.OPTIONS) and columns: what the caller knows; the rest is found out. Text and JSON
     are judged by the first megabyte of the first file, with types wide enough for what may follow (``bigint``,
-    ``double``).
+    ``double``). alive: called before each folder and file that is read.
     """
     try:
-        return _inspect(name, location, format, dict(options or {}), columns or ())
+        return _inspect(name, location, format, dict(options or {}), columns or (), alive)
     except InvalidTable as failure:
         raise InspectionFailed(f"{name} cannot be a table: {failure}") from failure
 
 
 def _inspect(
-    name: str, location: str | Path, format: str | None, options: dict[str, str], columns: Sequence[Column]
+    name: str,
+    location: str | Path,
+    format: str | None,
+    options: dict[str, str],
+    columns: Sequence[Column],
+    alive: Callable[[], None],
 ) -> Inspection:
     root = _root(location)
-    files = data_files(root)
+    files = data_files(root, alive)
     if not files:
         raise InspectionFailed(
             f"{root} holds no data files (names that start with _ or . do not count): "
             "write the table's files there first, or give another location"
         )
-    found = _format(files, format)
+    found = _format(files, format, alive)
     require_options(found, options)
     partition_columns = _partition_columns(files, root)
     told = {column.name.lower(): column for column in columns}
     inside = {column.name.lower() for column in partition_columns}
     in_files = tuple(column for name, column in told.items() if name not in inside)
-    content = look(found, [file.path for file in files], options, in_files)
+    content = look(found, [file.path for file in files], options, in_files, alive)
     own = tuple(column for column in content.columns if column.name.lower() not in inside)
     return Inspection(
         source=TableSource(
@@ -114,7 +121,7 @@ def listed(table: CatalogTable) -> Inspection:
     )
 
 
-def data_files(root: Path) -> tuple[DataFile, ...]:
+def data_files(root: Path, alive: Callable[[], None] = lambda: None) -> tuple[DataFile, ...]:
     """Return a table's files in path order, without hidden ones (leading ``_`` or ``.``) and empty folders.
 
     Links to folders do not count. Raises InspectionFailed for a link to a file outside the table's own folder.
@@ -122,7 +129,7 @@ def data_files(root: Path) -> tuple[DataFile, ...]:
     if root.is_file():
         stat = root.stat()
         return (DataFile(root, stat.st_size, "", {}, stat.st_mtime_ns),)
-    return tuple(_walk(root, (), root.resolve()))
+    return tuple(_walk(root, (), root.resolve(), alive))
 
 
 def path_of(location: str | Path) -> Path:
@@ -153,8 +160,13 @@ def _root(location: str | Path) -> Path:
     return root
 
 
-def _walk(folder: Path, steps: tuple[str, ...], home: Path) -> Iterator[DataFile]:
+def _walk(folder: Path, steps: tuple[str, ...], home: Path, alive: Callable[[], None]) -> Iterator[DataFile]:
     """Yield the files below a folder that lies ``steps`` below the table's. home: that one, links resolved."""
+    if len(steps) > MOST_LEVELS:
+        raise InspectionFailed(
+            f"{folder} lies more than {MOST_LEVELS} folders below the table's: give one further down"
+        )
+    alive()
     try:
         with os.scandir(folder) as found:
             entries = sorted(found, key=lambda entry: entry.name)
@@ -167,7 +179,7 @@ def _walk(folder: Path, steps: tuple[str, ...], home: Path) -> Iterator[DataFile
         if entry.name.startswith(("_", ".")):
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(folder / entry.name, (*steps, entry.name), home)
+            yield from _walk(folder / entry.name, (*steps, entry.name), home, alive)
             continue
         try:
             if not entry.is_file():
@@ -222,13 +234,14 @@ def _partitions(files: Sequence[DataFile]) -> tuple[Partition, ...]:
     )
 
 
-def _format(files: Sequence[DataFile], told: str | None) -> str:
+def _format(files: Sequence[DataFile], told: str | None, alive: Callable[[], None]) -> str:
     if told is not None:
         if told not in FORMATS:
             raise InspectionFailed(f"{told} is not a known format: give one of {', '.join(FORMATS)}")
         return told
     kinds: dict[str, str] = {}
     for file in files:
+        alive()
         kinds.setdefault(format_of(file.path), file.path.name)
     if len(kinds) > 1:
         seen = " and ".join(f"{kind} ({name})" for kind, name in sorted(kinds.items()))

@@ -26,7 +26,8 @@ from gateway.http.queries import Served
 from gateway.security.disclosure import visible_lesson
 from gateway.security.policy import Action, Need, Owned
 from gateway.sql.errors import UnknownColumn, UnknownTable, did_you_mean
-from metastore.inspection import inspect, path_of
+from metastore.inspection import path_of
+from metastore.inspector import inspect
 from selector.keys import ColumnRef, KeyPair
 
 router = APIRouter(prefix="/v1")

@@ -114,10 +114,17 @@ STRICT = Option(
     "strict: an INSERT gives at least one partition column a value",
     _mode,
 )
-OBEYED = (ENGINE, DIALECT, TIMEOUT_S, OVERWRITE, DYNAMIC, STRICT)
+SUBSTITUTE = Option(
+    "hive.variable.substitute",
+    "true",
+    "whether ${hivevar:x} and ${x} stand for values of the session, in the dialects spark and hive",
+    _boolean,
+)
+OBEYED = (ENGINE, DIALECT, TIMEOUT_S, OVERWRITE, DYNAMIC, STRICT, SUBSTITUTE)
 OPTIONS: Mapping[str, Option] = {
     **{option.name.lower(): option for option in OBEYED},
     "exec_time_limit_s": TIMEOUT_S,  # Impala's name of the same
+    "spark.sql.variable.substitute": SUBSTITUTE,  # Spark's
 }
 
 _TRUE, _FALSE, _NONE = ("true", "1"), ("false", "0"), ("", "0", "-1", "0s", "0ms")

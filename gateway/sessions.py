@@ -23,12 +23,14 @@ from gateway.session_settings import (
     OVERWRITE,
     OWN,
     STRICT,
+    SUBSTITUTE,
     TIMEOUT_S,
     Influence,
     NotObeyed,
     influence_of,
 )
 from gateway.sql.names import DEFAULT_DATABASE
+from gateway.sql.variables import substitute
 from gateway.sql.writes import PartitionSettings
 from gateway.statements import Statement
 from metastore.records import View
@@ -139,20 +141,34 @@ class Session:
         with self._lock:
             return tuple(self._ignored.values())
 
-    def statement(self, sql: str, *, overlay: Mapping[str, str] = {}, timeout_s: float = 0.0) -> Statement:
-        """Make a statement under these settings. overlay: settings of this statement alone.
+    def statement(
+        self,
+        sql: str,
+        *,
+        overlay: Mapping[str, str] = {},
+        timeout_s: float = 0.0,
+        dialect: str | None = None,
+        engine: str | None = None,
+        with_values: bool = False,
+    ) -> Statement:
+        """Make a statement under these settings, with the values of its variables in it.
 
-        Raises InvalidSetting, SettingNotObeyed.
+        overlay: settings of this statement alone; dialect and engine: in the place of the session's.
+        with_values: its variables are put in already; what looks like one is data.
+        Raises InvalidSetting, SettingNotObeyed, SqlError.
         """
         settings = dict(self.settings())
         for name, value in overlay.items():
             name, value, _ = self._checked(name, value)
             settings[name] = value
         limits = (self._deadline_s, TIMEOUT_S.read(settings[TIMEOUT_S.name]), timeout_s)
+        dialect = dialect or DIALECT.read(settings[DIALECT.name])
+        if not with_values and SUBSTITUTE.read(settings[SUBSTITUTE.name]):
+            sql = substitute(sql, dialect, settings)
         return Statement(
             sql=sql,
-            dialect=DIALECT.read(settings[DIALECT.name]),
-            engine=ENGINE.read(settings[ENGINE.name]),
+            dialect=dialect,
+            engine=engine or ENGINE.read(settings[ENGINE.name]),
             principal=self.principal,
             deadline_s=min(limit for limit in limits if limit),
             session=self,

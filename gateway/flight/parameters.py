@@ -14,7 +14,6 @@ from decimal import Decimal
 
 import pyarrow as pa
 from sqlglot import exp
-from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
@@ -60,7 +59,7 @@ def template(sql: str, dialect: str, limits: ParserLimits) -> Template:
         raise UnknownDialect(f"Unknown dialect {dialect}; known are {', '.join(DIALECTS)}.")
     require_length(sql, limits)
     try:
-        tokens = Dialect.get_or_raise(DIALECTS[dialect]).tokenize(sql)
+        tokens = parsing.reader_of(dialect).tokenize(sql)
     except TokenError as error:
         raise SyntaxInvalid(f"Syntax error: {str(error).splitlines()[0]}") from error
     places = tuple(token.start for token in tokens if token.token_type is TokenType.PLACEHOLDER)

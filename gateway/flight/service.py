@@ -303,13 +303,13 @@ class FlightService:
                 self.sessions.let_go(started[0])
                 started = None
             if started is None:
-                started = self._submitted(prepared.template.filled(prepared.values), call)
+                started = self._submitted(prepared.template.filled(prepared.values), call, with_values=True)
             prepared.last = started[0]
             return started
         return self._submitted(_query(name, command), call)
 
-    def _submitted(self, sql: str, call: Call) -> tuple[bytes, StatementOperation]:
-        run = self._coordinator.submit(call.session.session.statement(sql))
+    def _submitted(self, sql: str, call: Call, *, with_values: bool = False) -> tuple[bytes, StatementOperation]:
+        run = self._coordinator.submit(call.session.session.statement(sql, with_values=with_values))
         call.query_id = run.id
         operation = StatementOperation(run, self._coordinator, self._spool)
         return self.sessions.hold(call.session, operation), operation
@@ -345,7 +345,7 @@ class FlightService:
 
     def _template(self, sql: str, call: Call) -> Template:
         statement = call.session.session.statement(sql)
-        return parameters.template(sql, statement.dialect, self._coordinator.parser_limits)
+        return parameters.template(statement.sql, statement.dialect, self._coordinator.parser_limits)
 
     def _bind(self, prepared: Prepared, messages: Iterable[Any]) -> None:
         rows = data.decoded(messages, largest_bytes=self.statement_bytes)
@@ -362,12 +362,12 @@ class FlightService:
         """
         limits, session = self._coordinator.parser_limits, call.session.session
         sql = template.filled([NULL] * len(template.places))
-        meant = self._coordinator.understand(session.statement(sql))
+        meant = self._coordinator.understand(session.statement(sql, with_values=True))
         if isinstance(meant, WRITES) or (isinstance(meant, Command) and not isinstance(meant, READING)):
             return None, None
         if template.places:
             sql = parameters.without_rows(sql, template.dialect, limits)
-        handle, operation = self._submitted(sql, call)
+        handle, operation = self._submitted(sql, call, with_values=True)
         kept = False
         try:
             self._wait(operation, call)

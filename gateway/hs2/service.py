@@ -44,7 +44,7 @@ LOG_SCHEMA = pa.schema([("operation_log", pa.string())])
 FETCH_SIZE_KEY = "hive.server2.thrift.resultset.default.fetch.size"
 HIVECONF = "set:hiveconf:"
 PROXY_USER_KEYS = ("hive.server2.proxy.user", "impala.doas.user")
-PREFIXES = (HIVECONF, "set:hivevar:", "set:metaconf:", "set:system:")
+PREFIXES = (HIVECONF, "set:")  # what else is set keeps its kind: hivevar:x
 R = TypeVar("R", bound=Struct | bytes)
 NO_TOKENS = "Delegation tokens are not issued here; log in with a user name and a password."
 

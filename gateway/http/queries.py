@@ -39,7 +39,7 @@ from gateway.security.policy import AccessDenied, Action, Owned
 from gateway.security.principals import Principal
 from gateway.sessions import Session
 from gateway.sql.statement import CheckedStatement
-from gateway.statements import Run, Statement
+from gateway.statements import Run
 from metastore.records import QueryRecord, QueryState
 from selector.decide import Decision
 
@@ -68,8 +68,15 @@ async def run_query(body: QueryRequest, request: Request, gateway: Served, user:
     """Run a query. 200 once it has ended, 202 while it still runs after wait_s."""
     limits = gateway.settings.limits
     session = Session(user, deadline_s=limits.deadline_s)
-    asked = session.statement(body.sql, overlay=body.settings, timeout_s=body.timeout_s or 0.0)
-    statement = replace(asked, dialect=body.dialect, engine=body.engine, session=None)  # it ends with the request
+    asked = await run_in_threadpool(
+        session.statement,
+        body.sql,
+        overlay=body.settings,
+        timeout_s=body.timeout_s or 0.0,
+        dialect=body.dialect,
+        engine=body.engine,
+    )
+    statement = replace(asked, session=None)  # it ends with the request
     request.state.query_id = statement.id
     run = await run_in_threadpool(gateway.coordinator.submit, statement)
     await _wait(run, body.wait_s)
@@ -141,7 +148,8 @@ async def cancel_query(query_id: str, gateway: Served, user: User) -> QueryReply
 @router.post("/explain")
 def explain(body: ExplainRequest, gateway: Served, user: User) -> ExplainReply:
     """Decide about a query without running it."""
-    statement = Statement(sql=body.sql, dialect=body.dialect, engine=body.engine, principal=user)
+    session = Session(user, deadline_s=gateway.settings.limits.deadline_s)
+    statement = replace(session.statement(body.sql, dialect=body.dialect, engine=body.engine), session=None)
     checked, decision = gateway.coordinator.explain(statement)
     sql: dict[str, str] = {}
     for member in gateway.fleet.values():

@@ -13,6 +13,7 @@ SqlError
   TableExists         of a table that is to be made
   UnknownColumn       not in the tables that the statement names
   UnknownPartition    no folder of the table matches
+  UnknownVariable     ${...} without a value in the session
   UnknownProperty     a key that cannot be set
   ValueOutOfRange     a number that makes no sense in its place
   NotAllowed          understood, and refused
@@ -116,6 +117,12 @@ class UnknownPartition(SqlError):
     """No partition of the table matches the conditions."""
 
     code = "UNKNOWN_PARTITION"
+
+
+class UnknownVariable(SqlError):
+    """A variable has no value in the session."""
+
+    code = "UNKNOWN_VARIABLE"
 
 
 class UnknownProperty(SqlError):

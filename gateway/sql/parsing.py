@@ -67,6 +67,11 @@ class ParserLimits:
     tokens: int = 100_000
 
 
+def reader_of(dialect: str) -> Dialect:
+    """Return what reads texts of a dialect that is one of DIALECTS."""
+    return SparkAsWritten() if dialect == SPARK else Dialect.get_or_raise(DIALECTS[dialect])
+
+
 def parse(sql: str, dialect: str, limits: ParserLimits) -> tuple[exp.Expr, str | None]:
     """Return the tree of the one query in a text, and the engine that a hint in it asks for.
 
@@ -77,7 +82,7 @@ def parse(sql: str, dialect: str, limits: ParserLimits) -> tuple[exp.Expr, str |
     if dialect not in DIALECTS:
         raise UnknownDialect(f"Unknown dialect {dialect}; known are {', '.join(DIALECTS)}.")
     require_length(sql, limits)
-    read = SparkAsWritten() if dialect == SPARK else Dialect.get_or_raise(DIALECTS[dialect])
+    read = reader_of(dialect)
     sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
     try:
         tokens = read.tokenize(sql)

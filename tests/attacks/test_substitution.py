@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -81,17 +82,49 @@ def test_a_text_stays_what_it_is(door: Door, dialect: str, spark_gateway: Served
 
 
 @pytest.mark.parametrize("dialect", ["spark", "hive"])
-def test_a_variable_that_nobody_set_is_refused_or_stays(door: Door, dialect: str, spark_gateway: Served) -> None:
+def test_a_variable_that_nobody_set_is_refused(door: Door, dialect: str, duckdb_gateway: Served) -> None:
+    own = "${hiveconf:hive.variable.substitute}"  # the gateway has this setting
+    assert duckdb_gateway.ask(door, f"select '{own}' as a", dialect=dialect) == [("true",)]
     for variable in plain(VARIABLES):
-        try:
-            found = spark_gateway.ask(door, f"select '{variable}' as a", engine="spark", dialect=dialect)
-        except Refused as refusal:
-            assert "variable" in refusal.message
-        else:
-            assert found == [(variable,)]
+        if variable == own:
+            continue
+        with pytest.raises(Refused, match="variable") as caught:
+            duckdb_gateway.ask(door, f"select '{variable}' as a", dialect=dialect)
+        assert (caught.value.code or "UNKNOWN_VARIABLE", caught.value.sqlstate or "42000") == (
+            "UNKNOWN_VARIABLE",
+            "42000",
+        )
 
 
-def test_no_shell_is_bared(door: Door, spark_gateway: Served, tmp_path: Path) -> None:
+def test_variables_are_those_of_the_session(door: Door, duckdb_gateway: Served) -> None:
+    settings = {"hivevar:column": "price", "limit": "3", "hivevar:env:HOME": "x"}
+    sql = (
+        "select count(${hivevar:column}) as n, '${limit}' as a /* ${nobody} */ from books where id <= ${hiveconf:limit}"
+    )
+    refused = "select '${env:HOME}' as a"
+    if door is Door.HTTP:
+        with duckdb_gateway.http() as client:
+            body = {"wait_s": 60, "settings": settings}
+            assert client.post("/v1/queries", json={**body, "sql": sql}).json()["rows"] == [[3, "3"]]
+            assert (
+                client.post("/v1/queries", json={**body, "sql": refused}).json()["error"]["code"] == "UNKNOWN_VARIABLE"
+            )
+            again = client.post("/v1/explain", json={"sql": sql}).json()["error"]
+            assert (again["code"], again["position"]) == ("UNKNOWN_VARIABLE", {"line": 1, "column": 14})
+        return
+    with closing(duckdb_gateway.connect(door)) as connection, closing(connection.cursor()) as cursor:
+        for name, value in settings.items():
+            cursor.execute(f"SET {name} = {value}")
+        cursor.execute(sql)
+        assert [tuple(row) for row in cursor.fetchall()] == [(3, "3")]
+        with pytest.raises(Exception, match="no value from the environment"):
+            cursor.execute(refused)
+        cursor.execute("SET hive.variable.substitute = false")
+        cursor.execute(refused)
+        assert [tuple(row) for row in cursor.fetchall()] == [("${env:HOME}",)]
+
+
+def test_no_shell_is_bared(door: Door, duckdb_gateway: Served, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     for engine in ("spark", "auto"):
         with pytest.raises(Refused):

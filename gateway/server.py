@@ -111,6 +111,7 @@ def _prepared(
                 http=patient(settings.results.stall_s),
                 log_config=None,
                 access_log=False,
+                server_header=False,
                 ssl_context_factory=None if tls is None else lambda *_: tls,
                 timeout_graceful_shutdown=math.ceil(settings.hs2.drain_s),
             )

@@ -81,6 +81,10 @@ class ServerSettings(_Section):
     """Address to listen on. Anything but loopback shows the endpoint to the network."""
     port: int = Field(8650, ge=0, le=65535)
     """TCP port; 0 takes a free one."""
+    hosts: tuple[str, ...] = ()
+    """Names of the HTTP server beside addresses, `localhost` and this machine's own; `*` for any."""
+    origins: tuple[str, ...] = ()
+    """Origins of pages elsewhere that may change something here, such as `https://notebook.example`."""
     cancel_wait_s: float = Field(10.0, ge=0.0)
     """How long a DELETE waits for the query's end."""
 

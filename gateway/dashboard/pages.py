@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from gateway.dashboard import listing
+from gateway.dashboard import api_docs, listing
 from gateway.dashboard.figures import DASH
 from gateway.dashboard.statistics import ColumnPage, JobLine, ScheduleLine, TableLine, TablePage
 from gateway.dashboard.views import EngineCard, QueryPage, QueryRow
@@ -24,6 +24,7 @@ from gateway.http.catalog import list_engines
 from gateway.http.login import User
 from gateway.http.queries import Served
 from gateway.security.disclosure import may_see, visible
+from gateway.security.web import PAGE_POLICY, SECURITY_HEADERS
 from metastore.records import QueryState
 
 HERE = Path(__file__).parent
@@ -32,13 +33,7 @@ REFRESH_IDLE_S = 15
 SOON = dt.timedelta(minutes=1)
 JOBS_SHOWN = 20
 STATIC_MAX_AGE_S = 86_400
-SECURITY_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
+PAGE_HEADERS = {**SECURITY_HEADERS, "Content-Security-Policy": PAGE_POLICY}
 
 router = APIRouter(include_in_schema=False)
 
@@ -162,13 +157,25 @@ def column_page(request: Request, gateway: Served, name: str, column: str) -> HT
     return _page(request, "column.html", column=ColumnPage.of(build, found), live=False)
 
 
+@router.get("/docs")
+def interface_page(request: Request) -> HTMLResponse:
+    """Show the routes of the HTTP interface with their fields."""
+    return _page(request, "api.html", groups=api_docs.groups(request.app.openapi()), live=False)
+
+
+@router.get("/openapi.json")
+def interface_document(request: Request) -> JSONResponse:
+    """Return the same for programs."""
+    return JSONResponse(request.app.openapi())
+
+
 @router.get("/dashboard/static/{name}")
 def static(request: Request, name: str) -> Response:
     """Return a style sheet, script or image."""
     file = _FILES.get(name)
     if file is None:
         return _not_found(request, "There is no such file.", name)
-    headers = {**SECURITY_HEADERS, "Cache-Control": f"max-age={STATIC_MAX_AGE_S}"}
+    headers = {**PAGE_HEADERS, "Cache-Control": f"max-age={STATIC_MAX_AGE_S}"}
     return FileResponse(file, media_type=mimetypes.guess_type(name)[0], headers=headers)
 
 
@@ -180,7 +187,7 @@ def elsewhere(request: Request, rest: str) -> HTMLResponse:
 
 def _page(request: Request, template: str, *, status: int = 200, **shown: Any) -> HTMLResponse:
     text = _templates.get_template(template).render(prefix=_prefix(request), **shown)
-    return HTMLResponse(text, status_code=status, headers={**SECURITY_HEADERS, "Cache-Control": "no-store"})
+    return HTMLResponse(text, status_code=status, headers=PAGE_HEADERS)
 
 
 def _not_found(request: Request, message: str, name: str) -> HTMLResponse:

@@ -16,8 +16,10 @@ from gateway.hs2.dispatch import Dispatcher
 from gateway.hs2.http import driver_routes
 from gateway.http import catalog, errors, login, queries, schedules, statistics, streaming
 from gateway.http.body_limit import BodyLimit
+from gateway.http.guard import Guard
 from gateway.http.login import user_of
 from gateway.http.queries import Served
+from gateway.security.web import BrowserRules, machine_names
 
 
 def create_app(gateway: Gateway) -> FastAPI:
@@ -34,12 +36,18 @@ def create_app(gateway: Gateway) -> FastAPI:
         summary="One SQL endpoint over a fast in-memory engine and a fault-tolerant one.",
         version=version("fusion-sql-gateway"),
         lifespan=lifespan,
+        docs_url=None,  # FastAPI's pages load scripts of others
+        redoc_url=None,
+        openapi_url=None,
     )
     app.state.gateway = gateway
     errors.install(app)
     login.install(app)
     app.state.download_threads = CapacityLimiter(streaming.THREADS)
+    server = gateway.settings.server
+    rules = BrowserRules({server.host, *machine_names(), *server.hosts}, server.origins)
     app.add_middleware(BodyLimit, statement_bytes=int(gateway.settings.limits.statement))
+    app.add_middleware(Guard, rules=rules)
     for router in (queries.router, catalog.router, statistics.router, schedules.router, pages.router):
         app.include_router(router, dependencies=[Depends(user_of)])
     app.include_router(driver_routes(Dispatcher(gateway.hs2), gateway.downloads))

@@ -16,6 +16,7 @@ from gateway.http.models import ErrorModel, ErrorReply
 from gateway.jobs import JobElsewhere, JobsBusy
 from gateway.results import ResultGone
 from gateway.schedule_errors import ScheduleError
+from gateway.security.web import SECURITY_HEADERS
 from gateway.sql.errors import SqlError
 from metastore.inspection import InspectionFailed
 from metastore.records import Failure
@@ -28,6 +29,7 @@ STATUS: Mapping[str, int] = {
     "NOT_ALLOWED": 403,
     "ACCESS_DENIED": 403,
     "NOT_YOUR_QUERY": 403,
+    "CROSS_SITE_REQUEST": 403,
     "NOT_FOUND": 404,
     "METHOD_NOT_ALLOWED": 405,
     "NOT_FINISHED": 409,
@@ -37,6 +39,7 @@ STATUS: Mapping[str, int] = {
     "SCHEDULE_PAUSED": 409,
     "RESULT_GONE": 410,
     "STATEMENT_TOO_LONG": 413,
+    "UNKNOWN_HOST": 421,
     "INVALID_BODY": 422,
     "INTERNAL": 500,
     NO_ENGINE: 503,
@@ -71,7 +74,7 @@ def reply(failure: Failure, query_id: str | None = None) -> JSONResponse:
     return JSONResponse(
         ErrorReply(error=ErrorModel.of(failure, query_id)).model_dump(mode="json", exclude_none=True),
         status_code=status,
-        headers=retry_headers(status),
+        headers={**SECURITY_HEADERS, **(retry_headers(status) or {})},
     )
 
 

@@ -96,7 +96,7 @@ def scripted(tmp_path: Path) -> ScriptedGateway:
 
 @pytest.fixture
 def client(scripted: ScriptedGateway) -> Iterator[TestClient]:
-    with TestClient(create_app(scripted.gateway), client=LOOPBACK) as client:
+    with TestClient(create_app(scripted.gateway), base_url="http://localhost", client=LOOPBACK) as client:
         yield client
 
 
@@ -151,7 +151,7 @@ def test_an_empty_log_tells_how_to_send_the_first_query(client: TestClient) -> N
     text = read(client, "/dashboard")
 
     assert "No query yet" in text
-    assert "curl http://testserver/v1/queries" in text
+    assert "curl http://localhost/v1/queries" in text
     assert """-d '{"sql": "SELECT 1 AS one"}'""" in text
 
 

@@ -1,0 +1,91 @@
+"""What browsers could be made to do: requests under names that are not ours, and requests from pages of others.
+
+A page elsewhere can have its name resolve to this machine (DNS rebinding): its requests then carry that name, which is
+refused. A page elsewhere can also send requests to our own name: those that change something carry its origin.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterable, Mapping
+
+from metastore.records import Failure
+
+ANY = "*"
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+LONGEST_SHOWN = 80
+SECURITY_HEADERS: Mapping[str, str] = {  # of every reply; pages have a policy of their own
+    "Content-Security-Policy": ("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+PAGE_POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
+
+
+def machine_names() -> frozenset[str]:
+    """Return the names that this machine gives itself."""
+    name = socket.gethostname().lower().rstrip(".")
+    return frozenset({name, name.partition(".")[0], f"{name.partition('.')[0]}.local"}) - {"", ".local"}
+
+
+class BrowserRules:
+    """Which requests are taken.
+
+    hosts: names of ours beside loopback and addresses, ``*`` for any. origins: of pages elsewhere that may write.
+    """
+
+    def __init__(self, hosts: Iterable[str], origins: Iterable[str] = ()) -> None:
+        self._hosts = frozenset(host.lower().rstrip(".") for host in hosts)
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
+
+    def refusal(self, method: str, headers: Iterable[tuple[bytes, bytes]]) -> Failure | None:
+        """Return why a request is refused, None where it is not. headers: names in lower case."""
+        found: dict[bytes, str] = {}
+        for name, value in headers:
+            if name in (b"host", b"origin", b"sec-fetch-site"):
+                if name in found:
+                    return Failure("BAD_REQUEST", f"The request has the header {name.decode()} twice.")
+                found[name] = value.decode("latin-1").strip().lower()
+        host = found.get(b"host", "")
+        if host and not self._is_ours(_name_of(host)):
+            return Failure(
+                "UNKNOWN_HOST",
+                f"The gateway is not known as {host[:LONGEST_SHOWN]}; whoever runs it may add that to server.hosts.",
+            )
+        if method in SAFE_METHODS:
+            return None
+        origin = found.get(b"origin")
+        if origin is not None and origin.partition("://")[2] != host and origin not in self._origins:
+            return _cross_site(origin)
+        site = found.get(b"sec-fetch-site", "none")
+        if origin is None and site not in ("none", "same-origin"):
+            return _cross_site(site)
+        return None
+
+    def _is_ours(self, name: str) -> bool:
+        if ANY in self._hosts or name in self._hosts or name == "localhost" or name.endswith(".localhost"):
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True  # no name server has a say in it
+
+
+def _cross_site(source: str) -> Failure:
+    return Failure(
+        "CROSS_SITE_REQUEST",
+        f"A page of another site ({source[:LONGEST_SHOWN]}) may change nothing here; whoever runs the gateway may add "
+        "it to server.origins.",
+    )
+
+
+def _name_of(host: str) -> str:
+    """Return the name or address in a Host header."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].partition("%")[0]
+    return host.partition(":")[0].rstrip(".") if host.count(":") <= 1 else host

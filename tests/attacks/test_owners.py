@@ -193,15 +193,19 @@ def test_a_session_ends_with_its_user(shared: Served, users: Path, door: Door, c
         _change(users, change, name)
         answer = httpx.get(f"{shared.url}/v1/queries/{query_id}/result", auth=(name, PASSWORD))
         assert answer.status_code in (401, 403)
-    else:
-        with closing(shared.connect(door, name, PASSWORD)) as connection, closing(connection.cursor()) as cursor:
+    elif door is not Door.FLIGHT:  # its driver cannot close what is gone; its tokens are tried below
+        connection = shared.connect(door, name, PASSWORD)
+        with closing(connection._transport):
+            cursor = connection.cursor()
             cursor.execute("SELECT 1")
             assert [tuple(row) for row in cursor.fetchall()] == [(1,)]
             _change(users, change, name)
-            with pytest.raises(Exception) as caught:
-                cursor.execute("SELECT 1")
-            told = str(caught.value)
-            assert "may not come in any more" in told or "session" in told or "401" in told or "no such" in told, told
+            with pytest.raises(Exception):  # noqa: B017 - PyHive reads a 401 as a message
+                cursor.execute("SELECT 778 AS late")
+            with shared.http("olga", PASSWORD) as client:
+                assert "778" not in client.get("/v1/queries").text
+    else:
+        _change(users, change, name)
     for user, password in (("bob", PASSWORD), (name, ""), ("", "")):  # the last two come without a login
         fetched = httpx.get(f"{shared.url}/v1/queries/{query_id}/result", auth=(user, password) if user else None)
         assert fetched.status_code in (401, 403), (user, fetched.text)
@@ -224,14 +228,15 @@ def _sent_over_http(shared: Served, name: str) -> str:
     return str(reply.json()["id"])
 
 
-def test_a_bearer_token_ends_with_its_user(shared: Served, users: Path) -> None:
+@pytest.mark.parametrize("change", ["removed", "another password"])
+def test_a_bearer_token_ends_with_its_user(shared: Served, users: Path, change: str) -> None:
     flight = pytest.importorskip("pyarrow.flight")
     write_users(users, *ROLES, "erin")
     with flight.connect(f"grpc://{shared.flight}") as client:
         token = client.authenticate_basic_token("erin", PASSWORD)
         options = flight.FlightCallOptions(headers=[token])
         assert list(client.list_actions(options))
-        write_users(users, *ROLES)
+        _change(users, change, "erin")
         with pytest.raises(flight.FlightUnauthenticatedError):
             list(client.list_actions(options))
 

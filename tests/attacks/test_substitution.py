@@ -124,7 +124,7 @@ def test_variables_are_those_of_the_session(door: Door, duckdb_gateway: Served) 
         assert [tuple(row) for row in cursor.fetchall()] == [("${env:HOME}",)]
 
 
-def test_no_shell_is_bared(door: Door, duckdb_gateway: Served, tmp_path: Path) -> None:
+def test_no_shell_is_bared(door: Door, spark_gateway: Served, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     for engine in ("spark", "auto"):
         with pytest.raises(Refused):

@@ -6,7 +6,7 @@ are safe from several threads, and only ``EngineError`` escapes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,6 +16,13 @@ import pyarrow as pa
 
 from selector.quoting import InvalidName, require_name, require_printable
 from selector.types import DataType, InvalidType, parse
+
+EXPLAIN_S = 60.0  # longest that an engine may take to plan
+
+
+def never() -> bool:
+    """Nobody cancels."""
+    return False
 
 
 class EngineKind(StrEnum):
@@ -209,8 +216,8 @@ class Engine(Protocol):
     def use_tables(self, tables: Sequence[TableSource]) -> None:
         """Replace the tables that statements may name. Returns before every worker has seen them."""
 
-    def explain(self, sql: str) -> str:
-        """Return the engine's plan text for a statement."""
+    def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
+        """Return the engine's plan text for a statement. cancelled: asked now and then whether anybody still waits."""
 
     def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> ResultStream:
         """Start a statement. deadline_s: seconds from now after which it is ended."""

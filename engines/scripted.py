@@ -19,7 +19,7 @@ from typing import Self, TypeAlias
 import pyarrow as pa
 
 from engines.errors import DeadlineExceeded, EngineError, EngineUnavailable, StatementCancelled, StatementError
-from engines.protocol import Actuals, EngineKind, EngineStatus, Lease, TableSource
+from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, TableSource, never
 
 _WAIT_STEP_S = 0.005
 
@@ -112,7 +112,7 @@ class ScriptedEngine:
         """Remember the tables."""
         self.tables = tuple(tables)
 
-    def explain(self, sql: str) -> str:
+    def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
         """Return the plan of the script that the statement would get next."""
         with self._lock:
             self._raise_if_closed()

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 from sqlalchemy.exc import SQLAlchemyError
@@ -26,16 +27,17 @@ from engines.protocol import Writer, WriteTarget
 from gateway.commands import CommandFailed, CommandRunner
 from gateway.fleet import Fleet, Member
 from gateway.joins import JoinLearner
+from gateway.planning.fairness import Asker
+from gateway.planning.reader import StatementReader
+from gateway.planning.work import Text
 from gateway.results import ResultTooLarge, Spool, SpooledResult, SpoolFull
 from gateway.routing import CatalogSnapshot, CatalogView, Router
 from gateway.security.needs import needs
 from gateway.security.policy import AccessDenied, Policy
-from gateway.sql import command_parsing, write_parsing
-from gateway.sql import statement as checking
 from gateway.sql.commands import Command
+from gateway.sql.compiled import CompiledStatement
 from gateway.sql.errors import NotAllowed, SqlError
 from gateway.sql.parsing import ParserLimits, require_length
-from gateway.sql.statement import CheckedStatement
 from gateway.sql.writes import WRITES, Write
 from gateway.statements import Run, Statement
 from gateway.tries import Tries, Try
@@ -46,6 +48,8 @@ from metastore.store import Metastore
 from selector.decide import Decision, NoEngine
 
 log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 CANCEL_REPEAT_S = 0.25
 RETURN_POLL_S = 0.25
@@ -86,6 +90,7 @@ class Coordinator:
         fleet: Fleet,
         catalog: CatalogView,
         router: Router,
+        reader: StatementReader,
         metastore: Metastore,
         commands: CommandRunner,
         writer: TableWriter,
@@ -99,6 +104,7 @@ class Coordinator:
         self._fleet = fleet
         self._catalog = catalog
         self._router = router
+        self._reader = reader
         self._metastore = metastore
         self._commands = commands
         self._writer = writer
@@ -128,8 +134,8 @@ class Coordinator:
         try:
             self._metastore.queries.open(run.record)
             self._catch_up()
-            snapshot, checked = self._check(statement)
-            run.command = None if isinstance(checked, CheckedStatement) else checked
+            snapshot, checked = self._check(statement, run.asker)
+            run.command = None if isinstance(checked, CompiledStatement) else checked
             with self._lock:
                 self._runs[run.id] = run
             threading.Thread(
@@ -140,26 +146,35 @@ class Coordinator:
             self._let_go(run)
             raise
         except BaseException as error:
-            failure = Failure(error.code, error.message, error.position) if isinstance(error, SqlError) else INTERNAL
+            failure = INTERNAL
+            if isinstance(error, SqlError | EngineError):
+                failure = Failure(error.code, error.message, getattr(error, "position", None))
             self._let_go(run)
             self._metastore.queries.close(run.id, QueryState.FAILED, at=_now(), error=failure)
             raise
         return run
 
-    def understand(self, statement: Statement) -> CheckedStatement | Command | Write:
-        """Return what a statement is; nothing runs and nothing is recorded. Raises SqlError."""
-        return self._check(statement)[1]
+    def understand(self, statement: Statement) -> CompiledStatement | Command | Write:
+        """Return what a statement is; nothing runs and nothing is recorded. Raises SqlError, EngineError."""
+        return self._check(statement, asker_of(statement))[1]
 
-    def explain(self, statement: Statement) -> tuple[CheckedStatement, Decision]:
+    def read(self, statement: Statement, function: Callable[..., Result], *arguments: object) -> Result:
+        """Have a function run where it holds up nobody: for all that parses what clients sent. Raises as it does."""
+        found: Result = self._reader.call(asker_of(statement), function, *arguments)
+        return found
+
+    def explain(self, statement: Statement) -> tuple[CompiledStatement, Decision]:
         """Return where a query would go and why; nothing runs. Raises SqlError, UnknownEngine, NoEngine."""
         self._require_engine(statement)
         if not self._places.acquire(blocking=False):
             raise TooManyQueries("Too many queries are running; try again soon.")
         try:
-            snapshot, checked = self._check(statement)
-            if not isinstance(checked, CheckedStatement):
+            asker = asker_of(statement)
+            snapshot, checked = self._check(statement, asker)
+            if not isinstance(checked, CompiledStatement):
                 raise NotAllowed("Only queries can be explained; commands run in the gateway itself.")
-            return checked, self._router.decide(checked, snapshot, pinned=statement.pinned or checked.engine)
+            pinned = statement.pinned or checked.engine
+            return checked, self._router.decide(checked, snapshot, pinned=pinned, asker=asker)
         finally:
             self._places.release()
 
@@ -202,36 +217,32 @@ class Coordinator:
 
     # ------------------------------------------------------------------ one statement's life
 
-    def _check(self, statement: Statement) -> tuple[CatalogSnapshot, CheckedStatement | Command | Write]:
-        """Read a statement and require that its user may do what it says. Raises SqlError."""
+    def _check(self, statement: Statement, asker: Asker) -> tuple[CatalogSnapshot, CompiledStatement | Command | Write]:
+        """Read a statement and require that its user may do what it says. Raises SqlError, EngineError."""
         snapshot = self._catalog.current()
-        checked = self._read(statement, snapshot)
+        checked = self._read(statement, snapshot, asker)
         self._policy.require_all(statement.principal, needs(checked, snapshot, statement.session))
         return snapshot, checked
 
-    def _read(self, statement: Statement, snapshot: CatalogSnapshot) -> CheckedStatement | Command | Write:
-        sql, dialect, tables, limits = statement.sql, statement.dialect, snapshot.tables, self.parser_limits
-        views = snapshot.views_for(statement.session)
-        command = command_parsing.parse(sql, catalog=tables, limits=limits, views=views)
-        if command is not None:
-            return command
-        write = write_parsing.parse(
-            sql, dialect, catalog=tables, limits=limits, views=views, partitions=statement.partitions
-        )
-        if write is not None:
-            return write
-        checked = checking.check(sql, dialect, catalog=tables, limits=limits, views=views)
+    def _read(
+        self, statement: Statement, snapshot: CatalogSnapshot, asker: Asker
+    ) -> CompiledStatement | Command | Write:
+        own = statement.session.views if statement.session is not None else {}
+        text = Text(statement.sql, statement.dialect, self.parser_limits, own, statement.partitions)
+        checked = self._reader.understand(text, snapshot, asker)
+        if not isinstance(checked, CompiledStatement):
+            return checked
         if checked.engine is not None and checked.engine not in self._fleet:
             raise NotAllowed(f"A hint asks for the engine {checked.engine}; there are {', '.join(self._fleet)}.")
         return checked
 
-    def _live(self, run: Run, checked: CheckedStatement | Command | Write, snapshot: CatalogSnapshot) -> None:
+    def _live(self, run: Run, checked: CompiledStatement | Command | Write, snapshot: CatalogSnapshot) -> None:
         """Decide, try the ranked engines in turn, close the record; nothing escapes but bugs."""
         try:
             if isinstance(checked, WRITES):
                 self._write(run, checked)
                 return
-            if not isinstance(checked, CheckedStatement):
+            if not isinstance(checked, CompiledStatement):
                 self._obey(run, checked)
                 return
             decision = self._decide(run, checked, snapshot)
@@ -270,13 +281,20 @@ class Coordinator:
         finally:
             self._end(run)
 
-    def _decide(self, run: Run, checked: CheckedStatement, snapshot: CatalogSnapshot) -> Decision | None:
+    def _decide(self, run: Run, checked: CompiledStatement, snapshot: CatalogSnapshot) -> Decision | None:
         """Decide; where no engine can take it now but one will soon, wait for that. None: the query is closed."""
+        decide = partial(
+            self._router.decide, checked, snapshot, pinned=run.statement.pinned or checked.engine, asker=run.asker
+        )
         pinned = run.statement.pinned or checked.engine
         until_s = time.monotonic() + min(self._queue_s, run.remaining_s)
         while True:
             try:
-                return insist(partial(self._router.decide, checked, snapshot, pinned=pinned))
+                return insist(decide)
+            except (StatementCancelled, DeadlineExceeded) as error:
+                state = QueryState.CANCELLED if isinstance(error, StatementCancelled) else QueryState.FAILED
+                self._close(run, state, error=Failure(error.code, error.message))
+                return None
             except NoEngine as error:
                 rests_s = [m.breaker.open_for_s() for m in self._fleet.values() if pinned in (None, m.name)]
                 wait_s = min((rest_s for rest_s in rests_s if rest_s > 0), default=None)
@@ -302,7 +320,7 @@ class Coordinator:
     def _try(
         self,
         run: Run,
-        checked: CheckedStatement,
+        checked: CompiledStatement,
         decision: Decision,
         version: str,
         attempt: Attempt,
@@ -390,7 +408,7 @@ class Coordinator:
             self._close(run, QueryState.FINISHED, attempt=attempt, result=result)
 
     def _execute(
-        self, run: Run, checked: CheckedStatement, member: Member, attempt: Attempt, *, careful: bool
+        self, run: Run, checked: CompiledStatement, member: Member, attempt: Attempt, *, careful: bool
     ) -> tuple[Attempt, SpooledResult]:
         """Hold a lease, run the engine's own SQL and spool every row."""
         sql = checked.sql(member.engine.dialect)
@@ -419,7 +437,7 @@ class Coordinator:
     def _learn(
         self,
         run: Run,
-        checked: CheckedStatement,
+        checked: CompiledStatement,
         decision: Decision,
         version: str,
         member: Member,
@@ -475,7 +493,7 @@ class Coordinator:
         run.record = closed if insist(close) else insist(partial(self._metastore.queries.get, run.id)) or closed
 
     def _record_decision(
-        self, run: Run, decision: Decision, first: Attempt, checked: CheckedStatement | None = None
+        self, run: Run, decision: Decision, first: Attempt, checked: CompiledStatement | None = None
     ) -> None:
         decided = partial(
             self._metastore.queries.decided,
@@ -529,6 +547,11 @@ class Coordinator:
             if run.engine is not None:
                 self._fleet[run.engine].engine.cancel(run.id)
             time.sleep(CANCEL_REPEAT_S)
+
+
+def asker_of(statement: Statement) -> Asker:
+    """Return who waits for a statement that is not recorded."""
+    return Asker(statement.user, time.monotonic() + statement.deadline_s)
 
 
 def _failed(attempt: Attempt, error: EngineError, begun: float) -> Attempt:

@@ -29,6 +29,7 @@ SQLSTATES: Mapping[str, str] = {
     "MULTIPLE_STATEMENTS": "42601",
     "STATEMENT_TOO_LONG": "54000",
     "STATEMENT_TOO_DEEP": "54001",
+    "STATEMENT_TOO_COMPLEX": "54001",
     "UNKNOWN_TABLE": "42S02",
     "UNKNOWN_COLUMN": "42S22",
     "UNKNOWN_DATABASE": "3D000",
@@ -76,6 +77,7 @@ MAPPED = (
     CallFailed,
     QueryFailed,
     SqlError,
+    EngineError,
     SessionError,
     AuthenticationFailed,
     TooManyQueries,
@@ -95,6 +97,8 @@ def failure_of(error: Exception) -> Failure:
             return error.failure
         case SqlError():
             return Failure(error.code, error.message, error.position)
+        case EngineError():
+            return Failure(error.code, error.message)
         case SessionError():
             return Failure(error.code, str(error))
         case AuthenticationFailed():

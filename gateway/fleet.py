@@ -15,6 +15,7 @@ class Member:
     """One engine.
 
     limit_bytes: memory that one statement may take there; None for an engine that spills instead of failing.
+    planners: statements that it plans at once, of those that are decided about.
     threads: that scan at once for one statement; hosts: that it runs on; both for the memory model.
     """
 
@@ -23,6 +24,7 @@ class Member:
     limit_bytes: int | None = None
     threads: int = 1
     hosts: int = 1
+    planners: int = 2
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
 
     @property

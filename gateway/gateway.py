@@ -13,6 +13,7 @@ from gateway.downloads import Downloads
 from gateway.fleet import Fleet
 from gateway.hs2.service import Service
 from gateway.jobs import JobRunner
+from gateway.planning.pool import Planners
 from gateway.results import Spool
 from gateway.routing import CatalogView
 from gateway.schedules import Schedules
@@ -48,6 +49,7 @@ class Gateway:
     settings: Settings
     metastore: Metastore
     fleet: Fleet
+    planners: Planners
     catalog: CatalogView
     coordinator: Coordinator
     spool: Spool
@@ -83,6 +85,7 @@ class Gateway:
         self.schedules.stop()
         self.coordinator.stop(grace_s=STOP_GRACE_S)
         self.jobs.stop()
+        self.planners.close()
         self.fleet.close()
         self.metastore.close()
 

@@ -6,18 +6,11 @@ import datetime as dt
 import threading
 from collections import OrderedDict
 
-from gateway.sql.statement import CheckedStatement
+from gateway.sql.compiled import CompiledStatement
 from metastore.store import Metastore
-from selector.joins import join_pairs
 from selector.keys import KeyPair
 
 FINGERPRINTS = 4_096
-
-
-def joined_columns(statement: CheckedStatement) -> tuple[KeyPair, ...]:
-    """Return the pairs of stored columns that a statement joins."""
-    columns = {table.name: frozenset(column.name.lower() for column in table.columns) for table in statement.tables}
-    return join_pairs(statement.tree, columns)
 
 
 class JoinLearner:
@@ -29,7 +22,7 @@ class JoinLearner:
         self._known: set[KeyPair] = set()
         self._lock = threading.Lock()
 
-    def learn(self, statement: CheckedStatement) -> None:
+    def learn(self, statement: CompiledStatement) -> None:
         """Keep what a statement joins."""
         with self._lock:
             if statement.fingerprint in self._read:
@@ -37,9 +30,8 @@ class JoinLearner:
             self._read[statement.fingerprint] = None
             if len(self._read) > FINGERPRINTS:
                 self._read.popitem(last=False)
-        pairs = joined_columns(statement)
         with self._lock:
-            new = set(pairs) - self._known
+            new = set(statement.joined) - self._known
         if new:
             self._metastore.keys.learn(new, source="history", at=dt.datetime.now(dt.UTC))
             with self._lock:

@@ -4,61 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from sqlglot import exp
-
 from engines.errors import EngineError, MemoryExceeded, UnsupportedFeature
-from engines.protocol import Column, TableSource, Writer
+from engines.protocol import EXPLAIN_S, Column, TableSource, Writer
 from gateway.fleet import Fleet, Member
-from gateway.joins import joined_columns
+from gateway.planning.fairness import Asker, FairPlaces
+from gateway.planning.pool import Planners
+from gateway.planning.process import Shared
+from gateway.planning.work import PLAN_READERS, EnginePlan, estimate, visible_views
 from gateway.sessions import Session
+from gateway.sql.compiled import CompiledStatement
+from gateway.sql.errors import StatementTooComplex
 from gateway.sql.portable.values import NotPortable
 from gateway.sql.statement import CheckedStatement
 from gateway.sql.writes import DropTable, Write, reads
 from metastore.records import Attempt, Misestimate, QueryRecord, QueryState, View
 from metastore.store import Metastore
-from selector.cardinality.tree import EstimatedNode, estimate_rows
 from selector.decide import Candidate, Decision, Policy, decide, decide_write
 from selector.estimate import UNKNOWN, MemoryEstimate
-from selector.explain import duckdb as duckdb_explain
-from selector.explain import impala as impala_explain
-from selector.joins import named_expressions
-from selector.keys import KeyPair
 from selector.learning import RECENT, Residuals, Subject, observe
-from selector.memory import duckdb as duckdb_memory
-from selector.memory import impala as impala_memory
-from selector.plan import Plan, TableShape
+from selector.plan import TableShape
 from selector.statistics import TableStatistics
 
 CACHED_ESTIMATES = 2_048
 LONGEST_VERSION = 512
 SHOWN_PATTERN = 60
 
-PlanReader = Callable[
-    [str, Sequence[TableShape], Iterable[KeyPair], Mapping[str, int], Mapping[str, Sequence[str]]], Plan
-]
-PLAN_READERS: Mapping[str, PlanReader] = {  # by the dialect of a fast engine
-    "duckdb": duckdb_explain.read,
-    impala_explain.DIALECT: lambda text, shapes, *_: impala_explain.read(text, shapes),
-}
 BACKTRACKING = frozenset({"spark", "hive"})
 """Dialects of engines that match regular expressions with Java's, which may take for ever and hears no cancel."""
-
-UNREADABLE = (duckdb_explain.UnreadablePlan, impala_explain.UnreadablePlan)
-
-MemoryModel = Callable[[EstimatedNode, Plan, Mapping[str, TableStatistics], Member], MemoryEstimate]
-MEMORY_MODELS: Mapping[str, MemoryModel] = {
-    "duckdb": lambda tree, plan, statistics, member: duckdb_memory.estimate(
-        tree, statistics, threads=member.threads, notes=plan.notes
-    ),
-    impala_explain.DIALECT: lambda tree, plan, statistics, member: impala_memory.estimate(
-        tree, plan, statistics, hosts=member.hosts
-    ),
-}
 
 
 class RelationKind(StrEnum):
@@ -90,8 +67,7 @@ class CatalogSnapshot:
 
     def views_for(self, session: Session | None) -> Mapping[str, View]:
         """Return the views that a session's statements may name: its own hide others and tables."""
-        own = session.views if session is not None else {}
-        return {**self.views, **{name: replace(view, hides=self.views.get(name)) for name, view in own.items()}}
+        return visible_views(self.views, session.views if session is not None else {})
 
     def seen_by(self, session: Session | None) -> frozenset[str]:
         """Return the names of all tables and views."""
@@ -171,10 +147,16 @@ class Router:
     What runs taught is read once; after that, the coordinator tells each run that ends. Estimates are kept without it.
     """
 
-    def __init__(self, fleet: Fleet, metastore: Metastore, policy: Policy) -> None:
+    def __init__(self, fleet: Fleet, metastore: Metastore, policy: Policy, planners: Planners) -> None:
         self._fleet = fleet
         self._metastore = metastore
         self._policy = policy
+        self._planners = planners
+        self._explaining = {
+            member.name: FairPlaces(member.planners, wait_s=planners.wait_s)
+            for member in fleet.values()
+            if not member.dependable
+        }
         self._lock = threading.Lock()
         self._prospects: OrderedDict[tuple[int, str, str], _Prospect] = OrderedDict()
         self._residuals = {
@@ -183,17 +165,23 @@ class Router:
             if member.limit_bytes is not None
         }
 
-    def decide(self, statement: CheckedStatement, snapshot: CatalogSnapshot, *, pinned: str | None) -> Decision:
-        """Return the ranking and its reasons. Raises NoEngine where nothing can take the statement."""
+    def decide(
+        self, statement: CompiledStatement, snapshot: CatalogSnapshot, *, pinned: str | None, asker: Asker
+    ) -> Decision:
+        """Return the ranking and its reasons.
+
+        Raises NoEngine where nothing can take the statement, StatementCancelled or DeadlineExceeded where nobody waits
+        for it any more.
+        """
         version = snapshot.statistics_version(statement.tables)
         lessons = self._metastore.misestimates.on_record(statement.fingerprint, statistics_version=version)
         candidates: list[Candidate] = []
-        estimate = UNKNOWN
+        estimated = UNKNOWN
         for member in self._fleet.values():
-            prospect = self._prospect(member, statement, snapshot)
+            prospect = self._prospect(member, statement, snapshot, asker)
             missed = [lesson for lesson in lessons if _applies(lesson, member)]
-            if not member.dependable and estimate is UNKNOWN:
-                estimate = self._corrected(prospect.estimate, member, statement, version)
+            if not member.dependable and estimated is UNKNOWN:
+                estimated = self._corrected(prospect.estimate, member, statement, version)
             candidates.append(
                 Candidate(
                     engine=member.name,
@@ -206,7 +194,7 @@ class Router:
                     missed_bytes=max((lesson.limit_bytes for lesson in missed), default=None),
                 )
             )
-        return decide(candidates, estimate, policy=self._policy, pinned=pinned)
+        return decide(candidates, estimated, policy=self._policy, pinned=pinned)
 
     def decide_write(self, write: Write, *, pinned: str | None) -> Decision:
         """Return the engine that writes. Raises NoEngine."""
@@ -241,7 +229,7 @@ class Router:
                 residuals.add(observation)
 
     def _corrected(
-        self, estimate: MemoryEstimate, member: Member, statement: CheckedStatement, version: str
+        self, estimate: MemoryEstimate, member: Member, statement: CompiledStatement, version: str
     ) -> MemoryEstimate:
         if member.limit_bytes is None:
             return estimate
@@ -249,7 +237,9 @@ class Router:
         with self._lock:
             return self._residuals[member.name].correct(estimate, subject)
 
-    def _prospect(self, member: Member, statement: CheckedStatement, snapshot: CatalogSnapshot) -> _Prospect:
+    def _prospect(
+        self, member: Member, statement: CompiledStatement, snapshot: CatalogSnapshot, asker: Asker
+    ) -> _Prospect:
         unreadable = [table.name for table in statement.tables if table.format not in member.engine.formats]
         if unreadable:
             return _Prospect(unsupported=f"it cannot read the form of {', '.join(unreadable)}.")
@@ -263,12 +253,13 @@ class Router:
         if known is not None:
             return known
         try:
-            prospect = _Prospect(self._estimate(member, statement, snapshot))
+            prospect = _Prospect(self._estimate(member, statement, snapshot, asker))
         except NotPortable as error:
             prospect = _Prospect(not_portable=error.message)
         except UnsupportedFeature as error:
             prospect = _Prospect(unsupported=error.message)
         except EngineError:
+            asker.require()
             return _Prospect()  # no plan now; not to be remembered
         with self._lock:
             self._prospects[key] = prospect
@@ -276,23 +267,30 @@ class Router:
                 self._prospects.popitem(last=False)
         return prospect
 
-    def _estimate(self, member: Member, statement: CheckedStatement, snapshot: CatalogSnapshot) -> MemoryEstimate:
+    def _estimate(
+        self, member: Member, statement: CompiledStatement, snapshot: CatalogSnapshot, asker: Asker
+    ) -> MemoryEstimate:
         engine = member.engine
         sql = statement.sql(engine.dialect)
-        reader = PLAN_READERS.get(engine.dialect)
-        if reader is None:
+        if engine.dialect not in PLAN_READERS:
             return UNKNOWN
         shapes = [snapshot.shapes[table.name] for table in statement.tables]
+        builds = [snapshot.statistics[table.name] for table in statement.tables if table.name in snapshot.statistics]
+        named = statement.named.get(engine.dialect, {})
+        with self._explaining[member.name].hold(asker):
+            text = engine.explain(sql, deadline_s=min(EXPLAIN_S, asker.remaining_s), cancelled=asker.cancelled)
+        plan = EnginePlan(text, engine.dialect, member.threads, member.hosts)
         try:
-            named = named_expressions(statement.tree, dialect=engine.dialect)
-            plan = reader(engine.explain(sql), shapes, joined_columns(statement), _references(statement), named)
-        except UNREADABLE:
-            return UNKNOWN
-        tree = estimate_rows(plan, snapshot.statistics, shapes)
-        return MEMORY_MODELS[engine.dialect](tree, plan, snapshot.statistics, member)
+            with self._planners.place(asker) as place:
+                found: MemoryEstimate = place.call(
+                    estimate, plan, shapes, statement.joined, statement.references, named, *map(Shared, builds)
+                )
+        except StatementTooComplex as error:
+            return replace(UNKNOWN, too_complex=error.message)
+        return found
 
 
-def _unsafe_pattern(member: Member, statement: CheckedStatement) -> str | None:
+def _unsafe_pattern(member: Member, statement: CheckedStatement | CompiledStatement) -> str | None:
     """Return why a statement's regular expressions keep it from an engine; None where they do not."""
     pattern = statement.explosive_pattern() if member.engine.dialect in BACKTRACKING else None
     if pattern is None:
@@ -301,12 +299,6 @@ def _unsafe_pattern(member: Member, statement: CheckedStatement) -> str | None:
         f"the regular expression '{pattern[:SHOWN_PATTERN]}' can match one text in so many ways that it might never "
         "end there; repeat no group that holds another repetition of the same characters."
     )
-
-
-def _references(statement: CheckedStatement) -> Counter[str]:
-    """Count how often a statement names each of its tables."""
-    names = {table.name for table in statement.tables}
-    return Counter(table.name.lower() for table in statement.tree.find_all(exp.Table) if table.name.lower() in names)
 
 
 def _applies(lesson: Misestimate, member: Member) -> bool:

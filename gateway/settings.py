@@ -344,7 +344,11 @@ class LimitSettings(_Section):
     queries: int = Field(64, ge=1)
     """Queries that run or wait at once; more are refused with 503."""
     queue_s: float = Field(60.0, ge=0.0)
-    """Longest wait for a slot of an engine."""
+    """Longest wait for a slot of an engine, and for a planner."""
+    planners: int = Field(2, ge=1, le=64)
+    """Statements that are planned at once, each in a process of its own; one user's take half of them at most."""
+    planning_s: float = Field(10.0, gt=0.0)
+    """Processor time that reading a statement may take, and that estimating it may."""
     deadline_s: float = Field(3600.0, gt=0.0)
     """Longest life of a query, and the default of timeout_s."""
     rows: int = Field(1_000, ge=0)

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gateway.planning.fairness import Asker
 from gateway.security.principals import IN_PROCESS, Principal
 from gateway.sql.writes import AS_THE_DIALECT_HAS_IT, PartitionSettings
 from metastore.records import QueryRecord, QueryState
@@ -87,6 +88,11 @@ class Run:
     def cancelled(self) -> bool:
         """Whether somebody asked for its end."""
         return self._cancelled.is_set()
+
+    @property
+    def asker(self) -> Asker:
+        """Who waits for it, as planners are told."""
+        return Asker(self.statement.user, self._expires, self._cancelled.is_set)
 
     def cancel(self) -> bool:
         """Ask for its end; returns whether nobody had asked before."""

@@ -6,7 +6,6 @@ import dataclasses
 import datetime as dt
 
 import pyarrow as pa
-from sqlglot import exp
 
 from engines.arrow_types import spark_type
 from engines.errors import EngineError, EngineUnavailable, StatementError
@@ -16,6 +15,7 @@ from gateway.security.policy import Action, Policy
 from gateway.security.principals import Principal
 from gateway.sessions import SessionFull
 from gateway.sql.commands import CreateView, DropView
+from gateway.sql.compiled import CompiledStatement
 from gateway.statements import Run
 from metastore.catalog import AlreadyThere
 from metastore.records import Failure, View
@@ -76,12 +76,12 @@ class ViewMaker:
 
     def _columns(self, command: CreateView, run: Run) -> tuple[Column, ...]:
         schema = self._schema(command, run)
-        query = command.query.tree
-        assert isinstance(query, exp.Query)  # as all that is checked
-        selected, starred = query.named_selects, query.is_star
+        assert isinstance(command.query, CompiledStatement)  # as all that a planner read
+        selected = command.query.outputs
+        starred = selected is None
         if command.columns and starred:
             raise StatementError("A view that names its columns has to list them in its query, too: it selects *.")
-        names = command.columns or tuple(schema.names if starred else selected)
+        names = command.columns or (tuple(schema.names) if selected is None else selected)
         if len(names) != len(schema):
             raise StatementError(f"The view names {len(names)} columns, its query has {len(schema)}.")
         twice = next((name for at, name in enumerate(names) if name.lower() in map(str.lower, names[:at])), None)

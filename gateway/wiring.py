@@ -16,6 +16,8 @@ from gateway.fleet import Fleet, Member
 from gateway.gateway import Gateway
 from gateway.hs2.service import Service
 from gateway.jobs import JobRunner
+from gateway.planning.pool import Planners
+from gateway.planning.reader import StatementReader, engines_of
 from gateway.results import Spool
 from gateway.routing import CatalogView, Router
 from gateway.schedules import Schedules
@@ -73,19 +75,24 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
     schedules = Schedules(
         metastore, jobs=jobs, catalog=catalog, freshness=freshness, settings=settings.schedules, policy=access
     )
+    limits = settings.limits
+    planners = Planners(size=settings.limits.planners, cpu_s=limits.planning_s, wait_s=limits.queue_s)
+    parser_limits = ParserLimits(statement_bytes=int(limits.statement), nesting=limits.nesting)
+    engines = engines_of([(member.engine.dialect, not member.dependable) for member in fleet.values()])
     coordinator = Coordinator(
         fleet=fleet,
         catalog=catalog,
-        router=Router(fleet, metastore, policy),
+        router=Router(fleet, metastore, policy, planners),
+        reader=StatementReader(planners, engines),
         metastore=metastore,
         commands=CommandRunner(metastore, catalog, jobs, ViewMaker(metastore, fleet, access), access),
         writer=TableWriter(metastore, settings.warehouse, policy=access),
         spool=spool,
         misestimated=schedules.misestimated,
         policy=access,
-        parser_limits=ParserLimits(statement_bytes=int(settings.limits.statement), nesting=settings.limits.nesting),
-        queries=settings.limits.queries,
-        queue_s=settings.limits.queue_s,
+        parser_limits=parser_limits,
+        queries=limits.queries,
+        queue_s=limits.queue_s,
     )
     downloads = Downloads(
         most=results.downloads,
@@ -103,19 +110,20 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
         deadline_s=settings.limits.deadline_s,
     )
     return Gateway(
-        settings,
-        metastore,
-        fleet,
-        catalog,
-        coordinator,
-        spool,
-        downloads,
-        jobs,
-        freshness,
-        schedules,
-        authenticator,
-        access,
-        hs2,
+        settings=settings,
+        metastore=metastore,
+        fleet=fleet,
+        planners=planners,
+        catalog=catalog,
+        coordinator=coordinator,
+        spool=spool,
+        downloads=downloads,
+        jobs=jobs,
+        freshness=freshness,
+        schedules=schedules,
+        authenticator=authenticator,
+        policy=access,
+        hs2=hs2,
     )
 
 
@@ -159,7 +167,7 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
 def _members(settings: Settings) -> list[Member]:
     members = []
     if settings.duckdb.enabled:
-        members.append(_duckdb(settings.duckdb))
+        members.append(_duckdb(settings.duckdb, planners=settings.limits.planners))
     if settings.impala.enabled:
         members.append(_impala(settings.impala))
     if settings.spark.enabled:
@@ -169,7 +177,7 @@ def _members(settings: Settings) -> list[Member]:
     return members
 
 
-def _duckdb(settings: DuckDBSettings) -> Member:
+def _duckdb(settings: DuckDBSettings, *, planners: int) -> Member:
     try:
         from engines.duckdb.pool import DuckDBEngine
     except ImportError as error:
@@ -178,13 +186,14 @@ def _duckdb(settings: DuckDBSettings) -> Member:
     engine = DuckDBEngine(
         workers=settings.workers,
         threads=threads,
+        planners=planners,
         spare=settings.spare_workers,
         recycle_after=settings.recycle_after,
         recycle_growth_bytes=int(settings.recycle_growth),
     )
     limit = int(settings.memory_limit)
     ledger = Ledger(engine.name, slots=settings.workers, capacity_bytes=limit * settings.workers)
-    return Member(engine, ledger, limit_bytes=limit, threads=threads)
+    return Member(engine, ledger, limit_bytes=limit, threads=threads, planners=planners)
 
 
 def _impala(settings: ImpalaSettings) -> Member:

@@ -17,6 +17,7 @@ class ReasonCode(StrEnum):
     FITS = "FITS"
     EXCEEDS_LIMIT = "EXCEEDS_LIMIT"
     NO_ESTIMATE = "NO_ESTIMATE"
+    TOO_COMPLEX = "TOO_COMPLEX"
     LOW_CONFIDENCE = "LOW_CONFIDENCE"
     STATISTICS_MISSING = "STATISTICS_MISSING"
     LEARNED_FROM_RUNS = "LEARNED_FROM_RUNS"
@@ -204,7 +205,9 @@ def _fits(candidate: Candidate, estimate: MemoryEstimate, policy: Policy) -> tup
     if candidate.limit_bytes is None:
         return not reasons, reasons
     if estimate.peak_bytes is None or estimate.upper_bytes is None:
-        if not reasons:
+        if estimate.too_complex is not None:
+            reasons.append(Reason(ReasonCode.TOO_COMPLEX, f"Its memory was not estimated: {estimate.too_complex}"))
+        elif not reasons:
             reasons.append(Reason(ReasonCode.NO_ESTIMATE, "Its memory could not be estimated."))
         return False, reasons
     text = (

@@ -58,6 +58,7 @@ class MemoryEstimate:
         itself was measured. learned: what runs had to say, None where none had.
     operators: of the plan, parents first. gaps: what was missing, in words.
     driver: position of the operator that holds most of what is alive at the peak; None where the model does not tell.
+    too_complex: why nobody could say anything within the time that an estimate may take.
     """
 
     peak_bytes: int | None
@@ -67,6 +68,7 @@ class MemoryEstimate:
     gaps: tuple[str, ...] = ()
     driver: int | None = None
     learned: Learned | None = None
+    too_complex: str | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.confidence <= 1.0:

@@ -1,4 +1,4 @@
-"""The DuckDB engine: a warm pool of worker processes, one statement each, and one more for planning."""
+"""The DuckDB engine: a warm pool of worker processes, one statement each, and a few for planning."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 
 from engines.duckdb import tables as duckdb_tables
-from engines.duckdb.process import NoAnswer, Statement, WorkerLost, WorkerProcess
+from engines.duckdb.planners import Planners
+from engines.duckdb.process import Statement, WorkerProcess
 from engines.errors import (
     DeadlineExceeded,
     EngineBusy,
@@ -23,16 +24,13 @@ from engines.errors import (
     EngineUnavailable,
     MemoryExceeded,
     StatementCancelled,
-    UnsupportedFeature,
 )
-from engines.protocol import Actuals, EngineKind, EngineStatus, Lease, TableSource
+from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, TableSource, never
 
 log = logging.getLogger(__name__)
 
 WORKER_WAIT_S = 30.0  # admission keeps statements out while all are busy; this covers a worker being replaced
 RESPAWN_BACKOFF_S = 1.0
-EXPLAIN_TIMEOUT_S = 10.0  # plans take milliseconds; what folds huge constants must not hold up all others
-PLANNER_BYTES = 256 << 20
 RECYCLE_AFTER = 1_000
 RECYCLE_GROWTH_BYTES = 512 << 20
 
@@ -40,9 +38,10 @@ RECYCLE_GROWTH_BYTES = 512 << 20
 class DuckDBEngine:
     """DuckDB in worker processes. Calls block; only EngineError escapes; thread-safe.
 
-    workers: statements at once. threads: of each worker. spare: workers more that stand ready to take the place of one
-    that ends. recycle_after: statements after which a worker is replaced; recycle_growth_bytes: memory that it may hold
-    between statements beyond what a new one holds. Tables whose form DuckDB cannot read are left out.
+    workers: statements at once. threads: of each worker. planners: statements that are planned at once. spare: workers
+    more that stand ready to take the place of one that ends. recycle_after: statements after which a worker is
+    replaced; recycle_growth_bytes: memory that it may hold between statements beyond what a new one holds. Tables whose
+    form DuckDB cannot read are left out.
     """
 
     kind = EngineKind.FAST
@@ -55,6 +54,7 @@ class DuckDBEngine:
         name: str = "duckdb",
         workers: int = 2,
         threads: int | None = None,
+        planners: int = 1,
         spare: int = 0,
         recycle_after: int = RECYCLE_AFTER,
         recycle_growth_bytes: int = RECYCLE_GROWTH_BYTES,
@@ -76,8 +76,7 @@ class DuckDBEngine:
         self._cancelled: set[str] = set()
         self._failure: str | None = None
         self._closed = False
-        self._planner: WorkerProcess | None = None
-        self._planning = threading.Lock()
+        self._planners = Planners(self._spawn, lambda: self._generation, size=planners)
         self._fill()
 
     def use_tables(self, tables: Sequence[TableSource]) -> None:
@@ -94,33 +93,9 @@ class DuckDBEngine:
             worker.close()
         self._fill()
 
-    def explain(self, sql: str) -> str:
+    def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
         """Return the physical plan as JSON (EXPLAIN (FORMAT JSON)). A planner that is lost says nothing about it."""
-        with self._planning:
-            try:
-                return self._plan(sql)
-            except WorkerLost as error:
-                log.warning("DuckDB's planner process was lost, asking another one: %s", error)
-                return self._plan(sql)
-
-    def _plan(self, sql: str) -> str:
-        planner = self._current_planner()
-        command = {"op": "explain", "sql": sql, "memory_bytes": PLANNER_BYTES}
-        try:
-            plan: str = planner.ask(command, timeout_s=EXPLAIN_TIMEOUT_S)["plan"]
-        except MemoryExceeded as error:
-            self._drop_planner()
-            raise UnsupportedFeature("planning it takes too much memory.") from error
-        except NoAnswer as error:
-            self._drop_planner()
-            raise UnsupportedFeature(f"it could not be planned within {EXPLAIN_TIMEOUT_S:.0f} s.") from error
-        except WorkerLost:
-            self._drop_planner()
-            raise
-        except EngineUnavailable as error:  # DuckDB's own: a defect that this statement meets
-            self._drop_planner()
-            raise UnsupportedFeature(f"it cannot be planned: {error.message}") from error
-        return plan
+        return self._planners.explain(sql, deadline_s=deadline_s, cancelled=cancelled)
 
     def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> PooledStatement:
         """Run a statement in a worker of its own."""
@@ -170,6 +145,10 @@ class DuckDBEngine:
         with self._changed:
             return tuple(worker.pid for worker in self._workers)
 
+    def planner_pids(self) -> tuple[int, ...]:
+        """Return the process ids of those that plan, as far as none of them does."""
+        return self._planners.pids()
+
     def close(self) -> None:
         """End all worker processes."""
         with self._changed:
@@ -179,8 +158,7 @@ class DuckDBEngine:
             self._changed.notify_all()
         for worker in workers:
             worker.close()
-        with self._planning:
-            self._drop_planner()
+        self._planners.close()
 
     def _send(self, sql: str, query_id: str, lease: Lease, deadline_s: float) -> tuple[WorkerProcess, Statement]:
         """Send a statement to a worker; one that died while it was idle has run nothing, so the next is taken."""
@@ -274,24 +252,6 @@ class DuckDBEngine:
         with self._changed:
             tables, generation = self._tables, self._generation
         return WorkerProcess(threads=self._threads, tables=tables, generation=generation)
-
-    def _current_planner(self) -> WorkerProcess:
-        if self._closed:
-            raise EngineUnavailable("DuckDB is shutting down.")
-        planner = self._planner
-        if planner is not None and planner.alive and planner.generation == self._generation:
-            return planner
-        self._drop_planner()
-        try:
-            self._planner = self._spawn()
-        except OSError as error:
-            raise EngineUnavailable(f"DuckDB's planner process does not start: {error}") from error
-        return self._planner
-
-    def _drop_planner(self) -> None:
-        if self._planner is not None:
-            self._planner.close()
-            self._planner = None
 
 
 class PooledStatement:

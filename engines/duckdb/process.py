@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +31,7 @@ from engines.errors import (
 from engines.protocol import Actuals, OperatorActual, TableSource
 
 START_TIMEOUT_S = 60.0
+POLL_S = 0.1  # between two looks at whether a statement that is planned was cancelled
 STALLED_S = 30.0  # in the middle of a frame
 INTERRUPT_GRACE_S = 2.0  # most statements stop within 10 ms of an interrupt; the rest are killed after this
 
@@ -104,6 +105,24 @@ class WorkerProcess:
             raise EngineFault(f"A DuckDB worker process answered with {kind.name}.")
         reply: dict[str, Any] = json.loads(bytes(payload))
         return reply
+
+    def plan(self, sql: str, *, memory_bytes: int, timeout_s: float, cancelled: Callable[[], bool]) -> str:
+        """Return DuckDB's plan as JSON. The process is ended where it does not answer, or nobody waits any more."""
+        self._send({"op": "explain", "sql": sql, "memory_bytes": memory_bytes})
+        until_s = time.monotonic() + timeout_s
+        while True:
+            try:
+                _, payload = self.receive(wait_s=min(POLL_S, max(0.001, until_s - time.monotonic())))
+            except TimeoutError as error:
+                if cancelled():
+                    self.kill()
+                    raise StatementCancelled("The statement was cancelled while it was planned.") from error
+                if time.monotonic() >= until_s:
+                    self.kill()
+                    raise NoAnswer("A DuckDB process did not plan in time.") from error
+            else:
+                plan: str = json.loads(bytes(payload))["plan"]
+                return plan
 
     def start_statement(self, number: int, sql: str, memory_bytes: int) -> None:
         """Send a statement; its frames are to be received until END or an error."""

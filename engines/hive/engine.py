@@ -27,7 +27,7 @@ from engines.hive.pool import SessionPool
 from engines.hive.session import CANCELLED, FINISHED, RUNNING, TIMED_OUT, Operation, Session
 from engines.hive.transport import Access, Address
 from engines.hive.views import named_in, view_statements
-from engines.protocol import EngineKind, EngineStatus, Lease, TableSource
+from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, TableSource, never
 from engines.spark.sessions import FORMATS, SESSION_SETTINGS
 
 FETCH_ROWS = 10_000
@@ -36,7 +36,6 @@ SETTLES_S = 1.0
 """A cancel that comes while Spark plans stops no job, and jobs start all the same. Those are stopped when the statement
 is forgotten, this much later."""
 
-_EXPLAIN_DEADLINE_S = 60.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.005, 0.1
 _CANCEL_FOR_S = 300.0
 _RETRY_S = 1.0
@@ -130,9 +129,9 @@ class HiveEngine:
             self._tables = tuple(tables)
             self._tables_version += self._makes_views
 
-    def explain(self, sql: str) -> str:
+    def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
         """Return the text of EXPLAIN, FORMATTED where Spark answers."""
-        statement = self._admit(f"{self.name}-{uuid.uuid4().hex}", _EXPLAIN_DEADLINE_S)
+        statement = self._admit(f"{self.name}-{uuid.uuid4().hex}", deadline_s)
         with self._rows(statement, sql, self._start_explain) as result:
             plan = pa.Table.from_batches(result, result.schema)
         return "\n".join(line or "" for line in plan.column(0).to_pylist())

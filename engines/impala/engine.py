@@ -7,7 +7,7 @@ import logging
 import math
 import threading
 import uuid
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,7 +25,7 @@ from engines.impala.catalog import ImpalaCatalog, Settled
 from engines.impala.connection import FAILED, RUNNING, Access, Address, Connection, Operation
 from engines.impala.coordinators import Coordinator, Coordinators
 from engines.impala.errors import CoordinatorLost, from_text, impala_errors
-from engines.protocol import Actuals, EngineKind, EngineStatus, Lease, TableSource
+from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, TableSource, never
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,6 @@ FETCH_ROWS = 16_384
 FETCH_WAIT_MS = 1_000  # an answer without rows after that, so that a cancel is heard
 EXPLAIN_LEVEL = 2  # EXTENDED: reservations, row sizes and cardinalities of every operator
 
-_EXPLAIN_DEADLINE_S = 60.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.005, 0.1
 
 
@@ -85,10 +84,10 @@ class ImpalaEngine:
         """Replace the tables. Impala learns of each, and of its files, when a statement next names it."""
         self._catalog.want(sources)
 
-    def explain(self, sql: str) -> str:
+    def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
         """Return the plan at the EXTENDED level, with the options that the statement would run with."""
         options = {**self._options, "EXPLAIN_LEVEL": str(EXPLAIN_LEVEL)}
-        with self._attempt(_own_id(), _EXPLAIN_DEADLINE_S) as attempt, self._connection(attempt) as (_, connection):
+        with self._attempt(_own_id(), deadline_s) as attempt, self._connection(attempt) as (_, connection):
             settled = self._settled(connection, sql, attempt)
             lines = self._table(connection, f"EXPLAIN {settled.sql}", {**options, **settled.options}, attempt)
         return "\n".join(line or "" for line in lines.column(0).to_pylist())

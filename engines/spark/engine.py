@@ -23,7 +23,7 @@ from engines.errors import (
     StatementCancelled,
     StatementError,
 )
-from engines.protocol import EngineKind, EngineStatus, Lease, TableSource, WriteTarget
+from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, TableSource, WriteTarget, never
 from engines.spark.connect import ConnectSession, as_batches, statement_plan
 from engines.spark.errors import spark_errors
 from engines.spark.gate import Gate
@@ -35,7 +35,6 @@ from engines.spark.watch import OWN_DEADLINE_S, HealthWatch, Patience
 from engines.spark.writing import selected
 
 _DEFAULT_PORT = 15002
-_EXPLAIN_DEADLINE_S = 60.0
 _WARM_UP_DEADLINE_S = 300.0
 _SESSION_IDLE_S = 600.0  # the server forgets a session after twenty minutes
 _WAIT_STEP_S = 0.05
@@ -151,12 +150,12 @@ class SparkConnectEngine:
         """Start the server and run a first statement, which takes seconds more than the next. Blocks."""
         self._collect("SELECT 1", deadline_s=_WARM_UP_DEADLINE_S)
 
-    def explain(self, sql: str) -> str:
+    def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
         """Return the text of EXPLAIN FORMATTED."""
-        plan = str(self._collect(f"EXPLAIN FORMATTED {sql}", deadline_s=_EXPLAIN_DEADLINE_S)[0][0].as_py())
+        plan = str(self._collect(f"EXPLAIN FORMATTED {sql}", deadline_s=deadline_s)[0][0].as_py())
         if plan.startswith(_PLANNING_FAILED):
             # Spark answers a wrong statement with this row; DESCRIBE QUERY says why and runs nothing.
-            self._collect(f"DESCRIBE QUERY {sql}", deadline_s=_EXPLAIN_DEADLINE_S)
+            self._collect(f"DESCRIBE QUERY {sql}", deadline_s=deadline_s)
             raise StatementError("Spark cannot plan the statement")
         return plan
 

@@ -345,7 +345,8 @@ class FlightService:
 
     def _template(self, sql: str, call: Call) -> Template:
         statement = call.session.session.statement(sql)
-        return parameters.template(statement.sql, statement.dialect, self._coordinator.parser_limits)
+        limits = self._coordinator.parser_limits
+        return self._coordinator.read(statement, parameters.template, statement.sql, statement.dialect, limits)
 
     def _bind(self, prepared: Prepared, messages: Iterable[Any]) -> None:
         rows = data.decoded(messages, largest_bytes=self.statement_bytes)
@@ -362,11 +363,12 @@ class FlightService:
         """
         limits, session = self._coordinator.parser_limits, call.session.session
         sql = template.filled([NULL] * len(template.places))
-        meant = self._coordinator.understand(session.statement(sql, with_values=True))
+        statement = session.statement(sql, with_values=True)
+        meant = self._coordinator.understand(statement)
         if isinstance(meant, WRITES) or (isinstance(meant, Command) and not isinstance(meant, READING)):
             return None, None
         if template.places:
-            sql = parameters.without_rows(sql, template.dialect, limits)
+            sql = self._coordinator.read(statement, parameters.without_rows, sql, template.dialect, limits)
         handle, operation = self._submitted(sql, call, with_values=True)
         kept = False
         try:

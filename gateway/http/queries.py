@@ -38,7 +38,7 @@ from gateway.security.disclosure import may_see, visible
 from gateway.security.policy import AccessDenied, Action, Owned
 from gateway.security.principals import Principal
 from gateway.sessions import Session
-from gateway.sql.statement import CheckedStatement
+from gateway.sql.compiled import CompiledStatement
 from gateway.statements import Run
 from metastore.records import QueryRecord, QueryState
 from selector.decide import Decision
@@ -164,7 +164,7 @@ def explain(body: ExplainRequest, gateway: Served, user: User) -> ExplainReply:
     )
 
 
-def _bases(gateway: Gateway, checked: CheckedStatement, decision: Decision) -> list[BasisModel]:
+def _bases(gateway: Gateway, checked: CompiledStatement, decision: Decision) -> list[BasisModel]:
     builds, now = gateway.catalog.current().statistics, dt.datetime.now(dt.UTC)
     sources = {table.name: table for table in checked.tables}
     bases = []

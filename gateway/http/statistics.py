@@ -23,10 +23,10 @@ from gateway.http.models import (
     WorkloadRequest,
 )
 from gateway.http.queries import Served
-from gateway.joins import joined_columns
 from gateway.security.policy import Action
-from gateway.sql import statement as checking
-from gateway.sql.errors import SqlError, UnknownColumn, UnknownPartition, UnknownTable, did_you_mean
+from gateway.sql.compiled import CompiledStatement
+from gateway.sql.errors import NotAllowed, SqlError, UnknownColumn, UnknownPartition, UnknownTable, did_you_mean
+from gateway.statements import Statement
 from metastore.records import Failure, JobRequest, Mode
 from selector.keys import KeyPair
 
@@ -114,12 +114,14 @@ def list_keys(gateway: Served) -> KeyList:
 def learn_keys(body: WorkloadRequest, gateway: Served, user: User) -> WorkloadReply:
     """Learn from statements which columns are joined. Those that cannot be read are told, and stop nobody."""
     gateway.policy.require(user, Action.LEARN_KEYS)
-    tables, limits = gateway.catalog.current().tables, gateway.coordinator.parser_limits
     pairs: set[KeyPair] = set()
     refused = []
     for number, sql in enumerate(body.statements, start=1):
         try:
-            pairs.update(joined_columns(checking.check(sql, body.dialect, catalog=tables, limits=limits)))
+            meant = gateway.coordinator.understand(Statement(sql=sql, dialect=body.dialect, principal=user))
+            if not isinstance(meant, CompiledStatement):
+                raise NotAllowed("Only queries tell which columns are joined.")
+            pairs.update(meant.joined)
         except SqlError as error:
             failure = Failure(error.code, error.message, error.position)
             refused.append(RefusedStatement(number=number, error=ErrorModel.of(failure)))

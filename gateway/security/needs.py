@@ -30,7 +30,7 @@ from gateway.sql.commands import (
     ShowTableStats,
     UseDatabase,
 )
-from gateway.sql.statement import CheckedStatement
+from gateway.sql.compiled import CompiledStatement
 from gateway.sql.writes import CreateTable, DropTable, InsertInto, Write
 from metastore.records import View
 
@@ -55,7 +55,7 @@ class OwnedCatalog(Protocol):
 
 
 def needs(
-    checked: CheckedStatement | Command | Write, catalog: OwnedCatalog, session: Session | None
+    checked: CompiledStatement | Command | Write, catalog: OwnedCatalog, session: Session | None
 ) -> Iterator[Need]:
     """Yield what a statement needs."""
     yield Need(Action.QUERY)
@@ -84,7 +84,7 @@ def needs(
         case Refresh():
             yield Need(Action.REFRESH)
         case (
-            CheckedStatement()
+            CompiledStatement()
             | CreateView()
             | Describe()
             | ResetOptions()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.sql.compiled import CompiledStatement
 from gateway.sql.statement import CheckedStatement
 from metastore.inspection import DEFAULT_PARTITION
 from metastore.records import Partition, Position
@@ -169,7 +170,7 @@ class CreateView:
     view: str
     sql: str
     dialect: str
-    query: CheckedStatement
+    query: CheckedStatement | CompiledStatement
     columns: tuple[str, ...] = ()
     temporary: bool = False
     replace: bool = False

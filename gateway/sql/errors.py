@@ -5,6 +5,7 @@ SqlError
   MultipleStatements  one at a time
   StatementTooLong    more bytes than the gateway reads
   StatementTooDeep    nested deeper than engines' parsers survive
+  StatementTooComplex takes too long, or too much memory, to plan
   UnknownDialect      no such dialect
   SyntaxInvalid       cannot be parsed
   UnknownTable        not in the catalog
@@ -65,6 +66,12 @@ class StatementTooDeep(SqlError):
     """Brackets or sub-queries are nested too deep."""
 
     code = "STATEMENT_TOO_DEEP"
+
+
+class StatementTooComplex(SqlError):
+    """Planning the statement would take too much time or memory, however short its text is."""
+
+    code = "STATEMENT_TOO_COMPLEX"
 
 
 class UnknownDialect(SqlError):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engines.protocol import Column, TableSource
+from gateway.sql.compiled import CompiledStatement
 from gateway.sql.statement import CheckedStatement
 
 TABLE_FORMATS = ("parquet", "orc")  # that tables are made in; both keep all types
@@ -50,7 +51,7 @@ class CreateTable:
     """
 
     table: str
-    query: CheckedStatement | None
+    query: CheckedStatement | CompiledStatement | None
     columns: tuple[Column, ...]
     partition_columns: tuple[str, ...] = ()
     format: str = TABLE_FORMATS[0]
@@ -67,7 +68,7 @@ class InsertInto:
     """
 
     target: TableSource
-    query: CheckedStatement
+    query: CheckedStatement | CompiledStatement
     columns: tuple[str, ...]
     constants: Mapping[str, str | None] = field(default_factory=dict)
     overwrite: Overwrite | None = None

@@ -73,6 +73,7 @@ def gateway(tmp_path: Path, duckdb: DuckDBEngine, spark_engine: SparkConnectEngi
     built.catalog.current()
     yield built
     built.coordinator.stop(grace_s=10)
+    built.planners.close()
     built.metastore.close()
 
 

@@ -288,21 +288,20 @@ def test_files_that_go_away_while_they_are_read_are_left_to_another_try(pool: Du
 
 def test_a_planner_that_is_killed_says_nothing_about_the_statement(pool: DuckDBEngine, numbers: TableSource) -> None:
     pool.explain("SELECT n FROM numbers")
-    planner = pool._planner
-    assert planner is not None
-    os.kill(planner.pid, signal.SIGSTOP)  # so that it dies over the question, not before
-    threading.Timer(0.3, kill, [planner.pid]).start()
+    (planner,) = pool.planner_pids()
+    os.kill(planner, signal.SIGSTOP)  # so that it dies over the question, not before
+    threading.Timer(0.3, kill, [planner]).start()
     assert "READ_CSV" in pool.explain("SELECT n + 1 FROM numbers")
-    assert pool._planner is not planner
+    assert planner not in pool.planner_pids()
 
 
 def test_a_planner_that_does_not_answer_in_time_cannot_plan_the_statement(
     pool: DuckDBEngine, numbers: TableSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool.explain("SELECT n FROM numbers")
-    assert pool._planner is not None
-    os.kill(pool._planner.pid, signal.SIGSTOP)
-    monkeypatch.setattr("engines.duckdb.pool.EXPLAIN_TIMEOUT_S", 0.2)
+    (planner,) = pool.planner_pids()
+    os.kill(planner, signal.SIGSTOP)
+    monkeypatch.setattr("engines.duckdb.planners.PLANNING_S", 0.2)
     with pytest.raises(UnsupportedFeature, match="could not be planned within"):
         pool.explain("SELECT n FROM numbers")
 

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from engines.protocol import Column, TableSource
-from gateway.joins import joined_columns
 from gateway.paper_queries import PAPER_QUERIES
 from gateway.sql import statement
+from gateway.sql.compiled import joined_columns
 from gateway.sql.parsing import ParserLimits
 from selector.keys import ColumnRef, KeyPair
 

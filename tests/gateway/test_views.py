@@ -68,6 +68,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     gateway.catalog.current()
     yield gateway
     gateway.coordinator.stop(grace_s=10)
+    gateway.planners.close()
     gateway.metastore.close()
     engine.close()
 

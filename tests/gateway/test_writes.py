@@ -86,6 +86,7 @@ def house(tmp_path: Path, duckdb: DuckDBEngine, spark_engine: SparkConnectEngine
     gateway = built(tmp_path / "home", duckdb, spark_engine)
     yield House(gateway)
     gateway.coordinator.stop(grace_s=10)
+    gateway.planners.close()
     gateway.metastore.close()
 
 
@@ -243,6 +244,7 @@ def test_a_commit_that_was_broken_off_is_ended_by_the_next_gateway(
     assert following.both("SELECT a FROM target ORDER BY a") == [{"a": 1}, {"a": 2}]
     assert not committed.exists()
     assert not staged.exists()
+    following.gateway.planners.close()
     following.gateway.metastore.close()
 
 

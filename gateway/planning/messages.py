@@ -1,0 +1,46 @@
+"""What a gateway and its planners' processes tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """How a function ended."""
+
+    DONE = "done"  # with its result
+    FAILED = "failed"  # with one of EXPECTED
+    TOO_LONG = "too long"
+    TOO_LARGE = "too large"
+    DEFECT = "defect"  # with a traceback
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Stands for a value that the process was given before."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """A value that functions are going to be given several times."""
+
+    key: int
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetAll:
+    """Keep nothing any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of a module and its arguments. cpu_s: seconds of processor time that it may take."""
+
+    function: Callable[..., object]
+    arguments: Sequence[object]
+    cpu_s: float

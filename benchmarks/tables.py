@@ -17,9 +17,11 @@ from sqlglot.errors import SqlglotError
 
 from benchmarks.claim import RunFailed, step
 from engines.duckdb.tables import view
+from gateway.planning.regular_expressions import search
 from metastore.inspection import InspectionFailed, inspect
 from metastore.records import CatalogTable, JobRequest
 from metastore.store import Metastore
+from selector.cardinality.matching import use_search
 from selector.explain import duckdb as reader
 from selector.joins import join_pairs, named_expressions
 from selector.keys import KeyPair
@@ -30,6 +32,8 @@ from statsproc.progress import reporter as told_by
 from statsproc.session import open_session
 
 DIALECT = "duckdb"
+
+use_search(search)  # as the gateway does
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ class Gateway:
         self.jobs.recover()
         self.catalog.current()
         self.schedules.start()
+        self.planners.warm_up()
         self.hs2.start()
         memory.keep_giving_back(self._stopped)
         threading.Thread(target=self._expire_results, name="result expiry", daemon=True).start()

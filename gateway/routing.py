@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from engines.protocol import EXPLAIN_S, Column, TableSource, Writer
 from gateway.fleet import Fleet, Member
 from gateway.planning.fairness import Asker, FairPlaces
 from gateway.planning.pool import Planners
-from gateway.planning.process import Shared
+from gateway.planning.process import PlannerFault, Shared
 from gateway.planning.work import PLAN_READERS, EnginePlan, estimate, visible_views
 from gateway.sessions import Session
 from gateway.sql.compiled import CompiledStatement
@@ -29,6 +30,8 @@ from selector.estimate import UNKNOWN, MemoryEstimate
 from selector.learning import RECENT, Residuals, Subject, observe
 from selector.plan import TableShape
 from selector.statistics import TableStatistics
+
+log = logging.getLogger(__name__)
 
 CACHED_ESTIMATES = 2_048
 LONGEST_VERSION = 512
@@ -287,6 +290,9 @@ class Router:
                 )
         except StatementTooComplex as error:
             return replace(UNKNOWN, too_complex=error.message)
+        except PlannerFault:
+            log.exception("an estimate failed; the statement goes on without one")
+            return UNKNOWN
         return found
 
 

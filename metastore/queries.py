@@ -16,7 +16,8 @@ from engines.protocol import Actuals
 from metastore.models import AttemptRow, QueryRow
 from metastore.records import Attempt, Failure, Position, QueryRecord, QueryState
 from selector.decide import Decision
-from selector.learning import LARGEST_BYTES, Observation, Subject, holder_of
+from selector.estimate import LARGEST_BYTES
+from selector.learning import Observation, Subject, holder_of
 
 _DECISION = TypeAdapter(Decision)
 _ACTUALS = TypeAdapter(Actuals)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+MOST_ROWS = 1e18  # that anything is told to have
+LARGEST_BYTES = 1 << 60  # that are told and stored
 PARTING_FACTOR = 2.0  # cardinalities that differ by more than this no longer agree
 
 
@@ -109,6 +111,16 @@ def _below(operators: Sequence[OperatorEstimate], place: int) -> Iterator[int]:
         if operators[below].depth <= operators[place].depth:
             return
         yield below
+
+
+def bounded_rows(rows: float) -> float:
+    """Return a number of rows that arithmetic can go on with; what is no number counts as the most."""
+    return max(0.0, min(rows, MOST_ROWS)) if rows == rows else MOST_ROWS
+
+
+def whole_bytes(count: float) -> int:
+    """Return bytes that can be told and stored; what is no number counts as the most."""
+    return round(max(0.0, min(count, float(LARGEST_BYTES)))) if count == count else LARGEST_BYTES
 
 
 UNKNOWN = MemoryEstimate(peak_bytes=None, upper_bytes=None, confidence=0.0)

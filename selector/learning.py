@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from selector.estimate import Learned, MemoryEstimate
+from selector.estimate import LARGEST_BYTES, Learned, MemoryEstimate
 
 COVERAGE = 0.95
 ENOUGH = math.ceil(1 / (1 - COVERAGE)) - 1  # the fewest runs whose largest score is such a quantile
@@ -24,7 +24,6 @@ NEWEST = 200  # of them that set a bound: more would vary less, but follow too l
 SHRINKAGE = 3.0  # runs without any error that a template's median is mixed with
 REPEATED_MISSES = 2  # of a template, before one counts for its other statements
 NARROWEST = math.log(1.05)  # what is sure of itself is still off by so much
-LARGEST_BYTES = 1 << 60  # that are told and stored
 SMALLEST_BYTES = 1 << 20  # peaks below are all the same: what is held so briefly is seen by chance, or not at all
 FURTHEST = 60.0  # logarithm of the largest factor, so that none is infinite
 ANY = "any"  # kind of operator

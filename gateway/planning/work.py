@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from engines.protocol import TableSource
+from gateway.planning.regular_expressions import search
 from gateway.sql import command_parsing, write_parsing
 from gateway.sql import statement as checking
 from gateway.sql.commands import Command, CreateView
@@ -14,6 +15,7 @@ from gateway.sql.parsing import SPARK, ParserLimits
 from gateway.sql.statement import CheckedStatement
 from gateway.sql.writes import AS_THE_DIALECT_HAS_IT, CreateTable, InsertInto, PartitionSettings, Write
 from metastore.records import View
+from selector.cardinality.matching import use_search
 from selector.cardinality.tree import EstimatedNode, estimate_rows
 from selector.estimate import UNKNOWN, MemoryEstimate
 from selector.explain import duckdb as duckdb_explain
@@ -23,6 +25,8 @@ from selector.memory import duckdb as duckdb_memory
 from selector.memory import impala as impala_memory
 from selector.plan import Plan, TableShape
 from selector.statistics import TableStatistics
+
+use_search(search)
 
 
 @dataclass(frozen=True, slots=True)

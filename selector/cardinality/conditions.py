@@ -19,7 +19,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from selector.cardinality.evaluate import constant, like_pattern
+from selector.cardinality.evaluate import constant
+from selector.cardinality.matching import Like
 from selector.cardinality.regions import Cut, Region, after_prefix
 from selector.cardinality.vectors import (
     DAY_US,
@@ -293,7 +294,7 @@ class _Reader:
                 if pattern is None or not isinstance(like, exp.Like):
                     return None
                 negated = bool(like.args.get("negate"))
-                stem = _stem(pattern, escape)
+                stem = Like(pattern, escape).stem
                 if stem is None:
                     return None
                 prefix, whole = stem
@@ -647,16 +648,6 @@ def _branches(expression: exp.Expr) -> list[tuple[exp.Expr | None, exp.Expr]]:
         for branch in expression.args["ifs"]
     ]
     return [*found, (None, expression.args.get("default") or exp.Null())]
-
-
-def _stem(pattern: str, escape: str | None) -> tuple[str, bool] | None:
-    """Return what a LIKE pattern's strings begin with, and whether that is all; None for other patterns."""
-    regex = like_pattern(pattern, escape)
-    body, whole = (regex[:-2], False) if regex.endswith(".*") and not regex.endswith("\\.*") else (regex, True)
-    plain = re.sub(r"\\(.)", "", body, flags=re.DOTALL)
-    if "." in plain:
-        return None
-    return re.sub(r"\\(.)", r"\1", body, flags=re.DOTALL), whole
 
 
 def _whole_from(x: float, side: int) -> float:

@@ -20,6 +20,7 @@ from selector.cardinality.messages import (
     survivors,
 )
 from selector.cardinality.relations import Base, Relation
+from selector.estimate import bounded_rows
 from selector.plan import PlanColumn
 
 
@@ -28,8 +29,8 @@ class Derived(Relation):
 
     def __init__(self, source: Relation, rows: float, *, upper: float | None = None) -> None:
         self._source = source
-        self.rows = rows
-        self.upper = max(rows, min(source.upper, source.upper if upper is None else upper))
+        self.rows = bounded_rows(rows)
+        self.upper = max(self.rows, min(source.upper, source.upper if upper is None else upper))
 
     def holds(self, column: PlanColumn) -> bool:
         """Return whether a column comes out of it."""
@@ -171,7 +172,8 @@ class Union(Relation):
         self._parts = tuple(parts)
         self._places = {_origin(column): place for place, column in reversed(list(enumerate(columns[0])))}
         self._columns = columns
-        self.rows, self.upper = sum(part.rows for part in parts), sum(part.upper for part in parts)
+        self.rows = bounded_rows(sum(part.rows for part in parts))
+        self.upper = bounded_rows(sum(part.upper for part in parts))
 
     @property
     def branches(self) -> list[tuple[Relation, Sequence[PlanColumn]]]:
@@ -252,8 +254,8 @@ class Opaque(Relation):
 
     def __init__(self, rows: float, *, upper: float | None = None, members: Sequence[Relation] = ()) -> None:
         """Hold a number of rows. members: relations whose columns come out, spread in a way that nobody knows."""
-        self.rows = rows
-        self.upper = max(rows, upper if upper is not None else rows)
+        self.rows = bounded_rows(rows)
+        self.upper = max(self.rows, bounded_rows(upper if upper is not None else rows))
         self._members = tuple(members)
 
     def holds(self, column: PlanColumn) -> bool:

@@ -9,7 +9,6 @@ The file is long as it has a method for each kind of expression; ``_HANDLERS`` l
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache, reduce
 from typing import Any
@@ -19,6 +18,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from selector.cardinality.matching import Like, found_in
 from selector.cardinality.vectors import (
     DAY_US,
     MONTHS,
@@ -81,18 +81,6 @@ def constant(expression: exp.Expr, *, dialect: str) -> Vector | None:
         return _Evaluator(None, {}, dialect).value(expression)
     except (CannotSay, OverflowError):
         return None
-
-
-def like_pattern(pattern: str, escape: str | None) -> str:
-    """Return a LIKE pattern as a regular expression."""
-    parts: list[str] = []
-    characters = iter(pattern)
-    for character in characters:
-        if character == escape:
-            parts.append(re.escape(next(characters, "")))
-        else:
-            parts.append({"%": ".*", "_": "."}.get(character, re.escape(character)))
-    return "".join(parts)
 
 
 class _Evaluator:
@@ -169,7 +157,7 @@ class _Evaluator:
         if expression.is_string:
             return text_value(expression.this)
         number = float(expression.this)
-        plain = re.fullmatch(r"\d+", expression.this)
+        plain = expression.this.isdecimal()
         return Vector(Kind.INTEGER if plain else Kind.DECIMAL, np.float64(number))
 
     def boolean_literal(self, expression: exp.Expr) -> Vector:
@@ -239,9 +227,8 @@ class _Evaluator:
         text = pattern.item()
         if text is None:
             return Vector(Kind.BOOLEAN, np.False_, np.True_)
-        ignored = re.IGNORECASE if isinstance(expression, exp.ILike) else 0
-        regex = re.compile(like_pattern(text, escape), ignored | re.DOTALL)
-        matched = mapped(found, Kind.BOOLEAN, lambda value: regex.fullmatch(value) is not None)
+        like = Like(text, escape, ignore_case=isinstance(expression, exp.ILike))
+        matched = mapped(found, Kind.BOOLEAN, like.matches)
         return not_(matched) if expression.args.get("negate") else matched
 
     def constant_text(self, expression: exp.Expr | None) -> str:
@@ -255,13 +242,18 @@ class _Evaluator:
         flags = self.constant_text(expression.args["flag"]) if expression.args.get("flag") else ""
         if flags.strip("ic"):
             raise CannotSay(flags)
-        ignored = re.IGNORECASE if "i" in flags or isinstance(expression, exp.RegexpILike) else 0
-        try:
-            regex = re.compile(self.constant_text(expression.expression), ignored)
-        except re.error as error:
-            raise CannotSay(str(error)) from error
-        match = regex.fullmatch if isinstance(expression, exp.RegexpFullMatch | exp.SimilarTo) else regex.search
-        return mapped(self.text(expression.this), Kind.BOOLEAN, lambda value: match(value) is not None)
+        found = self.text(expression.this)
+        texts = [value for value in set(np.atleast_1d(found.values).tolist()) if isinstance(value, str)]
+        answers = found_in(
+            self.constant_text(expression.expression),
+            texts,
+            ignore_case="i" in flags or isinstance(expression, exp.RegexpILike),
+            whole=isinstance(expression, exp.RegexpFullMatch | exp.SimilarTo),
+        )
+        if answers is None:
+            raise CannotSay("a regular expression")
+        known = dict(zip(texts, answers, strict=True))
+        return mapped(found, Kind.BOOLEAN, lambda value: known.get(value, False))
 
     def part_of_text(self, expression: exp.Expr) -> Vector:
         tests: dict[type[exp.Expr], Callable[[str, str], bool]] = {

@@ -32,6 +32,7 @@ from selector.cardinality.messages import (
 )
 from selector.cardinality.predicates import filter_of
 from selector.cardinality.shares import share as share_of
+from selector.estimate import bounded_rows
 from selector.keys import Bins, KeyStatistics
 from selector.plan import JoinType, PlanColumn
 from selector.statistics import TableStatistics
@@ -308,7 +309,7 @@ class Joined(Relation):
         if kind in RIGHT_KEPT:
             alone, _ = right.total([self._unmatched(to_left=False)])
             rows, upper = rows + alone, upper + alone
-        self.rows, self.upper = rows, max(rows, upper)
+        self.rows, self.upper = bounded_rows(rows), max(bounded_rows(rows), bounded_rows(upper))
 
     def holds(self, column: PlanColumn) -> bool:
         """Return whether a column comes out of it."""

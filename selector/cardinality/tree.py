@@ -18,6 +18,7 @@ from selector.cardinality.conditions import columns_in
 from selector.cardinality.derived import Derived, Groups, Opaque, Union
 from selector.cardinality.predicates import Selectivity
 from selector.cardinality.relations import Base, Joined, Relation
+from selector.estimate import bounded_rows
 from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
 from selector.statistics import TableStatistics
 
@@ -133,7 +134,7 @@ class _Estimator:
             found, relation = definition
             # Its confidence counts once, where the definition stands, however often it is read.
             return EstimatedNode(node, found.rows, 1.0, "as its definition", upper=found.upper), relation
-        rows = node.cardinality if node.cardinality is not None else 1.0
+        rows = bounded_rows(node.cardinality if node.cardinality is not None else 1.0)
         return EstimatedNode(node, rows, 1.0, "engine", upper=rows), Opaque(rows)
 
     def _scan(self, node: PlanNode) -> Visited:
@@ -155,7 +156,7 @@ class _Estimator:
         if shape is not None and shape.rows is not None:
             rows, confidence, basis = float(shape.rows), NO_STATISTICS_CONFIDENCE, f"rows in the files of {shape.name}"
         elif node.cardinality is not None:
-            rows, confidence, basis = node.cardinality, ENGINE_CONFIDENCE, "the engine's guess"
+            rows, confidence, basis = bounded_rows(node.cardinality), ENGINE_CONFIDENCE, "the engine's guess"
         else:
             return EstimatedNode(node, None, ENGINE_CONFIDENCE, "nothing known", gaps=(gap,)), Opaque(1.0)
         return EstimatedNode(node, rows, confidence, basis, gaps=(gap,), upper=rows), Opaque(rows)

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from selector.cardinality.tree import EstimatedNode
-from selector.estimate import UNKNOWN, MemoryEstimate
+from selector.estimate import UNKNOWN, MemoryEstimate, whole_bytes
 from selector.memory.duckdb_tables import (
     CALIBRATED,
     Constants,
@@ -95,7 +95,9 @@ def estimate(
     upper = peak * max(1.0, upper_factor) / confidence
     operators = tuple(operator_of(part, depth, model.held.get(id(part), 0.0)) for depth, part in walk(tree))
     driver = place_of(found.at_peak, tree)
-    return MemoryEstimate(round(peak), round(upper), confidence, operators, (*tree.all_gaps(), *notes), driver)
+    return MemoryEstimate(
+        whole_bytes(peak), whole_bytes(upper), confidence, operators, (*tree.all_gaps(), *notes), driver
+    )
 
 
 Needed = frozenset[PlanColumn] | None  # columns that are used above; None: all of them

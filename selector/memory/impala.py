@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from selector.cardinality.tree import EstimatedNode
-from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate
+from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate, whole_bytes
 from selector.memory.pipeline import operator_of
 from selector.memory.widths import row_bytes as width_of
 from selector.plan import Distribution, FilesRead, JoinType, Operator, Placement, Plan, PlanNode
@@ -194,7 +194,9 @@ def estimate(
     confidence = max(0.01, tree.confidence)
     upper = peak * UPPER_FACTOR / confidence
     gaps = (*tree.all_gaps(), *plan.notes)
-    return MemoryEstimate(round(peak), round(upper), confidence, tuple(model.operators), gaps)
+    peak_bytes = whole_bytes(peak)
+    upper_bytes = max(peak_bytes, whole_bytes(upper))
+    return MemoryEstimate(peak_bytes, upper_bytes, confidence, tuple(model.operators), gaps)
 
 
 class _Model:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from selector.cardinality.tree import EstimatedNode
-from selector.estimate import UNKNOWN, MemoryEstimate
+from selector.estimate import UNKNOWN, MemoryEstimate, whole_bytes
 from selector.memory.pipeline import Peak, gathered, joined, materialized, operator_of, place_of, streamed, walk
 from selector.memory.widths import encoded_bytes, row_bytes
 from selector.plan import Operator
@@ -53,7 +53,9 @@ def estimate(
     confidence = max(0.01, tree.confidence)
     upper = peak * UPPER_FACTOR / confidence
     driver = place_of(found.at_peak, tree)
-    return MemoryEstimate(round(peak), round(upper), confidence, operators, (*tree.all_gaps(), *notes), driver)
+    return MemoryEstimate(
+        whole_bytes(peak), whole_bytes(upper), confidence, operators, (*tree.all_gaps(), *notes), driver
+    )
 
 
 class _Model:

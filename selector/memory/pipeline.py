@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from selector.cardinality.tree import EstimatedNode
-from selector.estimate import OperatorEstimate
+from selector.estimate import OperatorEstimate, whole_bytes
 from selector.plan import JoinType, Operator
 
 
@@ -177,7 +177,7 @@ def operator_of(part: EstimatedNode, depth: int, held_bytes: float, *, name: str
         depth=depth,
         rows=part.rows,
         engine_rows=part.node.cardinality,
-        held_bytes=round(held_bytes),
+        held_bytes=whole_bytes(held_bytes),
         basis=part.basis,
         upper_rows=part.upper,
         table=part.node.table,

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from engines.errors import DeadlineExceeded, StatementCancelled
 from engines.protocol import Column
+from gateway.catalog.registration import Registration
 from gateway.jobs import JobRunner, JobsBusy
 from gateway.routing import CatalogView
 from gateway.security.policy import Action, Policy
@@ -42,12 +43,12 @@ from gateway.sql.commands import (
     ShowTableStats,
     UseDatabase,
 )
+from gateway.sql.errors import SqlError
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.statements import Run
 from gateway.stats_tables import column_stats, rows_of, table_stats
 from gateway.views import ViewFailed, ViewMaker
 from metastore.inspection import InspectionFailed
-from metastore.inspector import inspect
 from metastore.jobs import TablesBusy
 from metastore.records import (
     CatalogTable,
@@ -84,11 +85,18 @@ class CommandRunner:
     """Carries commands out. Thread-safe; each one runs in the thread of its statement."""
 
     def __init__(
-        self, metastore: Metastore, catalog: CatalogView, jobs: JobRunner, views: ViewMaker, policy: Policy
+        self,
+        metastore: Metastore,
+        catalog: CatalogView,
+        registration: Registration,
+        jobs: JobRunner,
+        views: ViewMaker,
+        policy: Policy,
     ) -> None:
         self._metastore = metastore
         self._policy = policy
         self._catalog = catalog
+        self._registration = registration
         self._jobs = jobs
         self._views = views
 
@@ -238,15 +246,13 @@ class CommandRunner:
 
     def _look_again(self, name: str) -> None:
         """Look at a table's files and tell all engines what is there now."""
-        table = self._table(name)
-        source = table.source
-        told = source.columns if table.declared else None
+        location = self._table(name).source.location
         try:
-            found = inspect(name, source.location, format=source.format, options=source.options, columns=told)
+            self._registration.refresh(name)
         except InspectionFailed as error:
-            raise CommandFailed("TABLE_UNREADABLE", str(error).replace(source.location, name)) from error
-        self._metastore.catalog.put(found, at=_now())
-        self._catalog.current()
+            raise CommandFailed("TABLE_UNREADABLE", str(error).replace(location, name)) from error
+        except SqlError as error:
+            raise CommandFailed(error.code, error.message) from error
 
     # ------------------------------------------------------------------ showing
 

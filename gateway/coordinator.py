@@ -23,7 +23,9 @@ import pyarrow as pa
 from sqlalchemy.exc import SQLAlchemyError
 
 from engines.errors import DeadlineExceeded, EngineError, StatementCancelled
-from engines.protocol import Writer, WriteTarget
+from engines.protocol import TableSource, Writer, WriteTarget
+from gateway.catalog.locations import LocationRefused
+from gateway.catalog.registration import Registration
 from gateway.commands import CommandFailed, CommandRunner
 from gateway.fleet import Fleet, Member
 from gateway.joins import JoinLearner
@@ -34,11 +36,11 @@ from gateway.results import ResultTooLarge, Spool, SpooledResult, SpoolFull
 from gateway.routing import CatalogSnapshot, CatalogView, Router
 from gateway.security.needs import needs
 from gateway.security.policy import AccessDenied, Policy
-from gateway.sql.commands import Command
+from gateway.sql.commands import Command, CreateView
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.errors import NotAllowed, SqlError
 from gateway.sql.parsing import ParserLimits, require_length
-from gateway.sql.writes import WRITES, Write
+from gateway.sql.writes import WRITES, CreateTable, InsertInto, Write, reads
 from gateway.statements import Run, Statement
 from gateway.tries import Tries, Try
 from gateway.writing import TableWriter, WriteFailed
@@ -94,6 +96,7 @@ class Coordinator:
         metastore: Metastore,
         commands: CommandRunner,
         writer: TableWriter,
+        registration: Registration,
         spool: Spool,
         misestimated: Callable[[Sequence[str]], None],
         policy: Policy,
@@ -108,6 +111,7 @@ class Coordinator:
         self._metastore = metastore
         self._commands = commands
         self._writer = writer
+        self._registration = registration
         self._joins = JoinLearner(metastore)
         self._spool = spool
         self._misestimated = misestimated
@@ -222,6 +226,7 @@ class Coordinator:
         snapshot = self._catalog.current()
         checked = self._read(statement, snapshot, asker)
         self._policy.require_all(statement.principal, needs(checked, snapshot, statement.session))
+        self._registration.require_unchanged(_used(checked))
         return snapshot, checked
 
     def _read(
@@ -342,8 +347,8 @@ class Coordinator:
                 run.record = replace(run.record, attempts=(*run.record.attempts, attempt))
                 return error
             self._close(run, attempt.state, attempt=attempt, error=Failure(error.code, error.message))
-        except (ResultTooLarge, SpoolFull) as error:
-            failure = _store_failure(error)
+        except (ResultTooLarge, SpoolFull, LocationRefused) as error:
+            failure = _failure(error)
             attempt = _ended_badly(attempt, failure, begun)
             self._close(run, QueryState.FAILED, attempt=attempt, error=failure)
         else:
@@ -388,7 +393,9 @@ class Coordinator:
             with member.ledger.lease(0, wait_s=wait_s, cancelled=lambda: run.cancelled):
                 run.engine = member.name
                 assert isinstance(member.engine, Writer)
-                return member.engine.write(sql, target, query_id=run.id, deadline_s=run.remaining_s)
+                schema = member.engine.write(sql, target, query_id=run.id, deadline_s=run.remaining_s)
+            self._registration.require_unchanged(reads(write))
+            return schema
 
         try:
             table = self._writer.write(write, run, produce)
@@ -398,7 +405,7 @@ class Coordinator:
             if error.trips_breaker:
                 member.breaker.failed(error.message)
             self._close(run, attempt.state, attempt=attempt, error=Failure(error.code, error.message))
-        except (WriteFailed, AccessDenied, ResultTooLarge, SpoolFull) as error:
+        except (WriteFailed, AccessDenied, LocationRefused, ResultTooLarge, SpoolFull) as error:
             failure = _failure(error)
             attempt = _ended_badly(attempt, failure, begun)
             self._close(run, QueryState.FAILED, attempt=attempt, error=failure)
@@ -420,9 +427,11 @@ class Coordinator:
                 raise DeadlineExceeded("The statement's time is spent.")
             run.engine = member.name
             lease = replace(lease, careful=careful)
+            self._registration.require_unchanged(checked.tables)
             stream = member.engine.execute(sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s)
             with stream:
                 result = self._spool.write(run.id, stream)
+        self._require_honest(run, checked)
         member.breaker.succeeded()
         actuals = stream.actuals
         done = replace(
@@ -433,6 +442,14 @@ class Coordinator:
             actuals=actuals,
         )
         return done, result
+
+    def _require_honest(self, run: Run, checked: CompiledStatement) -> None:
+        """Delete rows that were read while a table's place was exchanged, before anybody sees them."""
+        try:
+            self._registration.require_unchanged(checked.tables)
+        except LocationRefused:
+            self._spool.delete(run.id)
+            raise
 
     def _learn(
         self,
@@ -566,13 +583,13 @@ def _failed(attempt: Attempt, error: EngineError, begun: float) -> Attempt:
     )
 
 
-def _failure(error: CommandFailed | WriteFailed | AccessDenied | ResultTooLarge | SpoolFull) -> Failure:
-    if isinstance(error, AccessDenied):
+def _failure(
+    error: CommandFailed | WriteFailed | AccessDenied | LocationRefused | ResultTooLarge | SpoolFull,
+) -> Failure:
+    if isinstance(error, AccessDenied | LocationRefused):
         return Failure(error.code, error.message)
-    return error.failure if isinstance(error, CommandFailed | WriteFailed) else _store_failure(error)
-
-
-def _store_failure(error: ResultTooLarge | SpoolFull) -> Failure:
+    if isinstance(error, CommandFailed | WriteFailed):
+        return error.failure
     return Failure("RESULT_TOO_LARGE" if isinstance(error, ResultTooLarge) else "RESULT_STORE_FULL", str(error))
 
 
@@ -584,6 +601,21 @@ def _ended_badly(attempt: Attempt, failure: Failure, begun: float) -> Attempt:
         failure=failure.code,
         message=failure.message,
     )
+
+
+def _used(checked: CompiledStatement | Command | Write) -> tuple[TableSource, ...]:
+    """Return the tables whose files a statement reads or adds to."""
+    match checked:
+        case CompiledStatement():
+            return checked.tables
+        case CreateView():
+            return checked.query.tables
+        case InsertInto():
+            return (*reads(checked), checked.target)
+        case CreateTable():
+            return reads(checked)
+        case _:
+            return ()
 
 
 def _codes(decision: Decision) -> str:

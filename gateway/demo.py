@@ -39,9 +39,10 @@ def run(home: Path, *, scale: float, keep_serving: bool, console: Console) -> No
     """Run the whole demo under a home folder; data that an earlier run made is used again."""
     configure_logging("ERROR")
     settings = demo_settings(home, scale)
-    _generate(home / "bookstore", scale, console)
+    (data,) = settings.catalog.roots
+    _generate(data / "bookstore", scale, console)
     with _server(settings) as url, Client(url) as client:
-        _register(client, home / "bookstore", console)
+        _register(client, data / "bookstore", console)
         console.print(
             f"\nThe paper's queries; DuckDB gives one statement {mebibytes(int(settings.duckdb.memory_limit))}:"
         )
@@ -75,7 +76,12 @@ def _server(settings: Settings) -> Iterator[str]:
 def demo_settings(home: Path, scale: float) -> Settings:
     """Return settings under which the demo's queries split over the engines as the paper's did."""
     limit = max(SMALLEST_LIMIT, round(MEMORY_LIMIT_AT_1_32 * scale / SCALE_1_32))
-    return settings_module.load(home, duckdb=settings_module.DuckDBSettings(memory_limit=ByteSize(limit)))
+    return settings_module.load(
+        home,
+        duckdb=settings_module.DuckDBSettings(memory_limit=ByteSize(limit)),
+        # Beside the home folder: no table lies in that.
+        catalog=settings_module.CatalogSettings(roots=(home.with_name(f"{home.name}-data"),)),
+    )
 
 
 def _generate(folder: Path, scale: float, console: Console) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway import memory
+from gateway.catalog.registration import Registration
 from gateway.coordinator import Coordinator
 from gateway.downloads import Downloads
 from gateway.fleet import Fleet
@@ -51,6 +52,7 @@ class Gateway:
     fleet: Fleet
     planners: Planners
     catalog: CatalogView
+    registration: Registration
     coordinator: Coordinator
     spool: Spool
     downloads: Downloads

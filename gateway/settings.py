@@ -322,7 +322,8 @@ class CatalogSettings(_Section):
     """What may become a table."""
 
     roots: tuple[Path, ...] = ()
-    """Folders under which tables may be registered over HTTP; without any, wherever the gateway can read."""
+    """Folders under which tables may be registered. With `authentication.users_file` there must be some; without both,
+    a table's files must be readable by every user of the machine."""
     warehouse: Path | None = None
     """Folder of the tables that statements make; without it, `warehouse` under the home folder."""
 

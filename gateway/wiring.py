@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from engines.errors import EngineError
 from gateway.admission import Ledger
+from gateway.catalog.locations import Locations, Rules
+from gateway.catalog.registration import Registration
 from gateway.commands import CommandRunner
 from gateway.coordinator import Coordinator
 from gateway.downloads import WIDE_ROWS, Downloads
@@ -61,6 +63,7 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
         anonymous_role=login.anonymous_role,
     )
     access = access_policy.Policy(authenticator.holders)
+    registration = Registration(metastore, Locations(Rules.of(settings)), policy=access, announce=catalog.current)
     policy = Policy(minimum_confidence=settings.routing.minimum_confidence)
     jobs = JobRunner(
         metastore,
@@ -85,8 +88,9 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
         router=Router(fleet, metastore, policy, planners),
         reader=StatementReader(planners, engines),
         metastore=metastore,
-        commands=CommandRunner(metastore, catalog, jobs, ViewMaker(metastore, fleet, access), access),
-        writer=TableWriter(metastore, settings.warehouse, policy=access),
+        commands=CommandRunner(metastore, catalog, registration, jobs, ViewMaker(metastore, fleet, access), access),
+        writer=TableWriter(metastore, settings.warehouse, registration, policy=access),
+        registration=registration,
         spool=spool,
         misestimated=schedules.misestimated,
         policy=access,
@@ -115,6 +119,7 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
         fleet=fleet,
         planners=planners,
         catalog=catalog,
+        registration=registration,
         coordinator=coordinator,
         spool=spool,
         downloads=downloads,

@@ -18,6 +18,14 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
+def sqlite_file(url: str) -> Path | None:
+    """Return the file of an SQLite database; None for one in memory, and for others."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":
+        return None
+    return Path(parsed.database)
+
+
 def make_engine(url: str) -> Engine:
     """Open a database. SQLite runs in WAL mode, so that readers and one writer do not wait for each other."""
     if make_url(url).get_backend_name() != "sqlite":

@@ -132,9 +132,9 @@ def data_files(root: Path, alive: Callable[[], None] = lambda: None) -> tuple[Da
     return tuple(_walk(root, (), root.resolve(), alive))
 
 
-def path_of(location: str | Path) -> Path:
+def path_of(location: str) -> Path:
     """Return the path that a location means, whether anything is there or not. Raises InspectionFailed."""
-    text = str(location)
+    text = location
     if text.startswith("file:"):
         text = unquote(re.sub(r"^file:(//[^/]*)?", "", text))
     elif "://" in text:
@@ -142,13 +142,16 @@ def path_of(location: str | Path) -> Path:
     if "\0" in text:
         raise InspectionFailed(f"{text!r} is no path: it holds a zero byte")
     try:
-        return Path(text).expanduser().absolute()
+        path = Path(text).expanduser()
     except RuntimeError as failure:
         raise InspectionFailed(f"{text} begins with a home that is not known: give an absolute path") from failure
+    if not path.is_absolute():
+        raise InspectionFailed(f"{location!r} is no absolute path: the gateway's own folder is nobody's table")
+    return path
 
 
 def _root(location: str | Path) -> Path:
-    root = path_of(location)
+    root = path_of(location) if isinstance(location, str) else location.absolute()
     try:
         exists = root.exists()
     except OSError as failure:

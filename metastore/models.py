@@ -120,6 +120,28 @@ class PartitionRow(Base):
     bytes: Mapped[int] = mapped_column(BigInteger)
 
 
+class ManagedFolderRow(Base):
+    """A folder that the gateway made for a table of its own, on record before it was made. Only these are deleted."""
+
+    __tablename__ = "managed_folders"
+
+    location: Mapped[str] = mapped_column(Text, primary_key=True)
+    query_id: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[dt.datetime]
+
+
+class TableCommitRow(Base):
+    """An INSERT under way. files, replaced: paths below the table's folder; None before the rows are written."""
+
+    __tablename__ = "table_commits"
+
+    query_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    location: Mapped[str] = mapped_column(Text)
+    files: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    replaced: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    begun_at: Mapped[dt.datetime]
+
+
 class ViewRow(Base):
     """A view. columns: [name, type] each, as they were when it was made."""
 

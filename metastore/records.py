@@ -94,6 +94,28 @@ class CatalogTable:
 
 
 @dataclass(frozen=True, slots=True)
+class ManagedFolder:
+    """A folder that the gateway made for a table of its own. location: absolute, without links."""
+
+    location: str
+    query_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommit:
+    """An INSERT under way, by the query that it is.
+
+    location: the table's folder. files: those that it adds, replaced: those that it takes away, as paths below the
+    folder; None before all its rows are written.
+    """
+
+    query_id: str
+    location: str
+    files: tuple[str, ...] | None = None
+    replaced: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Position:
     """A place in a statement, both counted from one."""
 

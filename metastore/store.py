@@ -7,6 +7,7 @@ from typing import Self
 
 from metastore.catalog import Catalog
 from metastore.database import make_engine, migrate
+from metastore.folders import ManagedFolders, TableCommits
 from metastore.jobs import StatisticsJobs
 from metastore.keys import Keys
 from metastore.misestimates import Misestimates
@@ -24,6 +25,8 @@ class Metastore:
         migrate(self._engine)
         self.catalog = Catalog(self._engine)
         self.views = Views(self._engine)
+        self.folders = ManagedFolders(self._engine)
+        self.commits = TableCommits(self._engine)
         self.statistics = StatisticsStore(self._engine)
         self.queries = Queries(self._engine)
         self.misestimates = Misestimates(self._engine)

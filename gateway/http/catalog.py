@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-
 from fastapi import APIRouter
 
-from engines.protocol import Column, TableSource
+from engines.protocol import Column
+from gateway.catalog.registration import NewTable
 from gateway.gateway import Gateway
 from gateway.http.errors import ApiError
 from gateway.http.login import User
 from gateway.http.models import (
     EngineList,
     EngineModel,
-    KeyRequest,
     MisestimateList,
     MisestimateModel,
     TableList,
@@ -24,11 +20,8 @@ from gateway.http.models import (
 )
 from gateway.http.queries import Served
 from gateway.security.disclosure import visible_lesson
-from gateway.security.policy import Action, Need, Owned
-from gateway.sql.errors import UnknownColumn, UnknownTable, did_you_mean
-from metastore.inspection import path_of
-from metastore.inspector import inspect
-from selector.keys import ColumnRef, KeyPair
+from gateway.security.policy import Action
+from selector.keys import KeyPair
 
 router = APIRouter(prefix="/v1")
 
@@ -61,62 +54,16 @@ def _keys_of(table: str, gateway: Gateway) -> dict[KeyPair, str]:
 @router.post("/tables", status_code=201, tags=["catalog"])
 def add_table(body: TableRequest, gateway: Served, user: User) -> TableReply:
     """Register a table, or look again at one that is registered."""
-    gateway.policy.require_all(user, _needs(body, gateway))
-    _require_root(path_of(body.location), gateway.settings.catalog.roots)
-    columns = [Column(column.name, column.type) for column in body.columns]
-    found = inspect(body.name, body.location, format=body.format, options=body.options or None, columns=columns)
-    known = {**gateway.catalog.current().tables, body.name.lower(): found.source}
-    pairs = [_declared(found.source, key, known) for key in body.keys]
-    now = dt.datetime.now(dt.UTC)
-    check = gateway.policy.owner_check(user, Action.REPLACE, "table", body.name)
-    table = gateway.metastore.catalog.put(found, at=now, owner=user.owner, check=check)
-    gateway.metastore.keys.learn(pairs, source="declared", at=now)
-    gateway.catalog.current()
+    wanted = NewTable(
+        name=body.name,
+        location=body.location,
+        format=body.format,
+        options=body.options,
+        columns=tuple(Column(column.name, column.type) for column in body.columns),
+        keys=tuple((key.column, key.references) for key in body.keys),
+    )
+    table = gateway.registration.add(wanted, user=user)
     return TableReply.of(table, keys=_keys_of(table.name, gateway))
-
-
-def _needs(body: TableRequest, gateway: Gateway) -> Iterator[Need]:
-    """Yield what a registration takes: who may write through a new table may do so to all that lie at its place."""
-    yield Need(Action.REGISTER)
-    place = resolved(path_of(body.location))
-    for table in gateway.metastore.catalog.list():
-        there = resolved(Path(table.source.location))
-        if table.name == body.name.lower():
-            yield Need(Action.REPLACE, Owned("table", table.name, table.owner))
-        elif there.is_relative_to(place) or place.is_relative_to(there):
-            yield Need(Action.WRITE_ROWS, Owned("table", table.name, table.owner))
-
-
-def _declared(table: TableSource, key: KeyRequest, known: Mapping[str, TableSource]) -> KeyPair:
-    """Return the pair that a key declares. Raises SqlError for tables and columns that are not there."""
-    name, _, column = key.references.partition(".")
-    if name.lower() not in known:
-        raise UnknownTable(f"There is no table {name}{did_you_mean(name, known)}")
-    return KeyPair.of(_column(table, key.column), _column(known[name.lower()], column))
-
-
-def _column(table: TableSource, name: str) -> ColumnRef:
-    columns = {column.name.lower() for column in table.columns}
-    if name.lower() not in columns:
-        raise UnknownColumn(f"There is no column {name} in {table.name}{did_you_mean(name, columns)}")
-    return ColumnRef(table.name.lower(), name.lower())
-
-
-def _require_root(location: Path, roots: Sequence[Path]) -> None:
-    """Refuse what lies elsewhere, links followed. It holds for every file: no table has one outside its own folder."""
-    if not roots:
-        return
-    place = resolved(location)
-    if not any(place.is_relative_to(root.resolve()) for root in roots):
-        raise ApiError("NOT_ALLOWED", "Tables may be registered only under the folders that catalog.roots names.")
-
-
-def resolved(location: Path) -> Path:
-    """Return a place with links followed, as far as that can be done."""
-    try:
-        return location.resolve()
-    except (OSError, RuntimeError):  # RuntimeError: a loop of links, before Python 3.13
-        return location
 
 
 @router.get("/misestimates", tags=["routing"])

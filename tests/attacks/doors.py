@@ -71,7 +71,9 @@ class Served:
         with httpx.Client(base_url=self.url, timeout=ANSWER_WITHIN_S, auth=login) as client:
             yield client
 
-    def register(self, name: str, location: Path, user: str | None = None, password: str = "", **more: Any) -> None:
+    def register(
+        self, name: str, location: Path | str, user: str | None = None, password: str = "", **more: Any
+    ) -> None:
         """Register a folder as a table. Raises Refused."""
         with self.http(user, password) as client:
             _replied(client.post("/v1/tables", json={"name": name, "location": str(location), **more}))

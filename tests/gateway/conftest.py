@@ -93,6 +93,7 @@ def scripted(tmp_path: Path, bookstore: Path) -> Iterator[Callable[..., Scripted
         slots: int = 2,
         home: str = "home",
         metastore_url: str | None = None,
+        roots: tuple[Path, ...] = (),
         **limits: float,
     ) -> Scripted:
         fast = ScriptedEngine("fast", kind=EngineKind.FAST, dialect="duckdb", slots=slots)
@@ -102,6 +103,7 @@ def scripted(tmp_path: Path, bookstore: Path) -> Iterator[Callable[..., Scripted
             Member(dependable, Ledger("dependable", slots=slots, capacity_bytes=None)),
         ]
         settings = settings_for(tmp_path / home, **limits)
+        settings = settings.model_copy(update={"catalog": settings_module.CatalogSettings(roots=roots)})
         if metastore_url is not None:
             settings = settings.model_copy(
                 update={"metastore": settings_module.MetastoreSettings(url=SecretStr(metastore_url))}

@@ -374,9 +374,7 @@ def test_a_full_engine_passes_a_statement_on_after_the_queue_time(scripted: Buil
 def test_a_deadline_ends_a_statement_and_does_not_fail_over(scripted: Build) -> None:
     house = scripted()
     house.fast.script("books", HANGS)
-    house.gateway.coordinator.explain(
-        Statement("SELECT 1", deadline_s=60)
-    )  # so that a planner is there
+    house.gateway.coordinator.explain(Statement("SELECT 1", deadline_s=60))  # so that a planner is there
     record = finished(house, deadline_s=0.5)
     assert (record.state, outcomes(record)) == (QueryState.FAILED, [("fast", "DEADLINE_EXCEEDED")])
 

@@ -11,6 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from engines.protocol import Column, TableSource, WriteTarget
+from gateway.catalog.locations import Locations, Rules
+from gateway.catalog.registration import Registration
+from gateway.security.policy import Policy
 from gateway.security.principals import IN_PROCESS
 from gateway.session_settings import FIXED, OBEYED, Influence, influence_of
 from gateway.sessions import InvalidSetting, Session, SettingNotObeyed
@@ -140,7 +143,10 @@ def test_what_is_left(
 
         free = tuple(name for name in ("n", "p", "q") if name not in constants)
         write = InsertInto(source, query, free, constants, mode)
-        TableWriter(metastore, tmp_path / "warehouse").write(write, Run(Statement(sql="INSERT")), produce)
+        rules = Rules(own=(tmp_path / "warehouse",))
+        registration = Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None)
+        writer = TableWriter(metastore, tmp_path / "warehouse", registration)
+        writer.write(write, Run(Statement(sql="INSERT")), produce)
     assert sorted(pq.ParquetFile(file.path).read()["n"][0].as_py() for file in data_files(root)) == left
 
 

@@ -15,7 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from engines.protocol import Column, TableSource, WriteTarget
+from gateway.catalog.locations import Locations, Rules
+from gateway.catalog.registration import Registration
 from gateway.partition_values import value_of
+from gateway.security.policy import Policy
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.statement import check
 from gateway.sql.writes import CreateTable, DropTable, InsertInto, Overwrite
@@ -23,7 +26,7 @@ from gateway.statements import Run, Statement
 from gateway.writing import WRITE_FAILED, WRITE_PENDING, Produce, TableWriter, WriteFailed
 from metastore.database import sqlite_url
 from metastore.inspection import data_files, inspect
-from metastore.records import Failure, QueryState
+from metastore.records import Failure, ManagedFolder, QueryState
 from metastore.store import Metastore
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -38,7 +41,9 @@ def metastore(tmp_path: Path) -> Iterator[Metastore]:
 
 @pytest.fixture
 def writer(metastore: Metastore, tmp_path: Path) -> TableWriter:
-    return TableWriter(metastore, tmp_path / "warehouse", patience_s=0.3)
+    rules = Rules(own=(tmp_path / "home", tmp_path / "warehouse"))
+    registration = Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None)
+    return TableWriter(metastore, tmp_path / "warehouse", registration, patience_s=0.3)
 
 
 def a_table(metastore: Metastore, root: Path, files: Mapping[str, int], *, partition: str | None = None) -> TableSource:
@@ -159,9 +164,9 @@ def test_a_commit_that_was_broken_off_in_the_middle_is_ended(
 ) -> None:
     root = tmp_path / "t"
     a_table(metastore, root, {"old.parquet": 0, "1.parquet": 1})  # of the new files, one is in its place already
-    committed = root / ".fusion-commit-20260101_000000_aa"
-    put_file(committed / "2.parquet", 2)
-    (committed / "replaced.json").write_text('["old.parquet"]', encoding="ascii")
+    put_file(root / ".fusion-commit-20260101_000000_aa" / "2.parquet", 2)
+    metastore.commits.begin("20260101_000000_aa", str(root), at=NOW)
+    metastore.commits.prepare("20260101_000000_aa", files=["1.parquet", "2.parquet"], replaced=["old.parquet"])
     writer.recover()
     assert numbers(root) == [1, 2]
     assert list(root.glob(".*")) == []
@@ -226,6 +231,7 @@ def test_texts_of_other_partitions() -> None:
 def test_files_that_another_table_uses_stay(metastore: Metastore, writer: TableWriter, tmp_path: Path) -> None:
     root = tmp_path / "warehouse" / "t-1"
     a_table(metastore, root, {"1.parquet": 1})
+    metastore.folders.add(ManagedFolder(str(root), "1"), at=NOW)
     metastore.catalog.put(inspect("second", root), at=NOW)
     writer.write(DropTable("t", existing=True), a_run(), producing({}))
     assert metastore.catalog.get("t") is None
@@ -244,24 +250,23 @@ def test_a_table_that_is_inside_another_keeps_its_files(
     assert numbers(root / "p=1") == [1]
 
 
-@pytest.mark.parametrize(
-    ("state", "kept"), [(QueryState.FAILED, False), (QueryState.CANCELLED, False), (QueryState.FINISHED, True)]
-)
 def test_the_folder_of_a_table_that_was_never_made_is_swept(
-    metastore: Metastore, writer: TableWriter, tmp_path: Path, state: QueryState, kept: bool
+    metastore: Metastore, writer: TableWriter, tmp_path: Path
 ) -> None:
     run = a_run()
     metastore.queries.open(run.record)
     target = tmp_path / "warehouse" / f"t-{run.id}"
+    metastore.folders.add(ManagedFolder(str(target), run.id), at=NOW)
     producing({"1.parquet": 1})("", WriteTarget(str(target), "parquet"))
-    foreign = tmp_path / "warehouse" / "not-ours"
+    foreign = tmp_path / "warehouse" / f"other-{run.id}"  # named like one of ours, and on no record
     foreign.mkdir()
     writer.recover()
     assert target.exists()  # somebody is at it
-    metastore.queries.close(run.id, state, at=NOW, error=None if kept else Failure("GATEWAY_STOPPED", "stopped"))
+    metastore.queries.close(run.id, QueryState.FAILED, at=NOW, error=Failure("GATEWAY_STOPPED", "stopped"))
     writer.recover()
-    assert target.exists() is kept  # what was made is never deleted, even where its table was forgotten since
+    assert not target.exists()
     assert foreign.exists()
+    assert metastore.folders.list() == ()
 
 
 def test_the_folder_of_a_table_that_was_made_is_not_swept(

@@ -1,0 +1,55 @@
+"""Folders and files that nobody but the gateway's own user may look into, whatever the umask is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from pathlib import Path
+from typing import IO
+
+log = logging.getLogger(__name__)
+
+UMASK = 0o077
+"""Of every process that is started here."""
+
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def private_folder(path: Path) -> Path:
+    """Make a folder that is nobody else's, with those around it; one that is there is closed to others."""
+    path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    close_to_others(path)
+    return path
+
+
+def private_file(path: Path) -> Path:
+    """Make an empty file that is nobody else's, unless it is there; then it is closed to others."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+    except FileExistsError:
+        close_to_others(path)
+    return path
+
+
+def open_private(path: Path) -> IO[bytes]:
+    """Open a file of ours to be written from its start."""
+    return private_file(path).open("wb")
+
+
+def close_to_others(path: Path) -> None:
+    """Take the rights of everybody else away; a place that is another user's stays as it is, with a warning."""
+    status = path.stat()
+    if not status.st_mode & _OTHERS:
+        return
+    try:
+        path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
+    except PermissionError:
+        log.warning("%s belongs to another user, who lets others look into it", path)
+
+
+def open_to_others(path: Path) -> bool:
+    """Tell whether anybody but its owner may read a file or list a folder."""
+    return bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))

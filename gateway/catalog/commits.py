@@ -1,0 +1,126 @@
+"""Rows that are written become a table's: on record first, then by one rename, then file by file.
+
+The metastore says what a commit does, a folder beside the table's files says that it has begun. A folder without a
+record is nobody's: it is never opened. Until the rename nothing of a write is seen; from then on its files are moved
+into the table, and what they replace is deleted last. Where this gateway cannot, or is killed meanwhile, the next write
+to the table or the next gateway does it. Commits of one table come one after the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import fcntl
+import logging
+import os
+import stat
+import threading
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from gateway.catalog.folders import Folder
+from metastore.patience import insist, insist_on_insert
+from metastore.records import TableCommit
+from metastore.store import Metastore
+
+log = logging.getLogger(__name__)
+
+_STAGED = ".fusion-write-"
+_COMMITTED = ".fusion-commit-"
+_HIDDEN = ("_", ".")
+_RIGHTS_OF_FILES = 0o666
+
+
+class Commits:
+    """Commits writes to the folders of tables. Thread-safe."""
+
+    def __init__(self, metastore: Metastore) -> None:
+        self._metastore = metastore
+        self._lock = threading.Lock()
+        self._of_folder: dict[Path, threading.Lock] = {}
+
+    @contextlib.contextmanager
+    def alone(self, root: Path) -> Iterator[Folder]:
+        """Let nobody else commit to a table's folder: no other thread, nor another gateway where the disk has locks.
+
+        Raises OSError, also where a link leads there.
+        """
+        with self._lock:
+            lock = self._of_folder.setdefault(root, threading.Lock())
+        with lock, Folder.opened(root) as folder:
+            with contextlib.suppress(OSError):  # not every network disk locks folders
+                fcntl.flock(folder.descriptor, fcntl.LOCK_EX)
+            yield folder
+
+    def begin(self, query_id: str, root: Path) -> Path:
+        """Record a write, and return the folder for its files, which is not there yet."""
+        begin = partial(self._metastore.commits.begin, query_id, str(root), at=dt.datetime.now(dt.UTC))
+        insist_on_insert(begin)
+        return root / f"{_STAGED}{query_id}"
+
+    def commit(self, folder: Folder, query_id: str, *, files: Sequence[str], replaced: Sequence[str]) -> None:
+        """Commit what a write has put into its folder: from now on it can only be late. Others are kept out."""
+        insist(partial(self._metastore.commits.prepare, query_id, files=files, replaced=replaced))
+        folder.rename(f"{_STAGED}{query_id}", f"{_COMMITTED}{query_id}")
+
+    def give_up(self, query_id: str, root: Path) -> None:
+        """Delete what was written and not committed."""
+        with contextlib.suppress(OSError), Folder.opened(root) as folder:
+            folder.remove_tree(f"{_STAGED}{query_id}")
+        insist(partial(self._metastore.commits.end, query_id))
+
+    def finish(self, folder: Folder, root: Path, *, sweep: bool = False) -> int:
+        """End all commits of a folder, the oldest first; returns how many there were. Others are kept out.
+
+        sweep: delete what dead writes left, too. May be called again after it was broken off. Raises OSError.
+        """
+        ended = 0
+        for commit in insist(partial(self._metastore.commits.list, str(root))):
+            if commit.files is not None and folder.has(f"{_COMMITTED}{commit.query_id}"):
+                self._move_in(commit, folder, root)
+                ended += 1
+            elif sweep and not self._is_at_work(commit.query_id):
+                folder.remove_tree(f"{_STAGED}{commit.query_id}")
+            else:
+                continue
+            insist(partial(self._metastore.commits.end, commit.query_id))
+        return ended
+
+    def unfinished(self) -> list[Path]:
+        """Return the folders in which writes were begun that nobody works on any more."""
+        commits = self._metastore.commits.list()
+        return list(dict.fromkeys(Path(each.location) for each in commits if not self._is_at_work(each.query_id)))
+
+    def warn_of_unknown(self, root: Path) -> None:
+        """Say that a folder looks like a commit of ours, but is none."""
+        known = {commit.query_id for commit in self._metastore.commits.list(str(root))}
+        for found in root.glob(f"{_COMMITTED}*"):
+            if found.name.removeprefix(_COMMITTED) not in known:
+                log.warning("%s is no commit of this gateway's: it stays as it is, and nobody reads it", found)
+
+    def _move_in(self, commit: TableCommit, folder: Folder, root: Path) -> None:
+        """Do what a commit says. What is replaced goes last: readers may see old and new rows, and never miss any."""
+        rights = _rights_of_files(root)
+        file_mode = folder.mode() & _RIGHTS_OF_FILES if rights is None else rights
+        committed = f"{_COMMITTED}{commit.query_id}"
+        for file in commit.files or ():
+            folder.move(f"{committed}/{file}", file, folder_mode=folder.mode(), file_mode=file_mode)
+        for file in commit.replaced:
+            folder.unlink(file)
+        folder.remove_tree(committed)
+
+    def _is_at_work(self, query_id: str) -> bool:
+        """Tell whether a gateway still works on a query."""
+        query = self._metastore.queries.get(query_id)
+        return query is not None and not query.state.ended
+
+
+def _rights_of_files(root: Path) -> int | None:
+    """Return the rights of one of a table's files, which new ones get too; None without any file."""
+    for place, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if not name.startswith(_HIDDEN)]
+        for name in files:
+            if not name.startswith(_HIDDEN):
+                return stat.S_IMODE(os.lstat(os.path.join(place, name)).st_mode) & _RIGHTS_OF_FILES
+    return None

@@ -1,0 +1,86 @@
+"""The folders of tables that statements make: on record before they are made, deleted only by that record."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import os
+import stat
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from engines.private_files import private_folder
+from gateway.catalog.folders import remove_folder, set_rights
+from metastore.patience import insist, insist_on_insert
+from metastore.records import CatalogTable, ManagedFolder
+from metastore.store import Metastore
+
+log = logging.getLogger(__name__)
+
+_RIGHTS_OF_FOLDERS = 0o2777
+_RIGHTS_OF_FILES = 0o666
+
+
+class OwnFolders:
+    """Makes and deletes folders of the warehouse. Thread-safe."""
+
+    def __init__(self, metastore: Metastore, warehouse: Path) -> None:
+        self._metastore = metastore
+        self._warehouse = warehouse
+
+    def reserve(self, table: str, query_id: str) -> Path:
+        """Record the folder of a table that is to be made, and return its path; an engine will make it."""
+        if not self._warehouse.is_dir():
+            private_folder(self._warehouse)
+        folder = self._place_of(table, query_id)
+        record = ManagedFolder(str(folder), query_id)
+        insist_on_insert(partial(self._metastore.folders.add, record, at=dt.datetime.now(dt.UTC)))
+        return folder
+
+    def share(self, folder: Path) -> None:
+        """Give the rights of the warehouse to all that an engine has put into a new folder."""
+        mode = stat.S_IMODE(folder.parent.stat().st_mode) & _RIGHTS_OF_FOLDERS
+        set_rights(folder, folder_mode=mode, file_mode=mode & _RIGHTS_OF_FILES)
+
+    def delete(self, location: str) -> None:
+        """Delete a folder that the gateway made, if no table lies in it or around it; what it did not make stays."""
+        if self._metastore.folders.get(location) is None:
+            return
+        if _is_used(Path(location), insist(self._metastore.catalog.list)):
+            return
+        try:
+            gone = remove_folder(Path(location))
+        except OSError as error:
+            log.warning("%s could not be deleted, the next start tries again: %s", location, error)
+            return
+        if gone:
+            insist(partial(self._metastore.folders.remove, location))
+
+    def sweep(self) -> None:
+        """Delete folders whose table was never made, or was dropped while they could not be deleted."""
+        tables = self._metastore.catalog.list()
+        for folder in self._metastore.folders.list():
+            query = self._metastore.queries.get(folder.query_id)
+            if (query is None or query.state.ended) and not _is_used(Path(folder.location), tables):
+                log.warning("%s has no table and is deleted", folder.location)
+                self.delete(folder.location)
+
+    def adopt(self) -> None:
+        """Record the folders of an earlier release, which kept no records: named for the query that made the table."""
+        for table in self._metastore.catalog.list():
+            place = Path(table.source.location)
+            query_id = place.name.removeprefix(f"{table.name}-")
+            if place != self._place_of(table.name, query_id) or self._metastore.folders.get(str(place)) is not None:
+                continue
+            if self._metastore.queries.get(query_id) is not None:
+                self._metastore.folders.add(ManagedFolder(str(place), query_id), at=dt.datetime.now(dt.UTC))
+
+    def _place_of(self, table: str, query_id: str) -> Path:
+        return Path(os.path.realpath(self._warehouse)) / f"{table}-{query_id}"
+
+
+def _is_used(folder: Path, tables: Iterable[CatalogTable]) -> bool:
+    """Tell whether a table lies in a folder, or around it."""
+    places = [Path(table.source.location) for table in tables]
+    return any(place.is_relative_to(folder) or folder.is_relative_to(place) for place in places)

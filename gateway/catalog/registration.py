@@ -1,0 +1,157 @@
+"""START HERE: how a table comes into the catalog, whoever asks for it: a route, a command, or a statement that writes.
+
+A place is judged first (``locations``), then its files are looked at, then the table is put into the catalog and the
+engines are told.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from engines.protocol import Column, TableSource
+from gateway.catalog.locations import Locations
+from gateway.security.policy import Action, Need, Owned, Policy
+from gateway.security.principals import Principal
+from gateway.sql.errors import TableExists, UnknownColumn, UnknownTable, did_you_mean
+from metastore.inspection import InspectionFailed
+from metastore.inspector import inspect
+from metastore.records import CatalogTable, Inspection
+from metastore.store import Metastore
+from selector.keys import ColumnRef, KeyPair
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """What somebody wants to be a table. keys: column of it, and the ``table.column`` that it refers to."""
+
+    name: str
+    location: str
+    format: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[Column, ...] = ()
+    keys: tuple[tuple[str, str], ...] = ()
+
+
+class Registration:
+    """Puts tables into the catalog. Thread-safe. announce: tells the engines what is in it now."""
+
+    def __init__(
+        self, metastore: Metastore, locations: Locations, *, policy: Policy, announce: Callable[[], object]
+    ) -> None:
+        self._metastore = metastore
+        self._locations = locations
+        self._policy = policy
+        self._announce = announce
+
+    def add(self, wanted: NewTable, *, user: Principal) -> CatalogTable:
+        """Register files as a table, or look again at one that is registered there. user: who asks for it.
+
+        Raises SqlError, LocationRefused among them, and InspectionFailed.
+        """
+        place = self._locations.place_of(wanted.location)
+        self._policy.require_all(user, self._needs(wanted.name, place))
+        known = self._metastore.catalog.get(wanted.name)
+        if known is not None and self._is_own(known.source):
+            return self._add_own(known, place, wanted)
+        self._locations.admit(place)
+        options = dict(wanted.options) or None
+        found = inspect(wanted.name, place, format=wanted.format, options=options, columns=wanted.columns)
+        pairs = self._pairs(found.source, wanted.keys)
+        check = self._policy.owner_check(user, Action.REPLACE, "table", wanted.name)
+        table = self._metastore.catalog.put(found, at=_now(), owner=user.owner, check=check)
+        self._learn(pairs)
+        self._announce()
+        return table
+
+    def refresh(self, name: str) -> CatalogTable:
+        """Look at a registered table's files again. Raises UnknownTable, LocationRefused, InspectionFailed."""
+        table = self._known(name)
+        source = table.source
+        self.require_unchanged((source,))
+        told = source.columns if table.declared else None
+        found = inspect(name, source.location, format=source.format, options=source.options, columns=told)
+        refreshed = self._metastore.catalog.put(found, at=_now())
+        self._announce()
+        return refreshed
+
+    def rows_came(self, name: str) -> CatalogTable:
+        """Look at a table's files after a write; its columns stay. Raises UnknownTable."""
+        table = self._known(name)
+        source = table.source
+        try:
+            found = inspect(
+                source.name, source.location, format=source.format, options=source.options, columns=source.columns
+            )
+        except InspectionFailed:  # nothing is left in it
+            found = Inspection(source, files=0, bytes=0, rows=0)
+        return self._metastore.catalog.put(replace(found, declared=table.declared), at=_now())
+
+    def put_made(self, found: Inspection, *, user: Principal) -> CatalogTable:
+        """Register a table that a statement of this user made. Raises AlreadyThere."""
+        return self._metastore.catalog.put(found, at=_now(), new=True, owner=user.owner)
+
+    def require_unchanged(self, tables: Iterable[TableSource]) -> None:
+        """See to it that what statements use is still what was registered. Raises LocationRefused."""
+        for table in tables:
+            self._locations.require_unchanged(table, own=self._is_own)
+
+    def _known(self, name: str) -> CatalogTable:
+        table = self._metastore.catalog.get(name)
+        if table is None:  # since the statement was parsed
+            raise UnknownTable(f"The table {name} is gone.", name=name)
+        return table
+
+    def _is_own(self, table: TableSource) -> bool:
+        return self._metastore.folders.get(table.location) is not None
+
+    def _add_own(self, known: CatalogTable, place: Path, wanted: NewTable) -> CatalogTable:
+        """Look again at a table that the gateway made: its place and its columns are not to be changed."""
+        if str(place) != known.source.location:
+            raise TableExists(f"{known.name} is a table that a statement made, with files of its own; drop it first.")
+        self.require_unchanged((known.source,))
+        pairs = self._pairs(known.source, wanted.keys)
+        table = self.rows_came(known.name)
+        self._learn(pairs)
+        self._announce()
+        return table
+
+    def _needs(self, name: str, place: Path) -> Iterator[Need]:
+        """Yield what a registration takes: who may write through a new table may do so to all that lie at its place."""
+        yield Need(Action.REGISTER)
+        for table in self._metastore.catalog.list():
+            there = Path(table.source.location)
+            if table.name == name.lower():
+                yield Need(Action.REPLACE, Owned("table", table.name, table.owner))
+            elif there.is_relative_to(place) or place.is_relative_to(there):
+                yield Need(Action.WRITE_ROWS, Owned("table", table.name, table.owner))
+
+    def _learn(self, pairs: Sequence[KeyPair]) -> None:
+        if pairs:
+            self._metastore.keys.learn(pairs, source="declared", at=_now())
+
+    def _pairs(self, table: TableSource, keys: Sequence[tuple[str, str]]) -> list[KeyPair]:
+        """Return the pairs that keys declare. Raises SqlError for tables and columns that are not there."""
+        known = {each.name: each.source for each in self._metastore.catalog.list()} if keys else {}
+        known[table.name.lower()] = table
+        return [_pair(table, column, references, known) for column, references in keys]
+
+
+def _pair(table: TableSource, column: str, references: str, known: Mapping[str, TableSource]) -> KeyPair:
+    name, _, other = references.partition(".")
+    if name.lower() not in known:
+        raise UnknownTable(f"There is no table {name}{did_you_mean(name, known)}")
+    return KeyPair.of(_column(table, column), _column(known[name.lower()], other))
+
+
+def _column(table: TableSource, name: str) -> ColumnRef:
+    columns = {column.name.lower() for column in table.columns}
+    if name.lower() not in columns:
+        raise UnknownColumn(f"There is no column {name} in {table.name}{did_you_mean(name, columns)}")
+    return ColumnRef(table.name.lower(), name.lower())
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

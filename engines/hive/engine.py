@@ -28,7 +28,7 @@ from engines.hive.session import CANCELLED, FINISHED, RUNNING, TIMED_OUT, Operat
 from engines.hive.transport import Access, Address
 from engines.hive.views import named_in, view_statements
 from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, TableSource, never
-from engines.spark.sessions import FORMATS, SESSION_SETTINGS
+from engines.spark.sessions import CAREFUL_SETTINGS, FORMATS, SESSION_SETTINGS
 
 FETCH_ROWS = 10_000
 
@@ -54,6 +54,7 @@ class _Statement(Attempt):
         self.tables = tables
         self.tables_version = tables_version
         self.session: Session | None = None
+        self.careful = False
 
     def use(self, session: Session) -> None:
         """From here on whoever waits for the session is freed, if the statement does not end in time."""
@@ -137,8 +138,10 @@ class HiveEngine:
         return "\n".join(line or "" for line in plan.column(0).to_pylist())
 
     def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> AttemptResult:
-        """Run a statement until its rows can be fetched. The lease is not used: the server spills."""
-        return self._rows(self._admit(query_id, deadline_s), sql, self._start)
+        """Run a statement until its rows can be fetched. Of the lease only ``careful`` counts: the server spills."""
+        statement = self._admit(query_id, deadline_s)
+        statement.careful = lease.careful and self.dialect == "spark"  # Hive's own tasks have memory of their own
+        return self._rows(statement, sql, self._start)
 
     def cancel(self, query_id: str) -> None:
         """End a running statement; an unknown id is not an error."""
@@ -171,7 +174,8 @@ class HiveEngine:
 
     def _rows(self, statement: _Statement, sql: str, start: _Start) -> AttemptResult:
         try:
-            session = self._pool.take(statement.tables_version)
+            apart = CAREFUL_SETTINGS if statement.careful else None
+            session = self._pool.take(statement.tables_version, apart=apart)
             statement.use(session)
             with hive_errors():
                 _require_as_written(statement, session)
@@ -201,7 +205,7 @@ class HiveEngine:
             del self._running[statement.query_id]
         session = statement.session
         if session is not None:
-            session.broken |= isinstance(error, EngineUnavailable | EngineFault)
+            session.broken |= statement.careful or isinstance(error, EngineUnavailable | EngineFault)
             self._pool.give_back(session)
 
     def _start(self, statement: _Statement, session: Session, sql: str) -> _Started:

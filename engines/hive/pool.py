@@ -44,8 +44,13 @@ class SessionPool:
         """Whether ``close`` was called."""
         return self._closed.is_set()
 
-    def take(self, tables_version: int) -> Session:
-        """Return a session that answers, with no view of other tables. Raises EngineUnavailable."""
+    def take(self, tables_version: int, *, apart: Mapping[str, str] | None = None) -> Session:
+        """Return a session that answers, with no view of other tables. Raises EngineUnavailable.
+
+        apart: settings over those of all sessions, for a new one that is to be ``broken`` in the end, never kept.
+        """
+        if apart is not None:
+            return self._open(tables_version, apart)
         while (session := self._pop()) is not None:
             if session.tables_version == tables_version and session.answers():
                 return session
@@ -88,14 +93,14 @@ class SessionPool:
     def _in_order(self) -> tuple[Address, ...]:
         return self._addresses[self._first :] + self._addresses[: self._first]
 
-    def _open(self, tables_version: int) -> Session:
+    def _open(self, tables_version: int, apart: Mapping[str, str] = {}) -> Session:
         if self.closed:
             raise EngineUnavailable("Hive's adapter was closed")
         refused: EngineError | None = None
         for address in self._in_order():
             try:
                 with hive_errors():
-                    session = Session(address, self._access, self._settings, tables_version)
+                    session = Session(address, self._access, {**self._settings, **apart}, tables_version)
             except EngineError as error:
                 log.warning("HiveServer2 %s:%d opened no session: %s", *address, error.message)
                 refused = refused or error

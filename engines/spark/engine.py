@@ -249,11 +249,11 @@ class SparkConnectEngine:
         if ended_by := attempt.ended_by:
             return ended_by
         session = attempt.session
-        if not isinstance(error, EngineUnavailable) or isinstance(self._server, str) or session is None:
+        if isinstance(self._server, str) or session is None:
             return error
-        if self._server.was_restarted(session.address):
-            return EngineRestarted("Spark was started again while the statement ran")
-        if not self._server.ran_out_of_memory(session.address):
+        if self._server.was_restarted(session.address) and not isinstance(error, StatementError):
+            return EngineRestarted("Spark was started again while the statement ran")  # it says many things as it ends
+        if not isinstance(error, EngineUnavailable) or not self._server.ran_out_of_memory(session.address):
             return error
         if attempt.alone:
             return MemoryExceeded("Spark ran out of memory")

@@ -23,7 +23,9 @@ from engines.spark.web_ui import Heap, WebUi
 _log = logging.getLogger(__name__)
 
 MIB = 1024 * 1024
-PROBE = "SELECT 1"
+PROBE = "SELECT one FROM VALUES (1) AS probe(one) LIMIT 1"
+"""Planned and answered without a task: one that waits behind those of others would show nothing."""
+
 COLLECT = "SELECT reflect('java.lang.System', 'gc')"
 OWN_DEADLINE_S = 60.0
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pytest
 
 from engines.errors import (
@@ -28,7 +29,7 @@ from engines.errors import (
 )
 from engines.hive.engine import HiveEngine
 from engines.hive.transport import Access, Auth
-from engines.protocol import Engine
+from engines.protocol import Engine, Lease
 from tests.engines.conformance import (
     SLOW_SQL,
     SOON_S,
@@ -296,6 +297,17 @@ def test_no_server_at_all() -> None:
         assert not status.alive
         assert "does not answer" in status.detail
         engine.close()
+
+
+def test_careful_statements_broadcast_nothing(over_sasl: HiveEngine, warehouse: Warehouse) -> None:
+    over_sasl.use_tables(warehouse.tables)
+    sql = "EXPLAIN SELECT /*+ BROADCAST(b) */ COUNT(*) AS n FROM kinds a JOIN kinds b ON a.id = b.id"
+    plans = []
+    for careful in (False, True, False):
+        lease = Lease(0, careful=careful)
+        with over_sasl.execute(sql, query_id=f"plan {len(plans)}", lease=lease, deadline_s=SOON_S) as answer:
+            plans.append(str(pa.Table.from_batches(answer, answer.schema)[0].to_pylist()))
+    assert ["BroadcastHashJoin" in plan for plan in plans] == [True, False, True]
 
 
 def test_session_that_the_server_forgot_is_replaced(over_sasl: HiveEngine) -> None:

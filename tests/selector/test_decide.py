@@ -70,6 +70,19 @@ def test_no_estimate_goes_to_the_dependable_engine() -> None:
     assert (decision.engine, codes) == ("spark", [ReasonCode.NO_ESTIMATE])
 
 
+def test_what_no_dependable_engine_can_run_is_tried_on_the_fast_one() -> None:
+    unable = changed(SPARK, unsupported="a pattern that never ends there.")
+    for estimate in (LARGE, UNKNOWN):
+        decision, codes = decided(FAST, unable, estimate=estimate)
+        assert decision.ranking == ("duckdb",)
+        assert codes[-2:] == [ReasonCode.UNSUPPORTED_FEATURE, ReasonCode.UNSUPPORTED_FEATURE]
+    for blocked in (changed(FAST, unsupported="nor that."), changed(FAST, not_portable="otherwise.")):
+        with pytest.raises(NoEngine):
+            decided(blocked, unable, estimate=LARGE)
+    with pytest.raises(NoEngine):
+        decided(FAST, unable, pinned="spark")
+
+
 def test_pinning_leaves_one_engine() -> None:
     decision, codes = decided(FAST, SPARK, estimate=LARGE, pinned="duckdb")
     assert (decision.ranking, codes) == (("duckdb",), [ReasonCode.PINNED])

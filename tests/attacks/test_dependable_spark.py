@@ -1,0 +1,131 @@
+"""What one client may do to Spark, and what others have of it: statements that cannot be stopped, or that fill it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from engines.errors import EngineRestarted, MemoryExceeded, StatementCancelled
+from engines.protocol import Lease, WriteTarget
+from engines.spark.engine import SparkConnectEngine
+from engines.spark.server import SparkConnectServer
+from engines.spark.watch import Patience
+from tests.attacks.doors import Door, Refused, Served
+from tests.engines.conformance import SLOW_SQL, Warehouse, ask
+from tests.gateway.conftest import BOOKS
+
+pytestmark = pytest.mark.spark
+
+# From a column, so that nobody sees the pattern before the rows: each row takes longer than the universe.
+EVIL = "regexp_replace(concat({text}, repeat('a', 60)), {pattern}, 'x')"
+BUSY_IN_A_TASK = (
+    f"SELECT MAX({EVIL.format(text='CAST(id AS STRING)', pattern='pattern')}) AS x "
+    "FROM (SELECT id, CONCAT('((a+)+', ')+b', SUBSTRING(CAST(id AS STRING), 1, 0)) AS pattern FROM numbers) AS t"
+)
+BUSY_IN_THE_PLANNER = f"SELECT {EVIL.format(text=repr('a'), pattern=repr('((a+)+)+b'))} AS x"
+SOON_S = 120.0
+HASTY = Patience(look_every_s=0.5, lingers_s=2.0, drain_s=2.0, heap_every_s=1.0)
+
+
+@pytest.fixture
+def engine(spark_server: SparkConnectServer, warehouse: Warehouse) -> Iterator[SparkConnectEngine]:
+    engine = SparkConnectEngine(spark_server, patience=HASTY)
+    engine.use_tables(warehouse.tables)
+    engine.warm_up()
+    yield engine
+    engine._health.close()  # type: ignore[union-attr]  # the server is of the whole run
+    spark_server.start()
+
+
+@pytest.mark.parametrize("sql", [BUSY_IN_A_TASK, BUSY_IN_THE_PLANNER], ids=["task", "planner"])
+def test_what_hears_no_cancel_is_ended_with_its_server(
+    engine: SparkConnectEngine, spark_server: SparkConnectServer, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    monkeypatch.setattr("engines.attempts.BREAK_OFF_AFTER_S", 1.0)
+    pid = spark_server.pid
+    with ThreadPoolExecutor(2) as pool:
+        evil = pool.submit(ask, engine, sql, query_id="evil")
+        _wait_until_it_computes(spark_server, in_a_task=sql == BUSY_IN_A_TASK)
+        other = pool.submit(ask, engine, SLOW_SQL, query_id="other", deadline_s=2 * SOON_S)
+        engine.cancel("evil")
+        with pytest.raises(StatementCancelled):
+            evil.result(timeout=SOON_S)
+        with pytest.raises(EngineRestarted):  # a gateway runs it again
+            other.result(timeout=2 * SOON_S)
+    assert ask(engine, "SELECT COUNT(*) AS n FROM kinds")["n"].to_pylist() == [5]
+    assert spark_server.pid not in (None, pid)
+    assert "heap" in engine.status().detail or "running" in engine.status().detail
+
+
+def _wait_until_it_computes(server: SparkConnectServer, *, in_a_task: bool) -> None:
+    web_ui = server.web_ui()
+    assert web_ui is not None
+    until_s = time.monotonic() + SOON_S
+    while not (web_ui.running_jobs() if in_a_task else web_ui.threads().statements):
+        assert time.monotonic() < until_s
+        time.sleep(0.2)
+    time.sleep(2)
+
+
+def test_a_write_under_a_restart_is_written_once(
+    engine: SparkConnectEngine, spark_server: SparkConnectServer, tmp_path: Path
+) -> None:
+    folder = tmp_path / "written"
+    rows = 2_000_000
+    sql = f"SELECT id, SHA2(CAST(id AS STRING), 512) AS text FROM RANGE(0, {rows}, 1, 8)"
+    with ThreadPoolExecutor(1) as pool:
+        target = WriteTarget(str(folder), "parquet")
+        written = pool.submit(engine.write, sql, target, query_id="write", deadline_s=SOON_S)
+        while not folder.exists():
+            assert not written.done()
+            time.sleep(0.05)
+        spark_server.restart("a test")
+        assert written.result(timeout=SOON_S).names == ["id", "text"]
+    assert pq.read_table(folder, columns=["id"]).column("id").combine_chunks().unique().length() == rows
+
+
+def test_careful_statements_broadcast_nothing(engine: SparkConnectEngine) -> None:
+    sql = "EXPLAIN SELECT /*+ BROADCAST(b) */ COUNT(*) AS n FROM kinds a JOIN kinds b ON a.id = b.id"
+    plans = []
+    for careful in (False, True):
+        lease = Lease(0, careful=careful)
+        with engine.execute(sql, query_id=f"plan {careful}", lease=lease, deadline_s=SOON_S) as answer:
+            plans.append(pa.Table.from_batches(answer, answer.schema)[0][0].as_py())
+    assert "BroadcastHashJoin" in plans[0]
+    assert "SortMergeJoin" in plans[1]
+
+
+@pytest.mark.thorough
+def test_what_fills_the_heap_takes_nobody_with_it(spark_gateway: Served) -> None:
+    """One row that does not fit, sent again and again, beside a client with ordinary statements."""
+    evil = (
+        "SELECT LENGTH(CONCAT_WS('', COLLECT_LIST(REPEAT('x', 10000)))) AS n "
+        "FROM transactions AS a CROSS JOIN transactions AS b"
+    )
+    stop = threading.Event()
+    refused: list[str] = []
+
+    def attack() -> None:
+        while not stop.is_set():
+            try:
+                spark_gateway.ask(Door.HTTP, evil, engine="spark")
+            except Refused as error:
+                refused.append(error.code or "")
+
+    attacker = threading.Thread(target=attack)
+    attacker.start()
+    try:
+        until_s = time.monotonic() + 90.0
+        while time.monotonic() < until_s:
+            assert spark_gateway.ask(Door.HTTP, "SELECT COUNT(*) AS n FROM books", engine="spark") == [(BOOKS,)]
+    finally:
+        stop.set()
+        attacker.join()
+    assert set(refused) <= {MemoryExceeded.code}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -35,13 +34,13 @@ HASTY = Patience(look_every_s=0.5, lingers_s=2.0, drain_s=2.0, heap_every_s=1.0)
 
 
 @pytest.fixture
-def engine(spark_server: SparkConnectServer, warehouse: Warehouse) -> Iterator[SparkConnectEngine]:
-    engine = SparkConnectEngine(spark_server, patience=HASTY)
-    engine.use_tables(warehouse.tables)
-    engine.warm_up()
-    yield engine
-    engine._health.close()  # type: ignore[union-attr]  # the server is of the whole run
-    spark_server.start()
+def engine(
+    spark_engine: SparkConnectEngine, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> SparkConnectEngine:
+    monkeypatch.setattr(spark_engine._health, "_patience", HASTY)
+    spark_engine.use_tables(warehouse.tables)
+    spark_engine.warm_up()
+    return spark_engine
 
 
 @pytest.mark.parametrize("sql", [BUSY_IN_A_TASK, BUSY_IN_THE_PLANNER], ids=["task", "planner"])

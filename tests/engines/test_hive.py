@@ -302,7 +302,7 @@ def test_no_server_at_all() -> None:
 def test_careful_statements_broadcast_nothing(over_sasl: HiveEngine, warehouse: Warehouse) -> None:
     over_sasl.use_tables(warehouse.tables)
     sql = "EXPLAIN SELECT /*+ BROADCAST(b) */ COUNT(*) AS n FROM kinds a JOIN kinds b ON a.id = b.id"
-    plans = []
+    plans: list[str] = []
     for careful in (False, True, False):
         lease = Lease(0, careful=careful)
         with over_sasl.execute(sql, query_id=f"plan {len(plans)}", lease=lease, deadline_s=SOON_S) as answer:

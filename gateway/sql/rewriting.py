@@ -44,6 +44,16 @@ def put_brackets(tree: exp.Expr) -> exp.Expr | None:
     return found
 
 
+def name_columns_in_brackets(tree: exp.Expr) -> None:
+    """Give columns in brackets their own names, as every engine does: ``SELECT DISTINCT (a)`` has a column a."""
+    for select in tree.find_all(exp.Select):
+        for expression in select.expressions:
+            column = expression.unnest()
+            if isinstance(expression, exp.Paren) and isinstance(column, exp.Column) and not column.is_star:
+                name = exp.to_identifier(column.name, quoted=column.this.quoted)
+                expression.replace(exp.Alias(this=expression.copy(), alias=name))
+
+
 def name_outputs(tree: exp.Expr) -> None:
     """Give expressions without an alias their own text as a name; engines would each invent another one."""
     writer = Spark().generator(normalize_functions="lower", comments=False)

@@ -133,6 +133,7 @@ def check(
     """
     try:
         tree, engine = parsing.parse(sql, dialect, limits)
+        rewriting.name_columns_in_brackets(tree)
         if dialect != SPARK:
             rewriting.name_outputs(tree)
             put_into_sparks(tree, dialect)
@@ -156,6 +157,7 @@ def check(
 def _query_of(view: View, limits: ParserLimits) -> exp.Expr:
     """Return a view's query in Spark's dialect; what needs its tables is left to ``_settle``."""
     tree, _ = parsing.parse(view.sql, view.dialect, limits)
+    rewriting.name_columns_in_brackets(tree)
     rewriting.settle_casts(tree, view.dialect)
     rewriting.name_outputs(tree)
     if view.dialect != SPARK:

@@ -62,6 +62,12 @@ def test_engines_get_their_own_sql(dialect: str, sql: str, duckdb: str, spark: s
     assert statement.sql("spark") == spark
 
 
+@pytest.mark.parametrize("dialect", ["spark", "impala", "duckdb", "ansi"])
+def test_columns_in_brackets_keep_their_names(dialect: str) -> None:
+    for sql in ("SELECT DISTINCT (id) FROM books ORDER BY id", "SELECT id FROM (SELECT ((b.id)) FROM books b) AS x"):
+        assert "AS `id`" in checked(sql, dialect).sql("spark")
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

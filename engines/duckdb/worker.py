@@ -1,8 +1,10 @@
 """One worker process: one DuckDB instance, one statement at a time.
 
-The instance is locked down before the first statement: no files but the tables', no extensions, no spilling,
-no change of settings but the memory limit, which is the statement's lease. A cap on the process's address
-space stands above it, because some of DuckDB's memory (long strings, IN lists, results) is outside its limit.
+The instance is locked down before it sees anything that came from a client, the tables' definitions too: no files but
+the tables', no extensions, no spilling, no change of settings but the memory limit, which is the statement's lease. A
+table's view is made when the first statement names it, so that one whose files cannot be read, or never answer, harms
+its readers alone. A cap on the process's address space stands above it, because some of DuckDB's memory (long strings,
+IN lists, results) is outside its limit.
 
 Run as ``python -m engines.duckdb.worker FD``; FD is the worker's end of a socket pair. The process ends when
 the other end closes, so a killed gateway leaves no worker behind.
@@ -64,8 +66,9 @@ class Worker:
         self._socket = connection
         self._commands: queue.Queue[dict[str, Any]] = queue.Queue()
         self._instance = duckdb.connect()
-        self._missing: list[TableSource] = []
-        self._orc: list[TableSource] = []
+        self._parser = _empty_instance()
+        self._tables: dict[str, TableSource] = {}
+        self._views: set[str] = set()
         self._orc_files: dict[str, tuple[orc.OrcFile, ...]] = {}
         self._lock = threading.Lock()
         self._running: int | None = None
@@ -106,7 +109,7 @@ class Worker:
         with translated():
             match command["op"]:
                 case "tables":
-                    self._open_instance(command["threads"], [_table(table) for table in command["tables"]])
+                    self._open_instance(command["threads"], list(map(_table, command["tables"])))
                     wire.send_json(self._socket, wire.Frame.REPLY, {})
                 case "explain":
                     self._make_views(command["sql"])
@@ -123,51 +126,56 @@ class Worker:
         self._instance = duckdb.connect()
         self._limit_bytes = None
         self._instance.execute(f"SET threads={int(threads)}")
-        self._missing = [source for source in sources if source.format != "orc"]
-        self._orc = [source for source in sources if source.format == "orc"]
-        self._orc_files = {}
-        self._make_views("")
         locations = ", ".join(duckdb_string(source.location) for source in sources)
-        folders = [source.location for source in sources if Path(source.location).is_dir()]
         self._instance.execute(f"SET allowed_paths=[{locations}]")
-        self._instance.execute(f"SET allowed_directories=[{', '.join(map(duckdb_string, folders))}]")
+        self._instance.execute(f"SET allowed_directories=[{locations}]")  # what is no folder yet may become one
         for statement in _LOCK_DOWN:
             self._instance.execute(statement)
+        self._tables = {source.name.lower(): source for source in sources}
+        self._views = set()
+        self._orc_files = {}
 
     def _make_views(self, sql: str) -> None:
-        """Make the views whose files are there; a table without files harms no other, and may get some later."""
-        missing = []
-        for source in self._missing:
+        """Make the views of the tables that a statement names. One without files may get some later."""
+        _require_one_query(sql)
+        for name in sorted(name.lower() for name in self._parser.get_table_names(sql)):
+            source = self._tables.get(name)
+            if source is None or name in self._views:
+                continue
+            if source.format == "orc":
+                self._make_orc_view(source)
+                continue
             try:
-                self._instance.execute(tables.view(source))
+                self._make_view(tables.view(source))
             except duckdb.Error as error:
                 log.warning("table %s has no view: %s", source.name, readable(str(error)))
-                missing.append(source)
-        self._missing = missing
-        named = sql.lower()
-        for source in self._orc:
-            if source.name.lower() in named:
-                self._make_orc_view(source)
+            else:
+                self._views.add(name)
 
     def _make_orc_view(self, source: TableSource) -> None:
         """Make the view of a table that Arrow reads, if its files are not those of the last time."""
         files = orc.files_of(source)
         if files == self._orc_files.get(source.name):
             return
-        dataset = f"{source.name} as arrow"
+        dataset = f"{source.name}\nas Arrow"  # no table's name has two lines
         self._instance.register(dataset, orc.dataset_of(source, files))
-        self._instance.execute(tables.view_of_dataset(source, dataset))
+        self._make_view(tables.view_of_dataset(source, dataset))
         self._orc_files[source.name] = files
 
+    def _make_view(self, sql: str) -> None:
+        """Run the one statement that makes a view, and nothing else that may be in it."""
+        statements = self._instance.extract_statements(sql)
+        if [statement.type for statement in statements] != [duckdb.StatementType.CREATE]:
+            raise UnsupportedFeature("a table's definition is not one view in DuckDB's dialect.")
+        self._instance.execute(statements[0])
+
     def _explain(self, sql: str, memory_bytes: int) -> str:
-        _require_one_query(sql)
         self._limit(memory_bytes)
         with _address_space_cap(self._idle_bytes + memory_bytes + HEADROOM_BYTES):
             found = self._instance.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchone()
         return str(found[1]) if found else ""
 
     def _execute(self, number: int, sql: str, memory_bytes: int) -> None:
-        _require_one_query(sql)
         with self._lock:
             self._running = number
         try:
@@ -199,6 +207,14 @@ class Worker:
     def _refuse_if_cancelled(self, number: int) -> None:
         if self._cancelled == number:
             raise StatementCancelled("The statement was cancelled.")
+
+
+def _empty_instance() -> duckdb.DuckDBPyConnection:
+    """Return an instance that says which tables a statement names: it knows none, and reads no file."""
+    instance = duckdb.connect()
+    for setting in ("threads=1", "enable_external_access=false", "lock_configuration=true"):
+        instance.execute(f"SET {setting}")
+    return instance
 
 
 def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

@@ -11,15 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sqlglot import exp
 
+from gateway.sql import hive_functions, hive_patterns
 from gateway.sql.errors import NotAllowed
+from gateway.sql.hive_functions import HIVE, IMPALA, UNKNOWN, Types, type_of
 from gateway.sql.position import position_of
+from gateway.sql.templates import filled
 
-DUCKDB, TRINO, IMPALA = "duckdb", "trino", "impala"
+DUCKDB, TRINO = "duckdb", "trino"
 NO_ESCAPE = frozenset({"duckdb", "trino", "ansi"})
 """Dialects in which LIKE has an escape only where it is told one."""
 
-NULL_OF_NULL = frozenset({"trino", "hive", "impala"})
-"""Dialects in which GREATEST and LEAST with a NULL are NULL."""
+NULL_OF_NULL = frozenset({"trino"})
+"""Dialects in which GREATEST and LEAST with a NULL are NULL, of those whose functions the parser knows."""
+
+HIVES = frozenset({HIVE, IMPALA})
+_CUTS_TEXTS = frozenset({HIVE, IMPALA, TRINO})  # dialects in which CAST AS VARCHAR(n) does
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 _LOGARITHMS = {"2": "log2", "10": "log10"}  # LOG(10, x) is less exact
 _PARTS = {  # of a time; a name is a part of Spark's, or with brackets a function
@@ -47,14 +54,69 @@ _OTHER_VALUES = {DUCKDB: ("hash",), TRINO: ("hash", "xxhash64")}
 Rule = Callable[[exp.Expr, str], exp.Expr]
 
 
-def put_into_sparks(tree: exp.Expr, dialect: str) -> None:
-    """Replace what a tree of another dialect says by what means the same in Spark's. Raises NotAllowed."""
+def put_into_sparks(tree: exp.Expr, dialect: str, types: Types = UNKNOWN) -> None:
+    """Replace what a tree of another dialect says by what means the same in Spark's. Raises NotAllowed.
+
+    types: of columns by their names, as far as they are known.
+    """
     for node in reversed(list(tree.walk(bfs=True))):  # inner ones first
-        rule = _RULES.get(type(node))
-        if rule is not None:
-            meant = rule(node, dialect)
-            if meant is not node:
-                node.replace(meant)
+        meant = _meant(node, dialect, types)
+        if meant is not node:
+            node.replace(meant)
+
+
+def _meant(node: exp.Expr, dialect: str, types: Types) -> exp.Expr:
+    if isinstance(node, exp.Cast):
+        return _cast(node, dialect, types)
+    if dialect in HIVES:
+        if isinstance(node, exp.Anonymous):
+            return hive_functions.put_function(node, dialect, types)
+        rule = _RULES_OF_HIVES.get(type(node))
+        return node if rule is None else rule(node, dialect, types)
+    other = _RULES.get(type(node))
+    return node if other is None else other(node, dialect)
+
+
+def _cast(node: exp.Cast, dialect: str, types: Types) -> exp.Expr:
+    """Write what a CAST to a text of some length, or of a truth or a text, gives where Spark's gives something else."""
+    to = node.to.this if isinstance(node.to, exp.DataType) else None
+    if dialect in _CUTS_TEXTS and to in (exp.DType.VARCHAR, exp.DType.CHAR) and node.to.expressions:
+        if to is exp.DType.CHAR:
+            raise _refused(node, "CHAR(n) pads with spaces: use VARCHAR(n), or rpad.")
+        whole = exp.cast(node.this.copy(), exp.DType.TEXT)
+        return filled("substring(a, 1, b)", a=whole, b=node.to.expressions[0].this)
+    of = type_of(node.this, types) if dialect in HIVES else ""
+    if dialect == IMPALA and of == "boolean" and to in exp.DataType.TEXT_TYPES:
+        return filled("CASE WHEN a THEN '1' WHEN NOT a THEN '0' END", a=node.this)
+    if dialect == HIVE and of == "string" and to is not None and to.value.lower() in _WHOLE:
+        through = f"TRY_CAST(TRY_CAST(a AS DECIMAL(38, 18)) AS {to.value})"
+        return filled(f"coalesce(TRY_CAST(a AS {to.value}), {through})", a=node.this)
+    return node
+
+
+def _part_of_hives(node: exp.Expr, dialect: str, types: Types) -> exp.Expr:
+    return hive_functions.part(node, node.name, node.expression, dialect)
+
+
+def _substring_of_hives(node: exp.Expr, dialect: str, types: Types) -> exp.Expr:
+    start = node.args.get("start")
+    if start is None:
+        return node
+    return hive_functions.substring(node, node.this, start, node.args.get("length"), dialect)
+
+
+def _pipes(node: exp.Expr, dialect: str, types: Types) -> exp.Expr:
+    """In Impala, || of truths is OR."""
+    sides = [type_of(side, types) for side in (node.this, node.expression)]
+    if dialect != IMPALA or "boolean" not in sides:
+        return node
+    return exp.paren(exp.Or(this=node.this.copy(), expression=node.expression.copy()), copy=False)
+
+
+def _regexp_of_hives(node: exp.Expr, dialect: str, types: Types) -> exp.Expr:
+    if dialect == IMPALA:
+        node.set("expression", hive_patterns.regexp(node, node.expression))
+    return node
 
 
 def _call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
@@ -108,8 +170,6 @@ def _named(node: exp.Expr, dialect: str) -> exp.Expr:
         raise _refused(node, f"{name.upper()} gives other values in Spark, whose meaning the gateway goes by.")
     if dialect == DUCKDB and name == "weekday" and len(arguments) == 1:
         return _plus(_call("dayofweek", *arguments), -1)
-    if dialect == IMPALA and name == "isnull" and len(arguments) == 2:
-        return _call("ifnull", *arguments)
     if name in ("date_part", "datepart") and len(arguments) == 2 and isinstance(arguments[0], exp.Literal):
         return _part(arguments[0].name, arguments[1], dialect) or node
     return node
@@ -227,6 +287,12 @@ def _end(node: exp.Expr, dialect: str) -> exp.Expr:
     return node
 
 
+_RULES_OF_HIVES: Mapping[type[exp.Expr], Callable[[exp.Expr, str, Types], exp.Expr]] = {
+    exp.Extract: _part_of_hives,
+    exp.Substring: _substring_of_hives,
+    exp.DPipe: _pipes,
+    exp.RegexpLike: _regexp_of_hives,
+}
 _RULES: Mapping[type[exp.Expr], Rule] = {
     exp.Log: _logarithm,
     exp.DayOfWeek: _day_of_week,

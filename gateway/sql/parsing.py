@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sqlglot import exp
-from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -24,7 +23,7 @@ from gateway.sql.errors import (
 )
 from gateway.sql.hints import take_engine
 from gateway.sql.position import position_at, position_of
-from gateway.sql.reading import SparkAsWritten, take_units
+from gateway.sql.reading import READERS, take_units
 from metastore.records import Position
 
 DIALECTS = {  # as clients name them -> as the parser does
@@ -69,7 +68,7 @@ class ParserLimits:
 
 def reader_of(dialect: str) -> Dialect:
     """Return what reads texts of a dialect that is one of DIALECTS."""
-    return SparkAsWritten() if dialect == SPARK else Dialect.get_or_raise(DIALECTS[dialect])
+    return READERS[dialect]()
 
 
 def parse(sql: str, dialect: str, limits: ParserLimits) -> tuple[exp.Expr, str | None]:

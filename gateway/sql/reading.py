@@ -1,4 +1,4 @@
-"""Spark's SQL with its functions as they were written.
+"""What texts are read with: Spark's, Hive's and Impala's SQL with its functions as they were written.
 
 The parser knows most functions and turns them into nodes of its own, which it writes as something that should be the
 same: LOG10(x) becomes LOG(10, x), which Spark computes less exactly. Here a function is a name with arguments. Only
@@ -7,14 +7,20 @@ those with words between their arguments (CAST, EXTRACT, TRIM, ...) have nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.dialects.hive import Hive
 from sqlglot.dialects.spark import Spark
+from sqlglot.dialects.trino import Trino
+from sqlglot.parser import Parser
 from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.parsers.hive import HiveParser
 from sqlglot.parsers.spark import SparkParser
+from sqlglot.parsers.trino import TrinoParser
 from sqlglot.tokenizer_core import TokenType
 
 from gateway.sql.errors import SyntaxInvalid
@@ -44,6 +50,7 @@ class _SparkParser(SparkParser):
     FUNCTION_PARSERS: ClassVar[Parsers] = _only(SparkParser.FUNCTION_PARSERS, _WITH_WORDS)
     NO_PAREN_FUNCTION_PARSERS: ClassVar[Parsers] = _only(SparkParser.NO_PAREN_FUNCTION_PARSERS, _WITHOUT_BRACKETS)
     TERM: ClassVar = {**SparkParser.TERM, TokenType.DPIPE: exp.DPipe}
+    ARRAY_CONSTRUCTORS: ClassVar = {}  # array[0] is a place in a column of that name
 
     def _parse_bitwise(self) -> exp.Expr | None:
         operands, signs = [self._parse_term()], []
@@ -90,6 +97,102 @@ class DuckDBAsWritten(DuckDB):
     """Reads DuckDB's SQL, to look at what was written for it."""
 
     Parser = _DuckDBParser
+
+
+class _HiveParser(HiveParser):
+    """Hive's parser; CHAR(n) and VARCHAR(n) keep their lengths."""
+
+    FUNCTIONS: ClassVar[Parsers] = {}
+    FUNCTION_PARSERS: ClassVar[Parsers] = _only(HiveParser.FUNCTION_PARSERS, _WITH_WORDS)
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[Parsers] = _only(HiveParser.NO_PAREN_FUNCTION_PARSERS, _WITHOUT_BRACKETS)
+    ARRAY_CONSTRUCTORS: ClassVar = {}
+
+    def _parse_types(
+        self,
+        check_func: bool = False,
+        schema: bool = False,
+        allow_identifiers: bool = True,
+        with_collation: bool = False,
+    ) -> exp.Expr | None:
+        return Parser._parse_types(self, check_func, schema, allow_identifiers, with_collation)
+
+
+class _ImpalaParser(_HiveParser):
+    """Impala's parser; EXTRACT also takes a time and the name of a part."""
+
+    def _parse_extract(self) -> exp.Extract | exp.Anonymous:
+        if self._next is not None and self._next.token_type is TokenType.FROM:
+            return super()._parse_extract()
+        arguments = self._parse_csv(self._parse_disjunction)
+        return exp.Anonymous(this="date_part", expressions=arguments[::-1])
+
+
+class HiveText(Hive):
+    """Reads Hive's SQL."""
+
+    Parser = _HiveParser
+
+
+class ImpalaText(HiveText):
+    """Reads Impala's SQL, in which NULL is larger than all else."""
+
+    NULL_ORDERING = "nulls_are_large"
+    Parser = _ImpalaParser
+
+
+class _QuotedNames(Parser):
+    """A parser to which a name in quotes is a name, never the word ARRAY before a list."""
+
+    def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        name = this.this if isinstance(this, exp.Column) else this
+        if not isinstance(name, exp.Identifier) or not name.quoted or name.name.upper() not in self.ARRAY_CONSTRUCTORS:
+            return super()._parse_bracket(this)
+        spelled = name.name
+        name.set("this", f"{spelled}\0")
+        found = super()._parse_bracket(this)
+        name.set("this", spelled)
+        return found
+
+
+class _TrinoParser(_QuotedNames, TrinoParser):
+    ARRAY_CONSTRUCTORS: ClassVar = {"ARRAY": exp.Array}
+
+
+class _OwnDuckDBParser(_QuotedNames, DuckDBParser):
+    pass
+
+
+class _AnsiParser(_QuotedNames):
+    ARRAY_CONSTRUCTORS: ClassVar = {"ARRAY": exp.Array}
+
+
+class TrinoText(Trino):
+    """Reads Trino's SQL."""
+
+    Parser = _TrinoParser
+
+
+class DuckDBText(DuckDB):
+    """Reads DuckDB's SQL, with its functions as the parser knows them."""
+
+    Parser = _OwnDuckDBParser
+
+
+class AnsiText(Dialect):
+    """Reads standard SQL."""
+
+    Parser = _AnsiParser
+
+
+READERS: Mapping[str, type[Dialect]] = {
+    "spark": SparkAsWritten,
+    "hive": HiveText,
+    "impala": ImpalaText,
+    "duckdb": DuckDBText,
+    "trino": TrinoText,
+    "ansi": AnsiText,
+}
+"""What reads a statement, by the dialect as clients name it."""
 
 
 def take_units(tree: exp.Expr) -> None:

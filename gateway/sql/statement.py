@@ -20,11 +20,12 @@ from gateway.sql import allowlist, names, parsing, rewriting
 from gateway.sql.divisions import mark_typed_divisions, settle_divisions
 from gateway.sql.errors import NotAllowed, StatementTooDeep
 from gateway.sql.hints import without_hints
+from gateway.sql.hive_functions import type_of
 from gateway.sql.meanings import put_into_sparks
 from gateway.sql.parsing import DIALECTS, SPARK, ParserLimits
 from gateway.sql.portable.queries import Queries
 from gateway.sql.portable.values import NotPortable
-from gateway.sql.reading import DuckDBAsWritten, SparkAsWritten
+from gateway.sql.reading import DuckDBAsWritten, ImpalaText, SparkAsWritten
 from gateway.sql.views import expand
 from metastore.records import View
 from selector.types import NoSuchType
@@ -42,6 +43,7 @@ _READERS: Mapping[str, tuple[Dialect, frozenset[str]]] = {  # by dialect, with t
     SPARK: (SparkAsWritten(), allowlist.FUNCTIONS | {"raise_error"}),  # which guards what we wrote
     DUCKDB: (DuckDBAsWritten(), allowlist.WRITTEN_FUNCTIONS),
 }
+_WRITERS = {"hive": ImpalaText}  # says where NULL goes: Impala, Hive 3 and Hive 4 differ where they are not told
 _LITERALS = re.compile(r"\?(?:, \?)+")
 
 
@@ -87,7 +89,7 @@ class CheckedStatement:
         if dialect != SPARK:  # by the parser's own writers, which know functions by its nodes
             tree = sqlglot.parse_one(without_hints(tree).sql(dialect=SPARK, identify=True, comments=False), read=SPARK)
         return tree.sql(
-            dialect=DIALECTS.get(dialect, dialect),
+            dialect=_WRITERS.get(dialect, dialect),
             identify=True,
             comments=False,
             unsupported_level=ErrorLevel.RAISE,
@@ -136,7 +138,7 @@ def check(
         rewriting.name_columns_in_brackets(tree)
         if dialect != SPARK:
             rewriting.name_outputs(tree)
-            put_into_sparks(tree, dialect)
+            put_into_sparks(tree, dialect, _types(tree, catalog))
         expand(tree, views, partial(_query_of, limits=limits), partial(_settle, catalog=catalog))
         tables = names.resolve(tree, catalog)
         rewriting.settle_casts(tree, dialect)
@@ -152,6 +154,23 @@ def check(
         return CheckedStatement(tree, tables, _digest(normal), _digest(without_literals(normal)), engine)
     except RecursionError as error:
         raise StatementTooDeep("The statement is nested too deep.") from error
+
+
+def _types(tree: exp.Expr, catalog: Mapping[str, TableSource]) -> Mapping[str, str]:
+    """Return the types of columns by their names, in lower case, where all of a statement's tables have the same.
+
+    So have what it computes under such a name, and some of what it computes under others.
+    """
+    found: dict[str, str] = {}
+    for name in {table.name.lower() for table in tree.find_all(exp.Table)}:
+        for column in catalog[name].columns if name in catalog else ():
+            if found.setdefault(column.name.lower(), column.data_type) != column.data_type:
+                found[column.name.lower()] = ""
+    for alias in tree.find_all(exp.Alias):
+        kind = type_of(alias.this, found)
+        if found.setdefault(alias.alias.lower(), kind) != kind:
+            found[alias.alias.lower()] = ""
+    return found
 
 
 def _query_of(view: View, limits: ParserLimits) -> exp.Expr:

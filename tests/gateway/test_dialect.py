@@ -252,7 +252,7 @@ def test_what_is_not_portable_is_named(sql: str, what: str) -> None:
         ("impala", "CAST(s AS INT)", "TRY_CAST(`s` AS INT)"),
         ("impala", "isnull(n, 5)", "IFNULL(`n`, 5)"),
         ("impala", "isnull(n)", "ISNULL(`n`)"),
-        ("hive", "nvl(n, 0)", "COALESCE(`n`, 0)"),
+        ("hive", "nvl(n, 0)", "NVL(`n`, 0)"),
         ("ansi", "s || 'x'", "`s` || 'x'"),
         ("duckdb", "s || n + 1", "`s` || (`n` + 1)"),
         ("spark", "s || n + 1", "(`s` || `n`) + 1"),

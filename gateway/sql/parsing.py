@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 

@@ -24,6 +24,10 @@ OTHER_MEANING = "meant otherwise by Spark: "
 """What an engine's own error starts with where a statement, as we wrote it, gives up over a value."""
 
 
+DIVISION_BY_ZERO = "division by zero"
+"""What it says where that value is a divisor: an error to Spark, too."""
+
+
 class EngineError(Exception):
     """Base of everything that leaves an adapter.
 

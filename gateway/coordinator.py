@@ -24,6 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from engines.errors import DeadlineExceeded, EngineError, StatementCancelled
 from engines.protocol import TableSource, Writer, WriteTarget
+from gateway.admission import Places
 from gateway.catalog.locations import LocationRefused
 from gateway.catalog.registration import Registration
 from gateway.commands import CommandFailed, CommandRunner
@@ -36,13 +37,14 @@ from gateway.results import ResultTooLarge, Spool, SpooledResult, SpoolFull
 from gateway.routing import CatalogSnapshot, CatalogView, Router
 from gateway.security.needs import needs
 from gateway.security.policy import AccessDenied, Policy
+from gateway.sql.command_parsing import is_quick
 from gateway.sql.commands import Command, CreateView
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.errors import NotAllowed, SqlError
 from gateway.sql.parsing import ParserLimits, require_length
 from gateway.sql.writes import WRITES, CreateTable, InsertInto, Write, reads
 from gateway.statements import Run, Statement
-from gateway.tries import Tries, Try
+from gateway.tries import SECOND_OPINION_S, Tries, Try
 from gateway.writing import TableWriter, WriteFailed
 from metastore.patience import insist, insist_on_insert
 from metastore.records import Attempt, Failure, Misestimate, QueryRecord, QueryState
@@ -64,10 +66,6 @@ UNRECORDED = Failure(
     "The metastore did not answer when the query ended; send it again. Of a write, look first whether it was done.",
 )
 INTERNAL = Failure("INTERNAL", "The gateway failed; its log holds the query's id.")
-
-
-class TooManyQueries(Exception):
-    """As many queries are alive as the settings allow."""
 
 
 class Stopping(Exception):
@@ -118,7 +116,8 @@ class Coordinator:
         self._policy = policy
         self.parser_limits = parser_limits
         self._queue_s = queue_s
-        self._places = threading.BoundedSemaphore(queries)
+        self._places = Places(queries)
+        self._command_places = Places(queries)
         self._runs: dict[str, Run] = {}
         self._lock = threading.Lock()
         self._unrecorded: list[QueryRecord] = []
@@ -132,9 +131,9 @@ class Coordinator:
             raise Stopping
         self._require_engine(statement)
         require_length(statement.sql, self.parser_limits)
-        if not self._places.acquire(blocking=False):
-            raise TooManyQueries("Too many queries are running; try again soon.")
         run = Run(statement)
+        run.places = self._command_places if is_quick(statement.sql) else self._places
+        run.places.take(statement.principal)
         try:
             self._metastore.queries.open(run.record)
             self._catch_up()
@@ -170,17 +169,13 @@ class Coordinator:
     def explain(self, statement: Statement) -> tuple[CompiledStatement, Decision]:
         """Return where a query would go and why; nothing runs. Raises SqlError, UnknownEngine, NoEngine."""
         self._require_engine(statement)
-        if not self._places.acquire(blocking=False):
-            raise TooManyQueries("Too many queries are running; try again soon.")
-        try:
+        with self._places.hold(statement.principal):
             asker = asker_of(statement)
             snapshot, checked = self._check(statement, asker)
             if not isinstance(checked, CompiledStatement):
                 raise NotAllowed("Only queries can be explained; commands run in the gateway itself.")
             pinned = statement.pinned or checked.engine
             return checked, self._router.decide(checked, snapshot, pinned=pinned, asker=asker)
-        finally:
-            self._places.release()
 
     def find(self, query_id: str) -> Run | None:
         """Return a query that is still alive."""
@@ -275,10 +270,11 @@ class Coordinator:
                 error = self._try(run, checked, decision, version, attempt, this, tries)
                 if error is None:
                     return
-                if not tries.waiting:
+                if not tries.waiting and not tries.verdict:
                     tries.resume(self._returned(run, [lost.engine for lost in tries.lost]))
                 if not tries.waiting:
-                    self._close(run, QueryState.FAILED, error=Failure(error.code, error.message))
+                    told = tries.told(error)
+                    self._close(run, QueryState.FAILED, error=Failure(told.code, told.message))
                     return
         except SQLAlchemyError:
             log.exception("query %s ended without the metastore", run.id)
@@ -336,7 +332,8 @@ class Coordinator:
         member = self._fleet[attempt.engine]
         begun = time.monotonic()
         try:
-            attempt, result = self._execute(run, checked, member, attempt, careful=this.careful)
+            wait_s = min(self._queue_s, SECOND_OPINION_S if tries.verdict else self._queue_s)
+            attempt, result = self._execute(run, checked, member, attempt, careful=this.careful, wait_s=wait_s)
         except EngineError as error:
             attempt = _failed(attempt, error, begun)
             self._router.learn(run.record, attempt)
@@ -346,7 +343,8 @@ class Coordinator:
                 insist(partial(self._metastore.queries.attempt_ended, run.id, attempt))
                 run.record = replace(run.record, attempts=(*run.record.attempts, attempt))
                 return error
-            self._close(run, attempt.state, attempt=attempt, error=Failure(error.code, error.message))
+            told = tries.told(error)
+            self._close(run, attempt.state, attempt=attempt, error=Failure(told.code, told.message))
         except (ResultTooLarge, SpoolFull, LocationRefused) as error:
             failure = _failure(error)
             attempt = _ended_badly(attempt, failure, begun)
@@ -390,7 +388,7 @@ class Coordinator:
 
         def produce(sql: str, target: WriteTarget) -> pa.Schema:
             wait_s = min(self._queue_s, max(0.0, run.remaining_s))
-            with member.ledger.lease(0, wait_s=wait_s, cancelled=lambda: run.cancelled):
+            with member.ledger.lease(0, wait_s=wait_s, cancelled=lambda: run.cancelled, who=run.statement.principal):
                 run.engine = member.name
                 assert isinstance(member.engine, Writer)
                 schema = member.engine.write(sql, target, query_id=run.id, deadline_s=run.remaining_s)
@@ -415,12 +413,27 @@ class Coordinator:
             self._close(run, QueryState.FINISHED, attempt=attempt, result=result)
 
     def _execute(
-        self, run: Run, checked: CompiledStatement, member: Member, attempt: Attempt, *, careful: bool
+        self,
+        run: Run,
+        checked: CompiledStatement,
+        member: Member,
+        attempt: Attempt,
+        *,
+        careful: bool,
+        wait_s: float,
     ) -> tuple[Attempt, SpooledResult]:
         """Hold a lease, run the engine's own SQL and spool every row."""
         sql = checked.sql(member.engine.dialect)
-        wait_s = min(self._queue_s, max(0.0, run.remaining_s))
-        with member.ledger.lease(member.limit_bytes or 0, wait_s=wait_s, cancelled=lambda: run.cancelled) as lease:
+        wait_s = min(wait_s, max(0.0, run.remaining_s))
+        estimate = run.record.decision.estimate if run.record.decision else None
+        lease_held = member.ledger.lease(
+            member.limit_bytes or 0,
+            wait_s=wait_s,
+            cancelled=lambda: run.cancelled,
+            who=run.statement.principal,
+            needed_bytes=(estimate.learned or estimate).upper_bytes if estimate else None,
+        )
+        with lease_held as lease:
             if run.cancelled:
                 raise StatementCancelled("The statement was cancelled.")
             if run.remaining_s <= 0:
@@ -550,7 +563,8 @@ class Coordinator:
     def _let_go(self, run: Run) -> None:
         with self._lock:
             self._runs.pop(run.id, None)
-        self._places.release()
+        if run.places is not None:
+            run.places.give_back(run.statement.principal)
 
     # ------------------------------------------------------------------ help
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from sqlalchemy.exc import SQLAlchemyError
 
 from engines.errors import EngineError
-from gateway.coordinator import NO_ENGINE, TOO_MANY, Stopping, TooManyQueries, UnknownEngine
+from gateway.admission import TooManyQueries
+from gateway.coordinator import NO_ENGINE, TOO_MANY, Stopping, UnknownEngine
 from gateway.downloads import TooManyDownloads
 from gateway.results import ResultGone
 from gateway.security.authentication import AuthenticationFailed

@@ -16,6 +16,7 @@ from gateway.sql.writes import AS_THE_DIALECT_HAS_IT, PartitionSettings
 from metastore.records import QueryRecord, QueryState
 
 if TYPE_CHECKING:
+    from gateway.admission import Places
     from gateway.sessions import Session
     from gateway.sql.commands import Command
     from gateway.sql.writes import Write
@@ -57,12 +58,13 @@ class Run:
     """A statement that was accepted.
 
     record: what the metastore holds of it. done: the same once it is closed, whichever way the query ended.
-    engine: where it is tried now. command: what it is, where it is no query.
+    engine: where it is tried now. command: what it is, where it is no query. places: where it holds one.
     """
 
     def __init__(self, statement: Statement) -> None:
         self.statement = statement
         self.command: Command | Write | None = None
+        self.places: Places | None = None
         self.record = QueryRecord(
             id=statement.id,
             sql=statement.sql,

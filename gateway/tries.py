@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from engines.errors import EngineError, EngineRestarted, EngineUnavailable, MemoryExceeded
+from engines.errors import EngineBusy, EngineError, EngineRestarted, EngineUnavailable, MemoryExceeded, WrongData
 
 LOSSES = 1
 """How often a query goes back to an engine that was lost under it: it may be what kills the engine."""
+
+SECOND_OPINION_S = 5.0
+"""How long a query whose data is wrong to one engine waits for a slot of another one."""
 
 RESTARTS = 3
 """How often a query goes back to an engine that was restarted on purpose."""
@@ -26,12 +29,14 @@ class Try:
 class Tries:
     """The tries of one query, in the order of a decision's ranking.
 
-    waiting: what comes next. lost: what comes back once its engine takes work again.
+    waiting: what comes next. lost: what comes back once its engine takes work again. verdict: of an engine, that the
+    data is wrong, which another one may see otherwise.
     """
 
     def __init__(self, ranking: Sequence[str], *, dependable: Collection[str]) -> None:
         self.waiting = [Try(engine) for engine in ranking]
         self.lost: list[Try] = []
+        self.verdict: WrongData | None = None
         self._dependable = frozenset(dependable)
         self._losses: Counter[tuple[Try, bool]] = Counter()
 
@@ -43,6 +48,8 @@ class Tries:
         """Note how a try failed; tell whether another one may follow."""
         if not error.fails_over:
             return False
+        if isinstance(error, WrongData):
+            self.verdict = error
         if isinstance(error, MemoryExceeded) and this.engine in self._dependable and not this.careful:
             self.waiting.insert(0, Try(this.engine, careful=True))
         if isinstance(error, EngineUnavailable):
@@ -51,6 +58,10 @@ class Tries:
             if self._losses[this, on_purpose] <= (RESTARTS if on_purpose else LOSSES):
                 self.lost.append(this)
         return bool(self.waiting or self.lost)
+
+    def told(self, error: EngineError) -> EngineError:
+        """Return what a client is told in the end: rather what an engine said of its data than that others are busy."""
+        return self.verdict if self.verdict and isinstance(error, EngineBusy | EngineUnavailable) else error
 
     def resume(self, engines: Collection[str]) -> None:
         """Queue the lost tries whose engines take work again; forget the others."""

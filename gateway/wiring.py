@@ -197,7 +197,7 @@ def _duckdb(settings: DuckDBSettings, *, planners: int) -> Member:
         recycle_growth_bytes=int(settings.recycle_growth),
     )
     limit = int(settings.memory_limit)
-    ledger = Ledger(engine.name, slots=settings.workers, capacity_bytes=limit * settings.workers)
+    ledger = Ledger(engine.name, slots=settings.workers, capacity_bytes=limit * settings.workers, guests=engine.guests)
     return Member(engine, ledger, limit_bytes=limit, threads=threads, planners=planners)
 
 

@@ -19,6 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from engines.errors import (
+    DIVISION_BY_ZERO,
     OTHER_MEANING,
     EngineBusy,
     EngineError,
@@ -77,6 +78,8 @@ def translate(error: BaseException) -> EngineError:
     """Return what an exception means to the gateway."""
     text = _OUR_SQL.split(str(error), maxsplit=1)[0]  # what it quotes of our SQL says nothing about the error
     _, given_up, what = text.partition(OTHER_MEANING)
+    if what.startswith(DIVISION_BY_ZERO):
+        return WrongData("Division by zero; try_divide(a, b) gives NULL instead.")
     if given_up:
         return UnsupportedFeature(f"it meets {_END_OF_TEXT.split(what, maxsplit=1)[0]}.")
     prefix = _PREFIX.match(text)

@@ -61,6 +61,7 @@ class DuckDBEngine:
     ) -> None:
         self.name = name
         self.slots = workers
+        self.guests = min(1, spare)  # statements more, as long as a spare worker stands ready
         self._threads = threads or os.cpu_count() or 1
         self._size = workers + spare
         self._recycle_after = recycle_after
@@ -181,7 +182,7 @@ class DuckDBEngine:
                     raise EngineUnavailable("DuckDB is shutting down.")
                 if query_id in self._cancelled:
                     raise StatementCancelled("The statement was cancelled.")
-                while self._idle and len(self._workers) - len(self._idle) < self.slots:
+                while self._idle and len(self._workers) - len(self._idle) < self.slots + self.guests:
                     worker = self._idle.pop()
                     if worker.alive and worker.generation == self._generation and not self._is_outworn(worker):
                         return worker

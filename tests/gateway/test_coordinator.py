@@ -27,7 +27,8 @@ from engines.errors import (
 )
 from engines.protocol import Actuals, EngineStatus
 from engines.scripted import Pause, Script
-from gateway.coordinator import GATEWAY_STOPPED, NO_ENGINE, Stopping, TooManyQueries, UnknownEngine
+from gateway.admission import TooManyQueries
+from gateway.coordinator import GATEWAY_STOPPED, NO_ENGINE, Stopping, UnknownEngine
 from gateway.statements import Run, Statement
 from metastore.records import JobRequest, JobState, QueryRecord, QueryState, StatisticsJob
 from selector.decide import ReasonCode

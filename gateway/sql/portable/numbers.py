@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from engines.errors import DIVISION_BY_ZERO
 from gateway.sql.portable.casts import cast
 from gateway.sql.portable.kinds import (
     BIGINT,
@@ -31,7 +32,7 @@ _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _SIGNS = {"add": "+", "sub": "-", "mul": "*"}
 _NOT_ZERO = re.compile(r"\(?-?[0-9.]*[1-9][0-9.]*\)?")
 _DIGITS_OF_64_BITS = 18
-ZERO = "division by zero"
+ZERO = DIVISION_BY_ZERO
 
 
 def literal_number(text: str, *, below_zero: bool = False) -> Value:

@@ -343,7 +343,7 @@ class LimitSettings(_Section):
     nesting: int = Field(200, ge=1, le=500)
     """Deepest level of brackets in a statement."""
     queries: int = Field(64, ge=1)
-    """Queries that run or wait at once; more are refused with 503."""
+    """Queries that run or wait at once, a user at most three times as many as are free; more are refused with 503."""
     queue_s: float = Field(60.0, ge=0.0)
     """Longest wait for a slot of an engine, and for a planner."""
     planners: int = Field(2, ge=1, le=64)

@@ -53,7 +53,7 @@ from gateway.sql.commands import (
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.sql.writes import WRITES
 
-FRESH_S = 5.0  # how old rows may be that a statement's preparation brought, for its first execution to return them
+FRESH_S = 5.0  # how old rows may be that a command's preparation brought, for its first execution to return them
 UNKNOWN_COUNT = -1
 DATABASE_OPTION = "schema"  # as ADBC and JDBC call the database that a session is in
 CATALOG_OPTION = "catalog"
@@ -358,8 +358,8 @@ class FlightService:
     ) -> tuple[pa.Schema | None, tuple[bytes, StatementOperation] | None]:
         """Return a statement's columns, None where it has to do something first, and its rows where they came along.
 
-        Only running a statement tells its columns. Clients prepare what they execute a moment later, so a statement
-        runs once for both; one with parameters, whose values are still to come, runs for no rows.
+        Only running a statement tells its columns: a query runs for no rows, so that its work is done when it is
+        executed, under the time limit of that call. A command that only looks something up runs once for both.
         """
         limits, session = self._coordinator.parser_limits, call.session.session
         sql = template.filled([NULL] * len(template.places))
@@ -367,7 +367,8 @@ class FlightService:
         meant = self._coordinator.understand(statement)
         if isinstance(meant, WRITES) or (isinstance(meant, Command) and not isinstance(meant, READING)):
             return None, None
-        if template.places:
+        is_command = isinstance(meant, Command)
+        if not is_command:
             sql = self._coordinator.read(statement, parameters.without_rows, sql, template.dialect, limits)
         handle, operation = self._submitted(sql, call, with_values=True)
         kept = False
@@ -375,7 +376,7 @@ class FlightService:
             self._wait(operation, call)
             with self._spool.open(operation.run.id) as reader:
                 schema = reader.schema
-            kept = not template.places
+            kept = is_command
         except QueryFailed:
             if not template.places:
                 raise

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.attacks import stalled
@@ -26,7 +28,8 @@ STALL_S, DROPPED_WITHIN_S, GIVEN_BACK_WITHIN_S = 3.0, 60.0, 60.0
 LONG = (
     "SELECT t.id, repeat(concat('x', cast(t.id AS string)), 90) AS text FROM transactions t, books b WHERE b.id <= 20"
 )
-WIDE = "SELECT repeat(isbn, 500000) AS text FROM books WHERE id <= 8"
+WIDE = "SELECT text FROM wide WHERE id <= 8"
+WIDER = "SELECT text FROM wide WHERE id = 9"
 DOORS = ("json", "csv", "arrow", "page", "hs2", "hs2-http", "flight")
 
 
@@ -42,7 +45,16 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterat
         flight={"calls": 512},
     ) as gateway:
         register_bookstore(gateway, bookstore)
+        register_wide(gateway, tmp_path_factory.mktemp("tables") / "wide")
         yield gateway
+
+
+def register_wide(gateway: Served, folder: Path) -> None:
+    """Register eight texts of seven megabytes, and one of twenty."""
+    folder.mkdir()
+    texts = [str(number) * (7 if number < 9 else 20) * 1_000_000 for number in range(1, 10)]
+    pq.write_table(pa.table({"id": range(1, 10), "text": texts}), folder / "part.parquet")
+    gateway.register("wide", folder)
 
 
 def query_id(gateway: Served, sql: str) -> str:
@@ -153,7 +165,5 @@ def test_one_user_has_a_bounded_number_of_downloads(tmp_path: Path, bookstore: P
 
 def test_a_row_has_a_largest_size(gateway: Served) -> None:
     with gateway.http() as client:
-        reply = client.post(
-            "/v1/queries", json={"sql": "SELECT repeat(isbn, 2000000) FROM books WHERE id = 1", "wait_s": 60}
-        )
+        reply = client.post("/v1/queries", json={"sql": WIDER, "wait_s": 60})
     assert reply.json()["error"]["code"] == "RESULT_TOO_LARGE"

@@ -14,8 +14,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,12 +37,13 @@ from metastore.store import Metastore
 MIB = 1 << 20
 ENGINE = "spark"
 GROWTH_MIB = 100.0
+WATCH_EVERY_S = 0.5
 _USED = re.compile(r"\bused (\d+)K")
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What became of one statement. attempts: codes of the attempts that failed before its last."""
+    """What became of one statement. failed_attempts: codes of the attempts that failed."""
 
     name: str
     wall_s: float
@@ -116,27 +118,23 @@ def _jcmd(pid: int, what: str) -> str:
         raise RunFailed(f"jcmd {what} does not work: {failure}") from failure
 
 
-class _watched:
-    """Collects the process ids of the servers that run meanwhile."""
+@contextmanager
+def _watched(pid_file: Path, seen: set[int]) -> Iterator[None]:
+    """Collect the process ids of the servers that run meanwhile."""
+    end = threading.Event()
 
-    def __init__(self, pid_file: Path, seen: set[int]) -> None:
-        self._pid_file, self._seen = pid_file, seen
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+    def watch() -> None:
+        while not end.wait(WATCH_EVERY_S):
+            with suppress(OSError, ValueError):  # between two servers
+                seen.add(int(pid_file.read_text(encoding="ascii")))
 
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._end.wait(0.5):
-            try:
-                self._seen.add(int(self._pid_file.read_text()))
-            except (OSError, ValueError):
-                continue  # between two servers
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        end.set()
+        watching.join()
 
 
 def _pass(url: str, statements: Sequence[Named], clients: int, at: int) -> list[Answered]:

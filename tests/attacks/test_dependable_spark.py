@@ -60,7 +60,7 @@ def test_what_hears_no_cancel_is_ended_with_its_server(
             evil.result(timeout=SOON_S)
         with pytest.raises(EngineRestarted):  # a gateway runs it again
             other.result(timeout=2 * SOON_S)
-    assert ask(engine, "SELECT COUNT(*) AS n FROM kinds")["n"].to_pylist() == [5]
+    assert ask(engine, "SELECT COUNT(*) AS n FROM kinds", deadline_s=2 * SOON_S)["n"].to_pylist() == [5]
     assert spark_server.pid not in (None, pid)
     assert "heap" in engine.status().detail or "running" in engine.status().detail
 

@@ -238,11 +238,12 @@ def doctor(home: Home = None) -> None:
     """Say what is missing on this machine and how to get it."""
     findings = doctoring.examine(settings_of(home))
     for finding in findings:
-        mark = "[green]ok     [/green]" if finding.good else "[red]missing[/red]"
-        out.print(f"{mark} {finding.subject}: {finding.detail}", highlight=False)
-        if not finding.good:
+        wanting = "[red]missing[/red]" if finding.needed else "[yellow]warning[/yellow]"
+        out.print(f"{'[green]ok     [/green]' if finding.good else wanting} {finding.subject}: ", end="")
+        out.print(finding.detail, markup=False, highlight=False, soft_wrap=True)
+        if not finding.good and finding.remedy:
             out.print(f"        {finding.remedy}", markup=False, highlight=False)
-    if any(not finding.good for finding in findings):
+    if any(finding.needed and not finding.good for finding in findings):
         raise typer.Exit(FAILED)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+from gateway.security.own_files import exposed
 from gateway.settings import Settings
 from selector.decide import mebibytes
 
@@ -28,7 +29,7 @@ class Finding:
 
 def examine(settings: Settings) -> list[Finding]:
     """Look at everything that a gateway with these settings needs."""
-    return [*_python(), *_duckdb(settings), *_spark(settings), *_home(settings), *_memory(settings)]
+    return [*_python(), *_duckdb(settings), *_spark(settings), *_home(settings), *_files(settings), *_memory(settings)]
 
 
 def _python() -> Iterator[Finding]:
@@ -60,6 +61,14 @@ def _home(settings: Settings) -> Iterator[Finding]:
     parent = next(path for path in (settings.home, *settings.home.parents) if path.exists())
     writable = os.access(parent, os.W_OK)
     yield Finding("Home folder", writable, str(settings.home), f"make {parent} writable or choose another --home")
+
+
+def _files(settings: Settings) -> Iterator[Finding]:
+    warnings = exposed(settings)
+    if not warnings:
+        yield Finding("Secrets", True, "no other user of this machine can read them")
+    for warning in warnings:
+        yield Finding("Secrets", False, warning, needed=False)
 
 
 def _memory(settings: Settings) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import engines.lifeline
 from engines.environment import child_environment
+from engines.private_files import UMASK, open_private, private_folder
 from gateway.security.policy import Action, Owned, Policy
 from gateway.security.principals import IN_PROCESS, Principal
 from gateway.statements import new_query_id
@@ -147,15 +148,16 @@ class JobRunner:
 
     def _launch(self, job_id: str) -> subprocess.Popen[bytes]:
         """Start a job's process. What it is asked for is in its row: a command line is too short for partitions."""
-        self._work.mkdir(parents=True, exist_ok=True)
+        private_folder(self._work)
         remote = {SPARK_VARIABLE: self._remote} if self._remote else {}
-        with self._lock, self.log_file(job_id).open("wb") as output:
+        with self._lock, open_private(self.log_file(job_id)) as output:
             process = subprocess.Popen(
                 [*self._command(), "--job-id", job_id],
                 env={**child_environment(self._environment), METASTORE_VARIABLE: self._url, **remote},
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                umask=UMASK,
             )
             self._processes[job_id] = process
         return process

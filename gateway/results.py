@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from engines.private_files import private_file, private_folder
 from engines.protocol import ResultStream
 from gateway import flatbuffer
 
@@ -126,7 +127,7 @@ class Spool:
         self._folder = folder
         self._limit = limit_bytes
         self._row_bytes = row_bytes
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
 
     def write(self, query_id: str, stream: ResultStream | pa.RecordBatchReader) -> SpooledResult:
         """Write a whole result. On any error nothing is left; engine errors pass through."""
@@ -134,7 +135,7 @@ class Spool:
         schema = _plain_schema(stream.schema)
         rows = 0
         try:
-            with _disk_errors(), pa.OSFile(str(unfinished), "wb") as file:
+            with _disk_errors(), pa.OSFile(str(private_file(unfinished)), "wb") as file:
                 with pa.ipc.new_stream(file, schema) as writer:
                     for batch in stream:
                         for piece in self._pieces(batch if schema is stream.schema else batch.cast(schema)):

@@ -17,16 +17,20 @@ from typing import TYPE_CHECKING
 import uvicorn
 from filelock import FileLock, Timeout
 
+from engines.private_files import FILE_MODE, UMASK, private_file
 from gateway import memory, wiring
 from gateway.gateway import Gateway
 from gateway.hs2.binary import BinaryLimits, BinaryServer
 from gateway.http.app import create_app
 from gateway.http.protocol import patient
+from gateway.security.own_files import close_home, exposed
 from gateway.settings import Settings, TlsSettings
 from gateway.startup import ADDRESS_FILE, AddressInUse, AlreadyServed, CertificateInvalid
 
 if TYPE_CHECKING:
     from gateway.flight.server import FlightServer
+
+log = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 30.0
 _LOCK_FILE = "gateway.lock"
@@ -47,8 +51,9 @@ class _Server(uvicorn.Server):
 
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM. Raises AlreadyServed, AddressInUse, CertificateInvalid."""
+    os.umask(UMASK)  # of all that is made from here on, by whatever library
     with _prepared(settings, drivers=settings.hs2.enabled, flight=settings.flight.enabled) as (server, listening, url):
-        logging.getLogger(__name__).info("serving %s, dashboard at %s/dashboard", settings.home, url)
+        log.info("serving %s, dashboard at %s/dashboard", settings.home, url)
         server.run(sockets=[listening])
 
 
@@ -77,8 +82,10 @@ def own_server(settings: Settings) -> Iterator[str]:
 def _prepared(
     settings: Settings, *, drivers: bool, flight: bool
 ) -> Iterator[tuple[uvicorn.Server, socket.socket, str]]:
-    settings.home.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(settings.home / _LOCK_FILE)
+    close_home(settings)
+    for warning in exposed(settings):
+        log.warning("%s", warning)
+    lock = FileLock(settings.home / _LOCK_FILE, mode=FILE_MODE)
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
@@ -99,13 +106,13 @@ def _prepared(
                 port = sockets.enter_context(_listen(settings.server.host, settings.hs2.port, "--drivers-port"))
                 gateway.listeners.append(driver_server(port, gateway, tls))
                 told["drivers"] = _address(port)
-                logging.getLogger(__name__).info("drivers of Hive, Spark and Impala connect to %s", told["drivers"])
+                log.info("drivers of Hive, Spark and Impala connect to %s", told["drivers"])
             flight_server = _flight_server(gateway) if flight else None
             if flight_server is not None:
                 sockets.callback(flight_server.stop)
                 gateway.listeners.append(flight_server)
                 told["flight"] = flight_server.address
-                logging.getLogger(__name__).info("clients of Arrow Flight SQL connect to %s", flight_server.address)
+                log.info("clients of Arrow Flight SQL connect to %s", flight_server.address)
             config = uvicorn.Config(
                 create_app(gateway),
                 http=patient(settings.results.stall_s),
@@ -115,7 +122,7 @@ def _prepared(
                 ssl_context_factory=None if tls is None else lambda *_: tls,
                 timeout_graceful_shutdown=math.ceil(settings.hs2.drain_s),
             )
-            address_file.write_text(json.dumps(told), encoding="utf-8")
+            private_file(address_file).write_text(json.dumps(told), encoding="utf-8")
             yield _Server(config, gateway), listening, url
     finally:
         address_file.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from engines.errors import EngineError
+from engines.private_files import private_folder
 from gateway.admission import Ledger
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
@@ -48,7 +49,7 @@ def build(settings: Settings) -> Gateway:
 
 def assemble(settings: Settings, fleet: Fleet) -> Gateway:
     """Put a gateway together over engines that exist already."""
-    settings.home.mkdir(parents=True, exist_ok=True)
+    private_folder(settings.home)
     metastore = Metastore(settings.metastore_url)
     catalog = CatalogView(metastore, fleet)
     results = settings.results

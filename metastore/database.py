@@ -9,6 +9,8 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Engine, create_engine, event, make_url
 
+from engines.private_files import private_file
+
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_TIMEOUT_MS = 10_000
 
@@ -30,6 +32,9 @@ def make_engine(url: str) -> Engine:
     """Open a database. SQLite runs in WAL mode, so that readers and one writer do not wait for each other."""
     if make_url(url).get_backend_name() != "sqlite":
         return create_engine(url, pool_pre_ping=True)
+    file = sqlite_file(url)
+    if file is not None:
+        private_file(file)  # its companions, -wal and -shm, get the rights that it has
     engine = create_engine(url)
 
     @event.listens_for(engine, "connect")

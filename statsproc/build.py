@@ -172,6 +172,8 @@ def files_of(source: TableSource) -> tuple[DataFile, ...]:
     location = Path(source.location)
     if not location.exists():
         raise BuildFailed(f"there is no {location.name} any more: register the table where its files are")
+    if location.resolve() != location:
+        raise BuildFailed(f"{location.name} was exchanged for a link: register the table again where its files are")
     return data_files(location)
 
 

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from engines.environment import child_environment
+from engines.private_files import FOLDER_MODE, private_folder
 
 MINIMUM_JAVA = 17
 
@@ -87,7 +88,8 @@ def _shim_home(java: Path) -> Path:
     cache_root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     home = cache_root / "fusion-sql-gateway" / f"java-{hashlib.sha256(str(java).encode()).hexdigest()[:12]}"
     launcher = home / "bin" / "java"
-    launcher.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(home.parent)  # nobody else may put a Java there
+    launcher.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     text = _SHIM.format(java=java)
     if not launcher.exists() or launcher.read_text(encoding="utf-8") != text:
         draft = launcher.with_suffix(f".{os.getpid()}")

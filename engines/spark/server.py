@@ -27,6 +27,7 @@ import pyspark
 
 import engines.lifeline
 from engines.errors import EngineUnavailable
+from engines.private_files import UMASK, open_private, private_folder
 from engines.spark.java import JavaNotFound, spark_environment
 from engines.spark.sessions import SESSION_SETTINGS
 from engines.spark.web_ui import WebUi
@@ -336,8 +337,9 @@ class SparkConnectServer:
         self._launched = True
         for scratch in left_over:
             shutil.rmtree(folder / scratch, ignore_errors=True)
+        private_folder(folder)
         for part in ("local", "tmp", "warehouse", "derby", "results"):
-            (folder / part).mkdir(parents=True, exist_ok=True)
+            private_folder(folder / part)
         self._pid_file.unlink(missing_ok=True)
         if self.log_file.exists():
             self.log_file.replace(folder / "server.previous.log")
@@ -363,7 +365,7 @@ class SparkConnectServer:
         _write_secret(secret_file, "".join(f"{_property(name)}={_property(value)}\n" for name, value in secret.items()))
         command += ["--properties-file", str(secret_file), "--load-spark-defaults"]
         try:
-            with self.log_file.open("wb") as log:
+            with open_private(self.log_file) as log:
                 return subprocess.Popen(
                     [*supervisor, *command, "spark-internal"],
                     stdin=subprocess.PIPE,
@@ -371,6 +373,7 @@ class SparkConnectServer:
                     stderr=subprocess.STDOUT,
                     cwd=folder,
                     env={**environment, "SPARK_HOME": str(spark_home)},
+                    umask=UMASK,
                     start_new_session=True,  # a Ctrl-C at the gateway's terminal is not Spark's business
                 )
         except OSError as error:

@@ -13,10 +13,10 @@ from sqlglot import exp
 
 from gateway.sql import hive_patterns
 from gateway.sql.errors import NotAllowed
+from gateway.sql.hive_templates import HIVE, IMPALA, LN, REFUSED, TEMPLATES
 from gateway.sql.position import position_of
 from gateway.sql.templates import filled
 
-HIVE, IMPALA = "hive", "impala"
 Types = Mapping[str, str]
 """Types of columns by their names, where a name has one type among the statement's tables."""
 
@@ -30,10 +30,10 @@ _PLACES = ("a", "b", "c", "d")
 def put_function(call: exp.Anonymous, dialect: str, types: Types) -> exp.Expr:
     """Return what a function means in Spark's words: often itself. Raises NotAllowed."""
     name, count = call.name.lower(), len(call.expressions)
-    reason = _REFUSED[dialect].get(name)
+    reason = REFUSED[dialect].get(name)
     if reason is not None:
         raise refused(call, f"{name.upper()} {reason}")
-    template = _TEMPLATES[dialect].get((name, count)) or _TEMPLATES[dialect].get((name, None))
+    template = TEMPLATES[dialect].get((name, count)) or TEMPLATES[dialect].get((name, None))
     if template is not None:
         return filled(template, **dict(zip(_PLACES, call.expressions, strict=False)))
     rule = _RULES[dialect].get(name)
@@ -42,8 +42,8 @@ def put_function(call: exp.Anonymous, dialect: str, types: Types) -> exp.Expr:
 
 def names(dialect: str) -> tuple[str, ...]:
     """Return the names of functions that are written anew or refused by name, sorted."""
-    written = (name for name, _ in _TEMPLATES[dialect])
-    return tuple(sorted({*written, *_RULES[dialect], *_REFUSED[dialect]}))
+    written = (name for name, _ in TEMPLATES[dialect])
+    return tuple(sorted({*written, *_RULES[dialect], *REFUSED[dialect]}))
 
 
 def refused(node: exp.Expr, message: str) -> NotAllowed:
@@ -364,97 +364,6 @@ def _unix_timestamp(call: exp.Anonymous, types: Types) -> exp.Expr:
 
 # ---------------------------------------------------------------------- the lists
 
-_BITS = "has another width for each type; write the number with & | ^ or multiply by powers of 2"
-_REFUSED: Mapping[str, Mapping[str, str]] = {
-    IMPALA: {
-        **dict.fromkeys("shiftleft shiftright rotateleft rotateright setbit countset".split(), _BITS),
-        "typeof": "names Impala's types, which are narrower than Spark's",
-        "precision": "tells of Impala's decimals; Spark's follow other rules",
-        "scale": "tells of Impala's decimals; Spark's follow other rules",
-        "nanoseconds_add": "is finer than times are here, which have microseconds",
-        "nanoseconds_sub": "is finer than times are here, which have microseconds",
-        "fnv_hash": "has no equal in Spark",
-        "murmur_hash": "has no equal in Spark",
-    },
-    HIVE: {"hash": "gives other values in Spark, whose meaning the gateway goes by"},
-}
-_LN = (
-    "CASE WHEN a > 0 THEN {0}(a) WHEN a = 0 THEN CAST('-Infinity' AS DOUBLE) WHEN a < 0 THEN CAST('NaN' AS DOUBLE) END"
-)
-_LIMITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
-_TEMPLATES: Mapping[str, Mapping[tuple[str, int | None], str]] = {
-    IMPALA: {
-        ("dayname", 1): "date_format(a, 'EEEE')",
-        ("monthname", 1): "date_format(a, 'MMMM')",
-        ("millisecond", 1): "CAST(date_format(a, 'SSS') AS INT)",
-        ("week", 1): "weekofyear(a)",
-        ("months_between", 2): "months_between(CAST(a AS DATE), CAST(b AS DATE), FALSE)",
-        ("int_months_between", 2): "CAST(months_between(CAST(a AS DATE), CAST(b AS DATE), FALSE) AS INT)",
-        ("utc_timestamp", 0): "current_timestamp()",
-        ("utc_to_unix_micros", 1): "unix_micros(CAST(a AS TIMESTAMP))",
-        ("unix_micros_to_utc_timestamp", 1): "timestamp_micros(a)",
-        **{
-            (f"{kind}_cmp", 2): "CASE WHEN a < b THEN -1 WHEN a > b THEN 1 WHEN a = b THEN 0 END"
-            for kind in ("date", "timestamp")
-        },
-        ("isnull", 2): "ifnull(a, b)",
-        ("nullvalue", 1): "a IS NULL",
-        ("nonnullvalue", 1): "a IS NOT NULL",
-        ("istrue", 1): "a <=> TRUE",
-        ("isfalse", 1): "a <=> FALSE",
-        ("isnottrue", 1): "NOT (a <=> TRUE)",
-        ("isnotfalse", 1): "NOT (a <=> FALSE)",
-        ("is_nan", 1): "coalesce(isnan(a), FALSE)",
-        ("is_inf", 1): "coalesce(abs(a) = CAST('Infinity' AS DOUBLE), FALSE)",
-        ("bitand", 2): "a & b",
-        ("bitor", 2): "a | b",
-        ("bitxor", 2): "a ^ b",
-        ("bitnot", 1): "~a",
-        ("fmod", 2): "a % b",
-        ("quotient", 2): "CAST(a AS BIGINT) DIV CAST(b AS BIGINT)",
-        **{(name, 2): "power(a, b)" for name in ("dpow", "fpow")},
-        ("e", 0): "exp(1)",
-        ("dexp", 1): "exp(a)",
-        ("dsqrt", 1): "sqrt(a)",
-        ("dceil", 1): "ceil(a)",
-        ("dfloor", 1): "floor(a)",
-        ("dround", 1): "round(a)",
-        ("dround", 2): "round(a, b)",
-        **{(name, 1): _LN.format("ln") for name in ("ln", "dlog1")},
-        **{(name, 1): _LN.format("log10") for name in ("log10", "dlog10")},
-        ("log2", 1): _LN.format("log2"),
-        **{(f"max_{name}", 0): f"CAST({2**bits - 1} AS {name.upper()})" for name, bits in _LIMITS.items()},
-        **{(f"min_{name}", 0): f"CAST('-{2**bits}' AS {name.upper()})" for name, bits in _LIMITS.items()},
-        ("base64encode", 1): r"replace(base64(CAST(a AS BINARY)), '\r\n', '')",
-        ("base64decode", 1): "CAST(unbase64(a) AS STRING)",
-        ("bytes", 1): "octet_length(a)",
-        ("strleft", 2): "left(a, b)",
-        ("strright", 2): "right(a, b)",
-        ("unhex", 1): "CASE WHEN a RLIKE '^([0-9A-Fa-f][0-9A-Fa-f])*$' THEN CAST(unhex(a) AS STRING) "
-        "WHEN a IS NOT NULL THEN '' END",
-        **{
-            (f"{name}_{kind}", 1): f"{name}(a)"
-            for name in ("lower", "upper", "lcase", "ucase", "initcap")
-            for kind in ("utf8",)
-        },
-        ("utf8_length", 1): "length(a)",
-        ("utf8_reverse", 1): "reverse(a)",
-        **{(f"utf8_{name}", 1): f"{name}(a)" for name in ("trim", "ltrim", "rtrim", "btrim")},
-        ("ndv", 1): "approx_count_distinct(a)",
-        ("ndv", 2): "approx_count_distinct(a)",  # the scale of its memory
-        ("appx_median", 1): "percentile_approx(a, 0.5)",
-        ("variance_pop", 1): "var_pop(a)",
-        ("variance_samp", 1): "var_samp(a)",
-        ("le_dst", 2): "levenshtein(a, b)",
-    },
-    HIVE: {
-        **{(name, 1): "stddev_pop(a)" for name in ("stddev", "std")},
-        ("variance", 1): "var_pop(a)",
-        ("size", 1): "coalesce(size(a), -1)",
-        ("e", 0): "exp(1)",
-        ("base64", 1): r"replace(base64(a), '\r\n', '')",
-    },
-}
 _SHIFTS: Mapping[str, Rule] = {
     **{
         f"{unit.lower()}s_{verb}": _shift(unit, sign)
@@ -516,5 +425,5 @@ def _decode(call: exp.Anonymous) -> exp.Expr:
 def _logarithm(call: exp.Anonymous) -> exp.Expr:
     if len(call.expressions) != 2:
         raise refused(call, "LOG takes a base and a number; LN is the natural logarithm.")
-    base, number = (filled(_LN.format("ln"), a=each) for each in call.expressions)
+    base, number = (filled(LN.format("ln"), a=each) for each in call.expressions)
     return filled("b / a", a=base, b=number)

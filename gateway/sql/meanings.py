@@ -13,7 +13,8 @@ from sqlglot import exp
 
 from gateway.sql import hive_functions, hive_patterns
 from gateway.sql.errors import NotAllowed
-from gateway.sql.hive_functions import HIVE, IMPALA, UNKNOWN, Types, type_of
+from gateway.sql.hive_functions import UNKNOWN, Types, type_of
+from gateway.sql.hive_templates import HIVE, IMPALA
 from gateway.sql.position import position_of
 from gateway.sql.templates import filled
 

@@ -13,13 +13,15 @@ from itertools import count
 
 from sqlglot import exp
 
-from gateway.sql.errors import StatementTooDeep, TableUnreadable
+from gateway.sql.complexity import require_bounded
+from gateway.sql.errors import StatementTooComplex, StatementTooDeep, TableUnreadable
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.sql.position import position_of
 from metastore.records import View
 
 MOST_VIEWS = 200  # in one statement, those inside others counted; each costs a parse
 DEEPEST_VIEWS = 20  # inside one another
+MOST_NODES = 200_000  # of the syntax trees of all views that a statement names, each time that it does
 
 _BEHIND = ("joins", "sample", "laterals", "pivots")  # what may hang on a table
 _SETTLED = "of a view"  # marks tables that a view's query names
@@ -32,11 +34,13 @@ def expand(tree: exp.Expr, views: Mapping[str, View], read: Read, settle: Settle
     """Put queries in the place of the views that a query names, and keep common table expressions apart from tables.
 
     read: returns a fresh tree of a view's query. settle: is told each such tree, once the views in it are put in.
-    Raises StatementTooDeep for views that stand in one another too deep.
+    Raises StatementTooDeep for views that stand in one another too deep, StatementTooComplex for a query that stands
+    for too much text.
     """
     if views:
         _Expansion(views, read, settle).into(tree)
     _rename_expressions(tree)
+    require_bounded(tree, _tables(tree))
 
 
 def temporary_in(tree: exp.Expr, views: Mapping[str, View]) -> exp.Table | None:
@@ -71,6 +75,8 @@ class _Expansion:
         self._read = read
         self._settle = settle
         self._count = 0
+        self._nodes = 0
+        self._queries: dict[int, tuple[exp.Expr, int]] = {}  # by the identity of views, with their size
 
     def into(self, tree: exp.Expr, within: tuple[View, ...] = ()) -> None:
         """Put views into a query. within: the views whose query it is part of, from the outside in."""
@@ -87,13 +93,24 @@ class _Expansion:
             if len(within) >= DEEPEST_VIEWS or self._count > MOST_VIEWS:
                 message = f"Views stand in one another more than {DEEPEST_VIEWS} deep, or {MOST_VIEWS} times in all."
                 raise StatementTooDeep(message, None if within else position_of(node))
-            query = self._read(view)
+            query = self._query_of(view)
             self.into(query, (*within, view))
             _rename_expressions(query)
             self._settle(view, query)
             alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(view.name, quoted=True))
             others = {part: node.args[part] for part in _BEHIND if node.args.get(part)}
             node.replace(exp.Subquery(this=_renamed(query, view), alias=alias, **others))
+
+    def _query_of(self, view: View) -> exp.Expr:
+        """Return a tree of a view's query; its text is read once."""
+        if id(view) not in self._queries:
+            query = self._read(view)
+            self._queries[id(view)] = query, sum(1 for _ in query.walk())
+        query, nodes = self._queries[id(view)]
+        self._nodes += nodes
+        if self._nodes > MOST_NODES:
+            raise StatementTooComplex("The statement's views stand for too much text; name fewer of them.")
+        return query.copy()
 
     def _meant(self, node: exp.Table, within: tuple[View, ...]) -> View | None:
         if node.catalog or node.db.lower() not in ("", DEFAULT_DATABASE):

@@ -37,6 +37,7 @@ class Planners:
     """
 
     def __init__(self, *, size: int, cpu_s: float, wait_s: float) -> None:
+        self._size = size
         self._places = FairPlaces(size, wait_s=wait_s)
         self.wait_s = wait_s
         self._cpu_s = cpu_s
@@ -51,9 +52,9 @@ class Planners:
             yield Place(self, asker)
 
     def warm_up(self) -> None:
-        """Start one process ahead of the first statement."""
-        process = PlannerProcess()
-        self._give_back(process)
+        """Start the processes ahead of the first statements; one takes a second until it can work."""
+        for _ in range(self._size):
+            self._give_back(PlannerProcess())
 
     def close(self) -> None:
         """End all processes."""
@@ -87,4 +88,12 @@ class Planners:
             if process.alive and not self._closed:
                 self._idle.append(process)
                 return
+            closed = self._closed
         process.close()
+        if not closed:  # another one begins now, so that whoever needs it need not wait for all of its start
+            replacement = PlannerProcess()
+            with self._lock:
+                if not self._closed:
+                    self._idle.insert(0, replacement)
+                    return
+            replacement.close()

@@ -322,7 +322,7 @@ class _WriteReader(WordReader):
         if not temporary:
             self._refuse_temporary_in(text)
         query = self._checked(text, below(self._views, view, temporary=temporary))
-        sql = re.sub(r"^\s+|[;\s]+$", "", text)
+        sql = _stripped(text)
         return CreateView(view, sql, self._dialect, query, columns, temporary, replace, if_not_exists)
 
     def _refuse_temporary_in(self, text: str) -> None:
@@ -412,3 +412,11 @@ class _WriteReader(WordReader):
             message = f"There is no column {name} in {target.name}{did_you_mean(name, spelled)}"
             raise UnknownColumn(message, self._position(where))
         return spelled[name.lower()]
+
+
+def _stripped(text: str) -> str:
+    """Return a text without white space around it, and without semicolons at its end."""
+    end = len(text)
+    while end and (text[end - 1] == ";" or text[end - 1].isspace()):
+        end -= 1
+    return text[:end].lstrip()

@@ -8,6 +8,7 @@ from sqlglot.generator import Generator
 
 FORGIVING_DIALECTS = frozenset({"hive", "impala"})  # there CAST of a value that does not fit is NULL
 LONGEST_NAME = 120
+_SEVERAL_COLUMNS = ("posexplode", "posexplode_outer")  # of functions as they were written
 
 _BIT_OPERATORS = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseLeftShift, exp.BitwiseRightShift)
 _RANKED_DIFFERENTLY = frozenset((*_BIT_OPERATORS, exp.DPipe))
@@ -64,6 +65,8 @@ def name_outputs(tree: exp.Expr) -> None:
 
 def _is_nameless(expression: exp.Expr) -> bool:
     named = isinstance(expression, exp.Alias | exp.Aliases | exp.Column | exp.Star) or expression.is_star
+    if isinstance(expression, exp.Anonymous):
+        named = expression.name.lower() in _SEVERAL_COLUMNS
     return not named and not isinstance(expression, exp.Explode | exp.Posexplode)  # which may put out several columns
 
 

@@ -147,3 +147,11 @@ def test_constructs(dialect: str, expression: str, spark: str) -> None:
 def test_a_column_that_is_not_there_is_no_list() -> None:
     with pytest.raises((UnknownColumn, NotAllowed)):
         check("SELECT list[0] FROM places", "trino", catalog={"places": PLACES}, limits=ParserLimits())
+
+
+@pytest.mark.parametrize("dialect", ["hive", "spark"])
+def test_a_function_of_several_columns_gets_no_one_name(dialect: str) -> None:
+    statement = check(
+        "SELECT posexplode(array) FROM places", dialect, catalog={"places": PLACES}, limits=ParserLimits()
+    )
+    assert statement.sql("spark") == "SELECT POSEXPLODE(`array`) FROM `places` AS `places`"

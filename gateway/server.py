@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import os
+import resource
 import socket
 import ssl
 import threading
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 30.0
+DESCRIPTORS = 65_536
 _LOCK_FILE = "gateway.lock"
 
 
@@ -52,9 +54,18 @@ class _Server(uvicorn.Server):
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM. Raises AlreadyServed, AddressInUse, CertificateInvalid."""
     os.umask(UMASK)  # of all that is made from here on, by whatever library
+    _allow_connections()
     with _prepared(settings, drivers=settings.hs2.enabled, flight=settings.flight.enabled) as (server, listening, url):
         log.info("serving %s, dashboard at %s/dashboard", settings.home, url)
         server.run(sockets=[listening])
+
+
+def _allow_connections() -> None:
+    """Take as many descriptors as the system allows: 1,024, as is usual, silent clients would take up in a moment."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextmanager
@@ -119,6 +130,7 @@ def _prepared(
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                loop="gateway.http.loop:PatientLoop",
                 ssl_context_factory=None if tls is None else lambda *_: tls,
                 timeout_graceful_shutdown=math.ceil(settings.hs2.drain_s),
             )

@@ -14,9 +14,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
+from itertools import chain
 from types import TracebackType
 from typing import Any
 from urllib.parse import unquote
@@ -26,6 +27,7 @@ from grpc import ServicerContext as Context
 
 from gateway.failures import CallFailed
 from gateway.flight import errors
+from gateway.flight.arrivals import Arrivals
 from gateway.flight.messages import FLIGHT
 from gateway.flight.service import Call, FlightService
 from gateway.flight.sessions import FlightSession
@@ -38,6 +40,7 @@ SERVICE = f"{FLIGHT}.FlightService"
 COOKIE = "arrow_flight_session_id"
 SHARE, SHARE_WITH_ACTIONS = 1 / 2, 3 / 4  # of all calls, that one user's may be; actions are what ends other calls
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, HANDSHAKE_MS = 30_000, 10_000, 10_000
+CONNECTION_IDLE_MS = 600_000  # without a call; clients connect again by themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +69,11 @@ class FlightServer:
     ) -> None:
         self.service = service
         self._drain_s = drain_s
+        self._arrivals = Arrivals(calls // 2)
         self._pool = ThreadPoolExecutor(calls, thread_name_prefix="flight")
         self._server = grpc.server(
             self._pool,
-            handlers=[_handler(service, _Calls(calls))],
+            handlers=[_handler(service, _Calls(calls), self._arrivals)],
             maximum_concurrent_rpcs=calls,
             options=[
                 ("grpc.so_reuseport", 0),
@@ -79,6 +83,7 @@ class FlightServer:
                 ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+                ("grpc.max_connection_idle_ms", CONNECTION_IDLE_MS),
             ],
         )
         host = f"[{host}]" if ":" in host else host
@@ -98,12 +103,14 @@ class FlightServer:
     def start(self) -> None:
         """Begin to take calls."""
         self.service.start()
+        self._arrivals.start()
         self._server.start()
 
     def stop(self) -> None:
         """Take no more calls, let those that run end for a while, then end them."""
         self._server.stop(self._drain_s).wait()
         self.service.stop()
+        self._arrivals.stop()
         self._pool.shutdown(wait=False)
 
 
@@ -123,13 +130,11 @@ class _Calls:
         self._of_user: Counter[str] = Counter()
 
     @contextmanager
-    def counted(self, user: str, *, share: float) -> Iterator[None]:
-        """Count a call while it lasts. share: of all, that a user's may be. Raises CallFailed."""
+    def counted(self, user: str, name: str, *, share: float) -> Iterator[None]:
+        """Count a call while it lasts. user: its quota key; share: of all, that a user's may be. Raises CallFailed."""
         with self._lock:
             if self._of_user[user] >= share * self._most:
-                raise CallFailed(
-                    "TOO_MANY_CALLS", f"{user.lstrip(':')} has {self._of_user[user]} calls open already; end some."
-                )
+                raise CallFailed("TOO_MANY_CALLS", f"{name} has {self._of_user[user]} calls open already; end some.")
             self._of_user[user] += 1
         try:
             yield
@@ -140,39 +145,47 @@ class _Calls:
                     del self._of_user[user]
 
 
-def _handler(service: FlightService, calls: _Calls) -> grpc.GenericRpcHandler:
-    """Return how each call is answered. Requests come as bytes, so that wrong ones are answered as everything is."""
+def _handler(service: FlightService, calls: _Calls, arrivals: Arrivals) -> grpc.GenericRpcHandler:
+    """Return how each call is answered. Requests come as bytes, so that wrong ones are answered as everything is.
+
+    All are streams to gRPC: of others it awaits the message itself, before anybody is asked who calls, and for ever.
+    """
 
     def unary(answer: Callable[[bytes, Call], Any]) -> grpc.RpcMethodHandler:
-        def handle(request: bytes, context: Context) -> bytes:
-            with _admitted(service, context, calls) as call:
-                reply: bytes = answer(request, call).SerializeToString()
-                return reply
+        def handle(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
+            with admitted(requests, context) as (call, request):
+                yield answer(request, call).SerializeToString()
 
-        return grpc.unary_unary_rpc_method_handler(handle)
+        return grpc.stream_stream_rpc_method_handler(handle)
 
-    def do_get(request: bytes, context: Context) -> Iterator[bytes]:
-        with _admitted(service, context, calls) as call, service.downloads.watched(context.cancel) as download:
+    def admitted(
+        requests: Iterator[bytes], context: Context, share: float = SHARE
+    ) -> AbstractContextManager[tuple[Call, bytes]]:
+        return _admitted(service, context, requests, calls, arrivals, share)
+
+    def do_get(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
+        with admitted(requests, context) as (call, request), service.downloads.watched(context.cancel) as download:
             for message in service.do_get(request, call):
                 download.moved()
                 yield message
 
     def do_put(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
-        with _admitted(service, context, calls) as call:
-            yield service.do_put(requests, call).SerializeToString()
+        with admitted(requests, context) as (call, first):
+            rest = arrivals.rest(requests, call.principal.quota_key, context.cancel)
+            yield service.do_put(chain([first], rest), call).SerializeToString()
 
-    def do_action(request: bytes, context: Context) -> Iterator[bytes]:
-        with _admitted(service, context, calls, share=SHARE_WITH_ACTIONS) as call:
+    def do_action(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
+        with admitted(requests, context, SHARE_WITH_ACTIONS) as (call, request):
             for result in service.do_action(request, call):
                 yield result.SerializeToString()
 
-    def list_actions(_: bytes, context: Context) -> Iterator[bytes]:
-        with _admitted(service, context, calls):
+    def list_actions(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
+        with admitted(requests, context):
             for action in service.list_actions():
                 yield action.SerializeToString()
 
-    def list_flights(_: bytes, context: Context) -> Iterator[bytes]:
-        with _admitted(service, context, calls):
+    def list_flights(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
+        with admitted(requests, context):
             yield from ()
 
     def handshake(_: Iterator[bytes], context: Context) -> Iterator[bytes]:
@@ -189,11 +202,11 @@ def _handler(service: FlightService, calls: _Calls) -> grpc.GenericRpcHandler:
         "GetFlightInfo": unary(service.get_flight_info),
         "PollFlightInfo": unary(service.poll_flight_info),
         "GetSchema": unary(service.get_schema),
-        "DoGet": grpc.unary_stream_rpc_method_handler(do_get),
+        "DoGet": grpc.stream_stream_rpc_method_handler(do_get),
         "DoPut": grpc.stream_stream_rpc_method_handler(do_put),
-        "DoAction": grpc.unary_stream_rpc_method_handler(do_action),
-        "ListActions": grpc.unary_stream_rpc_method_handler(list_actions),
-        "ListFlights": grpc.unary_stream_rpc_method_handler(list_flights),
+        "DoAction": grpc.stream_stream_rpc_method_handler(do_action),
+        "ListActions": grpc.stream_stream_rpc_method_handler(list_actions),
+        "ListFlights": grpc.stream_stream_rpc_method_handler(list_flights),
     }
     return grpc.method_handlers_generic_handler(SERVICE, methods)
 
@@ -218,8 +231,18 @@ class _Edge:
 
 
 @contextmanager
-def _admitted(service: FlightService, context: Context, calls: _Calls, *, share: float = SHARE) -> Iterator[Call]:
-    """Find out who calls, and answer for what goes wrong. share: of all calls, that one user's may be with this one."""
+def _admitted(
+    service: FlightService,
+    context: Context,
+    requests: Iterator[bytes],
+    calls: _Calls,
+    arrivals: Arrivals,
+    share: float,
+) -> Iterator[tuple[Call, bytes]]:
+    """Find out who calls, take the first message, and answer for what goes wrong.
+
+    share: of all calls, that one user's may be with this one.
+    """
     with _Edge(context) as edge:
         session = _session(service, context)
 
@@ -231,8 +254,10 @@ def _admitted(service: FlightService, context: Context, calls: _Calls, *, share:
         try:
             if not session.claimed:
                 _tell_token(context, session)
-            with calls.counted(edge.call.user, share=share):
-                yield edge.call
+            key = edge.call.principal.quota_key
+            message = arrivals.first(requests, key, context.cancel)
+            with calls.counted(key, edge.call.principal.name, share=share):
+                yield edge.call, message
         finally:
             session.session.end_wait()
 

@@ -39,6 +39,7 @@ from gateway.operations import StatementOperation
 from gateway.results import Spool
 from gateway.routing import CatalogView
 from gateway.security.authentication import Authenticator, Login
+from gateway.security.principals import Principal
 from gateway.sessions import LONG_POLL_S, Session, SessionError, SessionFull, expire_idle, require_database
 from gateway.sql.commands import (
     Command,
@@ -84,9 +85,14 @@ class Call:
     query_id: str | None = None
 
     @property
+    def principal(self) -> Principal:
+        """Who calls."""
+        return self.session.session.principal
+
+    @property
     def user(self) -> str:
         """Account of who calls."""
-        return self.session.session.principal.account
+        return self.principal.account
 
 
 class FlightService:

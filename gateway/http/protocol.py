@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from typing import Any
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_S = 10.0
 _RESET = struct.pack("ii", 1, 0)  # as the kernel has it: linger for no time
+MOST_AWAITED = 512  # connections without a request; beyond that, the oldest gives way to a new one
 MOVED_BYTES = 64 << 10  # of a reply, that a client has to take within its time
 
 
@@ -26,6 +27,7 @@ class PatientProtocol(H11Protocol):
     """
 
     stall_s = 60.0
+    _awaited: ClassVar[dict[PatientProtocol, None]] = {}  # in the order in which they began to be
     _timer: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
 
@@ -84,10 +86,14 @@ class PatientProtocol(H11Protocol):
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+                self._awaited.pop(self, None)
             if self.transport.is_closing() and self._stalled is None and self.transport.get_write_buffer_size():
                 self._watch_reading()
         elif self._timer is None:
             self._timer = self.loop.call_later(REQUEST_S, self._give_up)
+            self._awaited[self] = None
+            if len(self._awaited) > MOST_AWAITED:
+                next(iter(self._awaited))._leave()
 
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
@@ -97,10 +103,14 @@ class PatientProtocol(H11Protocol):
         if self.flow.read_paused:  # the rest has to wait for us
             self._watch()
         else:
-            self.transport.close()
-            self._watch_reading()  # what is still to be sent may never be
+            self._leave()
+
+    def _leave(self) -> None:
+        self._awaited.pop(self, None)
+        self.transport.close()
+        self._watch_reading()  # what is still to be sent may never be
 
 
 def patient(stall_s: float) -> type[PatientProtocol]:
     """Return the protocol with a patience of its own for clients that do not read."""
-    return type("PatientProtocol", (PatientProtocol,), {"stall_s": stall_s})
+    return type("PatientProtocol", (PatientProtocol,), {"stall_s": stall_s, "_awaited": {}})

@@ -20,6 +20,7 @@ from gateway import doctor as doctoring
 from gateway.client import RequestFailed
 from gateway.dashboard.trees import branches
 from gateway.security.authentication import user_line
+from gateway.security.principals import Role
 from gateway.startup import configure_logging
 from gateway.statements import AUTO
 from gateway.stats_cli import stats_app
@@ -74,11 +75,12 @@ def serve_command(
 @app.command()
 def password(
     name: Annotated[str, typer.Argument(help="Name of the user.")],
+    role: Annotated[Role | None, typer.Option(help="Role of the user; without it, as the settings say.")] = None,
 ) -> None:
     """Ask for a user's password and print the line for the users file."""
     asked = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     try:
-        typer.echo(user_line(name, asked))
+        typer.echo(user_line(name, asked, role))
     except ValueError as error:
         fail(str(error))
 
@@ -176,7 +178,7 @@ def list_tables(home: Home = None) -> None:
     """List registered tables."""
     with connected(home) as client:
         known = client.get("/v1/tables")["tables"]
-    table = Table("table", "format", "files", "size", "rows", "statistics")
+    table = Table("table", "format", "files", "size", "rows", "statistics", "owner")
     for entry in known:
         build = entry["statistics_version"]
         table.add_row(
@@ -186,6 +188,7 @@ def list_tables(home: Home = None) -> None:
             size(entry["bytes"]),
             count(entry["rows"]),
             f"version {build}" if build else "none",
+            entry["owner"] or "-",
         )
     out.print(table)
 

@@ -59,12 +59,12 @@ def list_schedules(home: Home = None) -> None:
     """List schedules with their next and their last run."""
     with connected(home) as client:
         known = client.get(ROUTE)["schedules"]
-    table = Table("schedule", "tables", "runs", "mode", "next run", "last run", "result")
+    table = Table("schedule", "tables", "runs", "mode", "next run", "last run", "result", "owner")
     for schedule in known:
         mode = f"sample {schedule['share']:.3g}" if schedule["mode"] == "sample" else schedule["mode"]
         last = _local(schedule["last_run_at"], schedule["time_zone"]) if schedule["last_run_at"] else "-"
         row = (schedule["name"], ", ".join(schedule["tables"]), _when(schedule), mode, _next(schedule), last)
-        table.add_row(*row, _result(schedule))
+        table.add_row(*row, _result(schedule), schedule["owner"] or "-")
     out.print(table, markup=False)
 
 

@@ -43,10 +43,11 @@ def badge(state: JobState) -> StateBadge:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleLine:
-    """A schedule: when it runs, when it does so next, and what became of the last time."""
+    """A schedule: when it runs, when it does so next, and what became of the last time. owner: empty for nobody's."""
 
     name: str
     tables: str
+    owner: str
     when: str
     mode: str
     next: Moment | None
@@ -63,6 +64,7 @@ class ScheduleLine:
         return cls(
             name=schedule.name,
             tables="all tables" if schedule.tables == ALL_TABLES else ", ".join(schedule.tables),
+            owner=schedule.owner or "",
             when=_when(schedule),
             mode=f"sample of {share(schedule.share)}" if schedule.mode is Mode.SAMPLE else schedule.mode.value,
             next=Moment(ahead(due, now), f"{due.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}", due.isoformat())
@@ -332,6 +334,7 @@ def _facts(
         ("Rows", rows),
         ("Size", f"{line.bytes} in {counted(table.files, 'file')}"),
         ("Format", table.source.format),
+        ("Owner", table.owner or DASH),
         ("Partitions", f"{len(table.partitions):,}" if table.partitions else DASH),
         ("Statistics", f"version {line.version}" if build else "none"),
         ("Computed", f"{Moment.of(built, now).text} ({exact(built)})" if built else DASH),

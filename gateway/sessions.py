@@ -252,10 +252,10 @@ class Session:
 
 def require_room(sessions: Iterable[Session], principal: Principal, limits: Limits) -> None:
     """Raise TooManySessions where as many are open as may be, in total or of one user."""
-    keys = [each.principal.quota_key for each in sessions]
-    if len(keys) >= limits.sessions:
+    accounts = [each.principal.account for each in sessions]
+    if len(accounts) >= limits.sessions:
         raise TooManySessions("Too many sessions are open; try again later.")
-    of_user = keys.count(principal.quota_key)
+    of_user = accounts.count(principal.account)
     if of_user >= limits.sessions_per_user:
         raise TooManySessions(f"{principal.name} has {of_user} sessions open already; close one.")
 

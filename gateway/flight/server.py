@@ -131,7 +131,7 @@ class _Calls:
 
     @contextmanager
     def counted(self, user: str, name: str, *, share: float) -> Iterator[None]:
-        """Count a call while it lasts. user: its quota key; share: of all, that a user's may be. Raises CallFailed."""
+        """Count a call while it lasts. user: its account; share: of all, that a user's may be. Raises CallFailed."""
         with self._lock:
             if self._of_user[user] >= share * self._most:
                 raise CallFailed("TOO_MANY_CALLS", f"{name} has {self._of_user[user]} calls open already; end some.")
@@ -256,7 +256,7 @@ def _admitted(
                 _tell_token(context, session)
             key = edge.call.principal.quota_key
             message = arrivals.first(requests, key, context.cancel)
-            with calls.counted(key, edge.call.principal.name, share=share):
+            with calls.counted(edge.call.user, edge.call.principal.name, share=share):
                 yield edge.call, message
         finally:
             session.session.end_wait()

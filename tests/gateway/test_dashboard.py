@@ -394,7 +394,9 @@ def test_pages_are_not_part_of_the_api(client: TestClient) -> None:
 
 
 def test_links_follow_a_proxys_prefix(scripted: ScriptedGateway) -> None:
-    with TestClient(create_app(scripted.gateway), root_path="/sql", client=LOOPBACK) as client:
+    with TestClient(
+        create_app(scripted.gateway), base_url="http://localhost", root_path="/sql", client=LOOPBACK
+    ) as client:
         page = client.get("/dashboard").text
 
     assert 'href="/sql/dashboard"' in page

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -337,23 +337,20 @@ def test_a_user_of_many_sessions_ends_those_that_nobody_waits_for_and_no_other_u
 
 def test_one_user_holds_a_part_of_the_calls(serve: Callable[..., Served]) -> None:
     served = serve(flight=FlightSettings(port=0, calls=8, drain_s=0.1))
-    silent = threading.Event()
-
-    def nothing() -> Iterator[bytes]:
-        silent.wait()
-        yield from ()
-
-    with grpc.insecure_channel(served.server.address) as channel:
-        puts = [channel.stream_stream(f"{SERVICE}DoPut")(nothing(), metadata=[basic("ada", "")]) for _ in range(4)]
+    begin = threading.Event()
+    served.fast.script("slow", Script(steps=(begin, ROWS), plan=PLAN))
+    slow = "SELECT 'slow' AS answer"
+    with grpc.insecure_channel(served.server.address) as channel, ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(ask, served, [basic("ada", "")], slow) for _ in range(4)]
         try:
-            for put in puts:
-                put.initial_metadata()  # which comes once the call is there
+            eventually(lambda: len(served.gateway.metastore.queries.list(limit=9)) == 4, "they do not begin")
             eventually(lambda: code_of_call(served, "ada") is grpc.StatusCode.RESOURCE_EXHAUSTED, "no call is refused")
-            assert code_of_call(served, "bob") is None
+            assert list(channel.unary_stream(f"{SERVICE}ListActions")(b"", metadata=[basic("bob", "")]))
             options = messages.make("Action", type="GetSessionOptions").SerializeToString()
             assert list(channel.unary_stream(f"{SERVICE}DoAction")(options, metadata=[basic("ada", "")]))
         finally:
-            silent.set()
+            begin.set()
+        assert all(each.result()[0].total_records == 2 for each in waiting)
         eventually(lambda: code_of_call(served, "ada") is None, "calls that ended count")
 
 

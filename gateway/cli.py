@@ -93,6 +93,7 @@ def query(
     engine: EngineName = AUTO,
     max_rows: Annotated[int, typer.Option(help="Rows to print.")] = 100,
     output: Annotated[Output, typer.Option("--format", help="csv and json print the whole result.")] = Output.TABLE,
+    guard: Annotated[bool, typer.Option("--guard", help="csv for spreadsheets: no text is a formula.")] = False,
 ) -> None:
     """Run a query; say on standard error where it ran and why."""
     with connected(home) as client:
@@ -103,7 +104,7 @@ def query(
         if output is Output.TABLE:
             _print_rows(reply)
         else:
-            sys.stdout.write(client.text(f"/v1/queries/{reply['id']}/result", format=output.value))
+            client.write(f"/v1/queries/{reply['id']}/result", sys.stdout, format=output.value, guard=guard)
 
 
 @app.command()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 import httpx
 
@@ -73,12 +73,14 @@ class Client:
         """Delete and return the reply. Raises RequestFailed."""
         return self._checked(self._http.delete(path))
 
-    def text(self, path: str, **parameters: Any) -> str:
-        """Return the text under a path. Raises RequestFailed."""
-        response = self._http.get(path, params=parameters)
-        if response.is_error:
-            self._checked(response)
-        return response.text
+    def write(self, path: str, sink: TextIO, **parameters: Any) -> None:
+        """Write the text under a path while it comes. Raises RequestFailed."""
+        with self._http.stream("GET", path, params=parameters) as response:
+            if response.is_error:
+                response.read()
+                self._checked(response)
+            for piece in response.iter_text():
+                sink.write(piece)
 
     def query(self, sql: str, **options: Any) -> Any:
         """Run a query to its end and return its record. Raises RequestFailed only where it was refused."""

@@ -29,7 +29,8 @@ class Finding:
 
 def examine(settings: Settings) -> list[Finding]:
     """Look at everything that a gateway with these settings needs."""
-    return [*_python(), *_duckdb(settings), *_spark(settings), *_home(settings), *_files(settings), *_memory(settings)]
+    needs = (*_python(), *_duckdb(settings), *_spark(settings), *_home(settings), *_files(settings))
+    return [*needs, *_memory(settings), *_kept(settings)]
 
 
 def _python() -> Iterator[Finding]:
@@ -79,6 +80,20 @@ def _memory(settings: Settings) -> Iterator[Finding]:
     detail = f"{mebibytes(wanted)} configured of {mebibytes(has)}"
     remedy = "lower duckdb.memory_limit, duckdb.workers or spark.driver_memory in fusion.toml"
     yield Finding("Memory", wanted < has, detail, remedy)
+
+
+def _kept(settings: Settings) -> Iterator[Finding]:
+    """Tell what results take on the disk, and how long the past is kept."""
+    folder = settings.home / "results"
+    sizes = [file.stat().st_size for file in folder.glob("*.arrow")] if folder.exists() else []
+    results, history = settings.results, settings.history
+    detail = (
+        f"{len(sizes):,} of at most {results.count:,}, {mebibytes(sum(sizes))} of {mebibytes(int(results.total))}, "
+        f"kept for {results.keep_s / 3600:,.0f} h"
+    )
+    yield Finding("Results", sum(sizes) <= int(results.total), detail, "start the gateway, which deletes the oldest")
+    limits = f"{history.queries:,} queries, {mebibytes(int(history.bytes))}, {history.keep_s / 86_400:,.0f} days"
+    yield Finding("History", True, f"at most {limits}")
 
 
 def _package(subject: str, module: str, extra: str) -> Finding:

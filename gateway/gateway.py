@@ -16,6 +16,7 @@ from gateway.hs2.service import Service
 from gateway.jobs import JobRunner
 from gateway.planning.pool import Planners
 from gateway.results import Spool
+from gateway.retention import Retention
 from gateway.routing import CatalogView
 from gateway.schedules import Schedules
 from gateway.security.authentication import Authenticator
@@ -26,7 +27,6 @@ from metastore.store import Metastore
 
 log = logging.getLogger(__name__)
 
-EXPIRY_INTERVAL_S = 60.0
 STOP_GRACE_S = 10.0
 
 
@@ -74,7 +74,13 @@ class Gateway:
         self.planners.warm_up()
         self.hs2.start()
         memory.keep_giving_back(self._stopped)
-        threading.Thread(target=self._expire_results, name="result expiry", daemon=True).start()
+        Retention(
+            self.spool,
+            self.metastore.history,
+            results=self.settings.results,
+            kept=self.settings.history,
+            stopping=self._stopped,
+        ).start()
         for listener in self.listeners:
             listener.start()
 
@@ -91,9 +97,3 @@ class Gateway:
         self.planners.close()
         self.fleet.close()
         self.metastore.close()
-
-    def _expire_results(self) -> None:
-        while not self._stopped.wait(EXPIRY_INTERVAL_S):
-            expired = self.spool.expire(self.settings.results.keep_s)
-            if expired:
-                log.info("deleted %d results that had expired", expired)

@@ -194,6 +194,15 @@ class Spool:
             file.unlink(missing_ok=True)
         return len(orphans)
 
+    def files(self) -> list[tuple[str, int]]:
+        """Return each whole result's query and bytes, the newest first."""
+        found = []
+        for file in self._folder.glob(f"*{_SUFFIX}"):
+            with contextlib.suppress(FileNotFoundError):
+                status = file.stat()
+                found.append((status.st_mtime, file.stem, status.st_size))
+        return [(query_id, size) for _, query_id, size in sorted(found, reverse=True)]
+
     def expire(self, older_than_s: float) -> int:
         """Delete results that are older; returns how many."""
         horizon = time.time() - older_than_s

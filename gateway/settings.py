@@ -363,6 +363,12 @@ class ResultSettings(_Section):
     """How long a result can be fetched."""
     bytes: Size = ByteSize(20 << 30)
     """Largest result of one query."""
+    total: Size = ByteSize(100 << 30)
+    """Bytes of all results together; the oldest go."""
+    per_user: Size = ByteSize(50 << 30)
+    """Bytes of one user's results together; the oldest go."""
+    count: int = Field(100_000, ge=1)
+    """Results that are kept; the oldest go."""
     row: Size = Field(ByteSize(16 << 20), ge=1 << 20)
     """Largest row of a result; four of that size are in memory at once, for all clients together."""
     downloads: int = Field(128, ge=2)
@@ -371,6 +377,17 @@ class ResultSettings(_Section):
     """The same of one user."""
     stall_s: float = Field(60.0, gt=0.0)
     """How long a client may read nothing of its reply before its connection is closed."""
+
+
+class HistorySettings(_Section):
+    """What is kept of queries that ended, with their attempts; of misestimates and statistics jobs, the age counts."""
+
+    keep_s: float = Field(7_776_000.0, gt=0.0)
+    """How long the past is kept: queries, misestimates and jobs."""
+    queries: int = Field(1_000_000, ge=1)
+    """Queries that are kept; the oldest go."""
+    bytes: Size = ByteSize(10 << 30)
+    """Bytes of their statements and decisions, about; the oldest go."""
 
 
 class ScheduleSettings(_Section):
@@ -422,6 +439,7 @@ class Settings(BaseSettings):
     routing: RoutingSettings = RoutingSettings()
     limits: LimitSettings = LimitSettings()
     results: ResultSettings = ResultSettings()
+    history: HistorySettings = HistorySettings()
     schedules: ScheduleSettings = ScheduleSettings()
 
     @model_validator(mode="after")

@@ -102,11 +102,15 @@ def plain(value: Any) -> str:
             return str(value)
 
 
-def size(bytes_: int | None) -> str:
-    """Write bytes; None is unknown."""
+def size(bytes_: int | str | None) -> str:
+    """Write bytes; None is unknown, a text is no finite number."""
+    if isinstance(bytes_, str):
+        return bytes_
     return "unknown" if bytes_ is None else mebibytes(bytes_)
 
 
-def count(number: float | None) -> str:
-    """Write how many; None is unknown."""
+def count(number: float | str | None) -> str:
+    """Write how many; None is unknown, a text is no finite number."""
+    if isinstance(number, str):
+        return number
     return "unknown" if number is None else f"{number:,.0f}"

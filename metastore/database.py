@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +30,33 @@ def sqlite_file(url: str) -> Path | None:
     return Path(parsed.database)
 
 
+def _json(value: Any) -> str:
+    """Write JSON as every database takes it: a number that is not finite is a text, which is read as that number."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value))
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case list() | tuple():
+            return [_finite(item) for item in value]
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+    return value
+
+
 def make_engine(url: str) -> Engine:
     """Open a database. SQLite runs in WAL mode, so that readers and one writer do not wait for each other."""
     if make_url(url).get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True)
+        return create_engine(url, pool_pre_ping=True, json_serializer=_json)
     file = sqlite_file(url)
     if file is not None:
         private_file(file)  # its companions, -wal and -shm, get the rights that it has
-    engine = create_engine(url)
+    engine = create_engine(url, json_serializer=_json)
 
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]

@@ -8,6 +8,7 @@ from typing import Self
 from metastore.catalog import Catalog
 from metastore.database import make_engine, migrate
 from metastore.folders import ManagedFolders, TableCommits
+from metastore.history import History
 from metastore.jobs import StatisticsJobs
 from metastore.keys import Keys
 from metastore.misestimates import Misestimates
@@ -29,6 +30,7 @@ class Metastore:
         self.commits = TableCommits(self._engine)
         self.statistics = StatisticsStore(self._engine)
         self.queries = Queries(self._engine)
+        self.history = History(self._engine)
         self.misestimates = Misestimates(self._engine)
         self.jobs = StatisticsJobs(self._engine)
         self.schedules = Schedules(self._engine)

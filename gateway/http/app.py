@@ -8,7 +8,6 @@ from importlib.metadata import version
 
 from anyio import CapacityLimiter
 from fastapi import Depends, FastAPI
-from fastapi.responses import JSONResponse
 
 from gateway.dashboard import pages
 from gateway.gateway import Gateway
@@ -19,6 +18,7 @@ from gateway.http.body_limit import BodyLimit
 from gateway.http.guard import Guard
 from gateway.http.login import user_of
 from gateway.http.queries import Served
+from gateway.http.replies import ExactJSONResponse
 from gateway.security.web import BrowserRules, machine_names
 
 
@@ -36,6 +36,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         summary="One SQL endpoint over a fast in-memory engine and a fault-tolerant one.",
         version=version("fusion-sql-gateway"),
         lifespan=lifespan,
+        default_response_class=ExactJSONResponse,
         docs_url=None,  # FastAPI's pages load scripts of others
         redoc_url=None,
         openapi_url=None,
@@ -58,12 +59,12 @@ def create_app(gateway: Gateway) -> FastAPI:
         return {"status": "alive"}
 
     @app.get("/readyz", tags=["health"])
-    def readyz(gateway: Served) -> JSONResponse:
+    def readyz(gateway: Served) -> ExactJSONResponse:
         """Answer 200 when statements can run: the metastore answers and at least one engine takes work."""
         gateway.metastore.catalog.version()
         engines = {member.name: member.why_down() for member in gateway.fleet.values()}
         ready = any(why is None for why in engines.values())
         body = {"status": "ready" if ready else "not ready", "engines": {n: w or "ok" for n, w in engines.items()}}
-        return JSONResponse(body, status_code=200 if ready else 503)
+        return ExactJSONResponse(body, status_code=200 if ready else 503)
 
     return app

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from gateway import failures
 from gateway.coordinator import GATEWAY_STOPPED, NO_ENGINE, TOO_MANY
 from gateway.failures import CallFailed
 from gateway.http.models import ErrorModel, ErrorReply
+from gateway.http.replies import ExactJSONResponse
 from gateway.jobs import JobElsewhere, JobsBusy
 from gateway.results import ResultGone
 from gateway.schedule_errors import ScheduleError
@@ -69,10 +69,10 @@ class ApiError(CallFailed):
         self.query_id = query_id
 
 
-def reply(failure: Failure, query_id: str | None = None) -> JSONResponse:
+def reply(failure: Failure, query_id: str | None = None) -> ExactJSONResponse:
     """Return an error in its shape and with its status."""
     status = STATUS.get(failure.code, DEFAULT_STATUS)
-    return JSONResponse(
+    return ExactJSONResponse(
         ErrorReply(error=ErrorModel.of(failure, query_id)).model_dump(mode="json", exclude_none=True),
         status_code=status,
         headers={**SECURITY_HEADERS, **(retry_headers(status) or {})},
@@ -90,52 +90,52 @@ def install(app: FastAPI) -> None:
     """Map every error of the house. No stack trace and no path of the server leaves it."""
 
     @app.exception_handler(ApiError)
-    async def _api(_: Request, error: ApiError) -> JSONResponse:
+    async def _api(_: Request, error: ApiError) -> ExactJSONResponse:
         return reply(error.failure, error.query_id)
 
     @app.exception_handler(Exception)
-    async def _any(_: Request, error: Exception) -> JSONResponse:
+    async def _any(_: Request, error: Exception) -> ExactJSONResponse:
         return reply(failures.failure_of(error))
 
     for kind in failures.MAPPED:
         app.add_exception_handler(kind, _any)
 
     @app.exception_handler(SqlError)
-    async def _sql(request: Request, error: SqlError) -> JSONResponse:
+    async def _sql(request: Request, error: SqlError) -> ExactJSONResponse:
         return reply(failures.failure_of(error), getattr(request.state, "query_id", None))
 
     @app.exception_handler(NoEngine)
-    async def _no_engine(_: Request, error: NoEngine) -> JSONResponse:
+    async def _no_engine(_: Request, error: NoEngine) -> ExactJSONResponse:
         return reply(Failure(NO_ENGINE, f"No engine can take it: {error}"))
 
     @app.exception_handler(ResultGone)
-    async def _gone(_: Request, error: ResultGone) -> JSONResponse:
+    async def _gone(_: Request, error: ResultGone) -> ExactJSONResponse:
         return reply(failures.failure_of(error), str(error.args[0]))
 
     @app.exception_handler(JobsBusy)
-    async def _busy(_: Request, error: JobsBusy) -> JSONResponse:
+    async def _busy(_: Request, error: JobsBusy) -> ExactJSONResponse:
         return reply(Failure("JOB_RUNNING", str(error)))
 
     @app.exception_handler(JobElsewhere)
-    async def _elsewhere(_: Request, error: JobElsewhere) -> JSONResponse:
+    async def _elsewhere(_: Request, error: JobElsewhere) -> ExactJSONResponse:
         return reply(Failure("JOB_ELSEWHERE", str(error)))
 
     @app.exception_handler(ScheduleError)
-    async def _schedule(_: Request, error: ScheduleError) -> JSONResponse:
+    async def _schedule(_: Request, error: ScheduleError) -> ExactJSONResponse:
         return reply(Failure(error.code, str(error)))
 
     @app.exception_handler(InspectionFailed)
-    async def _inspection(_: Request, error: InspectionFailed) -> JSONResponse:
+    async def _inspection(_: Request, error: InspectionFailed) -> ExactJSONResponse:
         return reply(Failure("TABLE_UNREADABLE", str(error)))
 
     @app.exception_handler(RequestValidationError)
-    async def _validation(_: Request, error: RequestValidationError) -> JSONResponse:
+    async def _validation(_: Request, error: RequestValidationError) -> ExactJSONResponse:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
         return reply(Failure("INVALID_BODY", f"{place}: {first['msg']}"))
 
     @app.exception_handler(HTTPException)
-    async def _http(_: Request, error: HTTPException) -> JSONResponse:
+    async def _http(_: Request, error: HTTPException) -> ExactJSONResponse:
         codes = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
         response = reply(Failure(codes.get(error.status_code, "BAD_REQUEST"), str(error.detail)))
         response.status_code = error.status_code

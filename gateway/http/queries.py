@@ -12,7 +12,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from engines.errors import UnsupportedFeature
@@ -32,7 +32,9 @@ from gateway.http.models import (
     QueryRequest,
 )
 from gateway.http.render import Chunks
+from gateway.http.replies import ExactJSONResponse
 from gateway.http.streaming import RowStream
+from gateway.json_values import json_value
 from gateway.results import ResultFile, ResultGone
 from gateway.security.disclosure import may_see, visible
 from gateway.security.policy import AccessDenied, Action, Owned
@@ -110,7 +112,7 @@ def get_query(
     """Return one query, with its first rows once it has finished; who may not fetch those gets it without."""
     record = _record(gateway, query_id)
     if not may_see(record, user, gateway.policy):
-        return JSONResponse(QueryReply.of(visible(record, user, gateway.policy)).model_dump(mode="json"))
+        return ExactJSONResponse(QueryReply.of(visible(record, user, gateway.policy)).model_dump(mode="json"))
     reply = _reply(
         request, gateway, user, query_id, gateway.settings.limits.rows if max_rows is None else max_rows, record
     )
@@ -120,7 +122,12 @@ def get_query(
 
 @router.get("/queries/{query_id}/result")
 def get_result(
-    query_id: str, request: Request, gateway: Served, user: User, format: Format = "json"
+    query_id: str,
+    request: Request,
+    gateway: Served,
+    user: User,
+    format: Format = "json",
+    guard: Annotated[bool, Query(description="CSV for spreadsheets: no text is a formula.")] = False,
 ) -> StreamingResponse:
     """Return the whole result of a finished query as JSON, CSV or an Arrow IPC stream."""
     record = _own_record(gateway, query_id, user)
@@ -129,6 +136,8 @@ def get_result(
     if not gateway.spool.path(query_id).exists():
         raise ResultGone(query_id)
     media_type, stream = _STREAMS[format]
+    if guard and format == "csv":
+        stream = partial(render.csv_stream, guarded=True)
     return _streamed(request, gateway, record, user, stream, media_type=media_type)
 
 
@@ -220,13 +229,13 @@ def _reply(
                 return _streamed(request, gateway, record, user, partial(_rows_within, shown, max_rows))
             if first is not None:
                 reply.rows = list(render.batch_rows(first.slice(0, max_rows)))
-    return JSONResponse(reply.model_dump(mode="json"), status_code=status, headers=retry_headers(status))
+    return ExactJSONResponse(reply.model_dump(mode="json"), status_code=status, headers=retry_headers(status))
 
 
 def _rows_within(shown: dict[str, Any], max_rows: int, result: ResultFile, messages: render.Messages) -> Chunks:
     """Yield a reply whose rows are too many to be in memory at once."""
     del shown["rows"]
-    yield json.dumps(shown, ensure_ascii=False, allow_nan=False)[:-1].encode() + b',"rows":['
+    yield json.dumps(json_value(shown), ensure_ascii=False, allow_nan=False)[:-1].encode() + b',"rows":['
     yield from render.json_rows(result, messages, max_rows=max_rows)
     yield b"]}"
 

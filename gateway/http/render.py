@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Generator, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from engines.arrow_types import spark_type
@@ -15,6 +17,7 @@ from gateway.http.models import ColumnModel
 from gateway.json_values import json_value
 from gateway.results import ResultFile
 
+FORMULA_STARTS = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")  # of a spreadsheet, also those of full width
 JSON_CELLS = 16_384  # that are Python's at once
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # of Arrow IPC
 
@@ -62,11 +65,15 @@ def json_rows(result: ResultFile, messages: Messages, *, max_rows: int | None = 
                 return
 
 
-def csv_stream(result: ResultFile, messages: Messages) -> Chunks:
-    """Yield a whole result as CSV with a header; nested values as JSON texts. An empty chunk: wait a little."""
-    yield _csv(_no_rows(result.schema), header=True)
+def csv_stream(result: ResultFile, messages: Messages, *, guarded: bool = False) -> Chunks:
+    """Yield a whole result as CSV with a header; nested values as JSON texts. An empty chunk: wait a little.
+
+    guarded: texts that a spreadsheet would take for a formula have an apostrophe before them, also names of columns.
+    """
+    write = partial(_csv, guarded=guarded)
+    yield write(_no_rows(result.schema), header=True)
     for message in messages:
-        yield b"" if message is None else _csv(result.decode(message), header=False)
+        yield b"" if message is None else write(result.decode(message), header=False)
 
 
 def arrow_stream(result: ResultFile, messages: Messages) -> Chunks:
@@ -77,10 +84,29 @@ def arrow_stream(result: ResultFile, messages: Messages) -> Chunks:
     yield END_OF_STREAM
 
 
-def _csv(batch: pa.RecordBatch, *, header: bool) -> bytes:
+def _csv(batch: pa.RecordBatch, *, header: bool, guarded: bool) -> bytes:
     sink = io.BytesIO()
-    pa_csv.write_csv(_flat(batch), sink, pa_csv.WriteOptions(include_header=header))
+    flat = _flat(batch)
+    pa_csv.write_csv(_guarded(flat) if guarded else flat, sink, pa_csv.WriteOptions(include_header=header))
     return sink.getvalue()
+
+
+def _guarded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Put an apostrophe before texts that start as formulas do, whatever blanks come first."""
+    names = _guarded_texts(pa.array(batch.schema.names, pa.string())).to_pylist()
+    columns = [
+        _guarded_texts(column) if pa.types.is_string(column.type) or pa.types.is_large_string(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _guarded_texts(texts: pa.Array) -> pa.Array:
+    begins = pc.utf8_slice_codeunits(pc.utf8_ltrim(texts, " "), 0, 1)
+    is_formula = pc.is_in(begins, value_set=pa.array(FORMULA_STARTS, begins.type))
+    return pc.if_else(
+        is_formula, pc.binary_join_element_wise(pa.scalar("'", texts.type), texts, pa.scalar("", texts.type)), texts
+    )
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:

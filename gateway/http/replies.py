@@ -1,0 +1,20 @@
+"""JSON replies, in which every number is one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi.responses import JSONResponse
+
+from gateway.json_values import json_value
+
+
+class ExactJSONResponse(JSONResponse):
+    """JSON as RFC 8259 has it: what is no finite number is a text, ``"Infinity"``, ``"-Infinity"`` or ``"NaN"``."""
+
+    def render(self, content: Any) -> bytes:
+        """Write a reply; few have such numbers, so it is tried without a look at each value first."""
+        try:
+            return super().render(content)
+        except ValueError:
+            return super().render(json_value(content))

@@ -92,7 +92,7 @@ def _calls(tree: exp.Expr) -> Iterator[exp.Anonymous]:
 
 def _unknown_count(call: exp.Anonymous) -> exp.Expr | None:
     place = _COUNTS[call.name.lower()]
-    count = call.expressions[place] if place < len(call.expressions) else None
+    count: exp.Expr | None = call.expressions[place] if place < len(call.expressions) else None
     if count is None or _number(count) is not None or count.find(exp.Query) is not None:
         return None  # Spark takes no subquery where the check would put it; it has its memory alone the second time
     return count

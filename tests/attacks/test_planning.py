@@ -24,7 +24,7 @@ MOST_GROWTH = 2.6  # of the functions called for twice the text; what is quadrat
 MOST_GROWTH_OF_DEPTH = 4.5  # brackets nest 200 deep at most, so that squares of it do no harm, and powers of two would
 DEEPEST = 160
 FEWEST_CALLS = 1_000
-PROMPT_S = 5.0
+PROMPT_S = 20.0  # on a machine that has much else to do
 
 
 def doubling(steps: int) -> str:

@@ -255,7 +255,7 @@ class _CommandReader(WordReader):
 
     def _refresh(self) -> Refresh:
         self._words("TABLE")
-        table = self._table()
+        table = self._table(to_mend=True)
         if self._more():
             self._partition(table)  # only to find mistakes: looking at a whole table is cheap enough
         return Refresh(table.name)

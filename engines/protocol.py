@@ -34,7 +34,7 @@ class EngineKind(StrEnum):
 
 FORMATS = ("parquet", "csv", "json", "orc", "avro")
 OPTIONS = {"csv": ("delimiter", "sep", "header")}  # by format: how to read it, understood alike by every engine
-_GLOB = frozenset("*?[]{}")
+_GLOB = frozenset("*?[]{}\\")
 
 
 class InvalidTable(ValueError):
@@ -98,7 +98,9 @@ class TableSource:
         if self.format not in FORMATS:
             raise InvalidTable(f"{self.format!r:.80} is not a known format: give one of {', '.join(FORMATS)}")
         if not _GLOB.isdisjoint(self.location):
-            raise InvalidTable("the place of a table must not hold any of * ? [ ] { }, which engines read as patterns")
+            raise InvalidTable(
+                "the place of a table must not hold any of * ? [ \\ ] { }, which engines read as patterns"
+            )
         names: set[str] = set()
         for column in self.columns:
             if column.name.lower() in names:

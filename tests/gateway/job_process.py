@@ -1,6 +1,7 @@
 """Stands in for ``python -m statsproc stats``: a process that reads no rows, but keeps all promises about a job.
 
-SECONDS in the environment: how long each table takes. A table whose folder is gone fails, and the job with it.
+SECONDS names what in the environment says how long each table takes. A table whose folder is gone fails, and the job with
+it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from metastore.store import Metastore
 from selector.statistics import TableStatistics
 
 COMMAND = [sys.executable, "-I", engines.lifeline.__file__, "--", sys.executable, __file__]  # of ``JobRunner``
+SECONDS = "PYTHON_JOB_SECONDS"  # of the names that a child process gets
 
 
 def compute(store: Metastore, table: str, job_id: str) -> TableProgress:
@@ -36,7 +38,7 @@ def compute(store: Metastore, table: str, job_id: str) -> TableProgress:
     if not files:
         return replace(progress, state=JobState.FAILED, error=f"{root} holds no data files")
     store.jobs.progressed(job_id, replace(progress, files_all=len(files)), at=now())
-    time.sleep(float(os.environ["SECONDS"]))
+    time.sleep(float(os.environ[SECONDS]))
     part = StatisticsPart("", tuple(file.mark(root) for file in files), 10, 100, 1.0, now(), b"-")
     build = TableStatistics(table, 0, 10, 100, files=len(files))
     published = store.statistics.publish(build, at=now(), parts=[part], job_id=job_id)

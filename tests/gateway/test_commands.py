@@ -84,7 +84,7 @@ def client(gateway: Gateway) -> Iterator[httpx.Client]:
 
 @pytest.fixture(autouse=True)
 def quick_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SECONDS", "0")
+    monkeypatch.setenv(job_process.SECONDS, "0")
 
 
 def run(client: httpx.Client, sql: str, **fields: Any) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def test_no_partition_matches(client: httpx.Client) -> None:
 def test_cancelling_compute_stats_ends_its_job(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     told(client, "COMPUTE STATS books")
     version = client.get("/v1/tables/books").json()["statistics_version"]
-    monkeypatch.setenv("SECONDS", "60")
+    monkeypatch.setenv(job_process.SECONDS, "60")
     query_id = run(client, "COMPUTE STATS books", wait_s=0)["id"]
     wait_for_job(client, "RUNNING")
     busy = client.post("/v1/queries", json={"sql": "COMPUTE STATS books", "wait_s": 30})
@@ -220,20 +220,20 @@ def test_cancelling_compute_stats_ends_its_job(client: httpx.Client, monkeypatch
     cancelled = client.delete(f"/v1/queries/{query_id}").json()
     assert (cancelled["state"], cancelled["error"]["code"]) == ("CANCELLED", "CANCELLED")
     assert wait_for_job(client, "FAILED")["error"] == "The job was cancelled."
-    monkeypatch.setenv("SECONDS", "0")
+    monkeypatch.setenv(job_process.SECONDS, "0")
     assert client.get("/v1/tables/books").json()["statistics_version"] == version
     assert told(client, "COMPUTE STATS books")
 
 
 def test_a_deadline_ends_the_job_too(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SECONDS", "60")
+    monkeypatch.setenv(job_process.SECONDS, "60")
     reply = run(client, "COMPUTE STATS transactions", timeout_s=1.0)
     assert (reply["state"], reply["error"]["code"]) == ("FAILED", "DEADLINE_EXCEEDED")
     assert wait_for_job(client, "FAILED")["tables"] == ["transactions"]
 
 
 def test_a_job_whose_process_fails_is_told(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SECONDS", "not a number")
+    monkeypatch.setenv(job_process.SECONDS, "not a number")
     reply = run(client, "COMPUTE STATS transactions")
     assert (reply["state"], reply["error"]["code"]) == ("FAILED", "STATISTICS_FAILED")
     assert "ended with status" in reply["error"]["message"]
@@ -255,7 +255,7 @@ def test_a_job_that_cannot_be_started_has_failed(client: httpx.Client, monkeypat
     job = client.post("/v1/stats/jobs", json={"tables": ["transactions"]})
     assert (job.status_code, job.json()["state"]) == (202, "FAILED")
     monkeypatch.undo()
-    monkeypatch.setenv("SECONDS", "0")
+    monkeypatch.setenv(job_process.SECONDS, "0")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     assert told(client, "COMPUTE STATS transactions")  # it is not locked
 
@@ -337,7 +337,7 @@ def test_a_job_keeps_the_summaries_that_it_merges(
     assert before is not None
     (part,) = statistics.parts("sales")
     statistics.publish(before, at=part.built_at, parts=[replace(part, folder="year=2019")])
-    monkeypatch.setenv("SECONDS", "60")
+    monkeypatch.setenv(job_process.SECONDS, "60")
     query_id = run(client, "COMPUTE STATS sales", wait_s=0)["id"]
     wait_for_job(client, "RUNNING")
     drop = "DROP INCREMENTAL STATS sales PARTITION (year = 2019)"
@@ -416,7 +416,7 @@ def test_jobs_are_checked_before_they_start(client: httpx.Client) -> None:
 def test_a_job_is_cancelled_and_only_where_it_was_started(
     client: httpx.Client, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SECONDS", "60")
+    monkeypatch.setenv(job_process.SECONDS, "60")
     job_id = client.post("/v1/stats/jobs", json={"tables": ["books"]}).json()["id"]
     assert client.delete(f"/v1/stats/jobs/{job_id}").json()["state"] == "FAILED"
     assert client.delete(f"/v1/stats/jobs/{job_id}").json()["error"] == "The job was cancelled."

@@ -58,7 +58,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, h
         pq.write_table(pa.table({"day": [1], "price": [1.0], HOSTILE: ["x"], "bare": [1]}), folder / f"{file}.parquet")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(JobRunner, "_command", lambda _: job_process.COMMAND)
-        patched.setenv("SECONDS", "0")
+        patched.setenv(job_process.SECONDS, "0")
         gateway = scripted_gateway(home / "home").gateway
         gateway.metastore.catalog.put(inspect("orders", folder), at=_now())
         with serving(create_app(gateway)) as client:

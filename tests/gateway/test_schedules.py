@@ -108,7 +108,7 @@ def open_gateway(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch)
     """Build and start gateways over one metastore; whoever closes one before the end says so with ``closed``."""
     opened: list[Gateway] = []
     monkeypatch.setattr(JobRunner, "_command", lambda _: job_process.COMMAND)
-    monkeypatch.setenv("SECONDS", "0")
+    monkeypatch.setenv(job_process.SECONDS, "0")
 
     def build(home: str = "home", **settings: float) -> Gateway:
         fast = ScriptedEngine("fast", kind=EngineKind.FAST, dialect="duckdb")
@@ -174,7 +174,7 @@ def test_what_was_missed_while_nothing_ran_is_caught_up_once(open_gateway: Calla
 def test_runs_of_one_schedule_never_overlap(
     open_gateway: Callable[..., Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SECONDS", "2.5")
+    monkeypatch.setenv(job_process.SECONDS, "2.5")
     gateway = open_gateway()
     gateway.schedules.add(schedule(Cron("* * * * * *")))
     first, second = ended(gateway, 2)
@@ -188,7 +188,7 @@ def test_runs_of_one_schedule_never_overlap(
 def test_a_table_that_is_busy_is_waited_for_without_a_failure(
     open_gateway: Callable[..., Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SECONDS", "3")
+    monkeypatch.setenv(job_process.SECONDS, "3")
     gateway = open_gateway()
     other = gateway.jobs.start(JobRequest(("books",)))
     gateway.schedules.add(schedule(seconds_from_now(1)))
@@ -258,12 +258,12 @@ def test_a_success_ends_a_row_of_failures(open_gateway: Callable[..., Gateway], 
 def test_a_run_that_ended_with_its_gateway_is_repeated_by_the_next_one(
     open_gateway: Callable[..., Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SECONDS", "60")
+    monkeypatch.setenv(job_process.SECONDS, "60")
     gateway = open_gateway()
     gateway.schedules.add(schedule(seconds_from_now(1)))
     wait_until(lambda: any(job.state is JobState.RUNNING for job in jobs_of(gateway)))
     gateway.close()
-    monkeypatch.setenv("SECONDS", "0")
+    monkeypatch.setenv(job_process.SECONDS, "0")
     again = open_gateway()
     cut, repeated = ended(again, 2)
     assert (cut.state, repeated.state) == (JobState.FAILED, JobState.FINISHED)
@@ -273,7 +273,7 @@ def test_a_run_that_ended_with_its_gateway_is_repeated_by_the_next_one(
 def test_a_gateway_that_comes_up_leaves_a_run_of_another_one_alone(
     open_gateway: Callable[..., Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SECONDS", "4")
+    monkeypatch.setenv(job_process.SECONDS, "4")
     first = open_gateway("one")
     first.schedules.add(schedule(Cron("* * * * * *")))
     wait_until(lambda: any(job.state is JobState.RUNNING for job in jobs_of(first)))
@@ -305,14 +305,14 @@ def test_a_run_whose_gateway_went_away_is_repeated_by_another_one(
 ) -> None:
     monkeypatch.setattr("gateway.schedules.TAKE_OVER_EVERY_S", 0.5)
     monkeypatch.setattr("gateway.schedules.END_NOTICED_WITHIN", SECOND)
-    monkeypatch.setenv("SECONDS", "60")
+    monkeypatch.setenv(job_process.SECONDS, "60")
     first, second = open_gateway("one"), open_gateway("two")
     first.schedules.add(schedule(AfterMisestimate()))
     first.schedules.misestimated(["books"])
     wait_until(lambda: any(job.state is JobState.RUNNING for job in jobs_of(first)))
     (job,) = jobs_of(first)
     began, other = (first, second) if first.jobs.log_file(job.id).exists() else (second, first)
-    monkeypatch.setenv("SECONDS", "0")
+    monkeypatch.setenv(job_process.SECONDS, "0")
     began.close()
     cut, repeated = ended(other, 2)
     assert (cut.state, repeated.state) == (JobState.FAILED, JobState.FINISHED)
@@ -392,7 +392,7 @@ def test_a_misestimate_brings_new_statistics_of_the_tables_that_caused_it(
 def test_a_misestimate_during_a_run_brings_another_run(
     open_gateway: Callable[..., Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SECONDS", "3")
+    monkeypatch.setenv(job_process.SECONDS, "3")
     gateway = open_gateway()
     gateway.schedules.add(schedule(AfterMisestimate(), *ALL_TABLES))
     gateway.schedules.misestimated(["books"])

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
-from anyio import CapacityLimiter
+from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI
 
 from gateway.dashboard import pages
@@ -27,6 +27,8 @@ def create_app(gateway: Gateway) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # A statement holds a thread while it waits to be planned; whoever asks for anything else finds one, too.
+        to_thread.current_default_thread_limiter().total_tokens += gateway.settings.limits.queries
         gateway.start()
         yield
         gateway.close()

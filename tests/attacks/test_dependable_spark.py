@@ -82,16 +82,16 @@ def test_a_write_under_a_restart_is_written_once(
     engine: SparkConnectEngine, spark_server: SparkConnectServer, tmp_path: Path
 ) -> None:
     folder = tmp_path / "written"
-    rows = 2_000_000
+    rows = 500_000
     sql = f"SELECT id, SHA2(CAST(id AS STRING), 512) AS text FROM RANGE(0, {rows}, 1, 8)"
     with ThreadPoolExecutor(1) as pool:
         target = WriteTarget(str(folder), "parquet")
-        written = pool.submit(engine.write, sql, target, query_id="write", deadline_s=SOON_S)
+        written = pool.submit(engine.write, sql, target, query_id="write", deadline_s=2 * SOON_S)
         while not folder.exists():
             assert not written.done()
             time.sleep(0.05)
         spark_server.restart("a test")
-        assert written.result(timeout=SOON_S).names == ["id", "text"]
+        assert written.result(timeout=3 * SOON_S).names == ["id", "text"]
     assert pq.read_table(folder, columns=["id"]).column("id").combine_chunks().unique().length() == rows
 
 

@@ -1,7 +1,7 @@
 """Stands in for ``python -m statsproc stats``: a process that reads no rows, but keeps all promises about a job.
 
-SECONDS names what in the environment says how long each table takes. A table whose folder is gone fails, and the job with
-it.
+SECONDS names what in the environment says how long each table takes. A table whose folder is gone fails, and the
+job with it.
 """
 
 from __future__ import annotations

@@ -209,13 +209,10 @@ NOON = dt.time(12, 34, 56, 789000)
 
 
 def test_a_table_with_a_time_can_be_queried(gateway: Served, data: Path, door: Door) -> None:
-    table = pa.table(
-        {"id": [1, 2], "t": pa.array([NOON, None], pa.time64("us")), "ms": pa.array([NOON, None], pa.time32("ms"))}
-    )
+    """Its other columns here, where there is no Spark, which reads the time itself."""
     name = f"times_{door.replace('-', '_')}"
+    table = pa.table({"id": [1, 2], "t": pa.array([NOON, None], pa.time64("us"))})
     gateway.register(name, _written(data / name, table))
     assert gateway.ask(door, f"SELECT id FROM {name} ORDER BY id") == [(1,), (2,)]
-    ((id, t, ms), _) = gateway.ask(door, f"SELECT id, t, ms FROM {name} ORDER BY id")
-    assert id == 1
-    assert str(t).startswith("12:34:56.789")
-    assert str(ms).startswith("12:34:56.789")
+    with pytest.raises(Refused, match=r"a column of type time\(6\)"):
+        gateway.ask(door, f"SELECT t FROM {name}")

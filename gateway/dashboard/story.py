@@ -24,16 +24,19 @@ from gateway.sql.errors import (
     MultipleStatements,
     NotAllowed,
     SqlError,
+    StatementTooComplex,
     StatementTooDeep,
     StatementTooLong,
     SyntaxInvalid,
     TableExists,
+    TableUnreadable,
     UnknownColumn,
     UnknownDatabase,
     UnknownDialect,
     UnknownPartition,
     UnknownProperty,
     UnknownTable,
+    UnknownVariable,
     ValueOutOfRange,
 )
 from gateway.views import NO_SESSION, TABLE_EXISTS
@@ -70,6 +73,9 @@ REFUSALS: Mapping[str, str] = {
     MultipleStatements.code: "it is more than one statement",
     StatementTooLong.code: "it is too long",
     StatementTooDeep.code: "it is nested too deep",
+    StatementTooComplex.code: "planning it would take too much time or memory",
+    TableUnreadable.code: "what is stored of a table or view that it names cannot be used",
+    UnknownVariable.code: "it names a variable that its session has not set",
     UnknownDialect.code: "its dialect is not known",
     SyntaxInvalid.code: "it cannot be parsed",
     UnknownTable.code: "it names a table that is not registered",
@@ -85,6 +91,7 @@ REFUSALS: Mapping[str, str] = {
 
 ELSEWHERE: Mapping[ReasonCode, str] = {
     ReasonCode.NO_ESTIMATE: "its memory could not be estimated, and guesses do not open the fast engine",
+    ReasonCode.TOO_COMPLEX: "estimating its memory would have taken too long",
     ReasonCode.STATISTICS_MISSING: "statistics about its tables are missing",
     ReasonCode.LEARNED_FROM_RUNS: "earlier runs corrected its estimate",
     ReasonCode.MISESTIMATE_ON_RECORD: "the same statement ran out of memory on the fast engine before",

@@ -55,7 +55,8 @@ def test_it_says_what_inspect_says(inspector: Inspector, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ({"location": "nowhere"}, "check the spelling"),
+        ({"location": "nowhere"}, "no absolute path"),
+        ({"location": "/nowhere"}, "check the spelling"),
         ({"location": "s3://bucket/t"}, "not on this machine"),
         ({"location": "/proc/kmsg"}, "on no disk"),
         ({"location": "/proc/self/environ"}, "on no disk"),

@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,11 @@ def test_what_is_no_number_counts_as_the_most(number: float) -> None:
 
 @pytest.mark.parametrize("sides", [2, 20, 60])
 def test_a_product_of_many_tables_has_an_estimate(sides: int) -> None:
-    scan = {"name": "DUMMY_SCAN", "extra_info": {"Estimated Cardinality": "1" + "0" * 18}, "children": []}
+    scan: dict[str, Any] = {
+        "name": "DUMMY_SCAN",
+        "extra_info": {"Estimated Cardinality": "1" + "0" * 18},
+        "children": [],
+    }
     plan = scan
     for _ in range(sides):
         plan = {"name": "CROSS_PRODUCT", "extra_info": {}, "children": [plan, scan]}

@@ -134,7 +134,7 @@ def test_statistics_of_another_type_are_not_taken() -> None:
         from_hive(_long(numNulls=0, numDVs=1), Column("c", "string"))
 
 
-@pytest.mark.parametrize("data_type", ["array<int>", "map<string,int>", "struct<a:int>", "void", "interval"])
+@pytest.mark.parametrize("data_type", ["array<int>", "map<string,int>", "struct<a:int>", "void"])
 def test_types_without_statistics(data_type: str) -> None:
     with pytest.raises(Unreadable, match="keeps no statistics"):
         to_hive(ttypes, ColumnStatistics("c", data_type, 0, 1), data_type, ROWS)

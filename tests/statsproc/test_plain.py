@@ -88,7 +88,6 @@ def test_what_spark_alone_reads_has_no_pieces(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1|a")
     two = {"id": "bigint", "name": "string"}
     assert len(pieces(tmp_path / "a.csv", types=two)) == 1
-    assert pieces(tmp_path / "a.csv", types=two, quote="'") == []
     assert pieces(tmp_path / "a.csv", types={"id": "bigint", "name": "binary"}) == []
     (tmp_path / "a.csv").rename(tmp_path / "a.csv.gz")
     assert pieces(tmp_path / "a.csv.gz", types=two) == []

@@ -102,7 +102,7 @@ def without_limit(sql: str) -> str | None:
     if tree is None or tree.args.get("limit") is None:
         return None
     tree.set("limit", None)
-    return tree.sql(dialect=SPARK)
+    return tree.sql(dialect=SparkAsWritten)
 
 
 def _run(engine: Engine, sql: str) -> pa.Table | EngineError:

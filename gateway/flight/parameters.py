@@ -115,7 +115,7 @@ def without_rows(sql: str, dialect: str, limits: ParserLimits) -> str:
     tree, _ = parsing.parse(sql, dialect, limits)
     if not isinstance(tree, exp.Query):
         return sql  # VALUES, whose rows are all there
-    return tree.limit(0).sql(dialect=DIALECTS[dialect], comments=False)
+    return tree.limit(0).sql(dialect=parsing.reader_of(dialect), comments=False)
 
 
 def _plain(value: pa.Scalar) -> object:

@@ -103,7 +103,14 @@ _QUOTED_WHEN_WRITTEN = (exp.Literal, exp.Identifier, exp.RawString)
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_]*(?: [A-Za-z0-9_]+)*")
 
 
-def check(tree: exp.Expr, *, functions: Collection[str] | None = FUNCTIONS | {TYPED_DIVISION}) -> None:
+def refuse_marks(tree: exp.Expr) -> None:
+    """Raise NotAllowed for a function that only stands in texts of ours, between one reading and the next."""
+    for call in tree.find_all(exp.Anonymous):
+        if call.name.lower() == TYPED_DIVISION:
+            raise NotAllowed(f"The function {TYPED_DIVISION} is not allowed.", position_of(call))
+
+
+def check(tree: exp.Expr, *, functions: Collection[str] | None = FUNCTIONS) -> None:
     """Raise NotAllowed for the first part of a tree that is not on the lists.
 
     functions: names that may be called; None where another look at the same statement is to follow.

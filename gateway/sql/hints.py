@@ -22,8 +22,10 @@ def take_engine(tree: exp.Expr) -> str | None:
     for hint in list(tree.find_all(exp.Hint)):
         kept = []
         for one in hint.expressions:
+            if not isinstance(one, exp.Expr):  # a text that the parser of a dialect could not read
+                continue
             name = one.name.upper()
-            words = [argument.name for argument in one.expressions]
+            words = [argument.name if isinstance(argument, exp.Expr) else "" for argument in one.expressions]
             if name == ENGINE and len(words) == 1:
                 engine = words[0].lower()
             elif name in _FOR_SPARK and words and all(_PLAIN.fullmatch(word) for word in words):

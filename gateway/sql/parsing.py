@@ -23,8 +23,9 @@ from gateway.sql.errors import (
     UnknownDialect,
 )
 from gateway.sql.hints import take_engine
+from gateway.sql.portable.expressions import TYPED_DIVISION
 from gateway.sql.position import position_at, position_of
-from gateway.sql.reading import READERS, take_units
+from gateway.sql.reading import LIBRARY_DEFECTS, READERS, take_units
 from metastore.records import Position
 
 DIALECTS = {  # as clients name them -> as the parser does
@@ -72,12 +73,14 @@ def reader_of(dialect: str) -> Dialect:
     return READERS[dialect]()
 
 
-def parse(sql: str, dialect: str, limits: ParserLimits) -> tuple[exp.Expr, str | None]:
+def parse(sql: str, dialect: str, limits: ParserLimits, *, of_ours: bool = False) -> tuple[exp.Expr, str | None]:
     """Return the tree of the one query in a text, and the engine that a hint in it asks for.
 
     In a tree of Spark's, functions are names with arguments, and all of it is on the allow-list. That of another
     dialect is as its parser sees it; it is to be written as Spark's and parsed again. Raises SqlError with what is
     wrong and where.
+
+    of_ours: the text was written here, and may hold what stands for a division whose kind is settled later.
     """
     if dialect not in DIALECTS:
         raise UnknownDialect(f"Unknown dialect {dialect}; known are {', '.join(DIALECTS)}.")
@@ -102,6 +105,8 @@ def parse(sql: str, dialect: str, limits: ParserLimits) -> tuple[exp.Expr, str |
         raise _syntax_invalid(error) from error
     except SqlglotError as error:
         raise SyntaxInvalid(_first_line(error)) from error
+    except LIBRARY_DEFECTS as error:
+        raise SyntaxInvalid("Syntax error: a function or type has arguments that its dialect does not know.") from error
     _refuse_other_statements(sql, tokens)
     if len(trees) != 1:
         raise MultipleStatements(f"One statement at a time; this text holds {len(trees)}.")
@@ -115,8 +120,9 @@ def parse(sql: str, dialect: str, limits: ParserLimits) -> tuple[exp.Expr, str |
     if dialect == SPARK:
         take_units(trees[0])
     if dialect == SPARK:
-        allowlist.check(trees[0])
+        allowlist.check(trees[0], functions=allowlist.FUNCTIONS | {TYPED_DIVISION} if of_ours else allowlist.FUNCTIONS)
     else:
+        allowlist.refuse_marks(trees[0])
         allowlist.check(trees[0], functions=None)
     return trees[0], engine
 

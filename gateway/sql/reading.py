@@ -16,6 +16,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.hive import Hive
 from sqlglot.dialects.spark import Spark
 from sqlglot.dialects.trino import Trino
+from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parser import Parser
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.parsers.hive import HiveParser
@@ -25,6 +26,9 @@ from sqlglot.tokenizer_core import TokenType
 
 from gateway.sql.errors import SyntaxInvalid
 from gateway.sql.position import position_of
+
+LIBRARY_DEFECTS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What the library's parser and writers raise over what their authors did not think of, such as map(1) in Hive."""
 
 Parsers = dict[str, Callable[..., Any]]
 
@@ -82,8 +86,14 @@ class _DuckDBParser(DuckDBParser):
     NO_PAREN_FUNCTION_PARSERS: ClassVar[Parsers] = _only(DuckDBParser.NO_PAREN_FUNCTION_PARSERS, _WITHOUT_BRACKETS)
 
 
+class _SparkGenerator(SparkGenerator):
+    """Spark's writer; common table expressions stay where they are, of whatever name others are."""
+
+    EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
+
+
 class SparkAsWritten(Spark):
-    """Reads Spark's SQL. A quote written twice is a quote, as it is since Spark 4."""
+    """Reads and writes Spark's SQL. A quote written twice is a quote, as it is since Spark 4."""
 
     class Tokenizer(Spark.Tokenizer):
         """The tokenizer with quotes among the escapes."""
@@ -91,6 +101,7 @@ class SparkAsWritten(Spark):
         STRING_ESCAPES: ClassVar = ["\\", "'", '"']
 
     Parser = _SparkParser
+    Generator = _SparkGenerator
 
 
 class DuckDBAsWritten(DuckDB):

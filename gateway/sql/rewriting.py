@@ -6,6 +6,10 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.generator import Generator
 
+from gateway.sql.errors import SyntaxInvalid
+from gateway.sql.position import position_of
+from gateway.sql.reading import LIBRARY_DEFECTS
+
 FORGIVING_DIALECTS = frozenset({"hive", "impala"})  # there CAST of a value that does not fit is NULL
 LONGEST_NAME = 120
 _SEVERAL_COLUMNS = ("posexplode", "posexplode_outer")  # of functions as they were written
@@ -56,9 +60,15 @@ def name_columns_in_brackets(tree: exp.Expr) -> None:
 
 
 def name_outputs(tree: exp.Expr) -> None:
-    """Give expressions without an alias their own text as a name; engines would each invent another one."""
+    """Give expressions without an alias their own text as a name; engines would each invent another one.
+
+    A column in brackets is the column, by its own name.
+    """
     writer = Spark().generator(normalize_functions="lower", comments=False)
     for select in tree.find_all(exp.Select):
+        for expression in select.expressions:
+            if isinstance(expression, exp.Paren) and isinstance(expression.unnest(), exp.Column):
+                expression.replace(expression.unnest())
         if any(_is_nameless(expression) for expression in select.expressions):
             select.set("expressions", [_named(expression, writer) for expression in select.expressions])
 
@@ -73,5 +83,9 @@ def _is_nameless(expression: exp.Expr) -> bool:
 def _named(expression: exp.Expr, writer: Generator) -> exp.Expr:
     if not _is_nameless(expression):
         return expression
-    text = writer.generate(expression)
+    try:
+        text = writer.generate(expression)
+    except LIBRARY_DEFECTS as error:
+        message = "Syntax error: a function or type has arguments that its dialect does not know."
+        raise SyntaxInvalid(message, position_of(expression)) from error
     return exp.alias_(expression, text[:LONGEST_NAME], quoted=True, copy=False)

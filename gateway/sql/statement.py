@@ -25,7 +25,7 @@ from gateway.sql.meanings import put_into_sparks
 from gateway.sql.parsing import DIALECTS, SPARK, ParserLimits
 from gateway.sql.portable.queries import Queries
 from gateway.sql.portable.values import NotPortable
-from gateway.sql.reading import DuckDBAsWritten, ImpalaText, SparkAsWritten
+from gateway.sql.reading import LIBRARY_DEFECTS, DuckDBAsWritten, ImpalaText, SparkAsWritten
 from gateway.sql.views import expand
 from metastore.records import View
 from selector.types import NoSuchType
@@ -43,7 +43,10 @@ _READERS: Mapping[str, tuple[Dialect, frozenset[str]]] = {  # by dialect, with t
     SPARK: (SparkAsWritten(), allowlist.FUNCTIONS | {"raise_error"}),  # which guards what we wrote
     DUCKDB: (DuckDBAsWritten(), allowlist.WRITTEN_FUNCTIONS),
 }
-_WRITERS = {"hive": ImpalaText}  # says where NULL goes: Impala, Hive 3 and Hive 4 differ where they are not told
+_WRITERS = {
+    SPARK: SparkAsWritten,
+    "hive": ImpalaText,
+}  # says where NULL goes: Impala, Hive 3 and Hive 4 differ where they are not told
 _LITERALS = re.compile(r"\?(?:, \?)+")
 
 
@@ -86,14 +89,18 @@ class CheckedStatement:
             tables = {table.name.lower(): table for table in self.tables}
             return Queries(tables).write(self.tree, outermost=True).text
         tree = guarded(self.tree, _expression)
-        if dialect != SPARK:  # by the parser's own writers, which know functions by its nodes
-            tree = sqlglot.parse_one(without_hints(tree).sql(dialect=SPARK, identify=True, comments=False), read=SPARK)
-        return tree.sql(
-            dialect=_WRITERS.get(dialect, dialect),
-            identify=True,
-            comments=False,
-            unsupported_level=ErrorLevel.RAISE,
-        )
+        try:
+            if dialect != SPARK:  # by the parser's own writers, which know functions by its nodes
+                text = without_hints(tree).sql(dialect=SparkAsWritten, identify=True, comments=False)
+                tree = sqlglot.parse_one(text, read=SPARK)
+            return tree.sql(
+                dialect=_WRITERS.get(dialect, dialect),
+                identify=True,
+                comments=False,
+                unsupported_level=ErrorLevel.RAISE,
+            )
+        except LIBRARY_DEFECTS as error:
+            raise UnsupportedFeature("the statement cannot be written in its dialect.") from error
 
 
 def _expression(text: str) -> exp.Expr:
@@ -144,13 +151,13 @@ def check(
         rewriting.settle_casts(tree, dialect)
         if dialect != SPARK:
             mark_typed_divisions(tree)
-            tree, _ = parsing.parse(_in_spark(tree, dialect), SPARK, limits)
+            tree, _ = parsing.parse(_in_spark(tree, dialect), SPARK, limits, of_ours=True)
             tables = names.resolve(tree, catalog)
             rewriting.settle_casts(tree, SPARK)
             settle_divisions(tree, tables)
         rewriting.name_outputs(tree)
         check_growth(tree)
-        normal = without_hints(tree).sql(dialect=SPARK, normalize=True, identify=True, comments=False)
+        normal = without_hints(tree).sql(dialect=SparkAsWritten, normalize=True, identify=True, comments=False)
         return CheckedStatement(tree, tables, _digest(normal), _digest(without_literals(normal)), engine)
     except RecursionError as error:
         raise StatementTooDeep("The statement is nested too deep.") from error
@@ -182,7 +189,7 @@ def _query_of(view: View, limits: ParserLimits) -> exp.Expr:
     if view.dialect != SPARK:
         put_into_sparks(tree, view.dialect)
         mark_typed_divisions(tree)
-        tree, _ = parsing.parse(_in_spark(tree, view.dialect), SPARK, limits)
+        tree, _ = parsing.parse(_in_spark(tree, view.dialect), SPARK, limits, of_ours=True)
         rewriting.settle_casts(tree, SPARK)
     return tree
 
@@ -195,10 +202,12 @@ def _settle(view: View, tree: exp.Expr, catalog: Mapping[str, TableSource]) -> N
 
 def _in_spark(tree: exp.Expr, dialect: str) -> str:
     try:
-        return tree.sql(dialect=SPARK, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
+        return tree.sql(dialect=SparkAsWritten, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as error:
         message = f"Spark's SQL, by which the gateway goes, has no words for this: {str(error).splitlines()[0]}"
         raise NotAllowed(f"{message} (dialect {dialect}).") from error
+    except LIBRARY_DEFECTS as error:
+        raise NotAllowed(f"Spark's SQL has no words for a part of this (dialect {dialect}).") from error
 
 
 def without_literals(normal: str) -> str:

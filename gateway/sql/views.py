@@ -184,7 +184,10 @@ def _tables(tree: exp.Expr) -> Iterator[tuple[exp.Table, exp.CTE | None]]:
 
 
 def _rename_expressions(tree: exp.Expr) -> None:
-    """Give common table expressions that have the name of a table that is read, too, another one: none captures it."""
+    """Give common table expressions names of their own, other than those of tables that are read.
+
+    None captures what another one means, nor on an engine that knows them at the top of a query alone.
+    """
     expressions = list(tree.find_all(exp.CTE))
     if not expressions:
         return
@@ -192,9 +195,12 @@ def _rename_expressions(tree: exp.Expr) -> None:
     read = {node.name.lower() for node, expression in tables if expression is None}
     taken = read | {expression.alias.lower() for expression in expressions}
     renamed: dict[int, str] = {}
+    seen = set(read)
     for expression in expressions:
         name = expression.alias.lower()
-        if name in read:
+        if name not in seen:
+            seen.add(name)
+        else:
             new = next(new for number in count(1) if (new := f"{name}_{number}") not in taken)
             taken.add(new)
             renamed[id(expression)] = new

@@ -89,7 +89,8 @@ def test_expressions_of_one_name_get_names_of_their_own(sql: str) -> None:
 
 def test_a_column_in_brackets_keeps_its_name() -> None:
     statement = check("select distinct (a) from t order by a", "spark", catalog=CATALOG, limits=ParserLimits())
-    assert [column.alias_or_name for column in statement.tree.selects] == ["a"]
+    assert isinstance(statement.tree, exp.Query)
+    assert statement.tree.named_selects == ["a"]
 
 
 # ---------------------------------------------------------------------- engines' own parsers

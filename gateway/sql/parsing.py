@@ -96,6 +96,7 @@ def parse(sql: str, dialect: str, limits: ParserLimits, *, of_ours: bool = False
     if len(tokens) > limits.tokens:
         raise StatementTooLong(f"The statement has more than {limits.tokens:,} words and signs.")
     _check_nesting(sql, tokens, limits.nesting)
+    _check_numbers(sql, tokens)
     if dialect == SPARK:
         tokens = _numbers_with_letters(tokens)
     try:
@@ -153,6 +154,13 @@ def _check_nesting(sql: str, tokens: list[Token], limit: int) -> None:
         if max(depth, generic, indexes) > limit:
             where = position_at(sql, token.start)
             raise StatementTooDeep(f"The statement is nested more than {limit} levels deep.", where)
+
+
+def _check_numbers(sql: str, tokens: list[Token]) -> None:
+    """Refuse an exponent without digits, which engines take for a name."""
+    for token in tokens:
+        if token.token_type is TokenType.NUMBER and token.text[-1:] in ("e", "E", "+", "-"):
+            raise SyntaxInvalid(f"Syntax error: {token.text} is no number.", position_at(sql, token.start))
 
 
 def _numbers_with_letters(tokens: list[Token]) -> list[Token]:

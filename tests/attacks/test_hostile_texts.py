@@ -78,6 +78,13 @@ def test_functions_of_too_few_arguments_are_no_defect(call: str, dialect: str) -
             written(statement, engine)
 
 
+@pytest.mark.parametrize("number", ["1e", "1E", "2.5e", "1e+"])
+def test_an_exponent_without_digits_is_no_number(number: str) -> None:
+    """Spark would take it for the name of a column."""
+    for dialect in DIALECTS:
+        assert checked(f"select {number} as a from t", dialect) is None
+
+
 @pytest.mark.parametrize("sql", NESTED)
 def test_expressions_of_one_name_get_names_of_their_own(sql: str) -> None:
     statement = check(sql, "spark", catalog={}, limits=ParserLimits())
@@ -172,7 +179,7 @@ def _is_text(node: dict[str, object]) -> bool:
 def _texts(tree: exp.Expr) -> set[str]:
     """Return all texts of a tree, and the names of fields, which Spark keeps as texts."""
     fields = {node.expression.name for node in tree.find_all(exp.Dot)}
-    return fields | {node.name for node in tree.find_all(exp.Literal, exp.RawString)}
+    return fields | {node.name for node in tree.find_all(exp.Literal, exp.RawString, exp.National)}
 
 
 def _names_inside(nodes: list[dict[str, object]]) -> set[str]:

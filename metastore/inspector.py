@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engines.environment import child_environment
 from engines.protocol import Column, InvalidTable, TableSource
 from metastore.formats import InspectionFailed
 from metastore.records import Inspection, Partition
@@ -155,7 +155,7 @@ class Inspector:
                 [sys.executable, "-P", "-m", "metastore.inspection_process", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, **_ONE_THREAD},
+                env={**child_environment(), **_ONE_THREAD},
             )
         self._door = door
         return door

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import pickle
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Pipe
 from typing import Any
 
+from engines.environment import child_environment
 from engines.errors import DeadlineExceeded, StatementCancelled
 from gateway.planning.fairness import Asker
 from gateway.planning.messages import Call, ForgetAll, Keep, Kept, Outcome
@@ -50,7 +50,7 @@ class PlannerProcess:
                 [sys.executable, "-P", "-m", "gateway.planning.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"},
+                env={**child_environment(), "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"},
             )
         self._kept: dict[int, object] = {}
 

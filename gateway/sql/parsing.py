@@ -39,6 +39,7 @@ DIALECTS = {  # as clients name them -> as the parser does
 SPARK = "spark"
 _OTHER_RANKS = ("hive", "impala")  # of operators of bits, than the parser has
 MESSAGE_OVERHEAD_BYTES = 256 << 10  # what a call may hold beside its statement, such as a session's configuration
+LONGEST_NUMBER = 1_000  # characters; no engine has a number of more digits than that
 RECURSION_LIMIT = 12_000  # Python frames; the parser takes about a dozen per level of nesting
 
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
@@ -157,9 +158,14 @@ def _check_nesting(sql: str, tokens: list[Token], limit: int) -> None:
 
 
 def _check_numbers(sql: str, tokens: list[Token]) -> None:
-    """Refuse an exponent without digits, which engines take for a name."""
+    """Refuse an exponent without digits, which engines take for a name, and numbers of thousands of digits."""
     for token in tokens:
-        if token.token_type is TokenType.NUMBER and token.text[-1:] in ("e", "E", "+", "-"):
+        if token.token_type is not TokenType.NUMBER:
+            continue
+        if len(token.text) > LONGEST_NUMBER:
+            message = f"Syntax error: a number has at most {LONGEST_NUMBER:,} characters, not {len(token.text):,}."
+            raise SyntaxInvalid(message, position_at(sql, token.start))
+        if token.text[-1:] in ("e", "E", "+", "-"):
             raise SyntaxInvalid(f"Syntax error: {token.text} is no number.", position_at(sql, token.start))
 
 

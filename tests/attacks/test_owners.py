@@ -19,6 +19,7 @@ DENIED = "42501"
 WITHIN_S = 10.0
 ROLES = {"alice": None, "bob": Role.WRITER, "carol": Role.READER, "olga": Role.OPERATOR, "root": Role.ADMIN}
 SECRET = "hunter2"  # noqa: S105
+KEPT, LATE = "what_its_user_alone_may_see", "sent_too_late"
 ON_OTHERS = [
     "DROP TABLE alices",
     "DROP TABLE IF EXISTS Default.ALICES PURGE",
@@ -201,15 +202,15 @@ def test_a_session_ends_with_its_user(shared: Served, users: Path, door: Door, c
             assert [tuple(row) for row in cursor.fetchall()] == [(1,)]
             _change(users, change, name)
             with pytest.raises(Exception):  # noqa: B017 - PyHive reads a 401 as a message
-                cursor.execute("SELECT 778 AS late")
+                cursor.execute(f"SELECT 1 AS {LATE}")
             with shared.http("olga", PASSWORD) as client:
-                assert "778" not in client.get("/v1/queries").text
+                assert LATE not in client.get("/v1/queries").text
     else:
         _change(users, change, name)
     for user, password in (("bob", PASSWORD), (name, ""), ("", "")):  # the last two come without a login
         fetched = httpx.get(f"{shared.url}/v1/queries/{query_id}/result", auth=(user, password) if user else None)
         assert fetched.status_code in (401, 403), (user, fetched.text)
-        assert "777" not in fetched.text
+        assert KEPT not in fetched.text
 
 
 def _change(users: Path, change: str, name: str) -> None:
@@ -223,7 +224,10 @@ def _change(users: Path, change: str, name: str) -> None:
 
 def _sent_over_http(shared: Served, name: str) -> str:
     reply = httpx.post(
-        f"{shared.url}/v1/queries", json={"sql": "SELECT 777 AS a", "wait_s": 60}, auth=(name, PASSWORD), timeout=90
+        f"{shared.url}/v1/queries",
+        json={"sql": f"SELECT '{KEPT}' AS a", "wait_s": 60},
+        auth=(name, PASSWORD),
+        timeout=90,
     )
     return str(reply.json()["id"])
 

@@ -60,7 +60,10 @@ RETURN_POLL_S = 0.25
 ITSELF = "gateway"  # where commands run, in the place of an engine's name
 NO_ENGINE = "NO_ENGINE_AVAILABLE"
 TOO_MANY = "TOO_MANY_QUERIES"
-GATEWAY_STOPPED = Failure("GATEWAY_STOPPED", "The gateway stopped before the query ended; send it again.")
+GATEWAY_STOPPED = Failure(
+    "GATEWAY_STOPPED",
+    "The gateway stopped before the query ended; send it again. Of a write, look first whether it was done.",
+)
 UNRECORDED = Failure(
     "METASTORE_UNAVAILABLE",
     "The metastore did not answer when the query ended; send it again. Of a write, look first whether it was done.",
@@ -397,13 +400,17 @@ class Coordinator:
 
         try:
             table = self._writer.write(write, run, produce)
-            result = self._spool.write(run.id, table.to_reader())
+            try:
+                result = self._spool.write(run.id, table.to_reader())
+            except (ResultTooLarge, SpoolFull) as error:
+                message = "The write is done, do not send it again; only its number of rows could not be kept."
+                raise WriteFailed(_failure(error).code, message) from error
         except EngineError as error:
             attempt = _failed(attempt, error, begun)
             if error.trips_breaker:
                 member.breaker.failed(error.message)
             self._close(run, attempt.state, attempt=attempt, error=Failure(error.code, error.message))
-        except (WriteFailed, AccessDenied, LocationRefused, ResultTooLarge, SpoolFull) as error:
+        except (WriteFailed, AccessDenied, LocationRefused) as error:
             failure = _failure(error)
             attempt = _ended_badly(attempt, failure, begun)
             self._close(run, QueryState.FAILED, attempt=attempt, error=failure)
@@ -582,7 +589,7 @@ class Coordinator:
 
 def asker_of(statement: Statement) -> Asker:
     """Return who waits for a statement that is not recorded."""
-    return Asker(statement.user, time.monotonic() + statement.deadline_s)
+    return Asker(statement.principal.account, time.monotonic() + statement.deadline_s)
 
 
 def _failed(attempt: Attempt, error: EngineError, begun: float) -> Attempt:

@@ -52,6 +52,6 @@ def keep_giving_back(stopping: threading.Event) -> None:
         while not stopping.wait(CHECK_S):
             if resident_bytes() > settled_bytes + GROWTH_BYTES:
                 give_back()
-                settled_bytes = resident_bytes()
+                settled_bytes = min(settled_bytes + GROWTH_BYTES, resident_bytes())
 
     threading.Thread(target=keep_house, name="memory", daemon=True).start()

@@ -28,7 +28,7 @@ def value_of(text: str | None, data_type: str) -> object:
         return text or None  # Spark names both folders alike
     try:
         return _read(text.strip(), data_type)
-    except (ValueError, InvalidOperation):
+    except (ValueError, OverflowError, InvalidOperation):
         return text
 
 

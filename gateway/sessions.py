@@ -38,6 +38,7 @@ from metastore.records import View
 LARGEST_SETTINGS = 1_000
 LONGEST_VALUE = 64 << 10
 LARGEST_BYTES = 4 << 20  # of settings and temporary views together
+PREFIXES = ("hiveconf:", "sparkconf:", "spark:", "spark.hadoop.")  # by which other servers know a setting, too
 HOUSEKEEPING_S = 1.0
 LONG_POLL_S = 0.5  # that a question about a statement that runs waits for news
 
@@ -181,7 +182,7 @@ class Session:
 
     def _checked(self, name: str, value: str, *, connecting: bool = False) -> tuple[str, str, bool]:
         """Return a setting's name and value, and whether it is known at all."""
-        option = OPTIONS.get(name.lower())
+        option = OPTIONS.get(_spelled(name).lower())
         if option is not None:
             try:
                 option.read(value)
@@ -294,6 +295,9 @@ def _require_memory(settings: Mapping[str, str], views: Mapping[str, View]) -> N
 
 
 def _spelled(name: str) -> str:
-    """Return a setting's name; those of the gateway are the same in any case."""
-    option = OPTIONS.get(name.lower())
+    """Return a setting's name; those that are obeyed are the same in any case, and behind the prefixes of others."""
+    lower = name.lower()
+    for prefix in PREFIXES:
+        lower = lower.removeprefix(prefix)
+    option = OPTIONS.get(lower)
     return option.name if option else name

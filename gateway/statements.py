@@ -94,7 +94,7 @@ class Run:
     @property
     def asker(self) -> Asker:
         """Who waits for it, as planners are told."""
-        return Asker(self.statement.user, self._expires, self._cancelled.is_set)
+        return Asker(self.statement.principal.account, self._expires, self._cancelled.is_set)
 
     def cancel(self) -> bool:
         """Ask for its end; returns whether nobody had asked before."""

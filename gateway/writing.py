@@ -88,6 +88,8 @@ class TableWriter:
                     rows = self._drop(write, run)
         except OSError as error:
             raise WriteFailed(WRITE_FAILED, f"Files could not be written: {error.strerror or error}.") from error
+        except InspectionFailed as error:  # before a commit; after one, nothing of a look comes here
+            raise WriteFailed(WRITE_FAILED, f"What was written cannot be looked at: {error}.") from error
         return pa.table([[rows]], schema=ROWS_WRITTEN)
 
     def recover(self) -> None:
@@ -106,7 +108,7 @@ class TableWriter:
                         continue
                 for name in known:
                     self._registration.rows_came(name)
-            except OSError as error:
+            except (OSError, InspectionFailed) as error:
                 log.warning("files of an earlier write wait to be moved into %s: %s", ", ".join(known), error)
             else:
                 log.warning("the files of an earlier write were moved into %s", ", ".join(known))
@@ -208,7 +210,7 @@ class TableWriter:
             return
         try:
             insist(partial(self._registration.rows_came, source.name))
-        except (OSError, UnknownTable) as error:  # the rows are there all the same
+        except (OSError, UnknownTable, InspectionFailed) as error:  # the rows are there all the same
             log.warning("the catalog does not know the new files of %s: %s", source.name, error)
 
     def _drop(self, write: DropTable, run: Run) -> int:

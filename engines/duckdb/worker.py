@@ -138,7 +138,7 @@ class Worker:
     def _make_views(self, sql: str) -> None:
         """Make the views of the tables that a statement names. One without files may get some later."""
         _require_one_query(sql)
-        for name in sorted(name.lower() for name in self._parser.get_table_names(sql)):
+        for name in sorted(self._named(sql)):
             source = self._tables.get(name)
             if source is None or name in self._views:
                 continue
@@ -151,6 +151,11 @@ class Worker:
                 log.warning("table %s has no view: %s", source.name, readable(str(error)))
             else:
                 self._views.add(name)
+
+    def _named(self, sql: str) -> set[str]:
+        """Return the names of tables in a statement, which is parsed and not bound."""
+        found = self._parser.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
+        return set(_table_names(json.loads(found[0]) if found else None))
 
     def _make_orc_view(self, source: TableSource) -> None:
         """Make the view of a table that Arrow reads, if its files are not those of the last time."""
@@ -292,6 +297,19 @@ def _address_space_cap(limit_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _table_names(tree: object) -> Iterator[str]:
+    """Yield the names of tables, in small letters, from DuckDB's own syntax tree."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if node.get("type") == "BASE_TABLE":
+                yield str(node["table_name"]).lower()
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
 
 
 def main() -> None:

@@ -178,7 +178,6 @@ class SparkConnectEngine:
                 if not left or (careful and out_of_memory) or isinstance(self._server, str):
                     raise
                 careful = careful or out_of_memory
-                shutil.rmtree(target.folder, ignore_errors=True)  # whoever wrote there has ended
         raise AssertionError("the last one returns or raises")
 
     def _write(self, sql: str, target: WriteTarget, query_id: str, deadline_s: float, *, careful: bool) -> pa.Schema:
@@ -186,6 +185,7 @@ class SparkConnectEngine:
         failure: EngineError | None = None
         try:
             address = self._enter(attempt)
+            shutil.rmtree(target.folder, ignore_errors=True)  # of a try before, whose server is gone by now
             with spark_errors():
                 session = self._take_session(address, attempt)
                 attempt.use(session, break_off=functools.partial(self._leave_alone, attempt, session))

@@ -66,8 +66,16 @@ class Commits:
 
     def give_up(self, query_id: str, root: Path) -> None:
         """Delete what was written and not committed."""
-        with contextlib.suppress(OSError), Folder.opened(root) as folder:
-            folder.remove_tree(f"{_STAGED}{query_id}")
+        try:
+            with Folder.opened(root) as folder:
+                folder.remove_tree(f"{_STAGED}{query_id}")
+        except FileNotFoundError:  # the table's folder is gone
+            pass
+        except OSError as error:
+            log.warning(
+                "what %s wrote into %s could not be deleted; the next start tries again: %s", query_id, root, error
+            )
+            return
         insist(partial(self._metastore.commits.end, query_id))
 
     def finish(self, folder: Folder, root: Path, *, sweep: bool = False) -> int:

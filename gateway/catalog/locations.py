@@ -94,7 +94,7 @@ class Locations:
                 "Tables can be registered once the administrator has said where they may lie: catalog.roots is not set."
             )
         self._require_free(place)
-        if place.exists():
+        if os.path.exists(place):  # of what may not be looked at, the look at its files tells
             self._look_through(place.name, place)
             if not self._rules.roots:
                 _require_readable_by_others(place)
@@ -140,13 +140,13 @@ class Locations:
         for path in _tree(place):
             try:
                 status = os.lstat(path)
-            except FileNotFoundError:  # a moment ago it was there
+            except (FileNotFoundError, PermissionError):  # a moment ago it was there; or nobody here can read it
                 continue
             if stat.S_ISDIR(status.st_mode) or path == str(place):
                 stamps.append(_stamp(path, status))
             if stat.S_ISLNK(status.st_mode):
                 target = _followed(Path(path))
-                if target.is_dir() or not target.is_relative_to(place):
+                if os.path.isdir(target) or not target.is_relative_to(place):
                     raise LocationRefused(
                         f"{name} holds {os.path.basename(path)}, a link that leads out of the table's folder: put the "
                         "file itself there, or remove the link."
@@ -218,7 +218,11 @@ def _tree(place: Path) -> Iterator[str]:
                         waiting.append(entry.path)
                     else:
                         yield entry.path
-        except (NotADirectoryError, FileNotFoundError):  # a table of one file; or it was there a moment ago
+        except (
+            NotADirectoryError,
+            FileNotFoundError,
+            PermissionError,
+        ):  # a table of one file; or it was there a moment ago
             continue
 
 

@@ -16,7 +16,7 @@ from gateway.catalog.locations import Locations
 from gateway.security.policy import Action, Need, Owned, Policy
 from gateway.security.principals import Principal
 from gateway.sql.errors import TableExists, UnknownColumn, UnknownTable, did_you_mean
-from metastore.inspection import InspectionFailed
+from metastore.inspection import InspectionFailed, data_files
 from metastore.inspector import inspect
 from metastore.records import CatalogTable, Inspection
 from metastore.store import Metastore
@@ -78,14 +78,16 @@ class Registration:
         return refreshed
 
     def rows_came(self, name: str) -> CatalogTable:
-        """Look at a table's files after a write; its columns stay. Raises UnknownTable."""
+        """Look at a table's files after a write; its columns stay. Raises UnknownTable, InspectionFailed."""
         table = self._known(name)
         source = table.source
         try:
             found = inspect(
                 source.name, source.location, format=source.format, options=source.options, columns=source.columns
             )
-        except InspectionFailed:  # nothing is left in it
+        except InspectionFailed:
+            if data_files(Path(source.location)):  # they are there, and could not be looked at now
+                raise
             found = Inspection(source, files=0, bytes=0, rows=0)
         return self._metastore.catalog.put(replace(found, declared=table.declared), at=_now())
 

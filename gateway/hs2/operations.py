@@ -83,9 +83,14 @@ class Cursor:
                 self._begin, self._at, self._offset, self._ended = None, 0, 0, False
             offset, pieces = self._offset, list[pa.RecordBatch]()
             if max_rows > 0 and not self._ended:
-                with self._open() as result:
-                    self._schema = result.schema
-                    pieces = list(self._pieces(result, min(max_rows, REPLY_ROWS), admit))
+                before = self._begin, self._at
+                try:
+                    with self._open() as result:
+                        self._schema = result.schema
+                        pieces = list(self._pieces(result, min(max_rows, REPLY_ROWS), admit))
+                except BaseException:
+                    self._begin, self._at = before  # nobody has seen the rows that were read
+                    raise
             self._offset += sum(piece.num_rows for piece in pieces)
         if len(pieces) == 1:
             return offset, pieces[0]
@@ -113,6 +118,8 @@ class Cursor:
                 admit(size)
             batch = result.read_batch()
             if size <= WIDE_BYTES < (weight := weigh(batch)) and admit is not None:
+                if room < REPLY_BYTES:
+                    return
                 admit(weight)
             while missing > 0 and room > 0 and self._at < batch.num_rows:
                 piece = _within(batch.slice(self._at, missing), room)

@@ -93,4 +93,4 @@ class FairPlaces:
         if sum(self._held.values()) >= self._size:
             return False
         free = (t for t, user in self._waiting.items() if self._held[user] < self._most_of_user)
-        return ticket == min(free, key=lambda t: (self._served.get(self._waiting[t], 0), t), default=None)
+        return ticket == min(free, key=lambda t: (self._served.get(self._waiting[t], t), t), default=None)

@@ -7,7 +7,7 @@ import logging
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Pipe
 from typing import Any
@@ -21,6 +21,7 @@ from gateway.sql.errors import StatementTooComplex
 log = logging.getLogger(__name__)
 
 MOST_KEPT = 256  # values that a process remembers
+MOST_KEPT_BYTES = 64 << 20
 POLL_S = 0.05  # between two looks at whether the statement was cancelled
 STOPPED = (-24,)  # exit status of a process that the kernel ended for its processor time (SIGXCPU)
 
@@ -53,6 +54,7 @@ class PlannerProcess:
                 env={**child_environment(), "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"},
             )
         self._kept: dict[int, object] = {}
+        self._kept_bytes = 0
 
     @property
     def pid(self) -> int:
@@ -71,6 +73,7 @@ class PlannerProcess:
         DeadlineExceeded, ProcessLost.
         """
         try:
+            self._make_room([each for each in arguments if isinstance(each, Shared)])
             sent = [self._lent(each) if isinstance(each, Shared) else each for each in arguments]
             self._send(Call(function, sent, cpu_s))
             while not self._ours.poll(POLL_S):
@@ -107,15 +110,23 @@ class PlannerProcess:
     def _lent(self, shared: Shared) -> Kept:
         key = id(shared.value)  # which no other object has while this one is held here
         if key not in self._kept:
-            if len(self._kept) >= MOST_KEPT:
-                self._kept.clear()
-                self._send(ForgetAll())
-            self._send(Keep(key, shared.value))
+            self._kept_bytes += self._send(Keep(key, shared.value))
             self._kept[key] = shared.value
         return Kept(key)
 
-    def _send(self, message: object) -> None:
-        self._ours.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+    def _make_room(self, shared: Sequence[Shared]) -> None:
+        """Forget everything before a call where there would be too much of it; never in the middle of one."""
+        new = {id(each.value) for each in shared} - self._kept.keys()
+        if self._kept and new and (len(self._kept) + len(new) > MOST_KEPT or self._kept_bytes > MOST_KEPT_BYTES):
+            self._kept.clear()
+            self._kept_bytes = 0
+            self._send(ForgetAll())
+
+    def _send(self, message: object) -> int:
+        """Send a message; returns how many bytes it has."""
+        pickled = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+        self._ours.send_bytes(pickled)
+        return len(pickled)
 
 
 def _too_long(cpu_s: float) -> StatementTooComplex:

@@ -21,6 +21,7 @@ from metastore.records import View
 
 REMEMBERED = 256
 LONGEST_REMEMBERED = 16 << 10  # characters of a statement
+WRITTEN_TIMES = 8  # as long may be what is written for all engines together
 
 
 class Catalog(Protocol):
@@ -57,7 +58,8 @@ class StatementReader:
             )
         if isinstance(found, CompiledStatement):
             found = replace(found, tables=tuple(catalog.tables.get(table.name, table) for table in found.tables))
-            if not text.views and len(text.sql) <= LONGEST_REMEMBERED:
+            written = sum(len(each) for each in found.texts.values() if isinstance(each, str))
+            if not text.views and max(len(text.sql), written // WRITTEN_TIMES) <= LONGEST_REMEMBERED:
                 self._remember(text.sql, text.dialect, catalog, found)
         return found
 

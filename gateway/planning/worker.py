@@ -83,7 +83,8 @@ def _limit(cpu_s: float, memory_bytes: int) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     spent_s = used.ru_utime + used.ru_stime
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(spent_s + cpu_s) + GRACE_S, most))
+    soft = math.ceil(spent_s + cpu_s) + GRACE_S
+    resource.setrlimit(resource.RLIMIT_CPU, (soft if most == resource.RLIM_INFINITY else min(soft, most), most))
     _cap(memory_bytes)
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
 
@@ -96,7 +97,10 @@ def _unlimit() -> None:
 def _cap(memory_bytes: int) -> None:
     """Hold the process's address space below a limit; only where it can be measured (Linux)."""
     if sys.platform == "linux":
-        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        if most != resource.RLIM_INFINITY:  # an administrator's limit, which stays above ours
+            memory_bytes = most if memory_bytes == resource.RLIM_INFINITY else min(memory_bytes, most)
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, most))
 
 
 def _address_space_bytes() -> int:

@@ -75,10 +75,16 @@ def _refuse_outside_comments(text: str, dialect: str, unknown: Sequence[tuple[in
         tokens = parsing.reader_of(dialect).tokenize(text)
     except TokenError:
         return  # whoever reads it next says what is wrong
-    for token in tokens:
-        found = next((each for each in unknown if token.start <= each[0] <= token.end), None)
-        if found is not None:
-            raise UnknownVariable(_reason(found[1]), position_at(text, found[0]))
+    waiting = iter(unknown)
+    place, name = next(waiting)
+    for token in tokens:  # both in the order of the text
+        while place < token.start:
+            following = next(waiting, None)
+            if following is None:
+                return
+            place, name = following
+        if place <= token.end:
+            raise UnknownVariable(_reason(name), position_at(text, place))
 
 
 def _reason(name: str) -> str:

@@ -446,18 +446,15 @@ def test_a_spare_worker_takes_a_lost_ones_place_at_once() -> None:
         wait_until(lambda: len(engine.worker_pids()) == 2, "both are there")
         before = engine.worker_pids()
 
-        def end_one() -> None:
-            engine.cancel("slow")
-            kill(before[0])
-
-        threading.Timer(0.5, end_one).start()
         slow = "SELECT count(*) FROM range(100000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"
         with ThreadPoolExecutor(2) as threads:
             waiting = threads.submit(run, engine, slow, query_id="slow")
-            time.sleep(0.2)
+            time.sleep(0.5)
             second = threads.submit(run, engine, "SELECT 1", query_id="second")
             time.sleep(0.1)
             assert not second.done()  # one statement at once, spare or not
+            engine.cancel("slow")
+            kill(before[0])
             with pytest.raises((StatementCancelled, EngineUnavailable)):
                 waiting.result(timeout=20)
             assert second.result(timeout=20) == 1

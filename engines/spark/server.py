@@ -6,6 +6,7 @@ it ends with the gateway however the gateway ends. Only callers that hold the to
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -89,6 +90,7 @@ _HOST = "127.0.0.1"
 _TOKEN = "spark.connect.authenticate.token"  # noqa: S105 - the name of a setting
 _SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _READY_CHECK_S = 0.1
+_PORTS = range(20_000, 32_000)
 _CONNECT_TIMEOUT_S = 1.0
 _STOP_GRACE_S = 5.0
 _LOG_TAIL_BYTES = 16 * 1024
@@ -469,10 +471,12 @@ def _write_secret(file: Path, text: str) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port that is free and, as systems give none of these to clients, still is when Spark binds it."""
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((_HOST, port))
+            return port
 
 
 def _answers(port: int) -> bool:

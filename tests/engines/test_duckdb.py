@@ -447,17 +447,18 @@ def test_a_spare_worker_takes_a_lost_ones_place_at_once() -> None:
         before = engine.worker_pids()
 
         slow = "SELECT count(*) FROM range(100000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"
-        with ThreadPoolExecutor(2) as threads:
-            waiting = threads.submit(run, engine, slow, query_id="slow")
-            time.sleep(0.5)
-            second = threads.submit(run, engine, "SELECT 1", query_id="second")
-            time.sleep(0.1)
-            assert not second.done()  # one statement at once, spare or not
-            engine.cancel("slow")
-            kill(before[0])
-            with pytest.raises((StatementCancelled, EngineUnavailable)):
-                waiting.result(timeout=20)
-            assert second.result(timeout=20) == 1
+        with ThreadPoolExecutor(3) as threads:
+            waiting = [threads.submit(run, engine, slow, query_id=name) for name in ("slow", "guest")]
+            wait_until(lambda: "2 busy" in engine.status().detail, "a place and the spare worker's are taken")
+            third = threads.submit(run, engine, "SELECT 1", query_id="third")
+            time.sleep(0.3)
+            assert not third.done()
+            for pid in before:
+                kill(pid)
+            for each in waiting:
+                with pytest.raises(EngineUnavailable):
+                    each.result(timeout=20)
+            assert third.result(timeout=20) == 1
 
 
 def kill(pid: int) -> None:

@@ -20,7 +20,6 @@ from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
 from metastore.store import Metastore
 
 KIB = 1 << 10
-NOW = dt.datetime.now(dt.UTC)
 ROWS = pa.table({"text": ["x" * 1_000] * 10})
 
 
@@ -36,7 +35,7 @@ def spool(tmp_path: Path) -> Spool:
 
 
 def query(metastore: Metastore, name: str, *, user: str = "ann", age_s: float = 0.0, open: bool = False) -> None:
-    at = NOW - dt.timedelta(seconds=age_s)
+    at = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age_s)
     metastore.queries.open(QueryRecord(name, f"SELECT {name}", "spark", user, "auto", QueryState.QUEUED, at))
     attempt = Attempt(1, "duckdb", QueryState.RUNNING, started_at=at)
     metastore.queries.attempt_started(name, attempt)
@@ -107,7 +106,9 @@ def test_more_than_a_batch_goes_with_all_that_belongs_to_it(metastore: Metastore
     for number in range(450):
         query(metastore, f"q{number}", age_s=5_000)
     metastore.misestimates.remember(
-        Misestimate("f", "duckdb", "v", 1, "q0", "SELECT 1", None, None, NOW - dt.timedelta(seconds=5_000))
+        Misestimate(
+            "f", "duckdb", "v", 1, "q0", "SELECT 1", None, None, dt.datetime.now(dt.UTC) - dt.timedelta(seconds=5_000)
+        )
     )
     assert retention(metastore, spool, kept=HistorySettings(keep_s=60)).sweep_history() == 451
     assert metastore.queries.list(limit=10) == ()

@@ -238,7 +238,10 @@ def test_a_commit_that_was_broken_off_is_ended_by_the_next_gateway(
     for place, value in ((committed, 2), (staged, 3)):
         place.mkdir()
         pq.write_table(pa.table({"a": pa.array([value], pa.int64())}), place / f"{value}.parquet")
-    (committed / "replaced.json").write_text("[]", encoding="ascii")
+    commits = house.gateway.metastore.commits
+    for query_id in ("20260101_000000_aa", "20260101_000000_bb"):
+        commits.begin(query_id, str(folder), at=dt.datetime.now(dt.UTC))
+    commits.prepare("20260101_000000_aa", files=["2.parquet"], replaced=[])
     assert house.both("SELECT a FROM target") == [{"a": 1}]  # nobody sees what is not the table's yet
     following = House(built(tmp_path / "home", duckdb, spark_engine))
     assert following.both("SELECT a FROM target ORDER BY a") == [{"a": 1}, {"a": 2}]

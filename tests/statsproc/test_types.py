@@ -259,15 +259,13 @@ def test_an_empty_file_does_not_hide_the_others(runs: Runs) -> None:
     check_column(runs.current("p").columns["day"], line([1.0] * 500))
 
 
-NAMES = ("a.b", "a", "with space", "`quoted`", "UPPER", "ünï.cödé", "semi;colon", "tab\there", "percent%20", '"', "x,y")
+NAMES = ("a.b", "a", "with space", "`quoted`", "UPPER", "ünï.cödé", "semi;colon", "percent%20", '"', "x,y")
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("format", ["parquet", "orc", "json"])
 def test_names_of_columns(runs: Runs, format: str) -> None:
-    names = [
-        name for name in NAMES if format == "parquet" or name not in ("x,y", "semi;colon", "tab\there", "`quoted`")
-    ]
+    names = [name for name in NAMES if format == "parquet" or name not in ("x,y", "semi;colon", "`quoted`")]
     rows = runs.spark.createDataFrame(
         [tuple(range(n, n + len(names))) for n in range(40)],
         "x int" + "".join(f", x{n} int" for n in range(1, len(names))),
@@ -400,9 +398,9 @@ def test_delimited_text(runs: Runs) -> None:
 
 @pytest.mark.spark
 def test_json_and_places_with_awkward_names(runs: Runs) -> None:
-    name = "a [b] {c} %20 *"
+    name = "a (b) %20 + é;$x#"
     (runs.folder / name).mkdir()
-    (runs.folder / name / "x [1].json").write_text(
+    (runs.folder / name / "x (1)&=.json").write_text(
         '{"n": 1, "s": "é", "o": {"x": 1}}\n{"n": 2}\n{"s": "t", "n": null}\n'
     )
     runs.register(name)

@@ -290,14 +290,14 @@ def test_an_idle_session_is_closed(serve: Callable[..., Drivers]) -> None:
 
 
 def test_a_client_that_waits_is_not_idle(serve: Callable[..., Drivers]) -> None:
-    drivers = serve(hs2=Hs2Settings(port=0, idle_s=0.2))
+    drivers = serve(hs2=Hs2Settings(port=0, idle_s=1.0))
     dispatcher, peer = Dispatcher(drivers.gateway.hs2), Peer("127.0.0.1", Principal("joe", address="127.0.0.1"))
     opened = dispatcher.frame(call_bytes("OpenSession", OpenSessionRequest()), peer)
     assert isinstance(opened, bytes)
     session = reply_of(opened, OpenSessionReply).session
     later = dispatcher.frame(call_bytes("ExecuteStatement", ExecuteRequest(session, "SELECT 'forever'")), peer)
     assert isinstance(later, PendingReply)
-    time.sleep(2.5)
+    time.sleep(3.5)
     assert drivers.gateway.hs2.registry.count() == 1
     later.abandon()
     wait_until(lambda: drivers.gateway.hs2.registry.count() == 0)

@@ -177,11 +177,11 @@ class CommandRunner:
         except JobsBusy as busy:
             raise CommandFailed("JOB_RUNNING", str(busy)) from busy
         while not job.state.ended:
-            if run.cancelled or run.remaining_s <= 0:
+            try:
+                run.require()
+            except (StatementCancelled, DeadlineExceeded):
                 self._jobs.cancel(job.id)
-                if run.cancelled:
-                    raise StatementCancelled("The statement was cancelled.")
-                raise DeadlineExceeded("The statement's time is spent.")
+                raise
             time.sleep(JOB_POLL_S)
             job = self._metastore.jobs.get(job.id) or job
         if job.error is not None:
@@ -234,8 +234,7 @@ class CommandRunner:
         names = list(self._catalog.current().tables)
         unreadable = []
         for name in names:
-            if run.cancelled:
-                raise StatementCancelled("The statement was cancelled.")
+            run.require()
             try:
                 self._look_again(name)
             except CommandFailed as error:

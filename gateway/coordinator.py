@@ -441,10 +441,7 @@ class Coordinator:
             needed_bytes=(estimate.learned or estimate).upper_bytes if estimate else None,
         )
         with lease_held as lease:
-            if run.cancelled:
-                raise StatementCancelled("The statement was cancelled.")
-            if run.remaining_s <= 0:
-                raise DeadlineExceeded("The statement's time is spent.")
+            run.require()
             run.engine = member.name
             lease = replace(lease, careful=careful)
             self._registration.require_unchanged(checked.tables)

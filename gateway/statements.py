@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from engines.errors import DeadlineExceeded, StatementCancelled
 from gateway.planning.fairness import Asker
 from gateway.security.principals import IN_PROCESS, Principal
 from gateway.sql.writes import AS_THE_DIALECT_HAS_IT, PartitionSettings
@@ -111,6 +112,13 @@ class Run:
     def remaining_s(self) -> float:
         """Seconds until its deadline; zero or less once it has passed."""
         return self._expires - time.monotonic()
+
+    def require(self) -> None:
+        """Raise StatementCancelled or DeadlineExceeded where nobody waits for it any more."""
+        if self.cancelled:
+            raise StatementCancelled("The statement was cancelled.")
+        if self.remaining_s <= 0:
+            raise DeadlineExceeded("The statement's time is spent.")
 
 
 def new_query_id() -> str:

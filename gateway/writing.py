@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from engines.arrow_types import spark_type
 from engines.protocol import Column, InvalidTable, TableSource, WriteTarget
-from gateway.catalog.commits import Commits
+from gateway.catalog.commits import Commits, FolderBusy
 from gateway.catalog.folders import Folder
 from gateway.catalog.own_folders import OwnFolders
 from gateway.catalog.registration import Registration
 from gateway.partition_values import value_of
 from gateway.security.policy import Action, Policy
-from gateway.sql.errors import UnknownTable
+from gateway.sql.errors import TableInMotion, UnknownTable
 from gateway.sql.writes import CreateTable, DropTable, InsertInto, Overwrite, Write
 from gateway.statements import Run
 from metastore.catalog import AlreadyThere
@@ -39,7 +39,10 @@ log = logging.getLogger(__name__)
 TABLE_EXISTS = "TABLE_EXISTS"
 WRITE_FAILED = "WRITE_FAILED"
 WRITE_PENDING = "WRITE_PENDING"
+TABLE_BUSY = "TABLE_BUSY"
 PATIENCE_S = 5.0  # with a disk that does not take committed files
+TURN_S = 60.0  # longest wait for others who commit to the same table
+RECOVERY_TURN_S = 1.0
 INSERTABLE = ("parquet", "orc")
 ROWS_WRITTEN = pa.schema([("rows_written", pa.int64())])
 
@@ -68,6 +71,7 @@ class TableWriter:
         *,
         policy: Policy | None = None,
         patience_s: float = PATIENCE_S,
+        turn_s: float = TURN_S,
     ) -> None:
         self._metastore = metastore
         self._policy = policy or Policy()
@@ -75,6 +79,7 @@ class TableWriter:
         self._folders = OwnFolders(metastore, warehouse)
         self._commits = Commits(metastore)
         self._patience_s = patience_s
+        self._turn_s = turn_s
 
     def write(self, write: Write, run: Run, produce: Produce) -> pa.Table:
         """Do what a write says, with rows that ``produce`` writes; tell how many. Raises WriteFailed, EngineError."""
@@ -86,6 +91,13 @@ class TableWriter:
                     rows = self._insert(write, run, produce)
                 case DropTable():
                     rows = self._drop(write, run)
+        except FolderBusy as error:
+            raise WriteFailed(
+                TABLE_BUSY,
+                f"Others have been writing to the files of {_table_of(write)} for {self._turn_s:g} s. Nothing was "
+                "changed; send it again. Where it stays so, the administrator looks for a process that hangs and holds "
+                "the table's folder (with fuser or lsof), and ends it.",
+            ) from error
         except OSError as error:
             raise WriteFailed(WRITE_FAILED, f"Files could not be written: {error.strerror or error}.") from error
         except InspectionFailed as error:  # before a commit; after one, nothing of a look comes here
@@ -103,12 +115,14 @@ class TableWriter:
                 continue
             known = names.get(root, [])
             try:
-                with self._commits.alone(root) as folder:
+                with self._commits.alone(root, wait_s=RECOVERY_TURN_S) as folder:
                     if not self._commits.finish(folder, root, sweep=True):
                         continue
                 for name in known:
                     self._registration.rows_came(name)
-            except (OSError, InspectionFailed) as error:
+            except FolderBusy:
+                log.warning("another process writes to %s, and ends earlier writes, too", ", ".join(known))
+            except (OSError, UnknownTable, TableInMotion, InspectionFailed) as error:
                 log.warning("files of an earlier write wait to be moved into %s: %s", ", ".join(known), error)
             else:
                 log.warning("the files of an earlier write were moved into %s", ", ".join(known))
@@ -168,7 +182,7 @@ class TableWriter:
             produce(write.query.sql("spark"), target)
             files = _visible_files(staged)
             rows = inspect(source.name, staged, format=source.format).rows if files else 0
-            with self._commits.alone(root) as folder:
+            with self._commits.alone(root, wait_s=self._turn_s, require=run.require) as folder:
                 self._commits.finish(folder, root)
                 replaced = _replaced(write, root, staged) if write.overwrite is not None else []
                 self._commits.commit(folder, run.id, files=files, replaced=replaced)
@@ -210,7 +224,7 @@ class TableWriter:
             return
         try:
             insist(partial(self._registration.rows_came, source.name))
-        except (OSError, UnknownTable, InspectionFailed) as error:  # the rows are there all the same
+        except (OSError, UnknownTable, TableInMotion, InspectionFailed) as error:  # the rows are there all the same
             log.warning("the catalog does not know the new files of %s: %s", source.name, error)
 
     def _drop(self, write: DropTable, run: Run) -> int:
@@ -221,10 +235,14 @@ class TableWriter:
         check = self._policy.owner_check(run.statement.principal, Action.DROP, "table", write.table)
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError):  # it is gone, or a link by now: what is left is a name in the catalog
-                stack.enter_context(self._commits.alone(root))
+                stack.enter_context(self._commits.alone(root, wait_s=self._turn_s, require=run.require))
             if self._metastore.catalog.remove(write.table, check=check):
                 self._folders.delete(table.source.location)
         return 0
+
+
+def _table_of(write: Write) -> str:
+    return write.target.name if isinstance(write, InsertInto) else write.table
 
 
 def _query(write: CreateTable) -> str:

@@ -30,6 +30,13 @@ class AlreadyThere(Exception):
     """The name is taken, by a table or a view. Its argument is the name."""
 
 
+class TableChanged(LookupError):
+    """A table is no more what somebody has looked at."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"table {name} was dropped or registered in another way meanwhile: try again")
+
+
 class Catalog:
     """Registered tables. Names are unique without regard to case and kept in lower case."""
 
@@ -42,14 +49,17 @@ class Catalog:
         *,
         at: dt.datetime,
         new: bool = False,
+        instead_of: CatalogTable | None = None,
         owner: str | None = None,
         check: OwnerCheck = lambda _: None,
     ) -> CatalogTable:
         """Register a table, or what is new about it. owner: of a new one. check: hears the owner of one that is there.
 
-        Raises AlreadyThere for a view's name, and for a table's if it is to be new.
+        at: when the look at its files began. instead_of: the table that was looked at, which has to be there still;
+        where a later look at it is on record already, that one stays. Without it, whatever is there is replaced.
 
-        Raises InvalidTable for one that cannot be used.
+        Raises AlreadyThere for a view's name, and for a table's if it is to be new. Raises TableChanged where the table
+        is not what was looked at. Raises InvalidTable for one that cannot be used.
 
         Statistics of the same columns stay in force, others are retired together with what could be merged into them.
         """
@@ -63,12 +73,18 @@ class Catalog:
             if session.get(ViewRow, name) is not None:
                 raise AlreadyThere(name)
             if row is None:
+                if instead_of is not None:
+                    raise TableChanged(name)
                 row = TableRow(name=name, owner=owner)
                 session.add(row)
             elif new:
                 raise AlreadyThere(name)
             else:
+                if instead_of is not None and not is_registered(instead_of, row):
+                    raise TableChanged(name)
                 check(row.owner)
+                if instead_of is not None and row.registered_at > at:
+                    return _record(row)
             if row.id is not None and [(c.name, c.data_type) for c in row.columns] != [
                 (c.name, c.data_type) for c in source.columns
             ]:
@@ -157,6 +173,12 @@ def wait_for_writers(session: Session) -> None:
     session.execute(
         update(CatalogVersionRow).where(CatalogVersionRow.id == VERSION_ROW).values(version=CatalogVersionRow.version)
     )
+
+
+def is_registered(looked_at: CatalogTable, row: TableRow) -> bool:
+    """Tell whether what somebody looked at is still the table: its place, how it is read and its columns."""
+    now = _record(row)
+    return (now.source, now.declared) == (looked_at.source, looked_at.declared)
 
 
 def _record(row: TableRow) -> CatalogTable:

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, bindparam, delete, func, insert, select, update
 from sqlalchemy.orm import Session, defer
 
 from metastore import encoding
-from metastore.catalog import advance_version, wait_for_writers
+from metastore.catalog import TableChanged, advance_version, is_registered, wait_for_writers
 from metastore.jobs import TablesBusy
 from metastore.models import (
     ColumnStatisticsRow,
@@ -23,7 +23,7 @@ from metastore.models import (
     TableLockRow,
     TableRow,
 )
-from metastore.records import StatisticsPart
+from metastore.records import CatalogTable, StatisticsPart
 from selector.statistics import ColumnStatistics, TableStatistics
 
 KEPT_BUILDS = 5  # of one table, the one in force among them
@@ -70,8 +70,12 @@ class StatisticsStore:
         at: dt.datetime,
         parts: Sequence[StatisticsPart] | None = None,
         job_id: str | None = None,
+        of: CatalogTable | None = None,
     ) -> TableStatistics:
         """Put a build in force, in one transaction; returns it with the version it was given.
+
+        of: the table whose files were read; raises TableChanged where it is another one by now, UnknownTable where it
+        is gone.
 
         parts: all of the table's mergeable summaries, None for a table that keeps none; one with the folder and time of
         a stored one is that one, and needs no summary. job_id: the job that did it; raises LockLost where it does not
@@ -80,6 +84,8 @@ class StatisticsStore:
         with Session(self._engine) as session, session.begin():
             advance_version(session)  # first: builds that end at once wait for each other
             table = _table(session, build.table)
+            if of is not None and not is_registered(of, table):
+                raise TableChanged(table.name)
             if job_id is not None:
                 _check_lock(session, table.name, job_id)
             published = _publish(session, table, build, at)

@@ -199,10 +199,9 @@ class _Job:
                 built = build(
                     self._spark, table, self._request, cut=self._cut(table, joins, before), before=before, now=_now()
                 )
-            self._require_same(table)
             parts = built.parts if built.parts is not None else self._metastore.statistics.part_marks(name)
             published = self._metastore.statistics.publish(
-                built.statistics, at=_now(), parts=parts, job_id=self._job_id
+                built.statistics, at=_now(), parts=parts, job_id=self._job_id, of=table
             )
         except _TABLE_FAILURES as failure:
             return self._reason(name, failure)
@@ -232,6 +231,7 @@ class _Job:
     def _table(self, name: str) -> CatalogTable:
         """Return a table as its files are now: what was added since it was registered counts."""
         if name not in self._tables:
+            began = _now()
             table = self._metastore.catalog.get(name)
             if table is None:
                 raise BuildFailed(f"table {name} is not registered")
@@ -239,15 +239,9 @@ class _Job:
                 raise BuildFailed(f"table {name} cannot be used: {table.source.defect}")
             files = files_of(table.source)
             if files and (len(files), sum(file.bytes for file in files)) != (table.files, table.bytes):
-                table = self._metastore.catalog.put(listed(table), at=_now())
+                table = self._metastore.catalog.put(listed(table), at=began, instead_of=table)
             self._tables[name] = table
         return self._tables[name]
-
-    def _require_same(self, table: CatalogTable) -> None:
-        """See that the table that was read is still the one that is registered. Raises BuildFailed."""
-        now = self._metastore.catalog.get(table.name)
-        if now is None or now.source.columns != table.source.columns:
-            raise BuildFailed(f"the columns of {table.name} were changed meanwhile: compute the statistics again")
 
     def _reason(self, name: str, failure: BaseException) -> str:
         """Say what went wrong with a table; clients read it, and need not know where on this machine its files are."""

@@ -15,7 +15,8 @@ import logging
 import os
 import stat
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +31,11 @@ _STAGED = ".fusion-write-"
 _COMMITTED = ".fusion-commit-"
 _HIDDEN = ("_", ".")
 _RIGHTS_OF_FILES = 0o666
+_PAUSE_S = 0.05  # between two looks at whether a folder is free, and its commit still wanted
+
+
+class FolderBusy(Exception):
+    """Somebody else commits to a table's folder, or holds it, for longer than one waits."""
 
 
 class Commits:
@@ -41,17 +47,23 @@ class Commits:
         self._of_folder: dict[Path, threading.Lock] = {}
 
     @contextlib.contextmanager
-    def alone(self, root: Path) -> Iterator[Folder]:
+    def alone(self, root: Path, *, wait_s: float, require: Callable[[], None] = lambda: None) -> Iterator[Folder]:
         """Let nobody else commit to a table's folder: no other thread, nor another gateway where the disk has locks.
 
-        Raises OSError, also where a link leads there.
+        wait_s: longest wait for whoever is at it. require: raises where nobody waits for the commit any more.
+
+        Raises FolderBusy, and OSError, also where a link leads there.
         """
         with self._lock:
             lock = self._of_folder.setdefault(root, threading.Lock())
-        with lock, Folder.opened(root) as folder:
-            with contextlib.suppress(OSError):  # not every network disk locks folders
-                fcntl.flock(folder.descriptor, fcntl.LOCK_EX)
-            yield folder
+        until_s = time.monotonic() + wait_s
+        _insist(lambda pause_s: lock.acquire(timeout=pause_s), until_s, require)
+        try:
+            with Folder.opened(root) as folder:
+                _insist(lambda pause_s: _locked(folder, pause_s), until_s, require)
+                yield folder
+        finally:
+            lock.release()
 
     def begin(self, query_id: str, root: Path) -> Path:
         """Record a write, and return the folder for its files, which is not there yet."""
@@ -122,6 +134,25 @@ class Commits:
         """Tell whether a gateway still works on a query."""
         query = self._metastore.queries.get(query_id)
         return query is not None and not query.state.ended
+
+
+def _insist(take: Callable[[float], bool], until_s: float, require: Callable[[], None]) -> None:
+    """Take something as soon as it is free. take: waits for so many seconds, and tells whether it has it."""
+    while not take(max(0.0, min(_PAUSE_S, until_s - time.monotonic()))):
+        require()
+        if time.monotonic() >= until_s:
+            raise FolderBusy
+
+
+def _locked(folder: Folder, pause_s: float) -> bool:
+    try:
+        fcntl.flock(folder.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        time.sleep(pause_s)
+        return False
+    except OSError:  # not every network disk locks folders
+        pass
+    return True
 
 
 def _rights_of_files(root: Path) -> int | None:

@@ -15,12 +15,15 @@ from engines.protocol import Column, TableSource
 from gateway.catalog.locations import Locations
 from gateway.security.policy import Action, Need, Owned, Policy
 from gateway.security.principals import Principal
-from gateway.sql.errors import TableExists, UnknownColumn, UnknownTable, did_you_mean
+from gateway.sql.errors import TableExists, TableInMotion, UnknownColumn, UnknownTable, did_you_mean
+from metastore.catalog import AlreadyThere, TableChanged
 from metastore.inspection import InspectionFailed, data_files
 from metastore.inspector import inspect
 from metastore.records import CatalogTable, Inspection
 from metastore.store import Metastore
 from selector.keys import ColumnRef, KeyPair
+
+LOOKS = 5  # at a table that others register in another way at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,34 +54,60 @@ class Registration:
 
         Raises SqlError, LocationRefused among them, and InspectionFailed.
         """
+        return _settled(wanted.name, lambda: self._add(wanted, user))
+
+    def _add(self, wanted: NewTable, user: Principal) -> CatalogTable:
+        began = _now()
         place = self._locations.place_of(wanted.location)
         self._policy.require_all(user, self._needs(wanted.name, place))
         known = self._metastore.catalog.get(wanted.name)
         if known is not None and self._is_own(known.source):
             return self._add_own(known, place, wanted)
+        if any(view.name == wanted.name.lower() for view in self._metastore.views.list()):
+            raise TableExists(f"There is a view {wanted.name} already; drop it first, or take another name.")
         self._locations.admit(place)
         options = dict(wanted.options) or None
         found = inspect(wanted.name, place, format=wanted.format, options=options, columns=wanted.columns)
         pairs = self._pairs(found.source, wanted.keys)
         check = self._policy.owner_check(user, Action.REPLACE, "table", wanted.name)
-        table = self._metastore.catalog.put(found, at=_now(), owner=user.owner, check=check)
+        table = self._metastore.catalog.put(
+            found, at=began, new=known is None, instead_of=known, owner=user.owner, check=check
+        )
         self._learn(pairs)
         self._announce()
         return table
 
     def refresh(self, name: str) -> CatalogTable:
-        """Look at a registered table's files again. Raises UnknownTable, LocationRefused, InspectionFailed."""
+        """Look at a registered table's files again.
+
+        Raises UnknownTable, also where it is dropped meanwhile, TableInMotion, LocationRefused, InspectionFailed.
+        """
+        refreshed = _settled(name, lambda: self._refresh(name))
+        self._announce()
+        return refreshed
+
+    def _refresh(self, name: str) -> CatalogTable:
+        began = _now()
         table = self._known(name)
         source = table.source
         self.require_unchanged((source,))
         told = source.columns if table.declared else None
-        found = inspect(name, source.location, format=source.format, options=source.options, columns=told)
-        refreshed = self._metastore.catalog.put(found, at=_now())
-        self._announce()
-        return refreshed
+        try:
+            found = inspect(name, source.location, format=source.format, options=source.options, columns=told)
+        except InspectionFailed:
+            self._known(name)  # files of a table that was dropped are gone with it
+            raise
+        return self._metastore.catalog.put(found, at=began, instead_of=table)
 
     def rows_came(self, name: str) -> CatalogTable:
-        """Look at a table's files after a write; its columns stay. Raises UnknownTable, InspectionFailed."""
+        """Look at a table's files after a write; its columns stay.
+
+        Raises UnknownTable, also where it is dropped meanwhile, TableInMotion, InspectionFailed.
+        """
+        return _settled(name, lambda: self._rows_came(name))
+
+    def _rows_came(self, name: str) -> CatalogTable:
+        began = _now()
         table = self._known(name)
         source = table.source
         try:
@@ -89,7 +118,7 @@ class Registration:
             if data_files(Path(source.location)):  # they are there, and could not be looked at now
                 raise
             found = Inspection(source, files=0, bytes=0, rows=0)
-        return self._metastore.catalog.put(replace(found, declared=table.declared), at=_now())
+        return self._metastore.catalog.put(replace(found, declared=table.declared), at=began, instead_of=table)
 
     def put_made(self, found: Inspection, *, user: Principal) -> CatalogTable:
         """Register a table that a statement of this user made. Raises AlreadyThere."""
@@ -139,6 +168,16 @@ class Registration:
         known = {each.name: each.source for each in self._metastore.catalog.list()} if keys else {}
         known[table.name.lower()] = table
         return [_pair(table, column, references, known) for column, references in keys]
+
+
+def _settled(name: str, look: Callable[[], CatalogTable]) -> CatalogTable:
+    """Look at a table, and once more where it became another one meanwhile. Raises TableInMotion."""
+    for _ in range(LOOKS):
+        try:
+            return look()
+        except (AlreadyThere, TableChanged):
+            continue
+    raise TableInMotion(f"The table {name} was registered anew each time that its files were looked at; try again.")
 
 
 def _pair(table: TableSource, column: str, references: str, known: Mapping[str, TableSource]) -> KeyPair:

@@ -29,6 +29,8 @@ STATUS: Mapping[str, grpc.StatusCode] = {
     "TABLE_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
     "CANCELLED": grpc.StatusCode.CANCELLED,
     "DEADLINE_EXCEEDED": grpc.StatusCode.DEADLINE_EXCEEDED,
+    "TABLE_BUSY": grpc.StatusCode.ABORTED,
+    "TABLE_CHANGED": grpc.StatusCode.ABORTED,
     "JOB_RUNNING": grpc.StatusCode.FAILED_PRECONDITION,
     "NOT_FINISHED": grpc.StatusCode.FAILED_PRECONDITION,
     "MEMORY_EXCEEDED": grpc.StatusCode.RESOURCE_EXHAUSTED,

@@ -12,6 +12,7 @@ SqlError
   TableUnreadable     what is stored of a table or view cannot be used
   UnknownDatabase     not the one that there is
   TableExists         of a table that is to be made
+  TableInMotion       registered anew while its files are looked at
   UnknownColumn       not in the tables that the statement names
   UnknownPartition    no folder of the table matches
   UnknownVariable     ${...} without a value in the session
@@ -112,6 +113,12 @@ class TableExists(SqlError):
     """A table that a statement would make is there already."""
 
     code = "TABLE_EXISTS"
+
+
+class TableInMotion(SqlError):
+    """Others register the table in another way each time that its files are looked at."""
+
+    code = "TABLE_CHANGED"
 
 
 class UnknownColumn(SqlError):

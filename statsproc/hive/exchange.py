@@ -48,7 +48,7 @@ def import_statistics(
     ours = metastore.statistics.current(table.name)
     if ours is not None and ours.source != HIVE and not force:
         return Exchanged(version=ours.version, kept=f"statistics of our own are in force (version {ours.version})")
-    published = metastore.statistics.publish(_read(hive, held, table), at=at)
+    published = metastore.statistics.publish(_read(hive, held, table), at=at, of=table)
     return Exchanged(published.rows, len(published.columns), version=published.version, notes=published.notes)
 
 

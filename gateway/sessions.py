@@ -30,6 +30,7 @@ from gateway.session_settings import (
     influence_of,
 )
 from gateway.sql.names import DEFAULT_DATABASE
+from gateway.sql.parsing import USUAL_LIMITS, ParserLimits
 from gateway.sql.variables import substitute
 from gateway.sql.writes import PartitionSettings
 from gateway.statements import Statement
@@ -83,11 +84,12 @@ class Limits:
 class Session:
     """One client's session. Thread-safe.
 
-    principal: who it belongs to, as last seen. deadline_s: longest life of its statements.
+    principal: who it belongs to, as last seen. deadline_s: longest life of its statements. limits: of their texts.
     """
 
-    def __init__(self, principal: Principal, *, deadline_s: float) -> None:
+    def __init__(self, principal: Principal, *, deadline_s: float, limits: ParserLimits = USUAL_LIMITS) -> None:
         self.principal = principal
+        self._limits = limits
         self._deadline_s = deadline_s
         self._lock = threading.Lock()
         self._settings: dict[str, str] = {}
@@ -165,7 +167,7 @@ class Session:
         limits = (self._deadline_s, TIMEOUT_S.read(settings[TIMEOUT_S.name]), timeout_s)
         dialect = dialect or DIALECT.read(settings[DIALECT.name])
         if not with_values and SUBSTITUTE.read(settings[SUBSTITUTE.name]):
-            sql = substitute(sql, dialect, settings)
+            sql = substitute(sql, dialect, settings, self._limits)
         return Statement(
             sql=sql,
             dialect=dialect,

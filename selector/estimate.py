@@ -80,6 +80,11 @@ class MemoryEstimate:
         if self.peak_bytes is not None and self.upper_bytes is not None and self.upper_bytes < self.peak_bytes:
             raise ValueError("the upper bound is below the expected peak")
 
+    @property
+    def known(self) -> bool:
+        """Whether anything is expected at all."""
+        return self.peak_bytes is not None
+
     def partings(self) -> tuple[int, ...]:
         """Return the positions where the engine's cardinalities leave ours: what is below still agrees, if known."""
         return tuple(

@@ -81,7 +81,8 @@ class Planners:
             healthy = False
             if limit_s < PLANNING_S:
                 raise DeadlineExceeded("The statement's time was spent while it was planned.") from error
-            raise UnsupportedFeature(f"it could not be planned within {PLANNING_S:.0f} s.") from error
+            # Of a machine that was busy rather than of the statement: nobody is to remember it.
+            raise EngineBusy(f"DuckDB could not plan it within {PLANNING_S:g} s.") from error
         except (WorkerLost, StatementCancelled):
             healthy = False
             raise

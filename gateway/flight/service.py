@@ -136,7 +136,8 @@ class FlightService:
     def log_in(self, login: Login) -> FlightSession:
         """Begin a session, for whose client a call waits. Raises AuthenticationFailed, TooManySessions."""
         user = self._authenticator.authenticate(login)
-        return self.sessions.open(Session(user, deadline_s=self._deadline_s))
+        limits = self._coordinator.parser_limits
+        return self.sessions.open(Session(user, deadline_s=self._deadline_s, limits=limits))
 
     # ------------------------------------------------------------------ statements and questions
 

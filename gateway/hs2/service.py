@@ -116,7 +116,7 @@ class Service:
             user = self.login(Login(request.username, request.password, peer.address))
         else:
             user = self._authenticator.current(peer.user)
-        session = Session(user, deadline_s=self._deadline_s)
+        session = Session(user, deadline_s=self._deadline_s, limits=self._coordinator.parser_limits)
         for name, value in (request.configuration or {}).items():
             _configure(session, name, value)
         asked = (request.configuration or {}).get(HIVECONF + FETCH_SIZE_KEY, USUAL_FETCH_ROWS)

@@ -69,7 +69,7 @@ Served = Annotated[Gateway, Depends(gateway_of)]
 async def run_query(body: QueryRequest, request: Request, gateway: Served, user: User) -> Response:
     """Run a query. 200 once it has ended, 202 while it still runs after wait_s."""
     limits = gateway.settings.limits
-    session = Session(user, deadline_s=limits.deadline_s)
+    session = Session(user, deadline_s=limits.deadline_s, limits=gateway.coordinator.parser_limits)
     asked = await run_in_threadpool(
         session.statement,
         body.sql,
@@ -157,7 +157,8 @@ async def cancel_query(query_id: str, gateway: Served, user: User) -> QueryReply
 @router.post("/explain")
 def explain(body: ExplainRequest, gateway: Served, user: User) -> ExplainReply:
     """Decide about a query without running it."""
-    session = Session(user, deadline_s=gateway.settings.limits.deadline_s)
+    limits = gateway.coordinator.parser_limits
+    session = Session(user, deadline_s=gateway.settings.limits.deadline_s, limits=limits)
     statement = replace(session.statement(body.sql, dialect=body.dialect, engine=body.engine), session=None)
     checked, decision = gateway.coordinator.explain(statement)
     sql: dict[str, str] = {}

@@ -69,6 +69,9 @@ class ParserLimits:
     tokens: int = 100_000
 
 
+USUAL_LIMITS = ParserLimits()
+
+
 def reader_of(dialect: str) -> Dialect:
     """Return what reads texts of a dialect that is one of DIALECTS."""
     return READERS[dialect]()

@@ -30,11 +30,14 @@ _OF_SETTINGS = ("hiveconf", "spark", "sparkconf")
 _OUTSIDE = ("env", "system")
 
 
-def substitute(sql: str, dialect: str, variables: Mapping[str, str]) -> str:
+def substitute(
+    sql: str, dialect: str, variables: Mapping[str, str], limits: parsing.ParserLimits = parsing.USUAL_LIMITS
+) -> str:
     """Return a statement with its variables' values. variables: settings of the session, by name.
 
     Raises UnknownVariable, StatementTooLong.
     """
+    parsing.require_length(sql, limits)
     if dialect not in DIALECTS or "${" not in sql:
         return sql
     pieces: list[str] = []
@@ -57,6 +60,7 @@ def substitute(sql: str, dialect: str, variables: Mapping[str, str]) -> str:
             raise StatementTooLong(f"Values of variables make the statement more than {LARGEST_GROWTH:,} signs longer.")
     text = "".join([*pieces, sql[done:]])
     if unknown:
+        parsing.require_length(text, limits)
         _refuse_outside_comments(text, dialect, unknown)
     return text
 

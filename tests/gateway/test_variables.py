@@ -6,7 +6,10 @@ import time
 
 import pytest
 
+from gateway.security.principals import IN_PROCESS
+from gateway.sessions import Session
 from gateway.sql.errors import StatementTooLong, UnknownVariable
+from gateway.sql.parsing import ParserLimits
 from gateway.sql.variables import LARGEST_GROWTH, LONGEST_NAME, substitute
 
 SET = {"hivevar:x": "1", "y": "2", "x": "of a setting", "hivevar:quote": "' or '", "again": "${y}", "empty": ""}
@@ -63,6 +66,15 @@ def test_values_cannot_fill_the_memory() -> None:
     with pytest.raises(StatementTooLong, match="longer"):
         substitute("${v}" * 100_000, "spark", {"v": "x" * 60_000})
     assert LARGEST_GROWTH < 10_000_000
+
+
+def test_a_text_that_is_too_long_is_not_looked_through_for_variables() -> None:
+    limits = ParserLimits(statement_bytes=1_000)
+    for sql in ("select '${nobody}' --" + "x" * 1_000, "select '${nobody}${v}'"):  # with its values, as well
+        with pytest.raises(StatementTooLong, match="1,000 bytes"):
+            substitute(sql, "spark", {"v": "x" * 1_000}, limits)
+    with pytest.raises(StatementTooLong):
+        Session(IN_PROCESS, deadline_s=60, limits=limits).statement("select '${nobody}' --" + "x" * 1_000)
 
 
 def test_a_hostile_text_takes_no_long_time() -> None:

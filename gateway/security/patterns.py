@@ -64,6 +64,17 @@ def explodes(pattern: str) -> bool:
     return _is_ambiguous(reader.sets, reader.follow)
 
 
+@lru_cache(maxsize=4_096)
+def may_match_nothing(pattern: str) -> bool:
+    """Tell whether a pattern may match where no character is; True where that is not known."""
+    if len(pattern) > LONGEST:
+        return True
+    try:
+        return _Reader(pattern).read().empty > 0
+    except _Unreadable:
+        return True
+
+
 class _Reader:
     """Reads a pattern. sets: what each state matches, as bits; follow: by state, the next ones with the ways there."""
 
@@ -74,11 +85,12 @@ class _Reader:
         self._at = 0
         self._folds = "(?i" in pattern or "i)" in pattern or "i:" in pattern
 
-    def read(self) -> None:
+    def read(self) -> _Piece:
         """Read all of it."""
-        self._choice(copies=1, depth=0)
+        whole = self._choice(copies=1, depth=0)
         if self._at < len(self._text):
             raise _Unreadable
+        return whole
 
     def _choice(self, copies: int, depth: int) -> _Piece:
         if depth > DEEPEST:

@@ -156,7 +156,7 @@ def check(
             rewriting.settle_casts(tree, SPARK)
             settle_divisions(tree, tables)
         rewriting.name_outputs(tree)
-        check_growth(tree)
+        check_growth(tree, tables)
         normal = without_hints(tree).sql(dialect=SparkAsWritten, normalize=True, identify=True, comments=False)
         return CheckedStatement(tree, tables, _digest(normal), _digest(without_literals(normal)), engine)
     except RecursionError as error:

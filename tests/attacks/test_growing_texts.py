@@ -14,6 +14,15 @@ from tests.gateway.conftest import BOOKS
 TABLE = TableSource("t", "/t", "parquet", (Column("a", "string"), Column("n", "int"), Column("arr", "array<string>")))
 BILLION = 1_000_000_000
 LAYERS = "||".join(["s"] * 10)
+LARGE = "repeat('x', 1000000)"
+THRICE = "a || a || a"
+LINE = "concat_ws(',', a, a, a, a, a, a, a, a, a, a)"
+ESCAPED = (
+    f"replace(replace(replace(replace(replace({LINE}, '&', '&amp;'), '<', '&lt;'), '>', '&gt;'), "
+    "'\"', '&quot;'), '\\'', '&#39;')"
+)
+KEY = f"SELECT md5(concat_ws('|', {', '.join(['k'] * 20)})) AS k"
+KEYS = f"WITH b AS (SELECT a AS k FROM t), c AS ({KEY} FROM b), d AS ({KEY} FROM c), e AS ({KEY} FROM d) {KEY} FROM e"
 
 TOO_LONG = (
     f"SELECT repeat('x', {BILLION})",
@@ -45,6 +54,31 @@ TOO_LONG = (
     f"VALUES (repeat('x', {BILLION}))",
     "SELECT approx_count_distinct(n, 0.0001) FROM t",
     "SELECT approx_percentile(n, 0.5, 2147483647) FROM t",
+    "SELECT round(CAST(n AS DOUBLE), 600000000) FROM t",  # Java computes with as many digits
+    "SELECT bround(1.5D, length(repeat('x', 1000000)) * 600)",
+    "SELECT ceil(CAST(n AS DOUBLE), -600000000) FROM t",
+    "SELECT hex(hex(hex(hex(hex(hex(repeat('x', 100000)))))))",
+    f"SELECT listagg({LARGE}, ',') FROM t",
+    f"SELECT string_agg(a, {LARGE}) FROM t",
+    f"SELECT size(collect_list({LARGE})) FROM t",
+    f"SELECT array_agg({LARGE}) OVER () FROM t",
+    "SELECT replace(replace(replace(repeat('a', 1000), 'a', repeat('b', 100)), 'b', repeat('c', 100)), 'c', 'dd')",
+    "SELECT translate(repeat('a', 1000000), 'a', '\U0001f600')",
+    "SELECT regexp_replace(repeat('a', 1000000), '(.*)', '$1$1$1$1')",
+    f"SELECT 1 AS a UNION ALL SELECT 2 ORDER BY repeat('x', {BILLION})",
+    f"SELECT repeat('x', 1000000) AS a FROM t ORDER BY {THRICE}",
+    # What a subquery made, however it comes by its name
+    f"SELECT u.s || u.s || u.s FROM (SELECT {LARGE} AS s) AS u, (SELECT 'a' AS s) AS v",
+    f"SELECT b || b || b FROM (SELECT 1 AS a, 1 AS a, 'x' AS b UNION ALL SELECT 1, 1, {LARGE}) AS u",
+    f"SELECT r || r || r FROM (SELECT 1 AS a, 1 AS a, {LARGE} AS b) AS u(p, q, r)",
+    f"SELECT r || r || r FROM (SELECT *, {LARGE} FROM t) AS u(p, q, o, r)",
+    f"SELECT concat(s.f, s.f, s.f) FROM (SELECT named_struct('f', {LARGE}) AS s) AS u",
+    f"SELECT col1 || col1 || col1 FROM (VALUES ({LARGE}))",
+    f"WITH v(c) AS (VALUES ({LARGE})) SELECT c || c || c FROM v",
+    f"SELECT (SELECT concat(u.s, u.s, u.s)) FROM (SELECT {LARGE} AS s) AS u",
+    f"SELECT col || col || col FROM t LATERAL VIEW explode(array({LARGE})) x",
+    "WITH RECURSIVE r AS (SELECT 'x' AS s UNION ALL SELECT s || s FROM r) SELECT s FROM r",
+    "WITH RECURSIVE r(s) AS (SELECT 'x' UNION ALL SELECT concat(s, repeat('x', 100000)) FROM r) SELECT s FROM r",
 )
 SHORT_ENOUGH = (
     "SELECT repeat('x', 1000)",
@@ -56,6 +90,22 @@ SHORT_ENOUGH = (
     "SELECT regexp_replace(a, '[0-9]+', '<number>'), replace(replace(a, 'a', 'bb'), 'c', 'dd') FROM t",
     "SELECT approx_count_distinct(n), approx_count_distinct(n, 0.02), percentile_approx(n, 0.5, 10000) FROM t",
     "SELECT array_join(arr, ', '), format_number(n, 2), space(3) FROM t",
+    f"SELECT {ESCAPED} FROM t",
+    f"SELECT {ESCAPED.replace('replace', 'regexp_replace')} FROM t",
+    "SELECT translate(translate(translate(translate(a, 'äöü', 'aou'), '-', '_'), 'x', 'y'), '.,', '  ') FROM t",
+    "SELECT regexp_replace(regexp_replace(regexp_replace(regexp_replace(regexp_replace(regexp_replace(regexp_replace("
+    "a, '\\\\s+', ' '), '^ +', ''), ' +$', ''), '[0-9]+', '#'), '#+', '#'), '[.]+', '.'), '--', '-') FROM t",
+    "SELECT replace(replace(replace(replace(a, '\\r\\n', '\\n'), 'Street', 'St.'), 'foo', 'foobar'), 'a', 'b') FROM t",
+    "SELECT aggregate(arr, '', (acc, e) -> regexp_replace(concat(acc, e), ' +', ' ')) FROM t",
+    "SELECT lpad(a, 4000, ' ') || rpad(a, 4000, ' ') || lpad(CAST(n AS STRING), 10, '0') FROM t",
+    KEYS,
+    "SELECT format_number(n, '#,###,##0.00'), round(n, 2), round(n, -3), ceil(n / 3, 1), floor(n) FROM t",
+    "SELECT collect_list(named_struct('n', n, 'x', x)) FROM (SELECT n, collect_list(named_struct('a', a)) AS x "
+    "FROM t GROUP BY n) AS u GROUP BY n",
+    "WITH RECURSIVE r AS (SELECT 1 AS n, 'x' AS p UNION ALL SELECT r.n + 1, r.p || t.a FROM r JOIN t ON t.n = r.n) "
+    "SELECT p FROM r",
+    f"SELECT left({LARGE}, 10) || left({LARGE}, 10), length({LARGE}) + length({LARGE})",
+    f"SELECT t.a || t.a || t.a || u.n FROM t JOIN (SELECT 1 AS n, {LARGE} AS s) AS u ON u.n = t.n",
 )
 
 
@@ -90,6 +140,13 @@ def test_counts_from_data_are_checked_on_spark_only() -> None:
         _checked("SELECT raise_error('x')")
 
 
+def test_what_is_repeated_counts_by_its_length_where_data_decides() -> None:
+    assert "octet_length" in _checked("SELECT repeat(a, n) FROM t").sql("spark").lower()
+    assert "octet_length" in _checked("SELECT repeat(a, 5000) FROM t").sql("spark").lower()
+    assert "raise_error" not in _checked("SELECT repeat(a, 50) FROM t").sql("spark").lower()
+    assert "10000.0" in _checked(f"SELECT repeat('{'x' * 10_000}', n) FROM t").sql("spark")
+
+
 @pytest.mark.parametrize("sql", [f"SELECT repeat('x', {BILLION})", f"SELECT md5(lpad('x', {BILLION}, 'y'))"])
 def test_each_door_refuses_them(door: Door, duckdb_gateway: Served, sql: str) -> None:
     for engine in ("auto", "duckdb"):
@@ -113,6 +170,8 @@ def test_counts_from_data_do_not_end_spark(door: Door, spark_gateway: Served) ->
     for sql in (
         f"SELECT max(length(repeat(category, id * {BILLION // 10}))) AS n FROM books",
         f"SELECT max(length(rpad(category, id * {BILLION // 10}, 'x'))) AS n FROM books",
+        "SELECT max(length(repeat(repeat('x', CAST(id + 10000 AS INT)), CAST(id + 10000 AS INT)))) AS n FROM books",
+        "SELECT length(repeat(max(category), CAST(count(*) * 100000 AS INT))) AS n FROM books",
     ):
         with pytest.raises(Refused, match="characters at most"):
             spark_gateway.ask(door, sql, engine="spark")
@@ -120,6 +179,10 @@ def test_counts_from_data_do_not_end_spark(door: Door, spark_gateway: Served) ->
         door, "SELECT max(length(lpad('x', CAST(id AS INT), 'y'))) AS n FROM books", engine="spark"
     )
     assert longest == [(BOOKS,)]
+    texts = "SELECT length(repeat(repeat('ab', CAST(count(*) AS INT)), 2)) AS n FROM books"
+    assert spark_gateway.ask(door, texts, engine="spark") == [(4 * BOOKS,)]
+    priced = "SELECT format_number(max(id), '#,##0.0') AS n FROM books"
+    assert spark_gateway.ask(door, priced, engine="spark") == [(f"{BOOKS:,}.0",)]
     by_a_query = "SELECT length(repeat('x', (SELECT CAST(max(id) AS INT) FROM books))) AS n"
     assert spark_gateway.ask(door, by_a_query, engine="spark") == [(BOOKS,)]
     padded = "SELECT length(rpad(category, CAST(count(*) AS INT), 'x')) AS n FROM books GROUP BY category"

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import threading
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from metastore.records import Failure
 
 ANY = "*"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 LONGEST_SHOWN = 80
+LOOKUP_S = 2.0
+"""How long the start waits for the resolver to tell the machine's full name."""
+
 SECURITY_HEADERS: Mapping[str, str] = {  # of every reply; pages have a policy of their own
     "Content-Security-Policy": ("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
     "X-Content-Type-Options": "nosniff",
@@ -26,10 +31,26 @@ SECURITY_HEADERS: Mapping[str, str] = {  # of every reply; pages have a policy o
 PAGE_POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 
 
+@cache
 def machine_names() -> frozenset[str]:
-    """Return the names that this machine gives itself."""
+    """Return the names that this machine gives itself, and its full name where the resolver tells it soon enough."""
     name = socket.gethostname().lower().rstrip(".")
-    return frozenset({name, name.partition(".")[0], f"{name.partition('.')[0]}.local"}) - {"", ".local"}
+    short = name.partition(".")[0]
+    return frozenset({name, short, f"{short}.local", _full_name(short)}) - {"", ".local"}
+
+
+def _full_name(short: str) -> str:
+    """Ask for the machine's name with its domain; "" where there is none.
+
+    A name server may take long, so nobody waits for it past ``LOOKUP_S``. What it says is taken only for this machine:
+    the first part of the name is the machine's own.
+    """
+    answers: list[str] = []
+    asking = threading.Thread(target=lambda: answers.append(socket.getfqdn()), name="host name", daemon=True)
+    asking.start()
+    asking.join(LOOKUP_S)
+    full = answers[0].lower().rstrip(".") if answers else ""
+    return full if full.partition(".")[0] == short else ""
 
 
 class BrowserRules:

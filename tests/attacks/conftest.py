@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.security.authentication import user_line
 from tests.attacks.doors import Door, Served, served
 from tests.gateway.conftest import bookstore
 
@@ -43,6 +44,24 @@ def spark_gateway(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> 
     home = tmp_path_factory.mktemp("attacked") / "home"
     with served(home, duckdb=DUCKDB, routing={"minimum_confidence": 0.0}) as gateway:
         register_bookstore(gateway, bookstore)
+        yield gateway
+
+
+@pytest.fixture(scope="session")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Serve a gateway that lets in nobody without a login (joe, right), and has names of its own."""
+    pytest.importorskip("duckdb")
+    folder = tmp_path_factory.mktemp("closed")
+    users = folder / "users"
+    users.write_text(user_line("joe", "right"), encoding="utf-8")
+    with served(
+        folder / "home",
+        duckdb=DUCKDB,
+        spark={"enabled": False},
+        routing={"minimum_confidence": 0.0},
+        authentication={"users_file": str(users), "anonymous": "never"},
+        server={"port": 0, "hosts": ["sql.example"], "origins": ["https://notebook.example"]},
+    ) as gateway:
         yield gateway
 
 

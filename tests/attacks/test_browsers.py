@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from gateway.security.authentication import user_line
-from gateway.security.web import SECURITY_HEADERS, BrowserRules
-from tests.attacks.conftest import DUCKDB
-from tests.attacks.doors import Served, served
+from gateway.security import web
+from gateway.security.web import SECURITY_HEADERS, BrowserRules, machine_names
+from tests.attacks.doors import Served
 
 PAGES = (
     "/",
@@ -111,22 +112,6 @@ def test_the_description_of_the_interface_needs_no_script(duckdb_gateway: Served
     assert "max_rows" in text
 
 
-@pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Serve a gateway that lets in nobody without a login, and has names of its own."""
-    folder = tmp_path_factory.mktemp("closed")
-    users = folder / "users"
-    users.write_text(user_line("joe", "right"), encoding="utf-8")
-    with served(
-        folder / "home",
-        duckdb=DUCKDB,
-        spark={"enabled": False},
-        authentication={"users_file": str(users), "anonymous": "never"},
-        server={"port": 0, "hosts": ["sql.example"], "origins": ["https://notebook.example"]},
-    ) as gateway:
-        yield gateway
-
-
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "/readyz"])
 def test_every_page_is_behind_the_login(closed: Served, page: str) -> None:
     if page == "/none":
@@ -141,6 +126,48 @@ def test_names_and_origins_of_the_settings_are_taken(closed: Served) -> None:
         told = {"Host": "sql.example", "Origin": "https://notebook.example", "Sec-Fetch-Site": "cross-site"}
         assert client.post("/v1/explain", json={"sql": "SELECT 1"}, headers=told).status_code != 421
         assert client.post("/v1/explain", json={"sql": "SELECT 1"}, headers=told).status_code != 403
+
+
+@pytest.fixture
+def unknown_names() -> Iterator[None]:
+    """Have the machine's names asked for anew."""
+    machine_names.cache_clear()
+    yield
+    machine_names.cache_clear()
+
+
+@pytest.mark.usefixtures("unknown_names")
+@pytest.mark.parametrize(
+    ("told", "called", "taken"),
+    [
+        ("box.corp.example", "BOX.corp.example:8650", True),
+        ("box.corp.example", "box", True),
+        ("box.corp.example", "box.local", True),
+        ("box.corp.example", "corp.example", False),
+        ("box.corp.example", "box.corp.example.evil.example", False),
+        ("evil.example", "evil.example", False),  # a name server does not name others
+        ("box", "box.corp.example", False),
+    ],
+)
+def test_the_full_name_of_the_machine_is_its_own(
+    monkeypatch: pytest.MonkeyPatch, told: str, called: str, taken: bool
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "box")
+    monkeypatch.setattr(socket, "getfqdn", lambda: told)
+    refusal = BrowserRules(machine_names()).refusal("GET", [(b"host", called.encode())])
+    assert (refusal is None) is taken
+
+
+@pytest.mark.usefixtures("unknown_names")
+def test_nobody_waits_for_a_name_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+    monkeypatch.setattr(socket, "gethostname", lambda: "box")
+    monkeypatch.setattr(socket, "getfqdn", lambda: str(answered.wait(60)))
+    monkeypatch.setattr(web, "LOOKUP_S", 0.01)
+    try:
+        assert machine_names() == {"box", "box.local"}
+    finally:
+        answered.set()
 
 
 def test_a_header_that_comes_twice_is_refused() -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from gateway.security.authentication import user_line
 from tests.attacks.conftest import DUCKDB
 from tests.attacks.doors import Door, Served, served
 from tests.gateway.hs2.conftest import certificate
@@ -28,22 +27,6 @@ SERVICE = "/arrow.flight.protocol.FlightService/"
 def address_of(told: str) -> tuple[str, int]:
     host, _, port = told.rpartition(":")
     return host, int(port)
-
-
-@pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Serve a gateway that lets in nobody without a login."""
-    folder = tmp_path_factory.mktemp("closed")
-    users = folder / "users"
-    users.write_text(user_line("joe", "right"), encoding="utf-8")
-    with served(
-        folder / "home",
-        duckdb=DUCKDB,
-        spark={"enabled": False},
-        routing={"minimum_confidence": 0.0},
-        authentication={"users_file": str(users), "anonymous": "never"},
-    ) as gateway:
-        yield gateway
 
 
 class Silent:

@@ -29,6 +29,7 @@ from gateway.sql.errors import (
     StatementTooLong,
     SyntaxInvalid,
     TableExists,
+    TableInMotion,
     TableUnreadable,
     UnknownColumn,
     UnknownDatabase,
@@ -87,6 +88,7 @@ REFUSALS: Mapping[str, str] = {
     ValueOutOfRange.code: "it holds a value that makes no sense in its place",
     NotAllowed.code: "it does what is not allowed here",
     AccessDenied.code: "its user may not do that",
+    TableInMotion.code: "others were registering its table anew at the same time",
 }
 
 ELSEWHERE: Mapping[ReasonCode, str] = {

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -142,6 +143,43 @@ def test_going_back_to_the_first_schema_keeps_what_it_can_hold(engine: Engine) -
         "open": (["books", "sales"], 1),
         "waits": (["sales"], 0),
     }
+
+
+def test_places_that_an_earlier_release_left_open_are_told(
+    engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Links are followed once and for all; folders without a record are not deleted with their table."""
+    _upgrade(engine, "0008")  # which came before it
+    (tmp_path / "release-1").mkdir()
+    (tmp_path / "current").symlink_to("release-1")
+    forgotten = tmp_path / "made-20260131_235959_1a2b3c4d5e"
+    places = {"books": "current", "plain": "release-1", "made": forgotten.name, "other": "made-20260131"}
+    at = NOON.replace(tzinfo=None) if engine.dialect.name == "sqlite" else NOON
+    with engine.begin() as connection:
+        for table_id, (name, place) in enumerate(places.items(), 1):
+            connection.execute(
+                text(
+                    "INSERT INTO catalog_tables (id, name, location, format, options, files, bytes, registered_at) "
+                    "VALUES (:id, :name, :location, 'csv', '{}', 1, 1, :at)"
+                ),
+                {"id": table_id, "name": name, "location": str(tmp_path / place), "at": at},
+            )
+    with caplog.at_level("WARNING", "metastore.migrations"):
+        migrate(engine)
+    told = [record.getMessage() for record in caplog.records if record.name == "metastore.migrations"]
+    assert len(told) == 2
+    pinned, unrecorded = told
+    assert f"{tmp_path / 'current'}, which leads by a link to {tmp_path / 'release-1'}" in pinned
+    assert "register the folder again" in pinned
+    assert str(forgotten) in unrecorded
+    assert "Delete the folder yourself" in unrecorded
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT location FROM catalog_tables WHERE name = 'books'")) == str(
+            tmp_path / "release-1"
+        )
+    caplog.clear()
+    migrate(engine)
+    assert not caplog.records
 
 
 def _json(stored: object) -> object:

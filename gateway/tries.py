@@ -14,8 +14,8 @@ LOSSES = 1
 SECOND_OPINION_S = 5.0
 """How long a query whose data is wrong to one engine waits for a slot of another one."""
 
-RESTARTS = 3
-"""How often a query goes back to an engine that was restarted on purpose."""
+RESTARTS = 10
+"""How often a query goes back to an engine that was restarted on purpose: others may bring that about."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ _WAIT_STEP_S = 0.05
 _INTERRUPT_FOR_S = 5.0
 _END_FOR_S = 300.0
 _STATUS_TIMEOUT_S = 0.5
-_WRITES = 3  # of one statement, where the server was lost under it or ran out of memory
+_WRITES = 11  # of one statement, where the server was started again under it; as queries of a gateway
 _PLANNING_FAILED = "Error occurred during query planning:"
 
 
@@ -365,7 +365,7 @@ class SparkConnectEngine:
         if self._strays is not None:
             self._strays.watch(attempt.tag)
         if self._health is not None:
-            self._health.suspect()
+            self._health.suspect(attempt.tag)
 
     def _wait_for_server(self, attempt: _Statement) -> str:
         """Return the server's address once it runs; the statement may be ended meanwhile."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import httpx
 
-from engines.spark.web_ui import WebUi
+from engines.spark.web_ui import WebUi, tag_of
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +60,6 @@ class StrayJobs:
         if web_ui is None:
             return
         for job in web_ui.running_jobs():
-            if any(tag.rpartition("_Tag_")[2] in tags for tag in job.tags):
+            if any(tag_of(tag) in tags for tag in job.tags):
                 web_ui.kill(job)
                 _log.warning("Killed job %d of Spark, which was submitted after its statement had ended", job.id)

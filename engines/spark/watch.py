@@ -2,7 +2,9 @@
 
 A thread that matches a regular expression, or computes any other row of hours, cannot be interrupted. So a server on
 which something goes on running for a statement that has ended is started again, and so is one whose heap stays full
-and one that no longer answers. Statements that ran on it are lost, and whoever sent them runs them again.
+and one that no longer answers. What is left of a statement holds a core or two; as long as others have some, the
+server is started again between statements. Those that run on it all the same are lost, and whoever sent them runs them
+again.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import httpx
 from engines.errors import EngineError
 from engines.spark.gate import Gate
 from engines.spark.server import SparkConnectServer
-from engines.spark.web_ui import Heap, WebUi
+from engines.spark.web_ui import Heap, WebUi, tag_of
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +30,7 @@ PROBE = "SELECT one FROM VALUES (1) AS probe(one) LIMIT 1"
 
 COLLECT = "SELECT reflect('java.lang.System', 'gc')"
 OWN_DEADLINE_S = 60.0
+_LEFT = "something that cannot be interrupted still runs for a statement that has ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +38,18 @@ class Patience:
     """When to look, and what is too much.
 
     look_every_s: at what runs after statements that were ended, for suspect_for_s. lingers_s: a rest that runs this
-    long stays. heap_every_s: at the heap; full_share of it is too much to be in use once all garbage is gone, and
-    looked at again after full_again_s. probe_after_s: without a statement that ended well; probes: that may fail.
-    drain_s: for others to end before a server is started again.
+    long stays. spare_s: how long that may go on beside others, who have a core at least; meanwhile the server is
+    started again as soon as no statement runs, and others are kept out for that once in drain_again_s. heap_every_s:
+    at the heap; full_share of it is too much to be in use once all garbage is gone, and looked at again after
+    full_again_s. probe_after_s: without a statement that ended well; probes: that may fail. drain_s: for others to end
+    before a server is started again.
     """
 
     look_every_s: float = 2.0
     suspect_for_s: float = 60.0
     lingers_s: float = 12.0
+    spare_s: float = 600.0
+    drain_again_s: float = 120.0
     heap_every_s: float = 10.0
     full_share: float = 0.6
     full_again_s: float = 300.0
@@ -67,9 +74,10 @@ class HealthWatch:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._started = False
-        self._suspect_until_s = 0.0
+        self._ended: dict[str, float] = {}  # tags of statements that were ended, until when they are suspect
+        self._left: dict[str, float] = {}  # what is left of them, since when
+        self._next_drain_s = 0.0
         self._served_at_s = time.monotonic()
-        self._left_since_s: float | None = None
         self._heap: Heap | None = None
         self._collected_at_s = time.monotonic()
         self._next_heap_s = 0.0
@@ -87,9 +95,10 @@ class HealthWatch:
         """End the thread."""
         self._stop.set()
 
-    def suspect(self) -> None:
-        """Note that a statement was ended before its end: something may be left of it."""
-        self._suspect_until_s = time.monotonic() + self._patience.suspect_for_s
+    def suspect(self, tag: str) -> None:
+        """Note that the statement with this tag was ended before its end: something may be left of it."""
+        with self._lock:
+            self._ended[tag] = time.monotonic() + self._patience.suspect_for_s
 
     def served(self) -> None:
         """Note that a statement came to its own end: the server works."""
@@ -118,8 +127,7 @@ class HealthWatch:
         while not self._stop.wait(self._patience.look_every_s):
             web_ui = self._server.web_ui()
             if web_ui is None:  # it does not run: what was known was about another one
-                self._left_since_s, self._heap, self._failed_probes = None, None, 0
-                self._served_at_s = time.monotonic()
+                self._forget()
                 continue
             try:
                 self._look_for_leftovers(web_ui)
@@ -128,17 +136,32 @@ class HealthWatch:
                 _log.debug("Spark's web UI does not answer, or not as it should: %s", error)
             self._probe()
 
-    def _look_for_leftovers(self, web_ui: WebUi) -> None:
+    def _suspects(self) -> set[str]:
+        """Return the tags of statements of which something may be left."""
         now_s = time.monotonic()
-        if now_s > self._suspect_until_s and self._left_since_s is None:
+        with self._lock:
+            self._ended = {tag: until_s for tag, until_s in self._ended.items() if until_s > now_s or self._left}
+            return set(self._ended)
+
+    def _look_for_leftovers(self, web_ui: WebUi) -> None:
+        suspects = self._suspects()
+        if not suspects:
             return
         threads = web_ui.threads()
-        if not threads.orphaned_tasks + max(0, threads.statements - self._gate.inside):
-            self._left_since_s = None
-        elif self._left_since_s is None:
-            self._left_since_s = now_s
-        elif now_s - self._left_since_s > self._patience.lingers_s:
-            self._restart("something that cannot be interrupted still runs for a statement that has ended")
+        left = {name for name, tags in threads.orphans.items() if not tags or suspects & set(map(tag_of, tags))}
+        left |= {f"statement {place}" for place in range(threads.statements - self._gate.inside)}
+        now_s = time.monotonic()
+        self._left = {name: self._left.get(name, now_s) for name in left}
+        stuck = [since_s for since_s in self._left.values() if now_s - since_s > self._patience.lingers_s]
+        if not stuck:
+            self._next_drain_s = 0.0
+        elif len(stuck) >= self._server.settings.cores:
+            self._restart(f"{_LEFT}, on all cores")
+        elif now_s - min(stuck) > self._patience.lingers_s + self._patience.spare_s:
+            self._restart(_LEFT)
+        elif not self._gate.inside or now_s > self._next_drain_s:
+            self._restart(_LEFT, only_between=True)
+            self._next_drain_s = time.monotonic() + self._patience.drain_again_s
 
     def _look_at_heap(self, web_ui: WebUi) -> None:
         now_s = time.monotonic()
@@ -172,7 +195,7 @@ class HealthWatch:
 
     def _probe(self) -> None:
         """Run a statement where nothing else shows that statements are answered."""
-        busy = self._gate.inside or time.monotonic() < self._suspect_until_s
+        busy = self._gate.inside or self._suspects()
         if not busy:
             self._served_at_s = time.monotonic()  # nobody waits
         if time.monotonic() - self._served_at_s < self._patience.probe_after_s * (1 + self._failed_probes):
@@ -187,8 +210,18 @@ class HealthWatch:
         else:
             self.served()
 
-    def _restart(self, reason: str) -> None:
-        self._left_since_s = None
-        with self._gate.closed(wait_s=self._patience.drain_s):
+    def _restart(self, reason: str, *, only_between: bool = False) -> None:
+        """Start the server again once no statement runs, or after a while. only_between: not under one."""
+        with self._gate.closed(wait_s=self._patience.drain_s) as empty:
+            if only_between and not empty:
+                _log.info("Spark is not started again yet, for statements run: %s", reason)
+                return
             self._server.restart(reason)
-        self._served_at_s, self._failed_probes = time.monotonic(), 0
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what was known about a server that is gone."""
+        with self._lock:
+            self._ended = {}
+        self._left, self._heap, self._failed_probes = {}, None, 0
+        self._served_at_s, self._next_drain_s = time.monotonic(), 0.0

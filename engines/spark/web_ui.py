@@ -16,7 +16,13 @@ import httpx
 _ANSWER_WITHIN_S = 15.0  # a busy machine takes its time
 _CSRF_TOKEN = re.compile(r'name="csrfToken"\s+value="([^"]+)"|value="([^"]+)"\s+name="csrfToken"')
 _TASK_THREAD = re.compile(r"Executor task launch worker for task \S+ in stage (\d+)\.")
+_TAG = "_Tag_"
 _STATEMENT_THREAD = "SparkConnectExecuteThread_"
+
+
+def tag_of(of_spark: str) -> str:
+    """Return the tag that a client gave, from Spark's own of it."""
+    return of_spark.rpartition(_TAG)[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +45,12 @@ class Heap:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """What runs now. orphaned_tasks: of stages that have ended. statements: those of Spark Connect."""
+    """What runs now. orphans: tasks of stages that have ended, with their jobs' tags; none where Spark forgot the job.
 
-    orphaned_tasks: int
+    statements: those of Spark Connect.
+    """
+
+    orphans: Mapping[str, tuple[str, ...]]
     statements: int
 
 
@@ -97,9 +106,15 @@ class WebUi:
             # In this order: a stage that begins in between has no thread in the list yet.
             threads = [thread["threadName"] for thread in _of_applications(client, "executors/driver/threads")]
             active = {stage["stageId"] for stage in _of_applications(client, "stages?status=active")}
-        tasks = [int(found[1]) for name in threads if (found := _TASK_THREAD.match(name))]
+            ended = {
+                name: int(found[1])
+                for name in threads
+                if (found := _TASK_THREAD.match(name)) and int(found[1]) not in active
+            }
+            jobs = _of_applications(client, "jobs") if ended else []
+        tags = {stage: tuple(job.get("jobTags", ())) for job in jobs for stage in job["stageIds"]}
         return Threads(
-            orphaned_tasks=sum(stage not in active for stage in tasks),
+            orphans={name: tags.get(stage, ()) for name, stage in ended.items()},
             statements=sum(name.startswith(_STATEMENT_THREAD) for name in threads),
         )
 

@@ -6,6 +6,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -19,7 +20,7 @@ from engines.spark.engine import SparkConnectEngine
 from engines.spark.server import SparkConnectServer
 from engines.spark.watch import Patience
 from tests.attacks.doors import Door, Refused, Served
-from tests.engines.conformance import SLOW_SQL, Warehouse, ask
+from tests.engines.conformance import NUMBERS_ROWS, SLOW_SQL, Warehouse, ask, run
 from tests.gateway.conftest import BOOKS
 
 pytestmark = pytest.mark.spark
@@ -32,7 +33,7 @@ BUSY_IN_A_TASK = (
 )
 BUSY_IN_THE_PLANNER = f"SELECT {EVIL.format(text=repr('a'), pattern=repr('((a+)+)+b'))} AS x"
 SOON_S = 120.0
-HASTY = Patience(look_every_s=0.5, lingers_s=2.0, drain_s=2.0, heap_every_s=1.0)
+HASTY = Patience(look_every_s=0.5, lingers_s=2.0, spare_s=0.0, drain_s=2.0, heap_every_s=1.0)
 
 
 @pytest.fixture
@@ -63,6 +64,36 @@ def test_what_hears_no_cancel_is_ended_with_its_server(
     assert ask(engine, "SELECT COUNT(*) AS n FROM kinds", deadline_s=2 * SOON_S)["n"].to_pylist() == [5]
     assert spark_server.pid not in (None, pid)
     assert "heap" in engine.status().detail or "running" in engine.status().detail
+
+
+def test_others_go_on_beside_what_holds_a_core_and_the_server_is_started_again_after_them(
+    engine: SparkConnectEngine,
+    spark_server: SparkConnectServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(engine._health, "_patience", replace(HASTY, spare_s=3_600.0, drain_again_s=1.0))
+    one_core = BUSY_IN_A_TASK.replace("numbers", "kinds")
+    pid = spark_server.pid
+    with ThreadPoolExecutor(1) as pool, caplog.at_level("INFO", "engines.spark.watch"):
+        evil = pool.submit(ask, engine, one_core, query_id="evil")
+        _wait_until_it_computes(spark_server, in_a_task=True)
+        with run(engine, "SELECT a.id FROM numbers a CROSS JOIN kinds b", deadline_s=2 * SOON_S) as rows:
+            engine.cancel("evil")
+            with pytest.raises(StatementCancelled):
+                evil.result(timeout=SOON_S)
+            until_s = time.monotonic() + SOON_S
+            while caplog.text.count("Spark is not started again yet") < 2:
+                assert time.monotonic() < until_s
+                assert spark_server.pid == pid
+                time.sleep(0.1)
+            assert ask(engine, "SELECT COUNT(*) AS n FROM kinds", deadline_s=SOON_S)["n"].to_pylist() == [5]
+            assert sum(batch.num_rows for batch in rows) == 5 * NUMBERS_ROWS
+    until_s = time.monotonic() + SOON_S
+    while spark_server.pid in (None, pid):
+        assert time.monotonic() < until_s
+        time.sleep(0.1)
+    assert ask(engine, "SELECT COUNT(*) AS n FROM kinds", deadline_s=2 * SOON_S)["n"].to_pylist() == [5]
 
 
 def _wait_until_it_computes(server: SparkConnectServer, *, in_a_task: bool) -> None:
@@ -105,6 +136,60 @@ def test_careful_statements_broadcast_nothing(engine: SparkConnectEngine) -> Non
             plans.append(pa.Table.from_batches(answer, answer.schema)[0][0].as_py())
     assert "BroadcastHashJoin" in plans[0]
     assert "SortMergeJoin" in plans[1]
+
+
+@pytest.mark.thorough
+def test_restarts_under_others_are_not_seen_by_them(spark_gateway: Served) -> None:
+    """One client leaves all cores busy, three times; others read and write meanwhile. Some three minutes."""
+    pid_file = spark_gateway.home / "spark" / "server.pid"
+    evil = BUSY_IN_A_TASK.replace("FROM numbers", "FROM books")
+    counted = "SELECT COUNT(*) AS n FROM transactions AS a JOIN transactions AS b ON a.book_id <> b.book_id"
+    expected = spark_gateway.ask(Door.HTTP, counted, engine="spark")
+    stop = threading.Event()
+
+    def read() -> int:
+        asked = 0
+        while not stop.is_set():
+            assert spark_gateway.ask(Door.HTTP, counted, engine="spark") == expected
+            asked += 1
+        return asked
+
+    def write() -> int:
+        written = 0
+        while not stop.is_set():
+            spark_gateway.ask(Door.HTTP, f"CREATE TABLE written_{written} AS SELECT id FROM books")
+            assert spark_gateway.ask(Door.HTTP, f"SELECT COUNT(*) AS n FROM written_{written}") == [(BOOKS,)]
+            written += 1
+        return written
+
+    pids = {spark_pid(pid_file)}
+    with ThreadPoolExecutor(2) as pool:
+        others = [pool.submit(read), pool.submit(write)]
+        try:
+            with spark_gateway.http() as client:
+                for _ in range(3):
+                    body = {"sql": evil, "engine": "spark", "wait_s": 10}
+                    for sent in [client.post("/v1/queries", json=body).json() for _ in range(2)]:  # cores
+                        client.delete(f"/v1/queries/{sent['id']}").raise_for_status()
+                    until_s = time.monotonic() + 2 * SOON_S
+                    while spark_pid(pid_file) in pids:
+                        assert not any(other.done() for other in others)
+                        assert time.monotonic() < until_s
+                        time.sleep(0.5)
+                    pids.add(spark_pid(pid_file))
+        finally:
+            stop.set()
+    assert all(other.result() for other in others)
+    assert len(pids) == 4
+
+
+def spark_pid(file: Path) -> str:
+    """Return the process of a gateway's Spark; while there is none, the last one."""
+    while True:
+        with suppress(FileNotFoundError):
+            if text := file.read_text(encoding="utf-8"):
+                return text
+        time.sleep(0.2)
 
 
 @pytest.mark.thorough

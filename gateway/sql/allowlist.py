@@ -13,7 +13,7 @@ from collections.abc import Collection
 from sqlglot import exp
 
 from gateway.sql.errors import NotAllowed
-from gateway.sql.portable.expressions import TYPED_DIVISION
+from gateway.sql.portable.expressions import RAISE, TYPED_DIVISION
 from gateway.sql.position import position_of
 
 QUERIES = (exp.Select, exp.SetOperation, exp.Subquery, exp.Values)
@@ -103,11 +103,15 @@ _QUOTED_WHEN_WRITTEN = (exp.Literal, exp.Identifier, exp.RawString)
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_]*(?: [A-Za-z0-9_]+)*")
 
 
+MARKS = frozenset({TYPED_DIVISION, RAISE})
+"""Functions that only texts of ours call, between one reading and the next."""
+
+
 def refuse_marks(tree: exp.Expr) -> None:
     """Raise NotAllowed for a function that only stands in texts of ours, between one reading and the next."""
     for call in tree.find_all(exp.Anonymous):
-        if call.name.lower() == TYPED_DIVISION:
-            raise NotAllowed(f"The function {TYPED_DIVISION} is not allowed.", position_of(call))
+        if call.name.lower() in MARKS:
+            raise NotAllowed(f"The function {call.name.lower()} is not allowed.", position_of(call))
 
 
 def check(tree: exp.Expr, *, functions: Collection[str] | None = FUNCTIONS) -> None:

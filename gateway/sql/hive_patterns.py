@@ -6,7 +6,6 @@ where that could make a difference is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import groupby, pairwise
 
 from sqlglot import exp
@@ -43,6 +42,8 @@ def time_pattern(call: exp.Expr, pattern: exp.Expr, *, reads: bool) -> str:
     """Return a pattern of times as Java has it. reads: it is for texts that are read. Raises NotAllowed."""
     if not isinstance(pattern, exp.Literal) or not pattern.is_string:
         raise _refused(call, "A pattern of times is written out here, as a text.")
+    if not set("yMd" if reads else "yMdHmsS").intersection(pattern.name):
+        raise _refused(call, f"A pattern of times has letters such as yyyy-MM-dd; '{pattern.name}' has none.")
     written = ""
     for letter, run in groupby(pattern.name):
         count = len(list(run))
@@ -55,6 +56,12 @@ def time_pattern(call: exp.Expr, pattern: exp.Expr, *, reads: bool) -> str:
         else:
             raise _refused(call, f"{letter * count} in a pattern of times has no equal in Spark.")
     return written
+
+
+def longest_time(pattern: str) -> int:
+    """Return how long a text is at most that a pattern of times reads."""
+    lengths = ((letter, len(list(run))) for letter, run in groupby(pattern))
+    return sum(max(2, count) if letter in "dHmsM" else count for letter, count in lengths) + 7 * pattern.count("MMMM")
 
 
 def in_java(node: exp.Expr, pattern: str) -> str:
@@ -103,7 +110,7 @@ def _one_begins_another(alternatives: list[str]) -> bool:
     return any(later.startswith(earlier) for earlier, later in pairwise(ordered))
 
 
-def regexp_extract(call: exp.Anonymous, types: Mapping[str, str]) -> exp.Expr:
+def regexp_extract(call: exp.Anonymous) -> exp.Expr:
     """Find what a group of a pattern matches."""
     if len(call.expressions) != 3:
         raise _refused(call, "REGEXP_EXTRACT takes a text, a pattern and the number of a group.")
@@ -111,7 +118,7 @@ def regexp_extract(call: exp.Anonymous, types: Mapping[str, str]) -> exp.Expr:
     return _call("regexp_extract", text, _longest(call, pattern), group)
 
 
-def regexp_replace(call: exp.Anonymous, types: Mapping[str, str]) -> exp.Expr:
+def regexp_replace(call: exp.Anonymous) -> exp.Expr:
     r"""Write groups of the replacement, \1 in Impala, as $1."""
     if len(call.expressions) != 3:
         raise _refused(call, "REGEXP_REPLACE takes a text, a pattern and a replacement.")
@@ -133,7 +140,7 @@ def regexp_replace(call: exp.Anonymous, types: Mapping[str, str]) -> exp.Expr:
     return _call("regexp_replace", text, _longest(call, pattern), exp.Literal.string(written))
 
 
-def regexp_like(call: exp.Anonymous, types: Mapping[str, str]) -> exp.Expr:
+def regexp_like(call: exp.Anonymous) -> exp.Expr:
     """Write options as flags of the pattern."""
     if len(call.expressions) == 2:
         return _call("regexp_like", call.expressions[0], regexp(call, call.expressions[1]))
@@ -146,14 +153,14 @@ def regexp_like(call: exp.Anonymous, types: Mapping[str, str]) -> exp.Expr:
     return _call("regexp_like", text, exp.Literal.string(flags + in_java(call, pattern.name)))
 
 
-def regexp_match_count(call: exp.Anonymous, types: Mapping[str, str]) -> exp.Expr:
+def regexp_match_count(call: exp.Anonymous) -> exp.Expr:
     """Count matches."""
     if len(call.expressions) != 2:
         raise _refused(call, "REGEXP_MATCH_COUNT takes a text and a pattern here.")
     return _call("regexp_count", call.expressions[0], _longest(call, call.expressions[1]))
 
 
-def get_json_object(call: exp.Anonymous, types: Mapping[str, str]) -> exp.Expr:
+def get_json_object(call: exp.Anonymous) -> exp.Expr:
     """Refuse paths that Spark reads as something else: with wildcards or spaces."""
     path = call.expressions[1] if len(call.expressions) == 2 else None
     if isinstance(path, exp.Literal) and not set(path.name).isdisjoint("* "):

@@ -35,7 +35,6 @@ TEMPLATES: Mapping[str, Mapping[tuple[str, int | None], str]] = {
         ("int_months_between", 2): "CAST(months_between(CAST(a AS DATE), CAST(b AS DATE), FALSE) AS INT)",
         ("utc_timestamp", 0): "current_timestamp()",
         ("utc_to_unix_micros", 1): "unix_micros(CAST(a AS TIMESTAMP))",
-        ("unix_micros_to_utc_timestamp", 1): "timestamp_micros(a)",
         **{
             (f"{kind}_cmp", 2): "CASE WHEN a < b THEN -1 WHEN a > b THEN 1 WHEN a = b THEN 0 END"
             for kind in ("date", "timestamp")
@@ -69,17 +68,14 @@ TEMPLATES: Mapping[str, Mapping[tuple[str, int | None], str]] = {
         **{(f"max_{name}", 0): f"CAST({2**bits - 1} AS {name.upper()})" for name, bits in _LIMITS.items()},
         **{(f"min_{name}", 0): f"CAST('-{2**bits}' AS {name.upper()})" for name, bits in _LIMITS.items()},
         ("base64encode", 1): r"replace(base64(CAST(a AS BINARY)), '\r\n', '')",
-        ("base64decode", 1): "CAST(unbase64(a) AS STRING)",
+        ("base64decode", 1): "CASE WHEN a RLIKE '^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$' "
+        "THEN CAST(unbase64(a) AS STRING) END",
         ("bytes", 1): "octet_length(a)",
         ("strleft", 2): "left(a, b)",
         ("strright", 2): "right(a, b)",
         ("unhex", 1): "CASE WHEN a RLIKE '^([0-9A-Fa-f][0-9A-Fa-f])*$' THEN CAST(unhex(a) AS STRING) "
         "WHEN a IS NOT NULL THEN '' END",
-        **{
-            (f"{name}_{kind}", 1): f"{name}(a)"
-            for name in ("lower", "upper", "lcase", "ucase", "initcap")
-            for kind in ("utf8",)
-        },
+        **{(f"{name}_{kind}", 1): f"{name}(a)" for name in ("upper", "ucase") for kind in ("utf8",)},
         ("utf8_length", 1): "length(a)",
         ("utf8_reverse", 1): "reverse(a)",
         **{(f"utf8_{name}", 1): f"{name}(a)" for name in ("trim", "ltrim", "rtrim", "btrim")},

@@ -11,9 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sqlglot import exp
 
-from gateway.sql import hive_functions, hive_patterns
+from gateway.sql import hive_functions, hive_patterns, hive_times
+from gateway.sql.column_types import (
+    BOOLEAN,
+    FLOATING,
+    NULL,
+    NUMBERS,
+    STRING,
+    TIMESTAMP,
+    UNKNOWN,
+    WHOLE,
+    named,
+    tell_type,
+    type_of,
+)
 from gateway.sql.errors import NotAllowed
-from gateway.sql.hive_functions import UNKNOWN, Types, type_of
+from gateway.sql.hive_moments import as_date, as_time, time_of
 from gateway.sql.hive_templates import HIVE, IMPALA
 from gateway.sql.position import position_of
 from gateway.sql.templates import filled
@@ -27,7 +40,14 @@ NULL_OF_NULL = frozenset({"trino"})
 
 HIVES = frozenset({HIVE, IMPALA})
 _CUTS_TEXTS = frozenset({HIVE, IMPALA, TRINO})  # dialects in which CAST AS VARCHAR(n) does
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_MOMENT_AS_TEXT = "CASE WHEN a LIKE '%.%' THEN rpad(a, 29, '0') ELSE a END"  # nine digits behind the second, or none
+_FLOATING_AS_TEXT = (  # no point in a whole number, no exponent between these
+    "CASE WHEN a = floor(a) AND abs(a) < 1e15D THEN CAST(CAST(a AS BIGINT) AS STRING) "
+    "WHEN abs(a) BETWEEN 0.001D AND 1e7D THEN CAST(a AS STRING) "
+    "WHEN isnan(a) THEN 'nan' WHEN a = CAST('Infinity' AS DOUBLE) THEN 'inf' "
+    "WHEN a = CAST('-Infinity' AS DOUBLE) THEN '-inf' WHEN a IS NOT NULL "
+    "THEN raise_error('a very large or small DOUBLE as a text, which Impala writes otherwise: CAST it to DECIMAL') END"
+)
 
 _LOGARITHMS = {"2": "log2", "10": "log10"}  # LOG(10, x) is less exact
 _PARTS = {  # of a time; a name is a part of Spark's, or with brackets a function
@@ -55,30 +75,32 @@ _OTHER_VALUES = {DUCKDB: ("hash",), TRINO: ("hash", "xxhash64")}
 Rule = Callable[[exp.Expr, str], exp.Expr]
 
 
-def put_into_sparks(tree: exp.Expr, dialect: str, types: Types = UNKNOWN) -> None:
+def put_into_sparks(tree: exp.Expr, dialect: str) -> None:
     """Replace what a tree of another dialect says by what means the same in Spark's. Raises NotAllowed.
 
-    types: of columns by their names, as far as they are known.
+    Where the dialect goes by types, its expressions have been told theirs (``column_types``).
     """
     for node in reversed(list(tree.walk(bfs=True))):  # inner ones first
-        meant = _meant(node, dialect, types)
+        meant = _meant(node, dialect)
         if meant is not node:
+            if dialect in HIVES:
+                tell_type(meant, type_of(node))
             node.replace(meant)
 
 
-def _meant(node: exp.Expr, dialect: str, types: Types) -> exp.Expr:
+def _meant(node: exp.Expr, dialect: str) -> exp.Expr:
     if isinstance(node, exp.Cast):
-        return _cast(node, dialect, types)
+        return _cast(node, dialect)
     if dialect in HIVES:
         if isinstance(node, exp.Anonymous):
-            return hive_functions.put_function(node, dialect, types)
+            return hive_functions.put_function(node, dialect)
         rule = _RULES_OF_HIVES.get(type(node))
-        return node if rule is None else rule(node, dialect, types)
+        return node if rule is None else rule(node, dialect)
     other = _RULES.get(type(node))
     return node if other is None else other(node, dialect)
 
 
-def _cast(node: exp.Cast, dialect: str, types: Types) -> exp.Expr:
+def _cast(node: exp.Cast, dialect: str) -> exp.Expr:
     """Write what a CAST to a text of some length, or of a truth or a text, gives where Spark's gives something else."""
     to = node.to.this if isinstance(node.to, exp.DataType) else None
     if dialect in _CUTS_TEXTS and to in (exp.DType.VARCHAR, exp.DType.CHAR) and node.to.expressions:
@@ -86,35 +108,84 @@ def _cast(node: exp.Cast, dialect: str, types: Types) -> exp.Expr:
             raise _refused(node, "CHAR(n) pads with spaces: use VARCHAR(n), or rpad.")
         whole = exp.cast(node.this.copy(), exp.DType.TEXT)
         return filled("substring(a, 1, b)", a=whole, b=node.to.expressions[0].this)
-    of = type_of(node.this, types) if dialect in HIVES else ""
-    if dialect == IMPALA and of == "boolean" and to in exp.DataType.TEXT_TYPES:
-        return filled("CASE WHEN a THEN '1' WHEN NOT a THEN '0' END", a=node.this)
-    if dialect == HIVE and of == "string" and to is not None and to.value.lower() in _WHOLE:
-        through = f"TRY_CAST(TRY_CAST(a AS DECIMAL(38, 18)) AS {to.value})"
-        return filled(f"coalesce(TRY_CAST(a AS {to.value}), {through})", a=node.this)
-    return node
+    if dialect not in HIVES or to is None:
+        return node
+    return _cast_of_impala(node, named(to.value)) if dialect == IMPALA else _cast_of_hive(node, named(to.value))
 
 
-def _part_of_hives(node: exp.Expr, dialect: str, types: Types) -> exp.Expr:
-    return hive_functions.part(node, node.name, node.expression, dialect)
+def _cast_of_hive(node: exp.Cast, to: str) -> exp.Expr:
+    of = type_of(node.this)
+    if of == STRING and to in WHOLE:
+        through = f"TRY_CAST(TRY_CAST(a AS DECIMAL(38, 18)) AS {to})"
+        return filled(f"coalesce(TRY_CAST(a AS {to}), {through})", a=node.this)
+    return _strict(node) if to in WHOLE and of in NUMBERS else node
 
 
-def _substring_of_hives(node: exp.Expr, dialect: str, types: Types) -> exp.Expr:
+def _cast_of_impala(node: exp.Cast, to: str) -> exp.Expr:
+    of = type_of(node.this)
+    match to:
+        case "string" if of == BOOLEAN:
+            return filled("CASE WHEN a THEN '1' WHEN NOT a THEN '0' END", a=node.this)
+        case "string" if of == TIMESTAMP:
+            return filled(_MOMENT_AS_TEXT, a=exp.cast(node.this.copy(), exp.DType.TEXT))
+        case "string" if of in FLOATING:
+            return filled(_FLOATING_AS_TEXT, a=node.this)
+        case "timestamp" if of not in (TIMESTAMP, NULL):
+            return as_time(node, node.this)
+        case "date" if of == STRING:
+            return as_date(node, node.this)
+    return _strict(node) if to in (*WHOLE, "decimal") and of in (*NUMBERS, TIMESTAMP) else node
+
+
+def _strict(node: exp.Cast) -> exp.Expr:
+    """Make an error of a number that does not fit: the dialect would make another number of it."""
+    return exp.Cast(this=node.this.copy(), to=node.to.copy())
+
+
+def _part_of_hives(node: exp.Expr, dialect: str) -> exp.Expr:
+    return hive_times.part(node, node.name, node.expression, dialect)
+
+
+def _substring_of_hives(node: exp.Expr, dialect: str) -> exp.Expr:
     start = node.args.get("start")
     if start is None:
         return node
     return hive_functions.substring(node, node.this, start, node.args.get("length"), dialect)
 
 
-def _pipes(node: exp.Expr, dialect: str, types: Types) -> exp.Expr:
-    """In Impala, || of truths is OR."""
-    sides = [type_of(side, types) for side in (node.this, node.expression)]
-    if dialect != IMPALA or "boolean" not in sides:
+def _pipes(node: exp.Expr, dialect: str) -> exp.Expr:
+    """In Impala, || of truths is OR, and of anything but texts it is an error."""
+    if dialect != IMPALA:
         return node
-    return exp.paren(exp.Or(this=node.this.copy(), expression=node.expression.copy()), copy=False)
+    sides = {type_of(side) for side in (node.this, node.expression)}
+    if BOOLEAN in sides and sides <= {BOOLEAN, NULL, UNKNOWN}:
+        return exp.paren(exp.Or(this=node.this.copy(), expression=node.expression.copy()), copy=False)
+    if sides == {NULL} or (STRING in sides and sides <= {STRING, UNKNOWN}):
+        return node
+    raise _refused(node, "|| is OR of two truths or joins two texts: CAST both sides to STRING, or write OR.")
 
 
-def _regexp_of_hives(node: exp.Expr, dialect: str, types: Types) -> exp.Expr:
+def _moved(node: exp.Expr, dialect: str) -> exp.Expr:
+    """Add an interval to a time, which in Impala may be a text."""
+    sign = 1 if isinstance(node, exp.Add) else -1
+    if dialect != IMPALA:
+        return node
+    if isinstance(node.expression, exp.Interval):
+        return hive_times.moved(time_of(node.this), node.expression, sign)
+    if isinstance(node.this, exp.Interval) and sign > 0:
+        return hive_times.moved(time_of(node.expression), node.this, sign)
+    return node
+
+
+def _trim_of_hives(node: exp.Expr, dialect: str) -> exp.Expr:
+    """In Impala, no letters to be cut off are none."""
+    letters = node.args.get("expression")
+    if dialect == IMPALA and letters is not None and not isinstance(letters, exp.Literal):
+        node.set("expression", _call("coalesce", letters, exp.Literal.string("")))
+    return node
+
+
+def _regexp_of_hives(node: exp.Expr, dialect: str) -> exp.Expr:
     if dialect == IMPALA:
         node.set("expression", hive_patterns.regexp(node, node.expression))
     return node
@@ -288,10 +359,12 @@ def _end(node: exp.Expr, dialect: str) -> exp.Expr:
     return node
 
 
-_RULES_OF_HIVES: Mapping[type[exp.Expr], Callable[[exp.Expr, str, Types], exp.Expr]] = {
+_RULES_OF_HIVES: Mapping[type[exp.Expr], Callable[[exp.Expr, str], exp.Expr]] = {
     exp.Extract: _part_of_hives,
     exp.Substring: _substring_of_hives,
     exp.DPipe: _pipes,
+    exp.Trim: _trim_of_hives,
+    **dict.fromkeys((exp.Add, exp.Sub), _moved),
     exp.RegexpLike: _regexp_of_hives,
 }
 _RULES: Mapping[type[exp.Expr], Rule] = {

@@ -12,7 +12,8 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from gateway.sql import allowlist, rewriting
+from gateway.sql import allowlist
+from gateway.sql.brackets import put_brackets, put_brackets_around_bits
 from gateway.sql.errors import (
     EmptyStatement,
     MultipleStatements,
@@ -23,7 +24,6 @@ from gateway.sql.errors import (
     UnknownDialect,
 )
 from gateway.sql.hints import take_engine
-from gateway.sql.portable.expressions import TYPED_DIVISION
 from gateway.sql.position import position_at, position_of
 from gateway.sql.reading import LIBRARY_DEFECTS, READERS, take_units
 from metastore.records import Position
@@ -116,16 +116,19 @@ def parse(sql: str, dialect: str, limits: ParserLimits, *, of_ours: bool = False
     if len(trees) != 1:
         raise MultipleStatements(f"One statement at a time; this text holds {len(trees)}.")
     _check_depth(trees[0], limits.depth)
-    bits = rewriting.put_brackets(trees[0])
+    bits, doubtful = put_brackets_around_bits(trees[0]), put_brackets(trees[0])
     if bits is not None and dialect in _OTHER_RANKS:
         raise NotAllowed(
             "Put brackets around the operands of &, | and ^: dialects rank them differently.", position_of(bits)
         )
+    if doubtful is not None:
+        message = "Put brackets around a comparison that is compared itself: dialects read it differently without."
+        raise NotAllowed(message, position_of(doubtful))
     engine = take_engine(trees[0])
     if dialect == SPARK:
         take_units(trees[0])
     if dialect == SPARK:
-        allowlist.check(trees[0], functions=allowlist.FUNCTIONS | {TYPED_DIVISION} if of_ours else allowlist.FUNCTIONS)
+        allowlist.check(trees[0], functions=allowlist.FUNCTIONS | allowlist.MARKS if of_ours else allowlist.FUNCTIONS)
     else:
         allowlist.refuse_marks(trees[0])
         allowlist.check(trees[0], functions=None)

@@ -14,10 +14,6 @@ FORGIVING_DIALECTS = frozenset({"hive", "impala"})  # there CAST of a value that
 LONGEST_NAME = 120
 _SEVERAL_COLUMNS = ("posexplode", "posexplode_outer")  # of functions as they were written
 
-_BIT_OPERATORS = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseLeftShift, exp.BitwiseRightShift)
-_RANKED_DIFFERENTLY = frozenset((*_BIT_OPERATORS, exp.DPipe))
-_OPERATORS = (*_BIT_OPERATORS, exp.DPipe, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
-
 
 def settle_casts(tree: exp.Expr, dialect: str) -> None:
     """Say of each CAST whether it fails or gives NULL; the parser leaves that to the dialect it is written in.
@@ -31,22 +27,6 @@ def settle_casts(tree: exp.Expr, dialect: str) -> None:
             cast.set("safe", True)
         else:
             cast.replace(exp.Cast(**{name: value for name, value in cast.args.items() if name in ("this", "to")}))
-
-
-def put_brackets(tree: exp.Expr) -> exp.Expr | None:
-    """Put brackets around what stands beside an operator that dialects rank differently: ``||`` and those of bits.
-
-    Returns an operator of bits that had none.
-    """
-    found = None
-    for node in list(tree.find_all(*_BIT_OPERATORS, exp.DPipe, exp.Add, exp.Sub)):
-        for side in ("this", "expression"):
-            operand = node.args[side]
-            kinds = {type(node), type(operand)}
-            if isinstance(operand, _OPERATORS) and len(kinds) == 2 and kinds.intersection(_RANKED_DIFFERENTLY):
-                node.set(side, exp.paren(operand, copy=False))
-                found = found or next((one for one in (node, operand) if isinstance(one, _BIT_OPERATORS)), None)
-    return found
 
 
 def name_columns_in_brackets(tree: exp.Expr) -> None:

@@ -14,15 +14,17 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError, TokenError, UnsupportedError
 
 from engines.errors import UnsupportedFeature
-from engines.protocol import TableSource
+from engines.protocol import Column, TableSource
 from gateway.security.growth import check_growth, explosive_pattern, guarded
 from gateway.sql import allowlist, names, parsing, rewriting
+from gateway.sql.brackets import put_brackets
+from gateway.sql.column_types import tell_types
 from gateway.sql.divisions import mark_typed_divisions, settle_divisions
 from gateway.sql.errors import NotAllowed, StatementTooDeep
 from gateway.sql.hints import without_hints
-from gateway.sql.hive_functions import type_of
-from gateway.sql.meanings import put_into_sparks
+from gateway.sql.meanings import HIVES, put_into_sparks
 from gateway.sql.parsing import DIALECTS, SPARK, ParserLimits
+from gateway.sql.portable.expressions import RAISE
 from gateway.sql.portable.queries import Queries
 from gateway.sql.portable.values import NotPortable
 from gateway.sql.reading import LIBRARY_DEFECTS, DuckDBAsWritten, ImpalaText, SparkAsWritten
@@ -40,7 +42,7 @@ _WORDS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _READERS: Mapping[str, tuple[Dialect, frozenset[str]]] = {  # by dialect, with the functions that may be written
-    SPARK: (SparkAsWritten(), allowlist.FUNCTIONS | {"raise_error"}),  # which guards what we wrote
+    SPARK: (SparkAsWritten(), allowlist.FUNCTIONS | {RAISE}),  # which guards what we wrote
     DUCKDB: (DuckDBAsWritten(), allowlist.WRITTEN_FUNCTIONS),
 }
 _WRITERS = {
@@ -145,8 +147,13 @@ def check(
         rewriting.name_columns_in_brackets(tree)
         if dialect != SPARK:
             rewriting.name_outputs(tree)
-            put_into_sparks(tree, dialect, _types(tree, catalog))
-        expand(tree, views, partial(_query_of, limits=limits), partial(_settle, catalog=catalog))
+            _put_into_sparks(tree, dialect, catalog, views)
+        expand(
+            tree,
+            views,
+            partial(_query_of, limits=limits, catalog=catalog, views=views),
+            partial(_settle, catalog=catalog),
+        )
         tables = names.resolve(tree, catalog)
         rewriting.settle_casts(tree, dialect)
         if dialect != SPARK:
@@ -163,31 +170,28 @@ def check(
         raise StatementTooDeep("The statement is nested too deep.") from error
 
 
-def _types(tree: exp.Expr, catalog: Mapping[str, TableSource]) -> Mapping[str, str]:
-    """Return the types of columns by their names, in lower case, where all of a statement's tables have the same.
+def _put_into_sparks(
+    tree: exp.Expr, dialect: str, catalog: Mapping[str, TableSource], views: Mapping[str, View]
+) -> None:
+    def stored(name: str) -> tuple[Column, ...] | None:
+        source = views.get(name) or catalog.get(name)
+        return None if source is None else tuple(source.columns)
 
-    So have what it computes under such a name, and some of what it computes under others.
-    """
-    found: dict[str, str] = {}
-    for name in {table.name.lower() for table in tree.find_all(exp.Table)}:
-        for column in catalog[name].columns if name in catalog else ():
-            if found.setdefault(column.name.lower(), column.data_type) != column.data_type:
-                found[column.name.lower()] = ""
-    for alias in tree.find_all(exp.Alias):
-        kind = type_of(alias.this, found)
-        if found.setdefault(alias.alias.lower(), kind) != kind:
-            found[alias.alias.lower()] = ""
-    return found
+    if dialect in HIVES:
+        tell_types(tree, stored)
+    put_into_sparks(tree, dialect)
 
 
-def _query_of(view: View, limits: ParserLimits) -> exp.Expr:
+def _query_of(
+    view: View, limits: ParserLimits, catalog: Mapping[str, TableSource], views: Mapping[str, View]
+) -> exp.Expr:
     """Return a view's query in Spark's dialect; what needs its tables is left to ``_settle``."""
     tree, _ = parsing.parse(view.sql, view.dialect, limits)
     rewriting.name_columns_in_brackets(tree)
     rewriting.settle_casts(tree, view.dialect)
     rewriting.name_outputs(tree)
     if view.dialect != SPARK:
-        put_into_sparks(tree, view.dialect)
+        _put_into_sparks(tree, view.dialect, catalog, views)
         mark_typed_divisions(tree)
         tree, _ = parsing.parse(_in_spark(tree, view.dialect), SPARK, limits, of_ours=True)
         rewriting.settle_casts(tree, SPARK)
@@ -201,6 +205,7 @@ def _settle(view: View, tree: exp.Expr, catalog: Mapping[str, TableSource]) -> N
 
 
 def _in_spark(tree: exp.Expr, dialect: str) -> str:
+    put_brackets(tree)
     try:
         return tree.sql(dialect=SparkAsWritten, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as error:

@@ -18,7 +18,7 @@ from gateway.sql.portable.kinds import BOOLEAN, INT, NULL, STRING, common_of_all
 from gateway.sql.portable.ordering import direction
 from gateway.sql.portable.scalars import SCALAR_ARGUMENTS, SCALARS
 from gateway.sql.portable.scopes import Scope
-from gateway.sql.portable.values import JUST_ONE, NotPortable, Value, require, require_count, string
+from gateway.sql.portable.values import JUST_ONE, NotPortable, Value, otherwise, require, require_count, string
 from selector.types import InvalidType
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 TYPED_DIVISION = "typed_division"
 """Stands for the sign of division of a dialect in which 7 / 2 is 3, until the types of both sides are known."""
+
+RAISE = "raise_error"
+"""Ends a statement as it runs, over a value that the statement's dialect takes for something that Spark has not."""
 
 LONGEST = 65_536
 """Signs of an expression. Some rules name an argument several times, so that what is nested deep would grow."""
@@ -316,6 +319,8 @@ class Expressions:
         name = node.name.lower()
         if name == TYPED_DIVISION:
             return self._typed_division(node)
+        if name == RAISE:
+            return Value(otherwise("a value that its dialect reads differently", STRING), STRING)
         if name in AGGREGATES or name in WINDOWS:
             return self._aggregate(node, "")
         return self._scalar(name, [self.value(part) for part in node.expressions])

@@ -1,8 +1,8 @@
 """START HERE: one statement's whole life, top to bottom.
 
-``submit`` checks and records it; ``_live`` decides, tries the ranked engines in turn and closes the record; a command,
-which the gateway answers by itself, takes ``_obey`` instead, and what writes takes ``_write``. Every step is written to
-the metastore before the next begins, so a killed gateway leaves a readable past.
+``start`` records it; ``_live`` reads it; ``_run`` decides, tries the ranked engines in turn and closes the record; a
+command, which the gateway answers by itself, takes ``_obey`` instead, and what writes takes ``_write``. Every step is
+written to the metastore before the next begins, so a killed gateway leaves a readable past.
 
 It is long because every way in which a statement can go wrong ends here, each beside the step that it may befall.
 """
@@ -129,7 +129,16 @@ class Coordinator:
     # ------------------------------------------------------------------ what clients ask for
 
     def submit(self, statement: Statement) -> Run:
-        """Record and check a statement, then start it. Raises SqlError, UnknownEngine, TooManyQueries, Stopping."""
+        """Start a statement and wait until it is read. Raises what ``start`` does, SqlError, EngineError."""
+        run = self.start(statement)
+        run.require_accepted()
+        return run
+
+    def start(self, statement: Statement) -> Run:
+        """Record a statement and start it. From now on it can be cancelled; whether it is refused, its run tells.
+
+        Raises StatementTooLong, UnknownEngine, TooManyQueries, Stopping.
+        """
         if self._stopping:
             raise Stopping
         self._require_engine(statement)
@@ -140,23 +149,16 @@ class Coordinator:
         try:
             self._metastore.queries.open(run.record)
             self._catch_up()
-            snapshot, checked = self._check(statement, run.asker)
-            run.command = None if isinstance(checked, CompiledStatement) else checked
             with self._lock:
                 self._runs[run.id] = run
-            threading.Thread(
-                target=self._live, args=(run, checked, snapshot), name=f"query {run.id}", daemon=True
-            ).start()
+            threading.Thread(target=self._live, args=(run,), name=f"query {run.id}", daemon=True).start()
         except SQLAlchemyError:
             self._end_unrecorded(run)
             self._let_go(run)
             raise
-        except BaseException as error:
-            failure = INTERNAL
-            if isinstance(error, SqlError | EngineError):
-                failure = Failure(error.code, error.message, getattr(error, "position", None))
+        except BaseException:
             self._let_go(run)
-            self._metastore.queries.close(run.id, QueryState.FAILED, at=_now(), error=failure)
+            self._metastore.queries.close(run.id, QueryState.FAILED, at=_now(), error=INTERNAL)
             raise
         return run
 
@@ -239,7 +241,41 @@ class Coordinator:
             raise NotAllowed(f"A hint asks for the engine {checked.engine}; there are {', '.join(self._fleet)}.")
         return checked
 
-    def _live(self, run: Run, checked: CompiledStatement | Command | Write, snapshot: CatalogSnapshot) -> None:
+    def _live(self, run: Run) -> None:
+        """Read it and see it through; nothing escapes but bugs."""
+        refusal: Exception | None = None
+        try:
+            snapshot, checked = self._check(run.statement, run.asker)
+            if run.cancelled:
+                raise StatementCancelled("The statement was cancelled while it was planned.")
+            run.command = None if isinstance(checked, CompiledStatement) else checked
+            run.accepted.set_result(None)
+        except StatementCancelled as error:
+            self._close_unread(run, QueryState.CANCELLED, Failure(error.code, error.message))
+        except (SqlError, EngineError) as error:
+            refusal = error
+            failure = Failure(error.code, error.message, getattr(error, "position", None))
+            self._close_unread(run, QueryState.FAILED, failure)
+        except SQLAlchemyError as error:
+            refusal = error
+            self._end_unrecorded(run)
+        except Exception as error:  # a defect, of which the client's interface tells and writes to the log
+            refusal = error
+        else:
+            self._run(run, checked, snapshot)
+            return
+        try:
+            self._end(run)
+        finally:
+            run.accepted.set_result(refusal)
+
+    def _close_unread(self, run: Run, state: QueryState, error: Failure) -> None:
+        try:
+            self._close(run, state, error=error)
+        except SQLAlchemyError:
+            self._end_unrecorded(run)
+
+    def _run(self, run: Run, checked: CompiledStatement | Command | Write, snapshot: CatalogSnapshot) -> None:
         """Decide, try the ranked engines in turn, close the record; nothing escapes but bugs."""
         try:
             if isinstance(checked, WRITES):
@@ -298,6 +334,9 @@ class Coordinator:
             except (StatementCancelled, DeadlineExceeded) as error:
                 state = QueryState.CANCELLED if isinstance(error, StatementCancelled) else QueryState.FAILED
                 self._close(run, state, error=Failure(error.code, error.message))
+                return None
+            except LocationRefused as error:
+                self._close(run, QueryState.FAILED, error=_failure(error))
                 return None
             except NoEngine as error:
                 rests_s = [m.breaker.open_for_s() for m in self._fleet.values() if pinned in (None, m.name)]
@@ -622,10 +661,8 @@ def _ended_badly(attempt: Attempt, failure: Failure, begun: float) -> Attempt:
 
 
 def _used(checked: CompiledStatement | Command | Write) -> tuple[TableSource, ...]:
-    """Return the tables whose files a statement reads or adds to."""
+    """Return the tables whose files a statement reads or adds to; of a query, whoever opens them looks at them."""
     match checked:
-        case CompiledStatement():
-            return checked.tables
         case CreateView():
             return checked.query.tables
         case InsertInto():

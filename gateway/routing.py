@@ -6,7 +6,7 @@ import hashlib
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -148,10 +148,20 @@ class Router:
     """Decides where statements go. Estimates are kept per fingerprint until the catalog changes.
 
     What runs taught is read once; after that, the coordinator tells each run that ends. Estimates are kept without it.
+    require_unchanged: looks at tables whose files an engine is about to open for its plan, and may raise.
     """
 
-    def __init__(self, fleet: Fleet, metastore: Metastore, policy: Policy, planners: Planners) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        metastore: Metastore,
+        policy: Policy,
+        planners: Planners,
+        *,
+        require_unchanged: Callable[[Sequence[TableSource]], None] = lambda _: None,
+    ) -> None:
         self._fleet = fleet
+        self._require_unchanged = require_unchanged
         self._metastore = metastore
         self._policy = policy
         self._planners = planners
@@ -173,8 +183,8 @@ class Router:
     ) -> Decision:
         """Return the ranking and its reasons.
 
-        Raises NoEngine where nothing can take the statement, StatementCancelled or DeadlineExceeded where nobody waits
-        for it any more.
+        Raises NoEngine where nothing can take the statement, LocationRefused, StatementCancelled or DeadlineExceeded
+        where nobody waits for it any more.
         """
         version = snapshot.statistics_version(statement.tables)
         lessons = self._metastore.misestimates.on_record(statement.fingerprint, statistics_version=version)
@@ -281,6 +291,7 @@ class Router:
         shapes = [snapshot.shapes[table.name] for table in statement.tables]
         builds = [snapshot.statistics[table.name] for table in statement.tables if table.name in snapshot.statistics]
         named = statement.named.get(engine.dialect, {})
+        self._require_unchanged(statement.tables)
         with self._explaining[member.name].hold(asker):
             text = engine.explain(sql, deadline_s=min(EXPLAIN_S, asker.remaining_s), cancelled=asker.cancelled)
         plan = EnginePlan(text, engine.dialect, member.threads, member.hosts)

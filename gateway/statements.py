@@ -56,9 +56,10 @@ class Statement:
 
 
 class Run:
-    """A statement that was accepted.
+    """A statement that is on record.
 
-    record: what the metastore holds of it. done: the same once it is closed, whichever way the query ended.
+    record: what the metastore holds of it. accepted: complete once it is read, with what it is refused for, or None.
+    done: the record once it is closed, whichever way the query ended.
     engine: where it is tried now. command: what it is, where it is no query. places: where it holds one.
     """
 
@@ -76,6 +77,7 @@ class Run:
             state=QueryState.QUEUED,
             submitted_at=statement.submitted_at,
         )
+        self.accepted: Future[Exception | None] = Future()
         self.done: Future[QueryRecord] = Future()
         self.engine: str | None = None
         self._lock = threading.Lock()
@@ -96,6 +98,12 @@ class Run:
     def asker(self) -> Asker:
         """Who waits for it, as planners are told."""
         return Asker(self.statement.principal.account, self._expires, self._cancelled.is_set)
+
+    def require_accepted(self) -> None:
+        """Wait until it is read, and raise what it is refused for. One that was cancelled meanwhile is not refused."""
+        error = self.accepted.result()
+        if error is not None:
+            raise error
 
     def cancel(self) -> bool:
         """Ask for its end; returns whether nobody had asked before."""

@@ -86,7 +86,7 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
     coordinator = Coordinator(
         fleet=fleet,
         catalog=catalog,
-        router=Router(fleet, metastore, policy, planners),
+        router=Router(fleet, metastore, policy, planners, require_unchanged=registration.require_unchanged),
         reader=StatementReader(planners, engines),
         metastore=metastore,
         commands=CommandRunner(metastore, catalog, registration, jobs, ViewMaker(metastore, fleet, access), access),

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -53,6 +54,7 @@ from gateway.sql.commands import (
 )
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.sql.writes import WRITES
+from gateway.statements import Run
 
 FRESH_S = 5.0  # how old rows may be that a command's preparation brought, for its first execution to return them
 UNKNOWN_COUNT = -1
@@ -316,10 +318,17 @@ class FlightService:
         return self._submitted(_query(name, command), call)
 
     def _submitted(self, sql: str, call: Call, *, with_values: bool = False) -> tuple[bytes, StatementOperation]:
-        run = self._coordinator.submit(call.session.session.statement(sql, with_values=with_values))
+        run = self._coordinator.start(call.session.session.statement(sql, with_values=with_values))
         call.query_id = run.id
+        call.when_gone(partial(self._stop_reading, run))
+        run.require_accepted()
         operation = StatementOperation(run, self._coordinator, self._spool)
         return self.sessions.hold(call.session, operation), operation
+
+    def _stop_reading(self, run: Run) -> None:
+        """Cancel a statement whose client is gone before it was read, so that nobody knows its handle."""
+        if not run.accepted.done():
+            self._coordinator.cancel(run.id)
 
     def _wait(self, operation: StatementOperation, call: Call) -> None:
         """Wait for a statement's end; a client that leaves meanwhile ends it. Raises QueryFailed."""

@@ -218,9 +218,13 @@ class QueryOperation(StatementOperation):
         super().__init__(run, coordinator, spool)
         self.identifier = Identifier()
         self.kind = OperationType.EXECUTE_STATEMENT
-        self.has_result_set = not isinstance(run.command, WITHOUT_ROWS + WRITES)
         self.cursor = Cursor(lambda: spool.open(run.id))
         self._lines_told = 0
+
+    @property
+    def has_result_set(self) -> bool:
+        """Whether there are rows to be fetched; of what is not read yet, as if it were a query."""
+        return not isinstance(self.run.command, WITHOUT_ROWS + WRITES)
 
     def log_lines(self, *, rewind: bool) -> list[str]:
         """Return the decision, the attempts and the end, as far as they are known and were not told before."""

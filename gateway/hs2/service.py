@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -19,7 +20,7 @@ import pyarrow as pa
 from gateway import PRODUCT
 from gateway.coordinator import Coordinator, Stopping
 from gateway.downloads import NO_ROOM, ROOM_POLL_S, Downloads, TooManyDownloads
-from gateway.failures import CallFailed, QueryFailed, message, sqlstate
+from gateway.failures import CallFailed, message, sqlstate
 from gateway.hs2 import messages, metadata, rowset, story, types
 from gateway.hs2.messages import FIRST_COLUMNAR_VERSION, NEWEST_VERSION, FetchOrientation, FetchType, OperationState
 from gateway.hs2.messages import OperationType as Kind
@@ -31,6 +32,7 @@ from gateway.routing import CatalogView, Relation
 from gateway.security.authentication import Authenticator, Login
 from gateway.security.principals import Principal
 from gateway.sessions import LONG_POLL_S, InvalidSetting, Limits, Session, expire_idle, require_database
+from gateway.sql.command_parsing import is_query
 from metastore.records import QueryState
 
 FETCH_ROWS, USUAL_FETCH_ROWS = 10_000, "1000"  # that JDBC's driver is told to ask for, and would without being told
@@ -39,6 +41,7 @@ STATES: Mapping[QueryState, OperationState] = {
     QueryState.FAILED: OperationState.ERROR,
     QueryState.CANCELLED: OperationState.CANCELED,
 }
+READING_S = 1.0  # that a handle of a query waits for what may be wrong with its text
 ROOM_WAIT_S = 2.0  # that a call waits for others to read their wide rows
 LOG_SCHEMA = pa.schema([("operation_log", pa.string())])
 FETCH_SIZE_KEY = "hive.server2.thrift.resultset.default.fetch.size"
@@ -149,28 +152,38 @@ class Service:
     # ------------------------------------------------------------------ statements
 
     def execute(self, request: messages.ExecuteRequest, peer: Peer) -> Soon[messages.OperationReply]:
-        """Run a statement; without run_async the reply waits for its end."""
+        """Run a statement; without run_async the reply waits for its end.
+
+        With it, the reply waits until the statement is read, so that it tells what is wrong; of a query that takes long
+        to read, it comes before, so that the client can cancel it.
+        """
         self._require_running()
         session = self._session(request, peer)
         statement = session.session.statement(
             request.statement, overlay=request.overlay or {}, timeout_s=max(0.0, float(request.timeout_s))
         )
-        run = self._coordinator.submit(statement)
+        run = self._coordinator.start(statement)
         operation = QueryOperation(run, self._coordinator, self._spool)
         self.registry.add(session, operation)
-        started = _started(operation)
-        if request.run_async:
-            return started
+        early = request.run_async and is_query(statement.sql)  # its handle says that there are rows, and is right
 
-        def finish() -> messages.OperationReply:
+        def started() -> messages.OperationReply:
             try:
-                operation.require_finished()
-            except QueryFailed:
+                if run.accepted.done():
+                    run.require_accepted()
+                elif not early:  # the client has stopped waiting
+                    operation.require_finished()
+                if not request.run_async:
+                    operation.require_finished()
+            except Exception:
                 self.registry.close_operation(session, operation)
                 raise
-            return started
+            handle = messages.OperationHandle(operation.identifier.message(), operation.kind, operation.has_result_set)
+            return messages.OperationReply(operation=handle)
 
-        return _pending(session, operation, finish, lambda: self.registry.close_operation(session, operation))
+        awaited: Future[Any] = run.accepted if request.run_async else run.done
+        abandon = partial(self.registry.close_operation, session, operation)
+        return _pending(session, awaited, started, abandon, READING_S if early else None)
 
     def get_status(self, request: messages.StatusRequest, peer: Peer) -> Soon[messages.StatusReply]:
         """Return how an operation is; while it runs, the reply waits a little for its end."""
@@ -303,7 +316,8 @@ class Service:
         self, session: Hs2Session, operation: Operation, answer: Callable[[], R], timeout_s: float | None = None
     ) -> PendingReply[R]:
         """Let a client wait that may come back after it has gone: only the answer is given up, not the operation."""
-        return _pending(session, operation, answer, lambda: self.registry.abandon(session, operation), timeout_s)
+        abandon = partial(self.registry.abandon, session, operation)
+        return _pending(session, operation.done, answer, abandon, timeout_s)
 
     def _make_room(self, session: Hs2Session, peer: Peer, wide_bytes: int) -> None:
         """Take room for a wide row until its reply is sent. Raises TooManyDownloads."""
@@ -338,12 +352,12 @@ _OfSession = (
 
 def _pending(
     session: Hs2Session,
-    operation: Operation,
+    done: Future[Any],
     finish: Callable[[], R],
     abandon: Callable[[], None],
     timeout_s: float | None = None,
 ) -> PendingReply[R]:
-    """Let a session's client wait for an operation's end; meanwhile the session is not idle."""
+    """Let a session's client wait for an operation; meanwhile the session is not idle."""
     session.session.begin_wait()
 
     def finished() -> R:
@@ -356,7 +370,7 @@ def _pending(
         session.session.end_wait()
         abandon()
 
-    return PendingReply(operation.done, finished, abandoned, timeout_s)
+    return PendingReply(done, finished, abandoned, timeout_s)
 
 
 def _started(operation: Operation) -> messages.OperationReply:

@@ -54,6 +54,7 @@ STATUS: Mapping[str, int] = {
 # A query that was accepted and failed is a 200 that says so, unless the statement or the moment was to blame.
 STATUS_OF_FAILED_QUERY: Mapping[str, int] = {
     "STATEMENT_ERROR": 400,
+    "NOT_ALLOWED": 403,
     "UNKNOWN_PARTITION": 400,
     "NO_SESSION": 400,
     "JOB_RUNNING": 409,

@@ -47,6 +47,9 @@ from selector.decide import Decision
 
 router = APIRouter(prefix="/v1", tags=["queries"])
 
+WATCH_S = 0.5  # between two looks whether a client that waits is still there
+CLIENT_CLOSED_REQUEST = 499  # nobody reads it
+
 Format = Literal["json", "csv", "arrow"]
 _STREAMS: dict[Format, tuple[str, Callable[[ResultFile, render.Messages], Chunks]]] = {
     "json": ("application/json", render.json_stream),
@@ -80,7 +83,11 @@ async def run_query(body: QueryRequest, request: Request, gateway: Served, user:
     )
     statement = replace(asked, session=None)  # it ends with the request
     request.state.query_id = statement.id
-    run = await run_in_threadpool(gateway.coordinator.submit, statement)
+    run = await run_in_threadpool(gateway.coordinator.start, statement)
+    if not await _accepted(run, request):
+        gateway.coordinator.cancel(run.id)
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    run.require_accepted()
     await _wait(run, body.wait_s)
     max_rows = limits.rows if body.max_rows is None else body.max_rows
     record = run.done.result() if run.done.done() and not run.done.cancelled() else None
@@ -183,6 +190,16 @@ def _bases(gateway: Gateway, checked: CompiledStatement, decision: Decision) -> 
         drift = gateway.freshness.recent(sources[name], build)
         bases.append(BasisModel.of(name, build, drift, statistics_sentence(name, build, drift, at=now)))
     return bases
+
+
+async def _accepted(run: Run, request: Request) -> bool:
+    """Wait until a statement is read; False where the client leaves before, so that nobody knows its id."""
+    accepted = asyncio.wrap_future(run.accepted)
+    while not accepted.done():
+        await asyncio.wait([accepted], timeout=WATCH_S)
+        if not accepted.done() and await request.is_disconnected():
+            return False
+    return True
 
 
 async def _wait(run: Run, seconds: float) -> None:

@@ -80,6 +80,7 @@ _FIRST_WORD = re.compile(r"(?:[\s;]++|--[^\n]*+|/\*(?s:.)*?\*/)*+([A-Za-z]+)")
 _VERBS = frozenset({"COMPUTE", "DROP", "SHOW", "ALTER", "REFRESH", "INVALIDATE", "DESCRIBE", "DESC", "USE"})
 _OPTION_VERBS = frozenset({"SET", "RESET"})
 _QUICK_VERBS = _OPTION_VERBS | {"SHOW", "DESCRIBE", "DESC", "USE"}
+_QUERY_VERBS = frozenset({"SELECT", "WITH", "VALUES"})
 _OPTION_NAME = r"[\w.:$-]+"
 _SET = re.compile(rf"(?:(?P<all>ALL|-v)|(?P<name>{_OPTION_NAME})\s*(?:=(?P<value>.*))?)?", re.DOTALL | re.IGNORECASE)
 _RESET = re.compile(rf"(?P<name>{_OPTION_NAME})?")
@@ -112,6 +113,12 @@ def is_quick(sql: str) -> bool:
     """Tell whether a text starts as a command does that only looks something up, or changes a session."""
     first = _FIRST_WORD.match(sql)
     return first is not None and first[1].upper() in _QUICK_VERBS
+
+
+def is_query(sql: str) -> bool:
+    """Tell whether a text starts as nothing does but queries, which have rows."""
+    first = _FIRST_WORD.match(sql)
+    return first is not None and first[1].upper() in _QUERY_VERBS
 
 
 def _option(sql: str, verb: re.Match[str]) -> Command:

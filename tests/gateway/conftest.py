@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,6 +135,21 @@ def hashing_held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
     finally:
         held.set()
+
+
+@contextmanager
+def stopped_planners(gateway: Gateway) -> Iterator[list[int]]:
+    """Let no text be read to its end by the processes that there are; yields their ids."""
+    pids = [process.pid for process in gateway.planners._idle]
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield pids
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from gateway.security.lockout import FREE_FAILURES
 from gateway.sessions import LARGEST_BYTES, LONGEST_VALUE
 from gateway.settings import FlightSettings, ResultSettings, TlsSettings
 from metastore.records import QueryState
-from tests.gateway.conftest import hashing_held
+from tests.gateway.conftest import hashing_held, stopped_planners
 from tests.gateway.flight.conftest import Served, eventually
 from tests.gateway.scripted_gateway import PLAN, ROWS, SMALL, TOO_BIG
 
@@ -333,6 +333,17 @@ def test_a_user_of_many_sessions_ends_those_that_nobody_waits_for_and_no_other_u
     with grpc.insecure_channel(scripted.server.address) as channel:
         ticket = info.endpoint[0].ticket.SerializeToString()
         assert list(channel.unary_stream(f"{SERVICE}DoGet")(ticket, metadata=[basic("ada", "")]))
+
+
+def test_a_client_that_leaves_while_its_statement_is_read(scripted: Served) -> None:
+    command = messages.pack(messages.make("CommandStatementQuery", query="SELECT 'small' AS unread"))
+    descriptor = messages.make("FlightDescriptor", type=2, cmd=command).SerializeToString()
+    queries = scripted.gateway.metastore.queries
+    with stopped_planners(scripted.gateway), grpc.insecure_channel(scripted.server.address) as channel:
+        call = channel.unary_unary(f"{SERVICE}GetFlightInfo").future(descriptor, metadata=[basic("ada", "")])
+        eventually(lambda: bool(queries.list(limit=1)), "it is not on record")
+        call.cancel()
+        eventually(lambda: queries.list(limit=1)[0].state is QueryState.CANCELLED, "it is read on")
 
 
 def test_one_user_holds_a_part_of_the_calls(serve: Callable[..., Served]) -> None:

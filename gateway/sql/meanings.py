@@ -93,11 +93,23 @@ def _meant(node: exp.Expr, dialect: str) -> exp.Expr:
         return _cast(node, dialect)
     if dialect in HIVES:
         if isinstance(node, exp.Anonymous):
-            return hive_functions.put_function(node, dialect)
+            return hive_functions.put_function(_with_nulls_outside(node), dialect)
         rule = _RULES_OF_HIVES.get(type(node))
         return node if rule is None else rule(node, dialect)
     other = _RULES.get(type(node))
     return node if other is None else other(node, dialect)
+
+
+def _with_nulls_outside(call: exp.Anonymous) -> exp.Anonymous:
+    """Take IGNORE NULLS out of a window function's brackets; Spark has it behind them."""
+    window = call.parent
+    if not isinstance(window, exp.Window) or not call.expressions:
+        return call
+    inner = call.expressions[0]
+    if isinstance(inner, exp.IgnoreNulls | exp.RespectNulls):
+        call.set("expressions", [inner.this, *call.expressions[1:]])
+        window.set("this", type(inner)(this=call))
+    return call
 
 
 def _cast(node: exp.Cast, dialect: str) -> exp.Expr:
@@ -116,8 +128,8 @@ def _cast(node: exp.Cast, dialect: str) -> exp.Expr:
 def _cast_of_hive(node: exp.Cast, to: str) -> exp.Expr:
     of = type_of(node.this)
     if of == STRING and to in WHOLE:
-        through = f"TRY_CAST(TRY_CAST(a AS DECIMAL(38, 18)) AS {to})"
-        return filled(f"coalesce(TRY_CAST(a AS {to}), {through})", a=node.this)
+        through = f"TRY_CAST(TRY_CAST(a AS DECIMAL(38, 18)) AS {to})"  # of a fraction, but of no exponent
+        return filled(f"coalesce(TRY_CAST(a AS {to}), CASE WHEN NOT a RLIKE '[eE]' THEN {through} END)", a=node.this)
     return _strict(node) if to in WHOLE and of in NUMBERS else node
 
 
@@ -134,6 +146,8 @@ def _cast_of_impala(node: exp.Cast, to: str) -> exp.Expr:
             return as_time(node, node.this)
         case "date" if of == STRING:
             return as_date(node, node.this)
+    if to in WHOLE and of == "decimal":
+        return filled(f"CAST(round(a, 0) AS {to})", a=node.this)
     return _strict(node) if to in (*WHOLE, "decimal") and of in (*NUMBERS, TIMESTAMP) else node
 
 

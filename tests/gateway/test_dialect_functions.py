@@ -132,6 +132,11 @@ PLACES = TableSource("places", "/data/places", "parquet", (Column("array", "arra
         ("trino", "ARRAY[7, 8][1]", "ARRAY(7, 8)[0]"),
         ("impala", "on_sale || on_sale", "(`on_sale` OR `on_sale`)"),
         ("impala", "CAST(on_sale AS STRING)", "(CASE WHEN `on_sale` THEN '1' WHEN NOT `on_sale` THEN '0' END)"),
+        (
+            "impala",
+            "first_value(on_sale IGNORE NULLS) OVER (ORDER BY on_sale)",
+            "FIRST_VALUE(`on_sale`) IGNORE NULLS OVER (ORDER BY `on_sale` NULLS LAST)",
+        ),
         ("hive", "CAST(on_sale AS STRING)", "CAST(`on_sale` AS STRING)"),
         ("trino", "CAST('abc' AS VARCHAR(2))", "(SUBSTRING(CAST('abc' AS STRING), 1, 2))"),
     ],

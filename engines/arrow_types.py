@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from selector.types import DataType, Kind, array, decimal, map_of, struct
+from selector.types import MAX_PRECISION, DataType, Kind, array, decimal, map_of, struct
 
 _PLAIN: Mapping[Kind, pa.DataType] = {
     Kind.BOOLEAN: pa.bool_(),
@@ -63,14 +63,18 @@ def data_type(arrow: pa.DataType) -> DataType:
         return array(data_type(arrow.value_type))
     if types.is_uint64(arrow):
         return decimal(20)
-    if types.is_decimal(arrow):
+    if types.is_decimal(arrow) and arrow.precision <= MAX_PRECISION:  # no engine has wider ones
         return DataType(Kind.DECIMAL, arrow.precision, arrow.scale)
     if types.is_timestamp(arrow):
         return DataType(Kind.TIMESTAMP if arrow.tz else Kind.TIMESTAMP_NTZ)
     if types.is_time(arrow):
         return DataType(Kind.TIME, 6)
+    if types.is_duration(arrow):
+        return DataType(Kind.BIGINT)
     if (
-        types.is_binary(arrow)
+        types.is_decimal(arrow)
+        or types.is_interval(arrow)
+        or types.is_binary(arrow)
         or types.is_large_binary(arrow)
         or types.is_fixed_size_binary(arrow)
         or types.is_binary_view(arrow)

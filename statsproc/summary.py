@@ -221,6 +221,10 @@ def one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
             values = values.unify_dictionaries() if pa.types.is_dictionary(values.type) else values
             values = values.combine_chunks()
             values = values.chunk(0) if isinstance(values, pa.ChunkedArray) else values
+    if pa.types.is_duration(values.type):
+        return values.cast(pa.int64())
+    if pa.types.is_decimal256(values.type) and values.type.precision > 38:  # which no engine can read
+        return values.cast(pa.large_string()).cast(pa.large_binary())
     if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
         return values.cast(pa.large_binary() if pa.types.is_binary_view(values.type) else pa.large_string())
     if pa.types.is_dictionary(values.type) and len(values.dictionary) > LARGEST_DICTIONARY:

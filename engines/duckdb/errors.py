@@ -60,6 +60,7 @@ _UNREADABLE = re.compile(
     r"CSV Error on Line|JSON transform error|Malformed JSON|Parquet file|No magic bytes"
     r"|^TProtocolException|^TTransportException|^don't know what type"
 )
+_NO_TYPE = re.compile(r"Unimplemented type for cast \([^\n]*BLOB[^\n]*\) when casting from source column ([^\n]*)")
 _BAD_ALLOC = re.compile(r"bad_alloc|bad allocation|malloc|Cannot allocate memory", re.IGNORECASE)
 
 
@@ -82,6 +83,11 @@ def translate(error: BaseException) -> EngineError:
         return WrongData("Division by zero; try_divide(a, b) gives NULL instead.")
     if given_up:
         return UnsupportedFeature(f"it meets {_END_OF_TEXT.split(what, maxsplit=1)[0]}.")
+    if (untyped := _NO_TYPE.search(text)) is not None:
+        return UnsupportedFeature(
+            f"it cannot read the column {untyped[1]}: what its files hold (an interval, or a decimal of more than 38 "
+            "digits) has no type here. Leave the column out."
+        )
     prefix = _PREFIX.match(text)
     kind = _BY_PREFIX.get(prefix.group(1).lower(), EngineFault) if prefix else EngineFault
     if isinstance(error, MemoryError) or (kind is not WrongData and _BAD_ALLOC.search(text)):

@@ -69,11 +69,8 @@ def data_type(arrow: pa.DataType) -> DataType:
         return DataType(Kind.TIMESTAMP if arrow.tz else Kind.TIMESTAMP_NTZ)
     if types.is_time(arrow):
         return DataType(Kind.TIME, 6)
-    if types.is_duration(arrow):
-        return DataType(Kind.BIGINT)
     if (
         types.is_decimal(arrow)
-        or types.is_interval(arrow)
         or types.is_binary(arrow)
         or types.is_large_binary(arrow)
         or types.is_fixed_size_binary(arrow)
@@ -86,3 +83,8 @@ def data_type(arrow: pa.DataType) -> DataType:
 def spark_type(arrow: pa.DataType) -> str:
     """Return the short name of the type that Spark reads an Arrow type as."""
     return str(data_type(arrow))
+
+
+def stored_type(arrow: pa.DataType) -> str:
+    """Return the short name of the type that Spark reads a column of a file as: durations are numbers there."""
+    return str(Kind.BIGINT) if pa.types.is_duration(arrow) else spark_type(arrow)

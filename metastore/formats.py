@@ -22,7 +22,7 @@ import pyarrow.json as pa_json
 import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 
-from engines.arrow_types import spark_type
+from engines.arrow_types import spark_type, stored_type
 from engines.protocol import Column
 from metastore import avro
 
@@ -140,7 +140,7 @@ def _parquet(files: Sequence[Path], alive: Callable[[], None]) -> tuple[tuple[Co
         physical = {column.path: column.physical_type for column in map(joined.column, range(len(joined)))}
         for field in joined.to_arrow_schema():
             # INT96 is an instant in Spark's eyes, but Arrow gives it no zone
-            kind = "timestamp" if physical.get(field.name) == "INT96" else spark_type(field.type)
+            kind = "timestamp" if physical.get(field.name) == "INT96" else stored_type(field.type)
             _join_column(columns, Column(field.name, kind), file.name)
     return tuple(column for column, _ in columns.values()), rows
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engines.arrow_types import spark_type
+from engines.arrow_types import stored_type
 from engines.protocol import TableSource
 from metastore.inspection import DataFile
 from metastore.records import StatisticsPart
@@ -113,7 +113,7 @@ def pieces(extent: Extent, source: TableSource, columns: Mapping[str, str], *, s
                     folder,
                     file_bytes=file.bytes,
                     modified_ns=file.modified_ns,
-                    spark_type=spark_type,
+                    spark_type=stored_type,
                 )
                 for folder, file in files
             ]

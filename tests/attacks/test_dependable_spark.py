@@ -33,6 +33,7 @@ BUSY_IN_A_TASK = (
 )
 BUSY_IN_THE_PLANNER = f"SELECT {EVIL.format(text=repr('a'), pattern=repr('((a+)+)+b'))} AS x"
 SOON_S = 120.0
+QUEUE_S = 60.0  # that a statement waits for a slot by default
 HASTY = Patience(look_every_s=0.5, lingers_s=2.0, spare_s=0.0, drain_s=2.0, heap_every_s=1.0)
 
 
@@ -138,58 +139,37 @@ def test_careful_statements_broadcast_nothing(engine: SparkConnectEngine) -> Non
     assert "SortMergeJoin" in plans[1]
 
 
-@pytest.mark.thorough
-def test_restarts_under_others_are_not_seen_by_them(spark_gateway: Served) -> None:
-    """One client leaves all cores busy, three times; others read and write meanwhile. Some three minutes."""
-    pid_file = spark_gateway.home / "spark" / "server.pid"
-    evil = BUSY_IN_A_TASK.replace("FROM numbers", "FROM books")
-    counted = "SELECT COUNT(*) AS n FROM transactions AS a JOIN transactions AS b ON a.book_id <> b.book_id"
-    expected = spark_gateway.ask(Door.HTTP, counted, engine="spark")
-    stop = threading.Event()
+def test_wrong_data_is_told_at_once_though_spark_is_busy(spark_gateway: Served, door: Door) -> None:
+    slow = (
+        "SELECT COUNT(*) AS n FROM transactions a CROSS JOIN transactions b CROSS JOIN books c WHERE a.id * b.id = c.id"
+    )
+    sent: list[str] = []
+    with spark_gateway.http() as client:
 
-    def read() -> int:
-        asked = 0
-        while not stop.is_set():
-            assert spark_gateway.ask(Door.HTTP, counted, engine="spark") == expected
-            asked += 1
-        return asked
+        def slots_in_use() -> tuple[int, int]:
+            spark = next(one for one in client.get("/v1/engines").json()["engines"] if one["name"] == "spark")
+            return spark["ledger"]["slots_held"], spark["ledger"]["slots"]
 
-    def write() -> int:
-        written = 0
-        while not stop.is_set():
-            spark_gateway.ask(Door.HTTP, f"CREATE TABLE written_{written} AS SELECT id FROM books")
-            assert spark_gateway.ask(Door.HTTP, f"SELECT COUNT(*) AS n FROM written_{written}") == [(BOOKS,)]
-            written += 1
-        return written
-
-    pids = {spark_pid(pid_file)}
-    with ThreadPoolExecutor(2) as pool:
-        others = [pool.submit(read), pool.submit(write)]
         try:
-            with spark_gateway.http() as client:
-                for _ in range(3):
-                    body = {"sql": evil, "engine": "spark", "wait_s": 10}
-                    for sent in [client.post("/v1/queries", json=body).json() for _ in range(2)]:  # cores
-                        client.delete(f"/v1/queries/{sent['id']}").raise_for_status()
-                    until_s = time.monotonic() + 2 * SOON_S
-                    while spark_pid(pid_file) in pids:
-                        assert not any(other.done() for other in others)
-                        assert time.monotonic() < until_s
-                        time.sleep(0.5)
-                    pids.add(spark_pid(pid_file))
+            until_s = time.monotonic() + SOON_S
+            while True:
+                used, slots = slots_in_use()
+                if used == slots:
+                    break
+                assert time.monotonic() < until_s
+                if len(sent) < slots:
+                    body = {"sql": slow, "engine": "spark", "wait_s": 0}
+                    sent.append(client.post("/v1/queries", json=body).json()["id"])
+                time.sleep(0.1)
+            begun_s = time.monotonic()
+            with pytest.raises(Refused, match=r"[Dd]ivision by zero"):
+                spark_gateway.ask(door, "SELECT 1/0")
+            assert time.monotonic() - begun_s < QUEUE_S / 2
+            used, slots = slots_in_use()
+            assert used == slots  # all the while
         finally:
-            stop.set()
-    assert all(other.result() for other in others)
-    assert len(pids) == 4
-
-
-def spark_pid(file: Path) -> str:
-    """Return the process of a gateway's Spark; while there is none, the last one."""
-    while True:
-        with suppress(FileNotFoundError):
-            if text := file.read_text(encoding="utf-8"):
-                return text
-        time.sleep(0.2)
+            for query_id in sent:
+                client.delete(f"/v1/queries/{query_id}").raise_for_status()
 
 
 @pytest.mark.thorough

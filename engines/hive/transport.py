@@ -29,7 +29,8 @@ from thrift_sasl import TSaslClientTransport  # type: ignore[import-untyped]
 
 Address: TypeAlias = tuple[str, int]
 
-CONNECT_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 30.0
+"""Wait for a connection and for its session: a server may start processes for one, or still warm up."""
 
 for _logger in ("thrift.transport.TSocket", "thrift.transport.sslcompat"):
     logging.getLogger(_logger).disabled = True  # they print what they raise

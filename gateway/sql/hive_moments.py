@@ -27,19 +27,20 @@ _MOMENT = re.compile(
     r"(?P<zone>(?:Z|[+-]\d{2}(?::?\d{2})?)?))?",
     re.ASCII,
 )
-_YEAR = "(1[4-9]|[2-9][0-9])[0-9]{2}"
 _CLOCK = "[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}"
-_PLAIN = f"^\\\\s*{_YEAR}-[0-9]{{1,2}}-[0-9]{{1,2}}([ T]{_CLOCK}(\\\\.[0-9]{{1,6}}0*)?)?\\\\s*$"
-_ODD = f"^\\\\s*{_YEAR}-[0-9]{{1,2}}-[0-9]{{1,2}}( +|T){_CLOCK}"
+_DAY = "^\\\\s*[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
+_PLAIN = f"{_DAY}([ T]{_CLOCK}(\\\\.[0-9]{{1,6}}0*)?)?\\\\s*$"
+_ODD = f"{_DAY}[ T] *{_CLOCK}"
 _PLAIN_DAY = f"^\\\\s*[0-9]{{4}}-[0-9]{{1,2}}-[0-9]{{1,2}}([ T]{_CLOCK}(\\\\.[0-9]{{1,9}})?)?\\\\s*$"
 _OTHERWISE = "raise_error('a text as a time with nanoseconds, a zone or several spaces, which Impala reads otherwise')"
 _READ = (
-    f"CASE WHEN a RLIKE '{_PLAIN}' THEN TRY_CAST(a AS TIMESTAMP) "
+    "CASE WHEN a RLIKE '^\\\\s*0' OR a RLIKE '^\\\\s*1[0-3]' THEN CAST(NULL AS TIMESTAMP) "
+    f"WHEN a RLIKE '{_PLAIN}' THEN TRY_CAST(a AS TIMESTAMP) "
     f"WHEN a RLIKE '{_ODD}' THEN CAST({_OTHERWISE} AS TIMESTAMP) END"
 )
 _READ_DAY = (
-    f"CASE WHEN a RLIKE '{_PLAIN_DAY}' THEN CAST(a AS DATE) "
-    "WHEN a IS NOT NULL THEN CAST(raise_error('a text that is no date') AS DATE) END"
+    f"CASE WHEN a IS NOT NULL THEN coalesce(CASE WHEN a RLIKE '{_PLAIN_DAY}' THEN TRY_CAST(a AS DATE) END, "
+    "CAST(raise_error('a text that is no date') AS DATE)) END"
 )
 _CLOCK_ALONE = "^\\\\s*[0-9]{2}:[0-9]{2}:[0-9]{2}(\\\\.[0-9]+)?\\\\s*$"
 _CLOCK_OF_A_DAY = "TRY_CAST(concat('1970-01-01 ', trim(a)) AS TIMESTAMP)"
@@ -74,9 +75,7 @@ def as_time(node: exp.Expr, value: exp.Expr) -> exp.Expr:
     elif kind in FLOATING:
         raise refused(node, "A DOUBLE as a time has nanoseconds, which times here lack: CAST it to DECIMAL(18, 6).")
     elif kind in NUMBERS:
-        found = filled(
-            f"CASE WHEN a BETWEEN {FIRST_SECOND} AND {LAST_SECOND}.999999 THEN CAST(a AS TIMESTAMP) END", a=value
-        )
+        found = filled(_OF_SECONDS, a=value)
     elif kind == DATE:
         day = constant(value)
         if day is not None and day.year < FIRST_YEAR:
@@ -106,9 +105,7 @@ def as_date(node: exp.Expr, value: exp.Expr) -> exp.Expr:
 def as_clock(node: exp.Expr, value: exp.Expr) -> exp.Expr:
     """Return a text as the time of which Impala takes the hour, minute or second: here it may lack the day."""
     if not is_text(value):
-        return filled(
-            f"CASE WHEN a RLIKE '{_CLOCK_ALONE}' THEN {_CLOCK_OF_A_DAY} ELSE b END", a=value, b=time_of(value)
-        )
+        return filled(_READ_CLOCK, a=value, b=time_of(value))
     text = value.name.strip(_BLANK)
     if len(text) < len("00:00:00") or not text[:8].replace(":", "0").isdecimal() or text[2] + text[5] != "::":
         return time_of(value)

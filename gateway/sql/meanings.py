@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlglot import exp
 
 from gateway.sql import hive_functions, hive_patterns, hive_times
+from gateway.sql.calls import whole_number
 from gateway.sql.column_types import (
     BOOLEAN,
     FLOATING,
@@ -41,6 +42,10 @@ NULL_OF_NULL = frozenset({"trino"})
 HIVES = frozenset({HIVE, IMPALA})
 _CUTS_TEXTS = frozenset({HIVE, IMPALA, TRINO})  # dialects in which CAST AS VARCHAR(n) does
 _MOMENT_AS_TEXT = "CASE WHEN a LIKE '%.%' THEN rpad(a, 29, '0') ELSE a END"  # nine digits behind the second, or none
+_FLOATING_AS_DECIMAL = (  # Spark makes NULL of an infinite number
+    "CASE WHEN isnan(a) OR abs(a) = CAST('Infinity' AS DOUBLE) "
+    "THEN CAST(raise_error('a DOUBLE that is no number as DECIMAL') AS DECIMAL(38, 0)) ELSE b END"
+)
 _FLOATING_AS_TEXT = (  # no point in a whole number, no exponent between these
     "CASE WHEN a = floor(a) AND abs(a) < 1e15D THEN CAST(CAST(a AS BIGINT) AS STRING) "
     "WHEN abs(a) BETWEEN 0.001D AND 1e7D THEN CAST(a AS STRING) "
@@ -49,6 +54,7 @@ _FLOATING_AS_TEXT = (  # no point in a whole number, no exponent between these
     "THEN raise_error('a very large or small DOUBLE as a text, which Impala writes otherwise: CAST it to DECIMAL') END"
 )
 
+_BITS_OF = {8: "tinyint", 16: "smallint", 32: "int", 64: "bigint"}
 _LOGARITHMS = {"2": "log2", "10": "log10"}  # LOG(10, x) is less exact
 _PARTS = {  # of a time; a name is a part of Spark's, or with brackets a function
     TRINO: {
@@ -147,7 +153,9 @@ def _cast_of_impala(node: exp.Cast, to: str) -> exp.Expr:
         case "date" if of == STRING:
             return as_date(node, node.this)
     if to in WHOLE and of == "decimal":
-        return filled(f"CAST(round(a, 0) AS {to})", a=node.this)
+        return exp.Cast(this=_call("round", node.this, exp.Literal.number(0)), to=node.to.copy())
+    if to == "decimal" and of in FLOATING:
+        return filled(_FLOATING_AS_DECIMAL, a=node.this, b=_strict(node))
     return _strict(node) if to in (*WHOLE, "decimal") and of in (*NUMBERS, TIMESTAMP) else node
 
 
@@ -188,6 +196,17 @@ def _moved(node: exp.Expr, dialect: str) -> exp.Expr:
         return hive_times.moved(time_of(node.this), node.expression, sign)
     if isinstance(node.this, exp.Interval) and sign > 0:
         return hive_times.moved(time_of(node.expression), node.this, sign)
+    return node
+
+
+def _quotient(node: exp.Expr, dialect: str) -> exp.Expr:
+    """Divide a decimal by a whole number of the type that Impala has for it, by which it counts the digits."""
+    number = whole_number(node.expression)
+    if dialect != IMPALA or number is None or type_of(node.this) != "decimal":
+        return node
+    bits = next((size for size in _BITS_OF if abs(number) < 2 ** (size - 1)), None)
+    if bits is not None:
+        node.set("expression", exp.Cast(this=node.expression.copy(), to=exp.DataType.build(_BITS_OF[bits])))
     return node
 
 
@@ -378,6 +397,7 @@ _RULES_OF_HIVES: Mapping[type[exp.Expr], Callable[[exp.Expr, str], exp.Expr]] = 
     exp.Substring: _substring_of_hives,
     exp.DPipe: _pipes,
     exp.Trim: _trim_of_hives,
+    exp.Div: _quotient,
     **dict.fromkeys((exp.Add, exp.Sub), _moved),
     exp.RegexpLike: _regexp_of_hives,
 }

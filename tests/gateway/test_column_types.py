@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import duckdb
 import pytest
 from sqlglot import exp
 
@@ -138,3 +139,16 @@ def test_names_of_types() -> None:
         "array",
         "string",
     ]
+
+
+def test_what_does_not_fit_ends_the_statement() -> None:
+    for expression in (
+        "cast(127.5 as tinyint)",
+        "cast(power(2, 1023) * 100 as decimal(38, 0))",
+        "cast(concat('2024-02-', '30') as date)",
+        "cast(concat('2024-02-29 10:11:12', '.123456789') as timestamp)",
+        "cast(cast(1e20 as double) as string)",
+    ):
+        text = check(f"SELECT {expression} AS v", "impala", catalog={}, limits=ParserLimits()).sql("duckdb")
+        with duckdb.connect() as connection, pytest.raises(duckdb.ConversionException):
+            connection.sql(text).fetchall()

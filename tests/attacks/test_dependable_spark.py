@@ -173,6 +173,61 @@ def test_wrong_data_is_told_at_once_though_spark_is_busy(spark_gateway: Served, 
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_restarts_under_others_are_not_seen_by_them(spark_gateway: Served) -> None:
+    """One client leaves all cores busy; others read and write meanwhile. Some two minutes."""
+    pytest.importorskip("pyhive.hive", reason="needs the extra hive")  # which waits for as long as it takes
+    pid_file = spark_gateway.home / "spark" / "server.pid"
+    evil = BUSY_IN_A_TASK.replace("FROM numbers", "FROM books")
+    counted = "SELECT COUNT(*) AS n FROM transactions AS a JOIN transactions AS b ON a.book_id <> b.book_id"
+    expected = spark_gateway.ask(Door.HS2, counted, engine="spark")
+    stop = threading.Event()
+
+    def read() -> int:
+        asked = 0
+        while not stop.is_set():
+            assert spark_gateway.ask(Door.HS2, counted, engine="spark") == expected
+            asked += 1
+        return asked
+
+    def write() -> int:
+        written = 0
+        while not stop.is_set():
+            spark_gateway.ask(Door.HS2, f"CREATE TABLE written_{written} AS SELECT id FROM books")
+            assert spark_gateway.ask(Door.HS2, f"SELECT COUNT(*) AS n FROM written_{written}") == [(BOOKS,)]
+            written += 1
+        return written
+
+    pids = {spark_pid(pid_file)}
+    with ThreadPoolExecutor(2) as pool:
+        others = [pool.submit(read), pool.submit(write)]
+        try:
+            with spark_gateway.http() as client:
+                body = {"sql": evil, "engine": "spark", "wait_s": 5}
+                for sent in [client.post("/v1/queries", json=body).json() for _ in range(2)]:  # cores
+                    client.delete(f"/v1/queries/{sent['id']}").raise_for_status()
+                until_s = time.monotonic() + 2 * SOON_S
+                while spark_pid(pid_file) in pids:
+                    assert not [other.result() for other in others if other.done()]
+                    assert time.monotonic() < until_s
+                    time.sleep(0.5)
+                pids.add(spark_pid(pid_file))
+        finally:
+            stop.set()
+    assert all(other.result() for other in others)
+    assert len(pids) == 2
+
+
+def spark_pid(file: Path) -> str:
+    """Return the process of a gateway's Spark; while there is none, the last one."""
+    while True:
+        with suppress(FileNotFoundError):
+            if text := file.read_text(encoding="utf-8"):
+                return text
+        time.sleep(0.2)
+
+
+@pytest.mark.thorough
 def test_what_fills_the_heap_takes_nobody_with_it(spark_gateway: Served) -> None:
     """One row that does not fit, sent again and again, beside a client with ordinary statements."""
     evil = (

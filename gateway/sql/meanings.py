@@ -29,6 +29,7 @@ from gateway.sql.column_types import (
 from gateway.sql.errors import NotAllowed
 from gateway.sql.hive_moments import as_date, as_time, time_of
 from gateway.sql.hive_templates import HIVE, IMPALA
+from gateway.sql.portable.expressions import RAISE
 from gateway.sql.position import position_of
 from gateway.sql.templates import filled
 
@@ -43,8 +44,7 @@ HIVES = frozenset({HIVE, IMPALA})
 _CUTS_TEXTS = frozenset({HIVE, IMPALA, TRINO})  # dialects in which CAST AS VARCHAR(n) does
 _MOMENT_AS_TEXT = "CASE WHEN a LIKE '%.%' THEN rpad(a, 29, '0') ELSE a END"  # nine digits behind the second, or none
 _FLOATING_AS_DECIMAL = (  # Spark makes NULL of an infinite number
-    "CASE WHEN isnan(a) OR abs(a) = CAST('Infinity' AS DOUBLE) "
-    "THEN CAST(raise_error('a DOUBLE that is no number as DECIMAL') AS DECIMAL(38, 0)) ELSE b END"
+    "CASE WHEN isnan(a) OR abs(a) = CAST('Infinity' AS DOUBLE) THEN c ELSE b END"
 )
 _FLOATING_AS_TEXT = (  # no point in a whole number, no exponent between these
     "CASE WHEN a = floor(a) AND abs(a) < 1e15D THEN CAST(CAST(a AS BIGINT) AS STRING) "
@@ -155,7 +155,8 @@ def _cast_of_impala(node: exp.Cast, to: str) -> exp.Expr:
     if to in WHOLE and of == "decimal":
         return exp.Cast(this=_call("round", node.this, exp.Literal.number(0)), to=node.to.copy())
     if to == "decimal" and of in FLOATING:
-        return filled(_FLOATING_AS_DECIMAL, a=node.this, b=_strict(node))
+        ended = _call(RAISE, exp.Literal.string("a DOUBLE that is no number as DECIMAL"))
+        return filled(_FLOATING_AS_DECIMAL, a=node.this, b=_strict(node), c=exp.Cast(this=ended, to=node.to.copy()))
     return _strict(node) if to in (*WHOLE, "decimal") and of in (*NUMBERS, TIMESTAMP) else node
 
 

@@ -99,7 +99,7 @@ def run(
 class Attacker:
     """One client that does its worst until it is told to end. flight: host:port."""
 
-    def __init__(self, url: str, flight: str, work: Path, end: Event) -> None:
+    def __init__(self, url: str, flight: str, work: Path, end: threading.Event) -> None:
         self.url = url
         self.flight = flight
         self.work = work
@@ -227,7 +227,7 @@ def _calls_without_message(attacker: Attacker) -> None:
         attacker.end.wait()
 
 
-def _outlast(call: Callable[..., object], end: Event) -> None:
+def _outlast(call: Callable[..., object], end: threading.Event) -> None:
     def nothing() -> Any:
         end.wait()
         yield from ()
@@ -261,7 +261,15 @@ ATTACKS: Mapping[str, Callable[[Attacker], None]] = {
 
 
 def _attack(name: str, url: str, flight: str, work: str, end: Event) -> None:
-    ATTACKS[name](Attacker(url, flight, Path(work), end))
+    """Run one attack. Its many threads wait for an event of their own: one killed with the shared one keeps its lock."""
+    over = threading.Event()
+
+    def relay() -> None:
+        end.wait()
+        over.set()
+
+    threading.Thread(target=relay, daemon=True).start()
+    ATTACKS[name](Attacker(url, flight, Path(work), over))
 
 
 # ---------------------------------------------------------------------- those who suffer

@@ -261,7 +261,7 @@ ATTACKS: Mapping[str, Callable[[Attacker], None]] = {
 
 
 def _attack(name: str, url: str, flight: str, work: str, end: Event) -> None:
-    """Run one attack. Its many threads wait for an event of their own: one killed with the shared one keeps its lock."""
+    """Run one attack. Its threads wait for an event of their own: one that dies with the shared one keeps its lock."""
     over = threading.Event()
 
     def relay() -> None:

@@ -47,7 +47,7 @@ _FLOATING_AS_DECIMAL = (  # Spark makes NULL of an infinite number
     "CASE WHEN isnan(a) OR abs(a) = CAST('Infinity' AS DOUBLE) THEN c ELSE b END"
 )
 _FLOATING_AS_TEXT = (  # no point in a whole number, no exponent between these
-    "CASE WHEN a = floor(a) AND abs(a) < 1e15D THEN CAST(CAST(a AS BIGINT) AS STRING) "
+    "CASE WHEN a = floor(a) AND abs(a) < {0} THEN CAST(CAST(a AS BIGINT) AS STRING) "
     "WHEN abs(a) BETWEEN 0.001D AND 1e7D THEN CAST(a AS STRING) "
     "WHEN isnan(a) THEN 'nan' WHEN a = CAST('Infinity' AS DOUBLE) THEN 'inf' "
     "WHEN a = CAST('-Infinity' AS DOUBLE) THEN '-inf' WHEN a IS NOT NULL "
@@ -147,7 +147,7 @@ def _cast_of_impala(node: exp.Cast, to: str) -> exp.Expr:
         case "string" if of == TIMESTAMP:
             return filled(_MOMENT_AS_TEXT, a=exp.cast(node.this.copy(), exp.DType.TEXT))
         case "string" if of in FLOATING:
-            return filled(_FLOATING_AS_TEXT, a=node.this)
+            return filled(_FLOATING_AS_TEXT.format("1e15D" if of == "double" else "1e7D"), a=node.this)
         case "timestamp" if of not in (TIMESTAMP, NULL):
             return as_time(node, node.this)
         case "date" if of == STRING:

@@ -148,6 +148,7 @@ def test_what_does_not_fit_ends_the_statement() -> None:
         "cast(concat('2024-02-', '30') as date)",
         "cast(concat('2024-02-29 10:11:12', '.123456789') as timestamp)",
         "cast(cast(1e20 as double) as string)",
+        "cast(cast(1293872461 as float) as string)",
     ):
         text = check(f"SELECT {expression} AS v", "impala", catalog={}, limits=ParserLimits()).sql("duckdb")
         with duckdb.connect() as connection, pytest.raises(duckdb.ConversionException):

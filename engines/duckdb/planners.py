@@ -27,12 +27,14 @@ POLL_S = 0.25  # between two looks at whether a statement that waits was cancell
 class Planners:
     """A pool of planning processes. Thread-safe; a process starts when it is first needed.
 
-    start: begins a process. generation: of the tables as they are; a process that knows others is replaced.
+    start: begins a process. update: tells one the tables as they are.
     """
 
-    def __init__(self, start: Callable[[], WorkerProcess], generation: Callable[[], int], *, size: int) -> None:
+    def __init__(
+        self, start: Callable[[], WorkerProcess], update: Callable[[WorkerProcess], None], *, size: int
+    ) -> None:
         self._start = start
-        self._generation = generation
+        self._update = update
         self._places = threading.BoundedSemaphore(size)
         self._lock = threading.Lock()
         self._idle: list[WorkerProcess] = []
@@ -73,6 +75,7 @@ class Planners:
         limit_s = min(PLANNING_S, until_s - time.monotonic())
         healthy = True
         try:
+            self._update(planner)
             return planner.plan(sql, memory_bytes=PLANNER_BYTES, timeout_s=limit_s, cancelled=cancelled)
         except MemoryExceeded as error:
             healthy = False  # allocators keep what they took
@@ -93,18 +96,18 @@ class Planners:
             self._give_back(planner, healthy=healthy)
 
     def _take(self) -> WorkerProcess:
-        outdated = []
+        ended = []
         with self._lock:
             if self._closed:
                 raise EngineUnavailable("DuckDB is shutting down.")
             found = None
             while self._idle and found is None:
                 planner = self._idle.pop()
-                if planner.alive and planner.generation == self._generation():
+                if planner.alive:
                     found = planner
                 else:
-                    outdated.append(planner)
-        for planner in outdated:
+                    ended.append(planner)
+        for planner in ended:
             planner.close()
         if found is not None:
             return found

@@ -77,22 +77,16 @@ class DuckDBEngine:
         self._cancelled: set[str] = set()
         self._failure: str | None = None
         self._closed = False
-        self._planners = Planners(self._spawn, lambda: self._generation, size=planners)
+        self._planners = Planners(self._spawn, self._update, size=planners)
         self._fill()
 
     def use_tables(self, tables: Sequence[TableSource]) -> None:
-        """Replace the tables. Idle workers are replaced now, busy ones after their statement."""
+        """Replace the tables. A worker hears of them before its next statement, so that many changes cost nothing."""
         readable = tuple(table for table in tables if table.format in self.formats)
         with self._changed:
-            if readable == self._tables:
-                return
-            self._tables = readable
-            self._generation += 1
-            outdated, self._idle = self._idle, []
-            self._workers.difference_update(outdated)
-        for worker in outdated:
-            worker.close()
-        self._fill()
+            if readable != self._tables:
+                self._tables = readable
+                self._generation += 1
 
     def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
         """Return the physical plan as JSON (EXPLAIN (FORMAT JSON)). A planner that is lost says nothing about it."""
@@ -170,9 +164,17 @@ class DuckDBEngine:
                 raise DeadlineExceeded("The statement's time is spent.")
             worker = self._take(min(remaining_s, WORKER_WAIT_S), query_id)
             try:
+                self._update(worker)
                 return worker, Statement(worker, next(self._numbers), sql, lease.memory_bytes, remaining_s)
             except EngineUnavailable as error:
                 self._give_back(worker, error)
+
+    def _update(self, worker: WorkerProcess) -> None:
+        """Tell a worker the tables as they are, if it knows others. Raises EngineUnavailable."""
+        with self._changed:
+            tables, generation = self._tables, self._generation
+        if worker.generation != generation:
+            worker.use_tables(tables, generation)
 
     def _take(self, wait_s: float, query_id: str) -> WorkerProcess:
         until = time.monotonic() + wait_s
@@ -184,7 +186,7 @@ class DuckDBEngine:
                     raise StatementCancelled("The statement was cancelled.")
                 while self._idle and len(self._workers) - len(self._idle) < self.slots + self.guests:
                     worker = self._idle.pop()
-                    if worker.alive and worker.generation == self._generation and not self._is_outworn(worker):
+                    if worker.alive and not self._is_outworn(worker):
                         return worker
                     self._retire(worker)
                 if self._failure and not self._starting and not self._workers:
@@ -198,7 +200,7 @@ class DuckDBEngine:
         """Keep a healthy worker. One that ran out of memory starts afresh: allocators keep what they took."""
         healthy = worker.alive and not isinstance(error, MemoryExceeded | EngineUnavailable)
         with self._changed:
-            if healthy and worker.generation == self._generation and not self._closed:
+            if healthy and not self._closed:
                 self._idle.append(worker)
                 self._changed.notify_all()
                 return
@@ -239,10 +241,7 @@ class DuckDBEngine:
             if worker is not None and not self._closed:
                 self._failure = None
                 self._workers.add(worker)
-                if worker.generation == self._generation:
-                    self._idle.append(worker)
-                else:
-                    self._retire(worker)
+                self._idle.append(worker)
                 worker = None
             self._changed.notify_all()
         if worker is not None:

@@ -56,11 +56,11 @@ class NoAnswer(EngineUnavailable):
 
 
 class WorkerProcess:
-    """One worker. Not thread-safe, except ``interrupt`` and ``kill``."""
+    """One worker. Not thread-safe, except ``interrupt`` and ``kill``. generation: of the tables that it knows."""
 
     def __init__(self, *, threads: int, tables: Sequence[TableSource], generation: int) -> None:
-        self.generation = generation
         self.statements = 0
+        self._threads = threads
         self._sending = threading.Lock()
         self._socket, theirs = socket.socketpair()
         with theirs:
@@ -71,12 +71,17 @@ class WorkerProcess:
                 env={**child_environment(), **_FRUGAL_ALLOCATORS},
             )
         try:
-            described = [{**asdict(table), "options": dict(table.options)} for table in tables]
-            self.ask({"op": "tables", "threads": threads, "tables": described})
+            self.use_tables(tables, generation)
         except EngineError:
             self.kill()
             raise
         self._resident_bytes = self._resident()
+
+    def use_tables(self, tables: Sequence[TableSource], generation: int) -> None:
+        """Have the process open another DuckDB instance, which knows these tables and no others. Raises EngineError."""
+        described = [{**asdict(table), "options": dict(table.options)} for table in tables]
+        self.ask({"op": "tables", "threads": self._threads, "tables": described})
+        self.generation = generation
 
     @property
     def pid(self) -> int:

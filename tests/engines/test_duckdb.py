@@ -212,6 +212,34 @@ def test_workers_are_locked_down_even_behind_the_allow_list(pool: DuckDBEngine, 
         run(pool, sql)
 
 
+def test_other_tables_need_no_other_process(pool: DuckDBEngine, numbers: TableSource, tmp_path: Path) -> None:
+    """A process starts in a second; whoever registers tables over and over must not keep all of them starting."""
+    assert run(pool, "SELECT n FROM numbers") == 3_000
+    pool.explain("SELECT n FROM numbers")
+    wait_until(lambda: len(pool.worker_pids()) == 2, "the pool is whole")
+    before = (pool.worker_pids(), pool.planner_pids())
+    sizes = []
+    for version in range(60):
+        _written(tmp_path / f"t{version}" / "x.parquet", [version])
+        table = TableSource(f"t{version}", str(tmp_path / f"t{version}"), "parquet", (Column("n", "bigint"),))
+        pool.use_tables([table])
+        assert run(pool, f"SELECT n FROM t{version} WHERE n = {version}") == 1
+        pool.explain(f"SELECT n FROM t{version}")
+        sizes.append(sum(_address_space_bytes(pid) for pid in pool.worker_pids()))
+    assert (pool.worker_pids(), pool.planner_pids()) == before
+    assert sizes[-1] - sizes[10] < 64 * MIB
+    for gone in (
+        "SELECT n FROM numbers",
+        f"SELECT * FROM read_csv('{numbers.location}')",
+    ):  # locked down anew each time
+        with pytest.raises((StatementError, UnsupportedFeature)):
+            run(pool, gone)
+
+
+def _address_space_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def _written(path: Path, numbers: list[int]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table({"n": pa.array(numbers, pa.int64())}), path)

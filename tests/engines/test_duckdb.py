@@ -354,6 +354,7 @@ def test_a_cancel_after_the_deadline_leaves_no_timer_behind(pool: DuckDBEngine, 
     with pytest.raises((StatementCancelled, DeadlineExceeded)):
         with pool.execute(SLOW, query_id="late", lease=LEASE, deadline_s=0.3) as result:
             list(result)
+    wait_until(lambda: len(pool.worker_pids()) == 2, "the pool is whole")
     before = set(pool.worker_pids())
     time.sleep(3)  # longer than the grace period
     assert set(pool.worker_pids()) == before

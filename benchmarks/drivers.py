@@ -14,7 +14,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -35,6 +34,7 @@ import typer
 from benchmarks.claim import Claim, RunFailed, at_least, at_most, conditions, run_command, show_table, step
 from benchmarks.flight import adbc_drain
 from benchmarks.hs2_client import RawClient, call_bytes
+from engines.ports import free_port
 from engines.spark.java import find_java_home, spark_environment
 from gateway.hs2.messages import ExecuteRequest, OperationReply
 from gateway.hs2.messages import FetchRequest as Fetch
@@ -251,7 +251,7 @@ def _gateway(work: Path) -> Iterator[Server]:
 def _thrift_server(work: Path) -> Iterator[Server]:
     import pyspark
 
-    port = _free_port()
+    port = free_port()
     derby = f"-Dderby.system.home={work / 'derby'} -Duser.timezone=UTC"
     options = {
         "spark.ui.enabled": "false",
@@ -305,12 +305,6 @@ def _wait_for(process: subprocess.Popen[bytes], attempt: Callable[[], T]) -> T:
             if process.poll() is not None or time.monotonic() > until:
                 raise RunFailed(f"a server did not start: {error}") from error
             time.sleep(0.3)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 # ---------------------------------------------------------------------- figures

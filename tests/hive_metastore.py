@@ -14,9 +14,10 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 
+from engines.ports import free_port
 from engines.spark.java import find_java_home
 
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 180.0
 
 
 @contextmanager
@@ -34,7 +35,7 @@ def hive_metastore(folder: Path) -> Iterator[str]:
         )
         gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
         try:
-            address = ("127.0.0.1", _free_port())
+            address = ("127.0.0.1", free_port())
             server = _server(gateway, folder, *address)
             threading.Thread(target=_serve, args=(server,), daemon=True).start()
             _wait_for(address)
@@ -79,10 +80,3 @@ def _wait_for(address: tuple[str, int]) -> None:
             if time.monotonic() > give_up_s:
                 raise
             time.sleep(0.1)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

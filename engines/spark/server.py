@@ -6,7 +6,6 @@ it ends with the gateway however the gateway ends. Only callers that hold the to
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import re
@@ -28,6 +27,7 @@ import pyspark
 
 import engines.lifeline
 from engines.errors import EngineUnavailable
+from engines.ports import free_port
 from engines.private_files import UMASK, open_private, private_folder
 from engines.spark.java import JavaNotFound, spark_environment
 from engines.spark.sessions import SESSION_SETTINGS
@@ -90,7 +90,6 @@ _HOST = "127.0.0.1"
 _TOKEN = "spark.connect.authenticate.token"  # noqa: S105 - the name of a setting
 _SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _READY_CHECK_S = 0.1
-_PORTS = range(20_000, 32_000)
 _CONNECT_TIMEOUT_S = 1.0
 _STOP_GRACE_S = 5.0
 _LOG_TAIL_BYTES = 16 * 1024
@@ -303,8 +302,8 @@ class SparkConnectServer:
             _end(process)
 
     def _launch_and_wait(self) -> str:
-        port, token = _free_port(), secrets.token_urlsafe(32)
-        web_ui = WebUi(_HOST, _free_port()) if self.settings.master is None else None
+        port, token = free_port(), secrets.token_urlsafe(32)
+        web_ui = WebUi(_HOST, free_port()) if self.settings.master is None else None
         process = self._launch(port, token, web_ui)
         with self._lock:
             self._web_ui = web_ui
@@ -468,15 +467,6 @@ def _write_secret(file: Path, text: str) -> None:
     file.unlink(missing_ok=True)
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
         out.write(text)
-
-
-def _free_port() -> int:
-    """Return a port that is free and, as systems give none of these to clients, still is when Spark binds it."""
-    while True:
-        port = secrets.choice(_PORTS)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((_HOST, port))
-            return port
 
 
 def _answers(port: int) -> bool:

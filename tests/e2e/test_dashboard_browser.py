@@ -38,7 +38,7 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 120.0
 WIDE = {"width": 1440, "height": 900}
 NARROW = {"width": 390, "height": 844}
 FITS_WIDTH = "document.scrollingElement.scrollWidth <= window.innerWidth"

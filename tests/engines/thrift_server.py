@@ -7,7 +7,6 @@ passwords are checked by Hive's own LDAP provider, against the few bytes of LDAP
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import socket
@@ -27,13 +26,13 @@ from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-unt
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
+from engines.ports import free_port
 from engines.spark.java import spark_environment
 
 LOOPBACK = "127.0.0.1"
 USER, PASSWORD = "ann", "a right password"
 KEYSTORE_PASSWORD = "of-a-test"  # noqa: S105
-START_TIMEOUT_S = 60.0
-SERVER_PORTS = (20_000, 32_000)
+START_TIMEOUT_S = 180.0
 INVALID_CREDENTIALS = 49
 
 _HTTP = {"hive.server2.transport.mode": "http"}
@@ -55,7 +54,7 @@ class ThriftServer:
 
     def __init__(self, folder: Path, ways: Sequence[str], ports: Mapping[str, int] | None = None) -> None:
         self.folder = folder
-        self.ports = dict(ports or {way: _free_port() for way in ways})
+        self.ports = dict(ports or {way: free_port() for way in ways})
         self._ldap = _Ldap((LOOPBACK, 0), _Bind)
         threading.Thread(target=self._ldap.serve_forever, name="ldap", daemon=True).start()
         self._gateway = self._launch()
@@ -232,12 +231,3 @@ def _wait_for(port: int) -> None:
             if time.monotonic() > give_up_s:
                 raise
             time.sleep(0.1)
-
-
-def _free_port() -> int:
-    """Choose a port below those that connections take: the server comes to it seconds later, or after a kill."""
-    while True:
-        with socket.socket() as probe, suppress(OSError):
-            port = random.randrange(*SERVER_PORTS)  # noqa: S311  not for secrets
-            probe.bind((LOOPBACK, port))
-            return port

@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ import pyspark
 import pytest
 
 import statsproc
+from engines.ports import free_port
 from engines.spark.java import spark_environment
 from metastore.database import sqlite_url
 from metastore.inspection import inspect
@@ -149,13 +149,6 @@ def test_spark_connect(spark_server: SparkConnectServer, store: Metastore, tmp_p
         store.statistics.drop("books", at=NOON)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def _daemon(kind: str, *arguments: str, log: Path, until: str) -> Iterator[None]:
     """Run a daemon of Spark's own cluster until it has logged some words, and then for as long as it is needed."""
@@ -183,7 +176,7 @@ def _daemon(kind: str, *arguments: str, log: Path, until: str) -> Iterator[None]
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Give the address of a master with one worker."""
     folder = tmp_path_factory.mktemp("cluster")
-    address = f"spark://{LOOPBACK}:{_free_port()}"
+    address = f"spark://{LOOPBACK}:{free_port()}"
     with ExitStack() as running:
         running.enter_context(
             _daemon(

@@ -21,7 +21,7 @@ pyspark = pytest.importorskip("pyspark", reason="Beeline comes with pyspark")
 
 pytestmark = [pytest.mark.e2e]
 RUN_WITHIN_S = 120.0
-START_WITHIN_S = 60.0
+START_WITHIN_S = 180.0
 
 
 def url(drivers: Drivers, way: str) -> str:

@@ -1,0 +1,18 @@
+"""Ports for servers that bind them later."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+
+_PORTS = range(20_000, 32_000)
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Return a port that is free and, as systems give none of these to clients, still is when a server binds it."""
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((host, port))
+            return port

@@ -25,7 +25,8 @@ serve: $(INSTALLED) ## Serve a gateway under .fusion on 127.0.0.1:8650
 	$(BIN)/fusion serve
 
 test: $(INSTALLED) ## Run the tests, against real engines
-	$(BIN)/python -m pytest -m "not thorough" -n logical --maxprocesses 4 --dist loadfile
+	$(MAKE) test-fast
+	$(BIN)/python -m pytest -m "(spark or e2e or browser) and not thorough"
 
 test-thorough: $(INSTALLED) ## Run all tests, also those that repeat others another way or for longer
 	$(BIN)/python -m pytest

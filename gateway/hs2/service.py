@@ -169,7 +169,7 @@ class Service:
 
         def started() -> messages.OperationReply:
             try:
-                if run.accepted.done():
+                if run.accepted.done() or run.done.done():  # what a statement is refused for is told just after its end
                     run.require_accepted()
                 elif not early:  # the client has stopped waiting
                     operation.require_finished()

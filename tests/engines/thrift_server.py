@@ -162,7 +162,10 @@ def thrift_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThriftSe
 @contextmanager
 def serving(folder: Path, ways: Sequence[str]) -> Iterator[ThriftServer]:
     """Run a server for a while."""
-    server = ThriftServer(folder, ways)
+    try:
+        server = ThriftServer(folder, ways)
+    except Py4JError:  # another program took one of its ports meanwhile
+        server = ThriftServer(folder, ways)
     try:
         yield server
     finally:

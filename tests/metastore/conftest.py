@@ -16,7 +16,7 @@ from tests.postgresql import postgresql
 DATABASES = ("sqlite", "postgresql")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def postgresql_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start a real PostgreSQL."""
     with postgresql(tmp_path_factory.mktemp("postgresql")) as server:

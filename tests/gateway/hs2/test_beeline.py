@@ -132,10 +132,12 @@ def test_a_statement_ends_with_its_client(drivers: Drivers, ended_by: signal.Sig
         known = {record.id for record in drivers.gateway.metastore.queries.list(limit=1_000)}
 
         def runs() -> bool:
-            newest = drivers.gateway.metastore.queries.list(limit=1)[0]
-            return newest.id not in known and newest.state is QueryState.RUNNING
+            newest = drivers.gateway.metastore.queries.list(limit=1)
+            return any(each.id not in known and each.state is QueryState.RUNNING for each in newest)
 
-        wait_until(runs, START_WITHIN_S)
-        os.kill(process.pid, ended_by)
-        wait_until(lambda: drivers.last_query().state is QueryState.CANCELLED)
-        process.kill()
+        try:
+            wait_until(runs, START_WITHIN_S)
+            os.kill(process.pid, ended_by)
+            wait_until(lambda: drivers.last_query().state is QueryState.CANCELLED, 60.0)
+        finally:
+            process.kill()

@@ -264,10 +264,7 @@ class Coordinator:
         else:
             self._run(run, checked, snapshot)
             return
-        try:
-            self._end(run)
-        finally:
-            run.accepted.set_result(refusal)
+        self._end(run, refusal)
 
     def _close_unread(self, run: Run, state: QueryState, error: Failure) -> None:
         try:
@@ -579,7 +576,7 @@ class Coordinator:
         )
         insist_on_insert(decided)
 
-    def _end(self, run: Run) -> None:
+    def _end(self, run: Run, refusal: Exception | None = None) -> None:
         """Let go of a query; one that was left open by a bug is closed as failed."""
         try:
             if not run.record.state.ended:
@@ -588,6 +585,8 @@ class Coordinator:
             self._end_unrecorded(run)
         finally:
             self._let_go(run)
+            if not run.accepted.done():  # before its end, so that whoever hears of that knows what it is refused for
+                run.accepted.set_result(refusal)
             run.done.set_result(run.record)
 
     def _end_unrecorded(self, run: Run) -> None:

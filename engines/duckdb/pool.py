@@ -166,11 +166,13 @@ class DuckDBEngine:
             try:
                 self._update(worker)
                 return worker, Statement(worker, next(self._numbers), sql, lease.memory_bytes, remaining_s)
-            except EngineUnavailable as error:
+            except EngineError as error:
                 self._give_back(worker, error)
+                if not isinstance(error, EngineUnavailable):
+                    raise
 
     def _update(self, worker: WorkerProcess) -> None:
-        """Tell a worker the tables as they are, if it knows others. Raises EngineUnavailable."""
+        """Tell a worker the tables as they are, if it knows others. Raises EngineError."""
         with self._changed:
             tables, generation = self._tables, self._generation
         if worker.generation != generation:

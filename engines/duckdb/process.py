@@ -70,17 +70,20 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 env={**child_environment(), **_FRUGAL_ALLOCATORS},
             )
-        try:
-            self.use_tables(tables, generation)
-        except EngineError:
-            self.kill()
-            raise
+        self.use_tables(tables, generation)
         self._resident_bytes = self._resident()
 
     def use_tables(self, tables: Sequence[TableSource], generation: int) -> None:
-        """Have the process open another DuckDB instance, which knows these tables and no others. Raises EngineError."""
+        """Have the process open another DuckDB instance, which knows these tables and no others.
+
+        Raises EngineError; then the process is ended, for nobody knows how far its instance is locked down.
+        """
         described = [{**asdict(table), "options": dict(table.options)} for table in tables]
-        self.ask({"op": "tables", "threads": self._threads, "tables": described})
+        try:
+            self.ask({"op": "tables", "threads": self._threads, "tables": described})
+        except EngineError:
+            self.kill()
+            raise
         self.generation = generation
 
     @property

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -168,18 +169,16 @@ class Service:
         early = request.run_async and is_query(statement.sql)  # its handle says that there are rows, and is right
 
         def started() -> messages.OperationReply:
-            try:
-                if run.accepted.done() or run.done.done():  # what a statement is refused for is told just after its end
+            with ExitStack() as undo:
+                undo.callback(self.registry.close_operation, session, operation)
+                if run.accepted.done():
                     run.require_accepted()
                 elif not early:  # the client has stopped waiting
                     operation.require_finished()
                 if not request.run_async:
                     operation.require_finished()
-            except Exception:
-                self.registry.close_operation(session, operation)
-                raise
-            handle = messages.OperationHandle(operation.identifier.message(), operation.kind, operation.has_result_set)
-            return messages.OperationReply(operation=handle)
+                undo.pop_all()
+            return _started(operation)
 
         awaited: Future[Any] = run.accepted if request.run_async else run.done
         abandon = partial(self.registry.close_operation, session, operation)

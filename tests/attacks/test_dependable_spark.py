@@ -140,8 +140,9 @@ def test_careful_statements_broadcast_nothing(engine: SparkConnectEngine) -> Non
 
 
 def test_wrong_data_is_told_at_once_though_spark_is_busy(spark_gateway: Served, door: Door) -> None:
-    slow = (
-        "SELECT COUNT(*) AS n FROM transactions a CROSS JOIN transactions b CROSS JOIN books c WHERE a.id * b.id = c.id"
+    slow = (  # hours, if nobody cancels it
+        "SELECT COUNT(*) AS n FROM transactions a CROSS JOIN transactions b CROSS JOIN transactions c "
+        "WHERE a.id * b.id = c.id + a.book_id"
     )
     sent: list[str] = []
     with spark_gateway.http() as client:

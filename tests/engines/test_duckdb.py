@@ -25,6 +25,7 @@ import pytest
 from engines.errors import (
     DeadlineExceeded,
     EngineBusy,
+    EngineError,
     EngineUnavailable,
     MemoryExceeded,
     StatementCancelled,
@@ -234,6 +235,18 @@ def test_other_tables_need_no_other_process(pool: DuckDBEngine, numbers: TableSo
     ):  # locked down anew each time
         with pytest.raises((StatementError, UnsupportedFeature)):
             run(pool, gone)
+
+
+def test_a_worker_that_cannot_take_tables_is_replaced(numbers: TableSource) -> None:
+    with contextlib.closing(DuckDBEngine(workers=1, threads=1)) as engine:
+        wait_until(lambda: len(engine.worker_pids()) == 1, "the worker is there")
+        (worker,) = engine._workers
+        worker._threads = 0  # DuckDB refuses to open an instance
+        engine.use_tables([numbers])
+        with pytest.raises(EngineError):
+            run(engine, "SELECT n FROM numbers")
+        assert not worker.alive
+        assert run(engine, "SELECT n FROM numbers") == 3_000
 
 
 def _address_space_bytes(pid: int) -> int:

@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+IN_PARALLEL := -n logical --maxprocesses 4 --dist loadfile
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help install demo serve test test-fast test-thorough check fmt bench lock clean
@@ -25,14 +26,14 @@ serve: $(INSTALLED) ## Serve a gateway under .fusion on 127.0.0.1:8650
 	$(BIN)/fusion serve
 
 test: $(INSTALLED) ## Run the tests, against real engines
-	$(MAKE) test-fast
-	$(BIN)/python -m pytest -m "(spark or e2e or browser) and not thorough"
+	$(BIN)/python -m pytest -m "not spark and not thorough" $(IN_PARALLEL)
+	$(BIN)/python -m pytest -m "spark and not thorough"
 
 test-thorough: $(INSTALLED) ## Run all tests, also those that repeat others another way or for longer
 	$(BIN)/python -m pytest
 
 test-fast: $(INSTALLED) ## Run the tests that need no Spark and no browser
-	$(BIN)/python -m pytest -m "not spark and not e2e and not browser and not thorough" -n logical --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -m "not spark and not e2e and not browser and not thorough" $(IN_PARALLEL)
 
 check: $(INSTALLED) ## Lint, types, import contracts, migrations
 	$(BIN)/ruff check .

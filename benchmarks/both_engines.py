@@ -18,9 +18,9 @@ from engines.errors import EngineError, UnsupportedFeature
 from engines.protocol import Engine, Lease, TableSource
 from engines.spark.engine import SparkConnectEngine
 from engines.spark.server import MIB, ServerSettings, SparkConnectServer
-from gateway.sql.errors import SqlError
+from gateway.errors import SqlError
+from gateway.sql.duckdb.values import NotPortable
 from gateway.sql.parsing import SPARK, ParserLimits
-from gateway.sql.portable.values import NotPortable
 from gateway.sql.reading import SparkAsWritten
 from gateway.sql.statement import check
 

@@ -29,7 +29,7 @@ from benchmarks.same_answers import tables_of, tpcds_statements
 from benchmarks.serving import serving
 from benchmarks.statements import Named
 from engines.spark.java import find_java_home
-from gateway.client import Client, RequestFailed
+from gateway.cli.client import Client, RequestFailed
 from gateway.settings import DuckDBSettings, Settings
 from metastore.inspection import inspect
 from metastore.store import Metastore

@@ -36,8 +36,8 @@ from benchmarks.flight import adbc_drain
 from benchmarks.hs2_client import RawClient, call_bytes
 from engines.ports import free_port
 from engines.spark.java import find_java_home, spark_environment
-from gateway.hs2.messages import ExecuteRequest, OperationReply
-from gateway.hs2.messages import FetchRequest as Fetch
+from gateway.drivers.hs2.protocol.messages import ExecuteRequest, OperationReply
+from gateway.drivers.hs2.protocol.messages import FetchRequest as Fetch
 
 T = TypeVar("T")
 

@@ -7,9 +7,9 @@ import struct
 from collections.abc import Mapping
 from typing import Self, TypeVar
 
-from gateway.hs2 import messages, thrift
-from gateway.hs2.messages import SessionHandle
-from gateway.hs2.thrift import STOP, Decoder, Frame, MessageKind, Struct, Wire
+from gateway.drivers.hs2.protocol import messages, thrift
+from gateway.drivers.hs2.protocol.messages import SessionHandle
+from gateway.drivers.hs2.protocol.thrift import STOP, Decoder, Frame, MessageKind, Struct, Wire
 
 R = TypeVar("R", bound=Struct)
 TIMEOUT_S = 300.0

@@ -25,11 +25,11 @@ from benchmarks.stopwatch import Stopwatch
 from engines.duckdb.pool import PooledStatement
 from engines.protocol import Lease
 from gateway import settings as settings_module
-from gateway.client import Client
-from gateway.gateway import Gateway
+from gateway.cli.client import Client
+from gateway.cli.demo.paper_queries import PAPER_QUERIES
+from gateway.cli.progress import progress_bar
 from gateway.http import queries as http_queries
-from gateway.paper_queries import PAPER_QUERIES
-from gateway.progress import progress_bar
+from gateway.server.runtime import Gateway
 from gateway.settings import Settings, SparkSettings
 from gateway.sql import statement as checking
 from statsproc.bookstore import Bookstore

@@ -30,10 +30,10 @@ from benchmarks.thresholds import spread
 from engines.duckdb.pool import DuckDBEngine
 from engines.errors import EngineError
 from engines.protocol import Lease
-from gateway.admission import Ledger
-from gateway.fleet import Fleet, Member
-from gateway.progress import progress_bar
-from gateway.routing import CatalogSnapshot, CatalogView
+from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
+from gateway.cli.progress import progress_bar
+from gateway.routing.admission import Ledger
+from gateway.routing.engines import Fleet, Member
 from metastore.database import sqlite_url
 from metastore.store import Metastore
 from selector.cardinality.tree import EstimatedNode, estimate_rows

@@ -14,12 +14,12 @@ import pyarrow as pa
 from benchmarks.claim import RunFailed
 from engines.errors import EngineError
 from engines.protocol import Engine, Lease
-from gateway import wiring
-from gateway.client import Client, RequestFailed
-from gateway.gateway import Gateway
-from gateway.server import own_server
+from gateway.cli.client import Client, RequestFailed
+from gateway.server import wiring
+from gateway.server.runtime import Gateway
+from gateway.server.serve import own_server
+from gateway.server.startup import configure_logging
 from gateway.settings import Settings
-from gateway.startup import configure_logging
 
 LOOPBACK = "127.0.0.1"
 DEADLINE_S = 600.0

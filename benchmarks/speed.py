@@ -20,11 +20,11 @@ from benchmarks.bookstore import DEFAULT_DATA, SEED, DataOption, ScaleOption, Se
 from benchmarks.claim import Claim, RunFailed, Target, at_least, conditions, run_command, show_table, step
 from benchmarks.serving import engine_sql, serving, timed_query, timed_straight
 from engines.protocol import Lease
-from gateway.client import Client
-from gateway.demo import demo_settings
-from gateway.gateway import Gateway
-from gateway.paper_queries import PAPER_QUERIES
-from gateway.progress import progress_bar
+from gateway.cli.client import Client
+from gateway.cli.demo.paper_queries import PAPER_QUERIES
+from gateway.cli.demo.run import demo_settings
+from gateway.cli.progress import progress_bar
+from gateway.server.runtime import Gateway
 from selector.decide import mebibytes
 from statsproc.bookstore import Bookstore
 

@@ -33,13 +33,16 @@ class EngineError(Exception):
 
     message: one or two sentences for the person who sent the statement; no paths, no stack traces.
     peak_bytes: memory that the failed attempt had reached, where the engine can tell.
+    how_failed: completes "The engine ..."; why_refused: "Refused: ...", as in the gateway's own tree.
     """
 
-    code: ClassVar[str] = "ENGINE_ERROR"
+    code: ClassVar[str]
     sqlstate: ClassVar[str] = "HY000"
     fails_over: ClassVar[bool] = False
     remembered: ClassVar[bool] = False
     trips_breaker: ClassVar[bool] = False
+    how_failed: ClassVar[str | None] = None
+    why_refused: ClassVar[str | None] = None
 
     def __init__(self, message: str, *, peak_bytes: int | None = None) -> None:
         super().__init__(message)
@@ -51,6 +54,7 @@ class StatementError(EngineError):
     """The statement is wrong, or its data does not allow it (a division by zero, a failed cast)."""
 
     code = "STATEMENT_ERROR"
+    how_failed = "found the statement or its data wrong"
     sqlstate = "42000"
 
 
@@ -64,6 +68,7 @@ class UnsupportedFeature(EngineError):
     """The statement may be right, but this engine cannot run it."""
 
     code = "UNSUPPORTED_FEATURE"
+    how_failed = "cannot run this statement"
     sqlstate = "0A000"
     fails_over = True
 
@@ -72,6 +77,7 @@ class MemoryExceeded(EngineError):
     """The engine ran out of the memory that it was given."""
 
     code = "MEMORY_EXCEEDED"
+    how_failed = "ran out of memory"
     sqlstate = "53200"
     fails_over = True
     remembered = True
@@ -81,6 +87,7 @@ class EngineBusy(EngineError):
     """The engine is alive and refuses more work for now."""
 
     code = "ENGINE_BUSY"
+    how_failed = "had no free slot"
     sqlstate = "53300"
     fails_over = True
 
@@ -89,6 +96,7 @@ class EngineUnavailable(EngineError):
     """The engine refused the connection, was lost or crashed."""
 
     code = "ENGINE_UNAVAILABLE"
+    how_failed = "could not be reached or was lost"
     sqlstate = "08006"
     fails_over = True
     trips_breaker = True
@@ -104,6 +112,7 @@ class DeadlineExceeded(EngineError):
     """The statement's time is spent."""
 
     code = "DEADLINE_EXCEEDED"
+    how_failed = "ran out of time"
     sqlstate = "57014"
 
 
@@ -111,6 +120,7 @@ class StatementCancelled(EngineError):
     """Somebody cancelled the statement."""
 
     code = "CANCELLED"
+    how_failed = "was told to stop"
     sqlstate = "57014"
 
 
@@ -118,4 +128,5 @@ class EngineFault(EngineError):
     """The engine failed in a way that the adapter does not know."""
 
     code = "ENGINE_FAULT"
+    how_failed = "failed in a way that is not recognised"
     sqlstate = "XX000"

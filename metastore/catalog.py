@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from collections.abc import Callable
+from typing import Any
 
-from sqlalchemy import Engine, delete, or_, select, update
+from sqlalchemy import Engine, Row, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from engines.protocol import Column, InvalidTable, TableSource
+from metastore.batches import batched
 from metastore.models import (
     CatalogVersionRow,
     ColumnRow,
@@ -21,6 +24,7 @@ from metastore.models import (
 from metastore.records import CatalogTable, Inspection, Partition
 
 VERSION_ROW = 1
+READ_AT_ONCE = 500  # tables
 
 OwnerCheck = Callable[[str | None], None]
 """Hears who owns what is about to be changed, within the same transaction; what it raises keeps it as it is."""
@@ -42,6 +46,8 @@ class Catalog:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._lock = threading.Lock()
+        self._read: dict[int, tuple[Row[Any], CatalogTable]] = {}  # by the table's id, with the row that it was read of
 
     def put(
         self,
@@ -121,9 +127,19 @@ class Catalog:
             return _record(row) if row else None
 
     def list(self) -> tuple[CatalogTable, ...]:
-        """Return all tables by name."""
+        """Return all tables by name. Columns and partitions are read of tables that changed since the last time."""
         with Session(self._engine) as session:
-            return tuple(_record(row) for row in session.scalars(select(TableRow).order_by(TableRow.name)))
+            rows = session.execute(select(*TableRow.__table__.columns).order_by(TableRow.name)).all()
+            with self._lock:
+                known = self._read
+            read = {row.id: known[row.id] for row in rows if row.id in known and known[row.id][0] == row}
+            changed = {row.id: row for row in rows if row.id not in read}
+            for ids in batched(changed, READ_AT_ONCE):
+                for found in session.scalars(select(TableRow).where(TableRow.id.in_(ids))):
+                    read[found.id] = (changed[found.id], _record(found))
+        with self._lock:
+            self._read = read
+        return tuple(sorted((table for _, table in read.values()), key=lambda table: table.name))
 
     def remove(self, name: str, *, check: OwnerCheck = lambda _: None) -> bool:
         """Forget a table, its statistics and how it is joined; its files stay. Returns whether it was there.

@@ -307,11 +307,20 @@ class TableLockRow(Base):
     job_id: Mapped[str] = mapped_column(ForeignKey("statistics_jobs.id", ondelete="CASCADE"), index=True)
 
 
+class GatewayRow(Base):
+    """A gateway that uses this database. seen_at: its last sign of life."""
+
+    __tablename__ = "gateways"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    seen_at: Mapped[dt.datetime]
+
+
 class QueryRow(Base):
     """One statement as it was asked, and how it ended.
 
     expected_bytes, upper_bytes, holder: what the memory model said by itself, which runs are held against; limit_bytes:
-    of the fast engine. The decision has them, too, but is long to read.
+    of the fast engine. The decision has them, too, but is long to read. gateway: that runs it.
     """
 
     __tablename__ = "queries"
@@ -323,6 +332,7 @@ class QueryRow(Base):
     user: Mapped[str] = mapped_column(String(255))
     authenticated: Mapped[bool] = mapped_column(default=False, server_default=true())  # what is older is nobody else's
     requested_engine: Mapped[str] = mapped_column(String(64))
+    gateway: Mapped[str | None] = mapped_column(String(64))
     state: Mapped[str] = mapped_column(String(16), index=True)
     engine: Mapped[str | None] = mapped_column(String(64))
     fingerprint: Mapped[str | None] = mapped_column(String(64), index=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -13,7 +12,9 @@ from sqlalchemy.orm import Session
 
 from engines.errors import MemoryExceeded
 from engines.protocol import Actuals
-from metastore.models import AttemptRow, QueryRow
+from metastore.batches import batched
+from metastore.gateways import SILENCE
+from metastore.models import AttemptRow, GatewayRow, QueryRow
 from metastore.records import Attempt, Failure, Position, QueryRecord, QueryState
 from selector.decide import Decision
 from selector.estimate import LARGEST_BYTES
@@ -31,8 +32,8 @@ class Queries:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def open(self, record: QueryRecord) -> None:
-        """Write a query that was just submitted."""
+    def open(self, record: QueryRecord, *, gateway: str | None = None) -> None:
+        """Write a query that was just submitted. gateway: that runs it."""
         with self._engine.begin() as connection:
             connection.execute(
                 insert(QueryRow).values(
@@ -42,6 +43,7 @@ class Queries:
                     user=record.user,
                     authenticated=record.authenticated,
                     requested_engine=record.requested_engine,
+                    gateway=gateway,
                     state=record.state,
                     submitted_at=record.submitted_at,
                 )
@@ -177,10 +179,15 @@ class Queries:
             for row in reversed(rows)
         )
 
-    def close_orphans(self, *, at: dt.datetime, error: Failure) -> tuple[str, ...]:
-        """End what a gateway left open when it died; returns the queries' ids."""
+    def close_orphans(self, *, at: dt.datetime, error: Failure, own: str | None = None) -> tuple[str, ...]:
+        """End what gateways left open that died; returns the queries' ids.
+
+        own: a gateway that has just started, of which nothing runs yet. Others are dead that gave no sign for SILENCE.
+        """
+        alive = select(GatewayRow.id).where(GatewayRow.seen_at > at - SILENCE)
+        dead = or_(QueryRow.gateway.is_(None), QueryRow.gateway == own, QueryRow.gateway.not_in(alive))
         with Session(self._engine) as session, session.begin():
-            orphans = tuple(session.scalars(select(QueryRow.id).where(QueryRow.state.in_(_OPEN))))
+            orphans = tuple(session.scalars(select(QueryRow.id).where(QueryRow.state.in_(_OPEN), dead)))
             session.execute(
                 update(AttemptRow)
                 .where(AttemptRow.query_id.in_(orphans), AttemptRow.state.in_(_OPEN))
@@ -202,7 +209,7 @@ class Queries:
         """Return those of some queries whose results are worth keeping."""
         found: set[str] = set()
         with Session(self._engine) as session:
-            for some in _batched(among, ASKED_AT_ONCE):
+            for some in batched(among, ASKED_AT_ONCE):
                 wanted = select(QueryRow.id).where(QueryRow.id.in_(some), QueryRow.state == QueryState.FINISHED)
                 found.update(session.scalars(wanted))
         return frozenset(found)
@@ -211,13 +218,6 @@ class Queries:
 def _storable(count: int | None) -> int | None:
     """Return bytes that fit into a column: estimates of cross joins may be larger than any number there."""
     return None if count is None else min(count, LARGEST_BYTES)
-
-
-def _batched(items: Iterable[str], size: int) -> Iterator[tuple[str, ...]]:
-    """Yield items in tuples of at most this size."""
-    rest = iter(items)
-    while some := tuple(islice(rest, size)):
-        yield some
 
 
 def _start(connection: Connection, query_id: str, attempt: Attempt) -> None:

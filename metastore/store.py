@@ -8,6 +8,7 @@ from typing import Self
 from metastore.catalog import Catalog
 from metastore.database import make_engine, migrate
 from metastore.folders import ManagedFolders, TableCommits
+from metastore.gateways import Gateways
 from metastore.history import History
 from metastore.jobs import StatisticsJobs
 from metastore.keys import Keys
@@ -30,6 +31,7 @@ class Metastore:
         self.commits = TableCommits(self._engine)
         self.statistics = StatisticsStore(self._engine)
         self.queries = Queries(self._engine)
+        self.gateways = Gateways(self._engine)
         self.history = History(self._engine)
         self.misestimates = Misestimates(self._engine)
         self.jobs = StatisticsJobs(self._engine)

@@ -23,7 +23,7 @@ settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=2_000, deadline=None)
 settings.load_profile("steady")
 
-REAL_CLIENTS = tuple(Path(__file__).parent / room for room in ("gateway/hs2", "gateway/flight", "attacks"))
+REAL_CLIENTS = tuple(Path(__file__).parent / room for room in ("gateway/drivers", "attacks"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

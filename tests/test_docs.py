@@ -12,14 +12,12 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from engines.errors import EngineError
-from gateway.cli import app
+from gateway.cli.main import app
+from gateway.errors import KINDS
 from gateway.http import catalog, queries, schedules, statistics
-from gateway.http.errors import STATUS
-from gateway.schedule_errors import ScheduleInvalid, SchedulePaused, ScheduleTaken, UnknownTimeZone
-from gateway.session_settings import FIXED, OBEYED
+from gateway.http.errors import DEFAULT_STATUS, STATUS
 from gateway.settings import Settings
-from gateway.sql.errors import SqlError
-from gateway.writing import WRITE_FAILED
+from gateway.statements.settings import FIXED, OBEYED
 from selector.decide import ReasonCode
 
 ROOT = Path(__file__).parent.parent
@@ -62,19 +60,14 @@ def test_every_route_is_documented(route: str) -> None:
     assert f"| `{route}` |" in REFERENCE
 
 
-@pytest.mark.parametrize(
-    "code",
-    sorted(
-        {kind.code for kind in EngineError.__subclasses__()}
-        | {kind.code for kind in SqlError.__subclasses__()}
-        | set(STATUS)
-        | {"RESULT_TOO_LARGE", "RESULT_STORE_FULL", "GATEWAY_STOPPED", "TABLE_UNREADABLE", "UNKNOWN_ENGINE"}
-        | {"STATISTICS_FAILED", "NOTHING_TO_AMEND", WRITE_FAILED}
-        | {ScheduleInvalid.code, UnknownTimeZone.code, ScheduleTaken.code, SchedulePaused.code}
-    ),
-)
+@pytest.mark.parametrize("code", KINDS)
 def test_every_error_code_is_documented(code: str) -> None:
     assert f"| `{code}` |" in REFERENCE
+
+
+@pytest.mark.parametrize("code", [code for code in KINDS if re.search(rf"^\| `{code}` \| \d", REFERENCE, re.MULTILINE)])
+def test_the_status_of_an_error_is_documented(code: str) -> None:
+    assert f"| `{code}` | {STATUS.get(code, DEFAULT_STATUS)} |" in REFERENCE
 
 
 @pytest.mark.parametrize("kind", EngineError.__subclasses__(), ids=lambda kind: kind.__name__)

@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -78,7 +77,7 @@ class WorkerProcess:
 
         Raises EngineError; then the process is ended, for nobody knows how far its instance is locked down.
         """
-        described = [{**asdict(table), "options": dict(table.options)} for table in tables]
+        described = [_described(table) for table in tables]
         try:
             self.ask({"op": "tables", "threads": self._threads, "tables": described})
         except EngineError:
@@ -303,3 +302,15 @@ class Statement:
 def _actuals(message: dict[str, Any]) -> Actuals:
     operators = tuple(OperatorActual(**operator) for operator in message["operators"])
     return Actuals(message["peak_bytes"], operators)
+
+
+def _described(table: TableSource) -> dict[str, Any]:
+    """Return a table as JSON holds it; every worker is told of all tables at each change, so this is quick."""
+    return {
+        "name": table.name,
+        "location": table.location,
+        "format": table.format,
+        "columns": [{"name": column.name, "data_type": column.data_type} for column in table.columns],
+        "partition_columns": table.partition_columns,
+        "options": dict(table.options),
+    }

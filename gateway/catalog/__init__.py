@@ -1,1 +1,1 @@
-"""Tables: where they may lie, how they come into the catalog, and the folders that the gateway makes for them."""
+"""Tables: where they may lie, and how they come into the catalog. START HERE: registration.py."""

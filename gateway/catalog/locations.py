@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engines.protocol import TableSource
-from gateway.sql.errors import SqlError
+from gateway.errors import LocationRefused, RootsRequired
 from metastore.database import sqlite_file
 from metastore.inspection import data_files, path_of
 
@@ -34,18 +34,6 @@ _GLOB = frozenset("*?[]{}\\")  # engines would look for other names
 
 _Identity = tuple[int, int]  # device and inode
 _Stamp = tuple[str, _Identity, int]  # path, what is there, when it changed in nanoseconds
-
-
-class LocationRefused(SqlError):
-    """A table must not lie there."""
-
-    code = "NOT_ALLOWED"
-
-
-class RootsRequired(LocationRefused):
-    """Users log in, but nobody said where tables may lie."""
-
-    code = "ROOTS_REQUIRED"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from engines.protocol import Column, TableSource
 from gateway.catalog.locations import Locations
+from gateway.errors import TableExists, TableInMotion, UnknownColumn, UnknownTable
 from gateway.security.policy import Action, Need, Owned, Policy
 from gateway.security.principals import Principal
-from gateway.sql.errors import TableExists, TableInMotion, UnknownColumn, UnknownTable, did_you_mean
+from gateway.sql.names import did_you_mean
 from metastore.catalog import AlreadyThere, TableChanged
 from metastore.inspection import InspectionFailed, data_files
 from metastore.inspector import inspect

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.dashboard.figures import memory
+from gateway.presentation.formatting import memory
 from metastore.records import Attempt
 from selector.decide import Decision
 

@@ -6,7 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from gateway.dashboard.story import failed_over
+from gateway.presentation.timeline import failed_over
 from metastore.queries import Queries
 from metastore.records import QueryRecord
 

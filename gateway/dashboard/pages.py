@@ -16,14 +16,14 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Redirect
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gateway.dashboard import api_docs, listing
-from gateway.dashboard.figures import DASH
 from gateway.dashboard.statistics import ColumnPage, JobLine, ScheduleLine, TableLine, TablePage
 from gateway.dashboard.views import EngineCard, QueryPage, QueryRow
-from gateway.gateway import Gateway
 from gateway.http.catalog import list_engines
 from gateway.http.login import User
 from gateway.http.queries import Served
-from gateway.security.disclosure import may_see, visible
+from gateway.http.services import Services
+from gateway.presentation.disclosure import may_see, visible
+from gateway.presentation.formatting import DASH
 from gateway.security.web import PAGE_POLICY, SECURITY_HEADERS
 from metastore.records import QueryState
 
@@ -199,7 +199,7 @@ def _prefix(request: Request) -> str:
     return str(request.scope.get("root_path", "")).rstrip("/")
 
 
-def _first_query(request: Request, gateway: Gateway) -> str:
+def _first_query(request: Request, gateway: Services) -> str:
     """Return a command line that sends the first query to this very gateway."""
     table = next((table.name for table in gateway.metastore.catalog.list()), None)
     sql = f"SELECT count(*) FROM {table}" if table else "SELECT 1 AS one"  # noqa: S608 - shown, not run

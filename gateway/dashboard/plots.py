@@ -17,7 +17,7 @@ import pygal
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from gateway.dashboard.figures import cardinality, share, value
+from gateway.presentation.formatting import cardinality, share, value
 from selector.keys import KeyStatistics
 from selector.statistics import ColumnStatistics, Histogram
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gateway.dashboard import plots
-from gateway.dashboard.figures import DASH, ahead, cardinality, counted, duration, exact, memory, share, value
 from gateway.dashboard.plots import Plot
 from gateway.dashboard.views import Moment, StateBadge
-from gateway.staleness import Drift
+from gateway.presentation.formatting import DASH, ahead, cardinality, counted, duration, exact, memory, share, value
+from gateway.statistics.staleness import Drift
 from metastore.records import (
     ALL_TABLES,
     CatalogTable,

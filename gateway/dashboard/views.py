@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway.dashboard import story
 from gateway.dashboard.chart import MemoryChart
-from gateway.dashboard.figures import DASH, cardinality, distance, duration, exact, memory
-from gateway.dashboard.trees import branches
-from gateway.explain import operator_notes, outlook
-from gateway.fleet import Fleet
-from gateway.http.models import EngineModel
+from gateway.http.models.engines import EngineModel
+from gateway.presentation import timeline
+from gateway.presentation.formatting import DASH, cardinality, distance, duration, exact, memory
+from gateway.presentation.trees import branches
+from gateway.presentation.what_if import operator_notes, outlook
+from gateway.routing.engines import Fleet
 from metastore.records import Attempt, Misestimate, Position, QueryRecord, QueryState
 from selector.decide import Decision, Reason
 
@@ -191,7 +191,7 @@ class AttemptEntry:
             case QueryState.RUNNING | QueryState.QUEUED:
                 outcome = "is running it"
             case _:
-                outcome = story.failure(attempt)
+                outcome = timeline.failure(attempt)
         operators = attempt.actuals.operators if attempt.actuals else ()
         running = (now - attempt.started_at).total_seconds() if not attempt.state.ended else None
         return cls(
@@ -251,7 +251,7 @@ class QueryPage:
     state: StateBadge
     live: bool
     headline: str
-    steps: tuple[story.Step, ...]
+    steps: tuple[timeline.Step, ...]
     facts: tuple[tuple[str, str], ...]
     submitted: Moment
     sql: MarkedSql
@@ -277,8 +277,8 @@ class QueryPage:
             id=record.id,
             state=StateBadge.of(record.state),
             live=not record.state.ended,
-            headline=story.headline(record),
-            steps=story.steps(record, lessons),
+            headline=timeline.headline(record),
+            steps=timeline.steps(record, lessons),
             facts=_facts(record, now),
             submitted=Moment.of(record.submitted_at, now),
             sql=MarkedSql.of(record.sql, position),

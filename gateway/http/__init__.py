@@ -1,1 +1,1 @@
-"""The REST interface: routes, models, one error mapping. The asynchronous edge over a synchronous core."""
+"""The REST interface: the asynchronous edge over a synchronous core. START HERE: queries.py."""

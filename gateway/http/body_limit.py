@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.errors import StatementTooLong
 from gateway.http.errors import reply
-from metastore.records import Failure
 
 OVERHEAD_BYTES = 64 << 10  # the JSON around a statement
 EXPANSION = 6  # an escaped character of JSON against the byte it stands for
@@ -50,4 +50,4 @@ class BodyLimit:
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         message = f"The statement is longer than {self._statement_bytes:,} bytes."
-        await reply(Failure("STATEMENT_TOO_LONG", message))(scope, receive, send)
+        await reply(StatementTooLong(message).failure)(scope, receive, send)

@@ -6,20 +6,14 @@ from fastapi import APIRouter
 
 from engines.protocol import Column
 from gateway.catalog.registration import NewTable
-from gateway.gateway import Gateway
-from gateway.http.errors import ApiError
+from gateway.errors import NotFound
 from gateway.http.login import User
-from gateway.http.models import (
-    EngineList,
-    EngineModel,
-    MisestimateList,
-    MisestimateModel,
-    TableList,
-    TableReply,
-    TableRequest,
-)
+from gateway.http.models.engines import EngineList, EngineModel
+from gateway.http.models.queries import MisestimateList, MisestimateModel
+from gateway.http.models.tables import TableList, TableReply, TableRequest
 from gateway.http.queries import Served
-from gateway.security.disclosure import visible_lesson
+from gateway.http.services import Services
+from gateway.presentation.disclosure import visible_lesson
 from gateway.security.policy import Action
 from selector.keys import KeyPair
 
@@ -37,7 +31,7 @@ def get_table(name: str, gateway: Served) -> TableReply:
     """Return one table with the statistics in force."""
     table = gateway.metastore.catalog.get(name)
     if table is None:
-        raise ApiError("NOT_FOUND", f"There is no table {name}.")
+        raise NotFound(f"There is no table {name}.")
     return TableReply.of(
         table,
         gateway.metastore.statistics.current(table.name),
@@ -46,7 +40,7 @@ def get_table(name: str, gateway: Served) -> TableReply:
     )
 
 
-def _keys_of(table: str, gateway: Gateway) -> dict[KeyPair, str]:
+def _keys_of(table: str, gateway: Services) -> dict[KeyPair, str]:
     known = gateway.metastore.keys.sources()
     return {pair: source for pair, source in known.items() if table in (pair.left.table, pair.right.table)}
 
@@ -81,7 +75,7 @@ def forget_misestimate(fingerprint: str, gateway: Served, user: User) -> dict[st
     gateway.policy.require(user, Action.FORGET_MISESTIMATE)
     forgotten = gateway.metastore.misestimates.forget(fingerprint)
     if not forgotten:
-        raise ApiError("NOT_FOUND", "Nothing is on record under this fingerprint.")
+        raise NotFound("Nothing is on record under this fingerprint.")
     return {"forgotten": forgotten}
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Request
 
-from gateway.gateway import Gateway
+from gateway.http.services import Services
 from gateway.security.authentication import Login, basic_login
 from gateway.security.lockout import HASHES_WAITING
 from gateway.security.principals import Principal
@@ -33,7 +33,7 @@ def login_of(request: Request) -> Login:
 async def user_of(request: Request) -> Principal:
     """Return the user of a request. Raises AuthenticationFailed."""
     gateway, login = request.app.state.gateway, login_of(request)
-    assert isinstance(gateway, Gateway)
+    assert isinstance(gateway, Services)
     known = gateway.authenticator.recognise(login)
     if known is not None:
         return known

@@ -16,13 +16,13 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from engines.errors import UnsupportedFeature
-from gateway.downloads import WIDE_BYTES
-from gateway.explain import by_weight, outlook, statistics_sentence
-from gateway.gateway import Gateway
+from gateway.errors import AccessDenied, NotFinished, NotFound, NotYourQuery, ResultGone
+from gateway.execution.downloads import WIDE_BYTES
+from gateway.execution.results import ResultFile
 from gateway.http import render
-from gateway.http.errors import STATUS_OF_FAILED_QUERY, ApiError, retry_headers
+from gateway.http.errors import STATUS_OF_FAILED_QUERY, retry_headers
 from gateway.http.login import User
-from gateway.http.models import (
+from gateway.http.models.queries import (
     BasisModel,
     DecisionModel,
     ExplainReply,
@@ -33,15 +33,16 @@ from gateway.http.models import (
 )
 from gateway.http.render import Chunks
 from gateway.http.replies import ExactJSONResponse
+from gateway.http.services import Services
 from gateway.http.streaming import RowStream
-from gateway.json_values import json_value
-from gateway.results import ResultFile, ResultGone
-from gateway.security.disclosure import may_see, visible
-from gateway.security.policy import AccessDenied, Action, Owned
+from gateway.presentation.disclosure import may_see, visible
+from gateway.presentation.json_values import json_value
+from gateway.presentation.what_if import by_weight, outlook, statistics_sentence
+from gateway.security.policy import Action, Owned
 from gateway.security.principals import Principal
-from gateway.sessions import Session
 from gateway.sql.compiled import CompiledStatement
-from gateway.statements import Run
+from gateway.statements.session import Session
+from gateway.statements.statement import Run
 from metastore.records import QueryRecord, QueryState
 from selector.decide import Decision
 
@@ -58,14 +59,14 @@ _STREAMS: dict[Format, tuple[str, Callable[[ResultFile, render.Messages], Chunks
 }
 
 
-def gateway_of(request: Request) -> Gateway:
+def gateway_of(request: Request) -> Services:
     """Return the gateway that this application serves."""
     gateway = request.app.state.gateway
-    assert isinstance(gateway, Gateway)
+    assert isinstance(gateway, Services)
     return gateway
 
 
-Served = Annotated[Gateway, Depends(gateway_of)]
+Served = Annotated[Services, Depends(gateway_of)]
 
 
 @router.post("/queries", response_model=QueryReply, responses={202: {"model": QueryReply}})
@@ -139,7 +140,7 @@ def get_result(
     """Return the whole result of a finished query as JSON, CSV or an Arrow IPC stream."""
     record = _own_record(gateway, query_id, user)
     if record.state is not QueryState.FINISHED:
-        raise ApiError("NOT_FINISHED", f"The query is {record.state}; it has no result.", query_id)
+        raise NotFinished(f"The query is {record.state}; it has no result.", query_id)
     if not gateway.spool.path(query_id).exists():
         raise ResultGone(query_id)
     media_type, stream = _STREAMS[format]
@@ -181,7 +182,7 @@ def explain(body: ExplainRequest, gateway: Served, user: User) -> ExplainReply:
     )
 
 
-def _bases(gateway: Gateway, checked: CompiledStatement, decision: Decision) -> list[BasisModel]:
+def _bases(gateway: Services, checked: CompiledStatement, decision: Decision) -> list[BasisModel]:
     builds, now = gateway.catalog.current().statistics, dt.datetime.now(dt.UTC)
     sources = {table.name: table for table in checked.tables}
     bases = []
@@ -207,28 +208,33 @@ async def _wait(run: Run, seconds: float) -> None:
         await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(run.done)), seconds)
 
 
-def _record(gateway: Gateway, query_id: str) -> QueryRecord:
+def _record(gateway: Services, query_id: str) -> QueryRecord:
     record = gateway.metastore.queries.get(query_id)
     if record is None:
-        raise ApiError("NOT_FOUND", "There is no such query.")
+        raise NotFound("There is no such query.")
     return record
 
 
-def _own_record(gateway: Gateway, query_id: str, user: Principal) -> QueryRecord:
+def _own_record(gateway: Services, query_id: str, user: Principal) -> QueryRecord:
     record = _record(gateway, query_id)
     _check_owner(gateway, record, user)
     return record
 
 
-def _check_owner(gateway: Gateway, record: QueryRecord, user: Principal) -> None:
+def _check_owner(gateway: Services, record: QueryRecord, user: Principal) -> None:
     try:
         gateway.policy.require(user, Action.USE_QUERY, Owned("query", record.id, record.owner))
     except AccessDenied as error:
-        raise ApiError("NOT_YOUR_QUERY", error.message, record.id) from error
+        raise NotYourQuery(error.message, record.id) from error
 
 
 def _reply(
-    request: Request, gateway: Gateway, user: Principal, query_id: str, max_rows: int, record: QueryRecord | None = None
+    request: Request,
+    gateway: Services,
+    user: Principal,
+    query_id: str,
+    max_rows: int,
+    record: QueryRecord | None = None,
 ) -> Response:
     """Show a query with its first rows; record: where it is at hand already."""
     record = record or _record(gateway, query_id)
@@ -260,7 +266,7 @@ def _rows_within(shown: dict[str, Any], max_rows: int, result: ResultFile, messa
 
 def _streamed(
     request: Request,
-    gateway: Gateway,
+    gateway: Services,
     record: QueryRecord,
     user: Principal,
     write: Callable[[ResultFile, render.Messages], Chunks],

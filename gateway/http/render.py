@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from engines.arrow_types import spark_type
-from gateway.http.models import ColumnModel
-from gateway.json_values import json_value
-from gateway.results import ResultFile
+from gateway.execution.results import ResultFile
+from gateway.http.models.common import ColumnModel
+from gateway.presentation.json_values import json_value
 
 FORMULA_STARTS = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")  # of a spreadsheet, also those of full width
 JSON_CELLS = 16_384  # that are Python's at once

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi.responses import JSONResponse
 
-from gateway.json_values import json_value
+from gateway.presentation.json_values import json_value
 
 
 class ExactJSONResponse(JSONResponse):

@@ -7,9 +7,9 @@ import datetime as dt
 from fastapi import APIRouter
 
 from gateway.http.login import User
-from gateway.http.models import StatisticsJobReply
+from gateway.http.models.schedules import ScheduleChange, ScheduleList, ScheduleReply, ScheduleRequest
+from gateway.http.models.statistics import StatisticsJobReply
 from gateway.http.queries import Served
-from gateway.http.schedule_models import ScheduleChange, ScheduleList, ScheduleReply, ScheduleRequest
 
 router = APIRouter(prefix="/v1/stats/schedules", tags=["statistics"])
 

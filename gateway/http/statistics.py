@@ -8,13 +8,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from gateway.gateway import Gateway
-from gateway.http.errors import ApiError
+from gateway.errors import InvalidBody, NotAllowed, NotFound, SqlError, UnknownColumn, UnknownPartition, UnknownTable
 from gateway.http.login import User
-from gateway.http.models import (
-    ErrorModel,
-    KeyList,
-    KeyModel,
+from gateway.http.models.common import ErrorModel
+from gateway.http.models.statistics import (
     RefusedStatement,
     StatisticsJobList,
     StatisticsJobReply,
@@ -22,12 +19,14 @@ from gateway.http.models import (
     WorkloadReply,
     WorkloadRequest,
 )
+from gateway.http.models.tables import KeyList, KeyModel
 from gateway.http.queries import Served
+from gateway.http.services import Services
 from gateway.security.policy import Action
 from gateway.sql.compiled import CompiledStatement
-from gateway.sql.errors import NotAllowed, SqlError, UnknownColumn, UnknownPartition, UnknownTable, did_you_mean
-from gateway.statements import Statement
-from metastore.records import Failure, JobRequest, Mode
+from gateway.sql.names import did_you_mean
+from gateway.statements.statement import Statement
+from metastore.records import JobRequest, Mode
 from selector.keys import KeyPair
 
 router = APIRouter(prefix="/v1/stats", tags=["statistics"])
@@ -38,11 +37,11 @@ def start_job(body: StatisticsJobRequest, gateway: Served, user: User) -> Statis
     """Start computing statistics."""
     gateway.policy.require(user, Action.COMPUTE_STATISTICS)
     if (body.mode is Mode.SAMPLE) != (body.share is not None):
-        raise ApiError("INVALID_BODY", "share: a sample has a share, and nothing else has one.")
+        raise InvalidBody("share: a sample has a share, and nothing else has one.")
     if (body.columns or body.partitions) and len(body.tables) != 1:
-        raise ApiError("INVALID_BODY", "tables: columns and partitions belong to a single table.")
+        raise InvalidBody("tables: columns and partitions belong to a single table.")
     if body.partitions and body.mode is not Mode.INCREMENTAL:
-        raise ApiError("INVALID_BODY", "partitions: only incremental statistics are confined to partitions.")
+        raise InvalidBody("partitions: only incremental statistics are confined to partitions.")
     known = gateway.catalog.current().tables
     for name in body.tables:
         if name.lower() not in known:
@@ -57,7 +56,7 @@ def start_job(body: StatisticsJobRequest, gateway: Served, user: User) -> Statis
     return StatisticsJobReply.of(gateway.jobs.start(request, owner=user.owner))
 
 
-def _columns(table: str, wanted: Sequence[str], gateway: Gateway) -> Iterator[str]:
+def _columns(table: str, wanted: Sequence[str], gateway: Services) -> Iterator[str]:
     spelled = {each.name.lower(): each.name for each in gateway.catalog.current().tables[table.lower()].columns}
     for name in wanted:
         if name.lower() not in spelled:
@@ -65,7 +64,7 @@ def _columns(table: str, wanted: Sequence[str], gateway: Gateway) -> Iterator[st
         yield spelled[name.lower()]
 
 
-def _folders(name: str, wanted: Sequence[str], gateway: Gateway) -> list[str]:
+def _folders(name: str, wanted: Sequence[str], gateway: Services) -> list[str]:
     """Return the partitions whose folders lie in those that are wanted."""
     table = gateway.metastore.catalog.get(name)
     folders = [partition.path for partition in table.partitions] if table else []
@@ -92,7 +91,7 @@ def get_job(job_id: str, gateway: Served) -> StatisticsJobReply:
     """Return how far a job is."""
     job = gateway.metastore.jobs.get(job_id)
     if job is None:
-        raise ApiError("NOT_FOUND", "There is no such job.")
+        raise NotFound("There is no such job.")
     return StatisticsJobReply.of(job)
 
 
@@ -123,7 +122,7 @@ def learn_keys(body: WorkloadRequest, gateway: Served, user: User) -> WorkloadRe
                 raise NotAllowed("Only queries tell which columns are joined.")
             pairs.update(meant.joined)
         except SqlError as error:
-            failure = Failure(error.code, error.message, error.position)
+            failure = error.failure
             refused.append(RefusedStatement(number=number, error=ErrorModel.of(failure)))
     new = gateway.metastore.keys.learn(pairs, source="workload", at=dt.datetime.now(dt.UTC))
     known = gateway.metastore.keys.sources()

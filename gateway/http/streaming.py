@@ -10,8 +10,8 @@ from anyio import CapacityLimiter, to_thread
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from gateway.downloads import ROOM_POLL_S, Downloads, TooManyDownloads
-from gateway.failures import failure_of
+from gateway.errors import TooManyDownloads, failure_of
+from gateway.execution.downloads import ROOM_POLL_S, Downloads
 from gateway.http.errors import reply
 
 THREADS = 8  # that write rows, so that downloads in a flood keep no statement waiting

@@ -1,1 +1,1 @@
-"""Who may come in, who may do what, what others see, and what statements may not do: below every door."""
+"""Who may come in, who may do what, and what others see of it: below every door. START HERE: policy.py."""

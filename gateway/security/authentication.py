@@ -25,6 +25,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
+from gateway.errors import AuthenticationFailed
 from gateway.security.lockout import LockedOut, Lockout, NoTurn, Turns
 from gateway.security.principals import ANONYMOUS, Principal, Role
 
@@ -38,10 +39,6 @@ TOO_MANY_WRONG = "Too many wrong passwords of this user from this address."
 _SCHEME = "scrypt"
 _COST, _BLOCK, _LANES = 1 << 14, 8, 1  # 16 MiB and about 50 ms
 _SALT_BYTES, _HASH_BYTES = 16, 64
-
-
-class AuthenticationFailed(Exception):
-    """The login is missing or wrong; the message does not say which part of it."""
 
 
 class UsersFileInvalid(Exception):

@@ -10,18 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from gateway.errors import AccessDenied
 from gateway.security.principals import Principal, Role
-from gateway.sql.errors import SqlError
 
 NAMES_SHOWN = 3
 
 RoleHolders = Callable[[Role], Sequence[str]]
-
-
-class AccessDenied(SqlError):
-    """The user may not do this; the message says what is missing and whom to ask."""
-
-    code = "ACCESS_DENIED"
 
 
 class Action(Enum):

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from functools import cache
 
+from gateway.errors import BadRequest, CrossSiteRequest, UnknownHost
 from metastore.records import Failure
 
 ANY = "*"
@@ -69,14 +70,13 @@ class BrowserRules:
         for name, value in headers:
             if name in (b"host", b"origin", b"sec-fetch-site"):
                 if name in found:
-                    return Failure("BAD_REQUEST", f"The request has the header {name.decode()} twice.")
+                    return BadRequest(f"The request has the header {name.decode()} twice.").failure
                 found[name] = value.decode("latin-1").strip().lower()
         host = found.get(b"host", "")
         if host and not self._is_ours(_name_of(host)):
-            return Failure(
-                "UNKNOWN_HOST",
-                f"The gateway is not known as {host[:LONGEST_SHOWN]}; whoever runs it may add that to server.hosts.",
-            )
+            return UnknownHost(
+                f"The gateway is not known as {host[:LONGEST_SHOWN]}; whoever runs it may add that to server.hosts."
+            ).failure
         if method in SAFE_METHODS:
             return None
         origin = found.get(b"origin")
@@ -98,11 +98,10 @@ class BrowserRules:
 
 
 def _cross_site(source: str) -> Failure:
-    return Failure(
-        "CROSS_SITE_REQUEST",
+    return CrossSiteRequest(
         f"A page of another site ({source[:LONGEST_SHOWN]}) may change nothing here; whoever runs the gateway may add "
-        "it to server.origins.",
-    )
+        "it to server.origins."
+    ).failure
 
 
 def _name_of(host: str) -> str:

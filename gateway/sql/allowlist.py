@@ -12,8 +12,8 @@ from collections.abc import Collection
 
 from sqlglot import exp
 
-from gateway.sql.errors import NotAllowed
-from gateway.sql.portable.expressions import RAISE, TYPED_DIVISION
+from gateway.errors import NotAllowed
+from gateway.sql.duckdb.expressions import RAISE, TYPED_DIVISION
 from gateway.sql.position import position_of
 
 QUERIES = (exp.Select, exp.SetOperation, exp.Subquery, exp.Values)

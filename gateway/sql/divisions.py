@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from engines.protocol import TableSource
-from gateway.sql.errors import NotAllowed
-from gateway.sql.portable.expressions import TYPED_DIVISION
-from gateway.sql.portable.queries import Queries
-from gateway.sql.portable.values import NotPortable
+from gateway.errors import NotAllowed
+from gateway.sql.duckdb.expressions import TYPED_DIVISION
+from gateway.sql.duckdb.queries import Queries
+from gateway.sql.duckdb.values import NotPortable
 
 
 def mark_typed_divisions(tree: exp.Expr) -> None:

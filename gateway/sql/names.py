@@ -6,17 +6,20 @@ a lateral view), its columns are left to the engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlglot import exp
 from sqlglot.errors import OptimizeError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from engines.protocol import TableSource
-from gateway.sql.errors import NotAllowed, SyntaxInvalid, UnknownColumn, UnknownTable, did_you_mean, require_usable
+from gateway.errors import NotAllowed, SyntaxInvalid, TableUnreadable, UnknownColumn, UnknownTable
 from gateway.sql.position import position_of
+from metastore.records import Position
 
 DEFAULT_DATABASE = "default"
+SUGGESTIONS = 3
 _FILE_SOURCES = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "delta", "iceberg", "binaryfile"})
 
 
@@ -146,3 +149,17 @@ def _aliases(scope: Scope) -> frozenset[str]:
     query = scope.expression
     selects = query.selects if isinstance(query, exp.Query) else []
     return frozenset(select.alias.lower() for select in selects if isinstance(select, exp.Alias))
+
+
+def require_usable(table: TableSource, position: Position | None = None) -> TableSource:
+    """Return a table as it is. Raises TableUnreadable where what is stored of it cannot be used."""
+    if table.defect:
+        message = f"The table {table.name} cannot be used: {table.defect}. REFRESH it, register it again, or drop it."
+        raise TableUnreadable(message, position)
+    return table
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the nearest known names as the end of a message."""
+    near = difflib.get_close_matches(name.lower(), sorted(known), n=SUGGESTIONS, cutoff=0.5)
+    return f"; did you mean {' or '.join(near)}?" if near else "."

@@ -12,9 +12,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from gateway.sql import allowlist
-from gateway.sql.brackets import put_brackets, put_brackets_around_bits
-from gateway.sql.errors import (
+from gateway.errors import (
     EmptyStatement,
     MultipleStatements,
     NotAllowed,
@@ -23,6 +21,8 @@ from gateway.sql.errors import (
     SyntaxInvalid,
     UnknownDialect,
 )
+from gateway.sql import allowlist
+from gateway.sql.brackets import put_brackets, put_brackets_around_bits
 from gateway.sql.hints import take_engine
 from gateway.sql.position import position_at, position_of
 from gateway.sql.reading import LIBRARY_DEFECTS, READERS, take_units

@@ -24,7 +24,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.parsers.trino import TrinoParser
 from sqlglot.tokenizer_core import TokenType
 
-from gateway.sql.errors import SyntaxInvalid
+from gateway.errors import SyntaxInvalid
 from gateway.sql.position import position_of
 
 LIBRARY_DEFECTS = (AttributeError, IndexError, KeyError, TypeError, ValueError)

@@ -6,7 +6,7 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.generator import Generator
 
-from gateway.sql.errors import SyntaxInvalid
+from gateway.errors import SyntaxInvalid
 from gateway.sql.position import position_of
 from gateway.sql.reading import LIBRARY_DEFECTS
 

@@ -15,18 +15,18 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError, UnsupportedError
 
 from engines.errors import UnsupportedFeature
 from engines.protocol import Column, TableSource
-from gateway.security.growth import check_growth, explosive_pattern, guarded
+from gateway.errors import NotAllowed, StatementTooDeep
 from gateway.sql import allowlist, names, parsing, rewriting
 from gateway.sql.brackets import put_brackets
-from gateway.sql.column_types import tell_types
+from gateway.sql.dialects.column_types import tell_types
+from gateway.sql.dialects.normalize import HIVES, put_into_sparks
 from gateway.sql.divisions import mark_typed_divisions, settle_divisions
-from gateway.sql.errors import NotAllowed, StatementTooDeep
+from gateway.sql.duckdb.expressions import RAISE
+from gateway.sql.duckdb.queries import Queries
+from gateway.sql.duckdb.values import NotPortable
 from gateway.sql.hints import without_hints
-from gateway.sql.meanings import HIVES, put_into_sparks
+from gateway.sql.limits.growth import check_growth, explosive_pattern, guarded
 from gateway.sql.parsing import DIALECTS, SPARK, ParserLimits
-from gateway.sql.portable.expressions import RAISE
-from gateway.sql.portable.queries import Queries
-from gateway.sql.portable.values import NotPortable
 from gateway.sql.reading import LIBRARY_DEFECTS, DuckDBAsWritten, ImpalaText, SparkAsWritten
 from gateway.sql.views import expand
 from metastore.records import View

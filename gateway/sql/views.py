@@ -13,8 +13,8 @@ from itertools import count
 
 from sqlglot import exp
 
-from gateway.sql.complexity import require_bounded
-from gateway.sql.errors import StatementTooComplex, StatementTooDeep, TableUnreadable
+from gateway.errors import StatementTooComplex, StatementTooDeep, TableUnreadable
+from gateway.sql.limits.complexity import require_bounded
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.sql.position import position_of
 from metastore.records import View

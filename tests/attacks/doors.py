@@ -22,7 +22,8 @@ from typing import Any
 import httpx
 import psutil
 
-from gateway.startup import ADDRESS_FILE, running_address
+from gateway.cli.client import running_address
+from gateway.server.startup import ADDRESS_FILE
 
 START_WITHIN_S = 180.0  # on a machine that is busy with other tests
 STOP_WITHIN_S = 30.0

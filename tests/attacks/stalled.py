@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from benchmarks.hs2_client import RawClient, call_bytes, reply_of
-from gateway.hs2 import messages as hs2
+from gateway.drivers.hs2.protocol import messages as hs2
 from tests.attacks.doors import Served
 
 RECEIVE_BUFFER = 4 << 10
@@ -99,7 +99,7 @@ def ticket_of(gateway: Served, sql: str) -> bytes:
     """Run a statement over Flight SQL; returns the ticket of its rows."""
     import grpc
 
-    from gateway.flight.messages import DescriptorType, make, pack, read
+    from gateway.drivers.flight.messages import DescriptorType, make, pack, read
 
     command = make("FlightDescriptor", type=DescriptorType.COMMAND, cmd=pack(make("CommandStatementQuery", query=sql)))
     with grpc.insecure_channel(gateway.flight) as channel:

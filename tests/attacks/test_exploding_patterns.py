@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gateway.security.patterns import explodes
+from gateway.sql.limits.patterns import explodes
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.statement import check
 from tests.attacks.doors import Door, Refused, Served

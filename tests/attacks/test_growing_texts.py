@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engines.protocol import Column, TableSource
-from gateway.sql.errors import SqlError, ValueOutOfRange
+from gateway.errors import SqlError, ValueOutOfRange
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.statement import CheckedStatement, check
 from tests.attacks.doors import Door, Refused, Served

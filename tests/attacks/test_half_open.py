@@ -15,7 +15,7 @@ import pytest
 
 from tests.attacks.conftest import DUCKDB
 from tests.attacks.doors import Door, Served, served
-from tests.gateway.hs2.conftest import certificate
+from tests.gateway.drivers.hs2.conftest import certificate
 
 __all__ = ["certificate"]
 

@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from engines.protocol import Column, TableSource
-from gateway.planning import work
-from gateway.sql.errors import SqlError, StatementTooComplex
+from gateway.errors import SqlError, StatementTooComplex
 from gateway.sql.parsing import ParserLimits
+from gateway.sql.planning import work
 from metastore.records import View
 from tests.attacks.doors import Door, Refused, Served
 

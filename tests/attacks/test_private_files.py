@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from engines.private_files import open_private
-from gateway.cli import app
+from gateway.cli.main import app
 from gateway.security.authentication import user_line
 from tests.attacks.conftest import DUCKDB
 from tests.attacks.doors import Door, Served, served

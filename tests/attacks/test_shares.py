@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admission import Ledger, Places, TooManyQueries
+from gateway.errors import TooManyQueries
+from gateway.routing.admission import Ledger, Places
 from gateway.security.principals import Principal, Role
 from tests.attacks.conftest import register_bookstore
 from tests.attacks.doors import Door, Refused, Served, served

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import statsproc
-from gateway.http.models import StatisticsJobRequest
+from gateway.http.models.statistics import StatisticsJobRequest
 from metastore.records import JobRequest
 from tests.attacks.doors import Served
 

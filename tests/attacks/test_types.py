@@ -63,6 +63,7 @@ def _stored(gateway: Served, sql: str, *values: object) -> None:
     """Change what is stored, as somebody could who has the metastore, or an older gateway that checked less."""
     with closing(sqlite3.connect(gateway.home / "metastore.db", timeout=30)) as connection, connection:
         assert connection.execute(sql, values).rowcount
+        connection.execute("UPDATE catalog_tables SET registered_at = strftime('%Y-%m-%d %H:%M:%f', 'now')")
         connection.execute("UPDATE catalog_version SET version = version + 1")
 
 

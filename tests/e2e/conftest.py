@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.startup import running_address
+from gateway.cli.client import running_address
 from tests.engines.processes import is_running
 
 SCALE = 1 / 128

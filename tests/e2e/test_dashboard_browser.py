@@ -18,8 +18,8 @@ import pytest
 import uvicorn
 
 from engines.scripted import Script
-from gateway.gateway import Gateway
-from gateway.http.app import create_app
+from gateway.server.app import create_app
+from gateway.server.runtime import Gateway
 from metastore.inspection import inspect
 from metastore.records import JobRequest, JobState, StatisticsJob, TableProgress
 from selector.statistics import ColumnStatistics, Histogram, TableStatistics

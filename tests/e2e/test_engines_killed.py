@@ -26,13 +26,13 @@ from engines.duckdb.pool import DuckDBEngine
 from engines.errors import EngineBusy, EngineUnavailable
 from engines.spark.engine import SparkConnectEngine
 from engines.spark.server import SparkConnectServer
-from gateway import wiring
-from gateway.admission import Ledger
-from gateway.coordinator import NO_ENGINE
-from gateway.fleet import Fleet, Member
-from gateway.gateway import Gateway
+from gateway.errors import NoEngineAvailable
+from gateway.routing.admission import Ledger
+from gateway.routing.engines import Fleet, Member
+from gateway.server import wiring
+from gateway.server.runtime import Gateway
 from gateway.settings import load
-from gateway.statements import Statement
+from gateway.statements.statement import Statement
 from metastore.inspection import inspect
 from metastore.records import QueryRecord, QueryState
 
@@ -47,7 +47,7 @@ SEED = 7
 SPARK_SHARE = 0.1  # of the kills; each costs its server's start
 PAUSES_S = (0.2, 1.5)
 WHOLE_WITHIN_S = 120.0
-ALLOWED = {EngineUnavailable.code, EngineBusy.code, NO_ENGINE}
+ALLOWED = {EngineUnavailable.code, EngineBusy.code, NoEngineAvailable.code}
 
 
 @pytest.fixture

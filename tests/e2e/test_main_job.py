@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gateway.paper_queries import PAPER_QUERIES, SURPRISE_QUERY
+from gateway.cli.demo.paper_queries import PAPER_QUERIES, SURPRISE_QUERY
 from tests.e2e.conftest import RealGateway
 from tests.engines.processes import ends_within
 

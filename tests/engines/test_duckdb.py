@@ -39,6 +39,7 @@ from selector.explain.duckdb import read
 from selector.plan import Operator, TableShape
 from tests.engines.conformance import Conformance
 from tests.engines.processes import is_running
+from tests.waiting import wait_until
 
 pytest.importorskip("duckdb")
 
@@ -90,13 +91,6 @@ def numbers(pool: DuckDBEngine, tmp_path: Path) -> TableSource:
     table = TableSource("numbers", str(file), "csv", (Column("n", "bigint"),))
     pool.use_tables([table])
     return table
-
-
-def wait_until(happened: Callable[[], bool], what: str, within_s: float = 20.0) -> None:
-    give_up_s = time.monotonic() + within_s
-    while not happened():
-        assert time.monotonic() < give_up_s, f"not within {within_s} s: {what}"
-        time.sleep(0.05)
 
 
 def run(pool: DuckDBEngine, sql: str, *, lease: Lease = LEASE, query_id: str = "q") -> int:

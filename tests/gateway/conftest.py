@@ -24,13 +24,13 @@ from pydantic import SecretStr
 from engines.protocol import EngineKind
 from engines.scripted import ScriptedEngine
 from gateway import settings as settings_module
-from gateway import wiring
-from gateway.admission import Ledger
-from gateway.fleet import Fleet, Member
-from gateway.gateway import Gateway
-from gateway.http.app import create_app
-from gateway.http.protocol import PatientProtocol
+from gateway.routing.admission import Ledger
+from gateway.routing.engines import Fleet, Member
 from gateway.security import authentication
+from gateway.server import wiring
+from gateway.server.app import create_app
+from gateway.server.protocol import PatientProtocol
+from gateway.server.runtime import Gateway
 from metastore.inspection import inspect
 
 MIB = 1 << 20

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from engines.errors import MemoryExceeded
 from engines.protocol import Actuals, EngineKind, EngineStatus, OperatorActual, WriteTarget
 from engines.scripted import Script, ScriptedEngine
-from gateway import wiring
-from gateway.admission import Ledger
-from gateway.fleet import Fleet, Member
-from gateway.gateway import Gateway
+from gateway.routing.admission import Ledger
+from gateway.routing.engines import Fleet, Member
+from gateway.server import wiring
+from gateway.server.runtime import Gateway
 from gateway.settings import load
 
 MIB = 1 << 20

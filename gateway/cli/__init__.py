@@ -1,0 +1,1 @@
+"""The `fusion` command. START HERE: main.py."""

@@ -1,0 +1,1 @@
+"""The demo: data of a bookstore, and the paper's nine queries over it. START HERE: run.py."""

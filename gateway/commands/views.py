@@ -1,0 +1,110 @@
+"""Views: what a statement that makes or forgets one does. Which columns a view has is asked of an engine once."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from contextlib import AbstractContextManager
+
+import pyarrow as pa
+
+from engines.arrow_types import spark_type
+from engines.errors import EngineError, EngineUnavailable, StatementError
+from engines.protocol import Column, InvalidTable, Lease
+from gateway.errors import NoSession, TableExists
+from gateway.routing.engines import Fleet, Member
+from gateway.security.policy import Action, Policy
+from gateway.security.principals import Principal
+from gateway.sql.commands.commands import CreateView, DropView
+from gateway.sql.compiled import CompiledStatement
+from gateway.statements.statement import Run
+from metastore.catalog import AlreadyThere
+from metastore.records import View
+from metastore.store import Metastore
+
+
+class ViewMaker:
+    """Makes and forgets views. Thread-safe. queue_s: longest wait for an engine that tells a view's columns."""
+
+    def __init__(self, metastore: Metastore, fleet: Fleet, policy: Policy, *, queue_s: float) -> None:
+        self._metastore = metastore
+        self._policy = policy
+        self._fleet = fleet
+        self._queue_s = queue_s
+
+    def make(self, command: CreateView, run: Run) -> None:
+        """Make a view, of the session's or of everybody's. Raises NoSession, SessionFull, TableExists, EngineError."""
+        session = run.statement.session
+        if command.temporary and session is None:
+            raise NoSession("There is no session here that could keep a temporary view.")
+        columns = self._columns(command, run)
+        view = View(command.view, command.sql, command.dialect, columns, temporary=command.temporary)
+        if command.temporary and session is not None:
+            kept = session.keep_view(view, replace=command.replace)
+        else:
+            kept = self._keep(view, run.statement.principal, replace=command.replace)
+        if not kept and not command.if_not_exists:
+            raise TableExists(f"There is a table or view {command.view} already.")
+
+    def drop(self, command: DropView, run: Run) -> None:
+        """Forget a view: the session's own of that name, or else everybody's."""
+        session = run.statement.session
+        if session is None or not session.drop_view(command.view):
+            check = self._policy.owner_check(run.statement.principal, Action.DROP, "view", command.view)
+            self._metastore.views.remove(command.view, check=check)
+
+    def _keep(self, view: View, principal: Principal, *, replace: bool) -> bool:
+        made = dataclasses.replace(view, owner=principal.owner)
+        check = self._policy.owner_check(principal, Action.REPLACE, "view", view.name)
+        try:
+            self._metastore.views.put(made, at=dt.datetime.now(dt.UTC), replace=replace, check=check)
+        except AlreadyThere:
+            return False
+        return True
+
+    def _columns(self, command: CreateView, run: Run) -> tuple[Column, ...]:
+        schema = self._schema(command, run)
+        assert isinstance(command.query, CompiledStatement)  # as all that a planner read
+        selected = command.query.outputs
+        starred = selected is None
+        if command.columns and starred:
+            raise StatementError("A view that names its columns has to list them in its query, too: it selects *.")
+        names = command.columns or (tuple(schema.names) if selected is None else selected)
+        if len(names) != len(schema):
+            raise StatementError(f"The view names {len(names)} columns, its query has {len(schema)}.")
+        twice = next((name for at, name in enumerate(names) if name.lower() in map(str.lower, names[:at])), None)
+        if twice is not None:
+            raise StatementError(f"The view would have two columns {twice}; give one of them another name.")
+        try:
+            return tuple(Column(name, spark_type(field.type)) for name, field in zip(names, schema, strict=True))
+        except InvalidTable as error:
+            raise StatementError(f"The view cannot be made: {error}.") from error
+
+    def _schema(self, command: CreateView, run: Run) -> pa.Schema:
+        """Have the first engine that can run the query without rows, which tells its columns."""
+        failure: EngineError = EngineUnavailable("No engine takes work.")
+        for member in self._fleet.values():
+            if member.why_down() is not None:
+                continue
+            try:
+                sql = f"SELECT * FROM ({command.query.sql(member.engine.dialect)}) AS described LIMIT 0"  # noqa: S608 - checked
+                with self._lease(member, run) as lease, member.breaker.watched():
+                    run.require()
+                    run.engine = member.name
+                    with member.engine.execute(sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s) as result:
+                        return result.schema
+            except EngineError as error:
+                if not error.fails_over:
+                    raise
+                failure = error
+        raise failure
+
+    def _lease(self, member: Member, run: Run) -> AbstractContextManager[Lease]:
+        """Hold a slot like a query's; without rows it needs hardly any memory."""
+        return member.ledger.lease(
+            member.limit_bytes or 0,
+            wait_s=min(self._queue_s, max(0.0, run.remaining_s)),
+            cancelled=lambda: run.cancelled,
+            who=run.statement.principal,
+            needed_bytes=0,
+        )

@@ -1,0 +1,198 @@
+"""What clients ask about the catalog, as the tables that Flight SQL defines: names, types and order of columns are its.
+
+There are no catalogs and one database, as over HiveServer2. In patterns, ``%`` is any text and ``_`` any sign.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from engines.arrow_types import arrow_type
+from gateway.catalog.snapshot import Relation, RelationKind
+from gateway.drivers.jdbc import KNOWN, Jdbc, describe, matcher
+from gateway.sql.names import DEFAULT_DATABASE
+from gateway.statistics.tables import rows_of
+
+NO_CATALOG = None  # Flight SQL's word for what has none
+NULLABLE, SEARCHABLE, SEARCHABLE_WITHOUT_LIKE = 1, 3, 2  # Flight SQL's numbers
+_UNKNOWN_TYPE, _BIT, _DATETIME = 0, -7, 9
+_SUBCODES: Mapping[Jdbc, int] = {Jdbc.DATE: 1, Jdbc.TIMESTAMP: 3}
+_OWN_NUMBERS: Mapping[Jdbc, int] = {  # where Flight SQL has not JDBC's
+    Jdbc.BOOLEAN: _BIT,
+    Jdbc.ARRAY: _UNKNOWN_TYPE,
+    Jdbc.STRUCT: _UNKNOWN_TYPE,
+    Jdbc.JAVA_OBJECT: _UNKNOWN_TYPE,
+}
+
+_TEXT, _INT, _BOOL, _BYTE = pa.string(), pa.int32(), pa.bool_(), pa.uint8()
+
+
+def _schema(*fields: tuple[str, pa.DataType] | tuple[str, pa.DataType, bool]) -> pa.Schema:
+    return pa.schema([pa.field(*each) for each in fields])
+
+
+CATALOGS = _schema(("catalog_name", _TEXT, False))
+SCHEMAS = _schema(("catalog_name", _TEXT), ("db_schema_name", _TEXT, False))
+TABLE_TYPES = _schema(("table_type", _TEXT, False))
+TABLES = _schema(
+    ("catalog_name", _TEXT), ("db_schema_name", _TEXT), ("table_name", _TEXT, False), ("table_type", _TEXT, False)
+)
+TABLES_WITH_SCHEMA = TABLES.append(pa.field("table_schema", pa.binary(), nullable=False))
+PRIMARY_KEYS = _schema(
+    ("catalog_name", _TEXT),
+    ("db_schema_name", _TEXT),
+    ("table_name", _TEXT, False),
+    ("column_name", _TEXT, False),
+    ("key_name", _TEXT),
+    ("key_sequence", _INT, False),
+)
+FOREIGN_KEYS = _schema(
+    *(
+        field
+        for side in ("pk", "fk")
+        for field in (
+            (f"{side}_catalog_name", _TEXT),
+            (f"{side}_db_schema_name", _TEXT),
+            (f"{side}_table_name", _TEXT, False),
+            (f"{side}_column_name", _TEXT, False),
+        )
+    ),
+    ("key_sequence", _INT, False),
+    ("fk_key_name", _TEXT),
+    ("pk_key_name", _TEXT),
+    ("update_rule", _BYTE, False),
+    ("delete_rule", _BYTE, False),
+)
+TYPE_INFO = _schema(
+    ("type_name", _TEXT, False),
+    ("data_type", _INT, False),
+    ("column_size", _INT),
+    ("literal_prefix", _TEXT),
+    ("literal_suffix", _TEXT),
+    ("create_params", pa.list_(pa.field("item", _TEXT, nullable=False))),
+    ("nullable", _INT, False),
+    ("case_sensitive", _BOOL, False),
+    ("searchable", _INT, False),
+    ("unsigned_attribute", _BOOL),
+    ("fixed_prec_scale", _BOOL, False),
+    ("auto_increment", _BOOL),
+    ("local_type_name", _TEXT),
+    ("minimum_scale", _INT),
+    ("maximum_scale", _INT),
+    ("sql_data_type", _INT, False),
+    ("datetime_subcode", _INT),
+    ("num_prec_radix", _INT),
+    ("interval_precision", _INT),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question about the catalog. schema: of its answer; answer: makes it of the tables and views that there are."""
+
+    schema: pa.Schema
+    answer: Callable[[Iterable[Relation]], pa.Table]
+
+
+def question(name: str, request: Any) -> Question | None:
+    """Return the question in a message of Flight SQL, None where it is none about the catalog."""
+    match name:
+        case "CommandGetCatalogs":
+            return Question(CATALOGS, lambda _: CATALOGS.empty_table())
+        case "CommandGetDbSchemas":
+            return Question(SCHEMAS, lambda _: _schemas(request))
+        case "CommandGetTables":
+            schema = TABLES_WITH_SCHEMA if request.include_schema else TABLES
+            return Question(schema, lambda known: _tables(request, known, schema))
+        case "CommandGetTableTypes":
+            return Question(TABLE_TYPES, lambda _: rows_of(TABLE_TYPES, [[kind] for kind in RelationKind]))
+        case "CommandGetPrimaryKeys":
+            return Question(PRIMARY_KEYS, lambda _: PRIMARY_KEYS.empty_table())  # which files do not have
+        case "CommandGetExportedKeys" | "CommandGetImportedKeys" | "CommandGetCrossReference":
+            return Question(FOREIGN_KEYS, lambda _: FOREIGN_KEYS.empty_table())
+        case "CommandGetXdbcTypeInfo":
+            return Question(TYPE_INFO, lambda _: _type_info(request))
+    return None
+
+
+def table_schema(table: Relation) -> pa.Schema:
+    """Return the columns of a table or view as its rows have them, with what JDBC wants to know beside each."""
+    return pa.schema(
+        [
+            pa.field(column.name, arrow_type(column.type), metadata=_told(table.name, column.data_type))
+            for column in table.columns
+        ]
+    )
+
+
+def _told(table: str, data_type: str) -> dict[str, str]:
+    kind = describe(data_type)
+    told = {
+        "DB_SCHEMA_NAME": DEFAULT_DATABASE,
+        "TABLE_NAME": table,
+        "TYPE_NAME": data_type.upper(),
+        "PRECISION": kind.size,
+        "SCALE": kind.scale,
+        "IS_AUTO_INCREMENT": 0,
+        "IS_CASE_SENSITIVE": int(kind.jdbc is Jdbc.VARCHAR),
+        "IS_READ_ONLY": 0,
+        "IS_SEARCHABLE": 1,
+    }
+    return {f"ARROW:FLIGHT:SQL:{name}": str(value) for name, value in told.items() if value is not None}
+
+
+def _schemas(request: Any) -> pa.Table:
+    found = _in_reach(request) and _matcher(request, "db_schema_filter_pattern").fullmatch(DEFAULT_DATABASE)
+    return rows_of(SCHEMAS, [[NO_CATALOG, DEFAULT_DATABASE]] if found else [])
+
+
+def _tables(request: Any, known: Iterable[Relation], schema: pa.Schema) -> pa.Table:
+    wanted = {each.upper() for each in request.table_types or RelationKind}
+    if not (_in_reach(request) and _matcher(request, "db_schema_filter_pattern").fullmatch(DEFAULT_DATABASE)):
+        return schema.empty_table()
+    named = _matcher(request, "table_name_filter_pattern")
+    rows = []
+    for table in known:
+        if table.kind not in wanted or named.fullmatch(table.name) is None:
+            continue
+        row: list[object] = [NO_CATALOG, DEFAULT_DATABASE, table.name, table.kind]
+        if request.include_schema:
+            row.append(table_schema(table).serialize().to_pybytes())
+        rows.append(row)
+    return rows_of(schema, rows)
+
+
+def _type_info(request: Any) -> pa.Table:
+    rows = []
+    for name, kind in KNOWN.items():
+        number = _OWN_NUMBERS.get(kind.jdbc, int(kind.jdbc))
+        if request.HasField("data_type") and request.data_type != number:
+            continue
+        is_number, is_text = kind.radix is not None, kind.jdbc is Jdbc.VARCHAR
+        quote = "'" if is_text else None
+        scale = kind.scale if is_number else None
+        rows.append(
+            [
+                *(name.upper(), number, kind.size, quote, quote),
+                ["precision", "scale"] if kind.jdbc is Jdbc.DECIMAL else None,
+                *(NULLABLE, is_text, SEARCHABLE if is_text else SEARCHABLE_WITHOUT_LIKE),
+                *(False if is_number else None, False, False if is_number else None, None),
+                *(0 if is_number else None, scale),
+                *(_DATETIME if kind.jdbc in _SUBCODES else number, _SUBCODES.get(kind.jdbc), kind.radix, None),
+            ]
+        )
+    return rows_of(TYPE_INFO, sorted(rows, key=lambda row: (row[1], row[0])))
+
+
+def _in_reach(request: Any) -> bool:
+    """Tell whether a request means what has no catalog: that is all there is."""
+    return not request.HasField("catalog") or request.catalog == ""
+
+
+def _matcher(request: Any, field: str) -> re.Pattern[str]:
+    return matcher(getattr(request, field) if request.HasField(field) else None)

@@ -1,0 +1,326 @@
+"""The port of Flight: calls of gRPC in, the service's replies out.
+
+It stands on grpcio, not on ``pyarrow.flight``: docs/adr/0016-flight-on-grpcio.md says why.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import os
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from itertools import chain
+from types import TracebackType
+from typing import Any
+from urllib.parse import unquote
+
+import grpc
+from grpc import ServicerContext as Context
+
+from gateway.drivers.flight import errors
+from gateway.drivers.flight.arrivals import Arrivals
+from gateway.drivers.flight.messages import FLIGHT
+from gateway.drivers.flight.service import Call, FlightService
+from gateway.drivers.flight.sessions import FlightSession
+from gateway.errors import AuthenticationFailed, TooManyCalls
+from gateway.security.authentication import Login, basic_login
+from gateway.sql.parsing import MESSAGE_OVERHEAD_BYTES
+
+log = logging.getLogger(__name__)
+
+SERVICE = f"{FLIGHT}.FlightService"
+COOKIE = "arrow_flight_session_id"
+SHARE, SHARE_WITH_ACTIONS = 1 / 2, 3 / 4  # of all calls, that one user's may be; actions are what ends other calls
+KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, HANDSHAKE_MS = 30_000, 10_000, 10_000
+CONNECTION_IDLE_MS = 600_000  # without a call; clients connect again by themselves
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What the port encrypts with: PEM. chain: with the server's own first."""
+
+    chain: bytes
+    key: bytes
+
+
+class FlightServer:
+    """Takes calls on one port. calls: at once; drain_s: how long calls may go on at its end. address: host:port.
+
+    Raises OSError where it cannot listen.
+    """
+
+    def __init__(
+        self,
+        service: FlightService,
+        *,
+        host: str,
+        port: int,
+        calls: int,
+        drain_s: float,
+        certificate: Certificate | None = None,
+    ) -> None:
+        self.service = service
+        self._drain_s = drain_s
+        self._arrivals = Arrivals(calls // 2)
+        self._pool = ThreadPoolExecutor(calls, thread_name_prefix="flight")
+        self._server = grpc.server(
+            self._pool,
+            handlers=[_handler(service, _Calls(calls), self._arrivals)],
+            maximum_concurrent_rpcs=calls,
+            options=[
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", service.statement_bytes + MESSAGE_OVERHEAD_BYTES),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+                ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+                ("grpc.max_connection_idle_ms", CONNECTION_IDLE_MS),
+            ],
+        )
+        host = f"[{host}]" if ":" in host else host
+        address = f"{host}:{port}"
+        if port:
+            _require_free(host.strip("[]"), port)
+        try:
+            if certificate is None:
+                taken = self._server.add_insecure_port(address)
+            else:
+                credentials = grpc.ssl_server_credentials([(certificate.key, certificate.chain)])
+                taken = self._server.add_secure_port(address, credentials)
+        except RuntimeError as error:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)) from error
+        self.address = f"{host}:{taken}"
+
+    def start(self) -> None:
+        """Begin to take calls."""
+        self.service.start()
+        self._arrivals.start()
+        self._server.start()
+
+    def stop(self) -> None:
+        """Take no more calls, let those that run end for a while, then end them."""
+        self._server.stop(self._drain_s).wait()
+        self.service.stop()
+        self._arrivals.stop()
+        self._pool.shutdown(wait=False)
+
+
+def _require_free(host: str, port: int) -> None:
+    """Raise OSError where an address cannot be listened on, in plain words; gRPC says it to the log instead."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
+
+
+class _Calls:
+    """The calls of each user that last, and so have a thread each. most: of all users at once. Thread-safe."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._of_user: Counter[str] = Counter()
+
+    @contextmanager
+    def counted(self, user: str, name: str, *, share: float) -> Iterator[None]:
+        """Count a call while it lasts. user: its account; share: of all, that a user's may be. Raises TooManyCalls."""
+        with self._lock:
+            if self._of_user[user] >= share * self._most:
+                raise TooManyCalls(f"{name} has {self._of_user[user]} calls open already; end some.")
+            self._of_user[user] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._of_user[user] -= 1
+                if not self._of_user[user]:
+                    del self._of_user[user]
+
+
+def _handler(service: FlightService, calls: _Calls, arrivals: Arrivals) -> grpc.GenericRpcHandler:
+    """Return how each call is answered. Requests come as bytes, so that wrong ones are answered as everything is.
+
+    All are streams to gRPC: of others it awaits the message itself, before anybody is asked who calls, and for ever.
+    """
+
+    def unary(answer: Callable[[bytes, Call], Any]) -> grpc.RpcMethodHandler:
+        def handle(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
+            with admitted(requests, context) as (call, request):
+                yield answer(request, call).SerializeToString()
+
+        return grpc.stream_stream_rpc_method_handler(handle)
+
+    def admitted(
+        requests: Iterator[bytes], context: Context, share: float = SHARE
+    ) -> AbstractContextManager[tuple[Call, bytes]]:
+        return _admitted(service, context, requests, calls, arrivals, share)
+
+    def do_get(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
+        with admitted(requests, context) as (call, request), service.downloads.watched(context.cancel) as download:
+            for message in service.do_get(request, call):
+                download.moved()
+                yield message
+
+    def do_put(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
+        with admitted(requests, context) as (call, first):
+            rest = arrivals.rest(requests, call.principal.quota_key, context.cancel)
+            yield service.do_put(chain([first], rest), call).SerializeToString()
+
+    def do_action(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
+        with admitted(requests, context, SHARE_WITH_ACTIONS) as (call, request):
+            for result in service.do_action(request, call):
+                yield result.SerializeToString()
+
+    def list_actions(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
+        with admitted(requests, context):
+            for action in service.list_actions():
+                yield action.SerializeToString()
+
+    def list_flights(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
+        with admitted(requests, context):
+            yield from ()
+
+    def handshake(_: Iterator[bytes], context: Context) -> Iterator[bytes]:
+        with _Edge(context):
+            session = service.log_in(_login(context))
+            try:
+                _tell_token(context, session)
+            finally:
+                session.session.end_wait()
+        yield from ()
+
+    methods = {
+        "Handshake": grpc.stream_stream_rpc_method_handler(handshake),
+        "GetFlightInfo": unary(service.get_flight_info),
+        "PollFlightInfo": unary(service.poll_flight_info),
+        "GetSchema": unary(service.get_schema),
+        "DoGet": grpc.stream_stream_rpc_method_handler(do_get),
+        "DoPut": grpc.stream_stream_rpc_method_handler(do_put),
+        "DoAction": grpc.stream_stream_rpc_method_handler(do_action),
+        "ListActions": grpc.stream_stream_rpc_method_handler(list_actions),
+        "ListFlights": grpc.stream_stream_rpc_method_handler(list_flights),
+    }
+    return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+
+class _Edge:
+    """Turns every error into a status; nothing of a defect reaches a client but that there is one."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.call: Call | None = None
+
+    def __enter__(self) -> _Edge:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if not isinstance(error, Exception) or isinstance(error, grpc.RpcError):
+            return  # there is none, or the client is gone and nobody is to be told
+        failure = errors.failure_of(error)
+        query_id = self.call.query_id if self.call is not None else None
+        self._context.set_trailing_metadata(errors.metadata(failure, query_id))
+        self._context.abort(errors.status(error, failure), errors.message(failure))
+
+
+@contextmanager
+def _admitted(
+    service: FlightService,
+    context: Context,
+    requests: Iterator[bytes],
+    calls: _Calls,
+    arrivals: Arrivals,
+    share: float,
+) -> Iterator[tuple[Call, bytes]]:
+    """Find out who calls, take the first message, and answer for what goes wrong.
+
+    share: of all calls, that one user's may be with this one.
+    """
+    with _Edge(context) as edge:
+        session = _session(service, context)
+
+        def when_gone(act: Callable[[], None]) -> None:
+            if not context.add_callback(act):
+                act()
+
+        edge.call = Call(session, when_gone)
+        try:
+            if not session.claimed:
+                _tell_token(context, session)
+            key = edge.call.principal.quota_key
+            message = arrivals.first(requests, key, context.cancel)
+            with calls.counted(edge.call.user, edge.call.principal.name, share=share):
+                yield edge.call, message
+        finally:
+            session.session.end_wait()
+
+
+def _session(service: FlightService, context: Context) -> FlightSession:
+    """Return the session of a call, for whose client it waits; one that shows no token gets a new one.
+
+    Raises AuthenticationFailed, TooManySessions.
+    """
+    token = _bearer(context)
+    if token is not None:
+        session = service.sessions.claim(token)
+        if session is None:
+            raise AuthenticationFailed("The session has ended; log in again.")
+        service.sessions.require_current(session)
+        return session
+    login = _login(context)
+    session = service.sessions.claim(_cookie(context)) if login.name is None else None
+    if session is None:
+        return service.log_in(login)
+    service.sessions.require_current(session)
+    return session
+
+
+def _tell_token(context: Context, session: FlightSession) -> None:
+    context.send_initial_metadata(
+        (("authorization", f"Bearer {session.token}"), ("set-cookie", f"{COOKIE}={session.token}; Path=/; HttpOnly"))
+    )
+
+
+def _login(context: Context) -> Login:
+    """Return what a call says about its sender."""
+    return basic_login(next(iter(_headers(context, "authorization")), ""), _address(context.peer()))
+
+
+def _bearer(context: Context) -> str | None:
+    for header in _headers(context, "authorization"):
+        scheme, _, token = header.partition(" ")
+        if scheme.lower() == "bearer":
+            return token.strip()
+    return None
+
+
+def _cookie(context: Context) -> str:
+    """Return the session's cookie, empty where there is none."""
+    for header in _headers(context, "cookie"):
+        try:
+            found = SimpleCookie(header).get(COOKIE)
+        except CookieError:
+            continue
+        if found is not None:
+            return found.value
+    return ""
+
+
+def _headers(context: Context, name: str) -> list[str]:
+    return [value for key, value in context.invocation_metadata() if key == name and isinstance(value, str)]
+
+
+def _address(peer: str) -> str:
+    """Return the address in ``ipv4:127.0.0.1:4711`` or ``ipv6:%5B::1%5D:4711``, empty where there is none."""
+    address = unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
+    try:
+        return str(ipaddress.ip_address(address.partition("%")[0]))
+    except ValueError:
+        return ""

@@ -1,0 +1,483 @@
+"""Flight SQL's calls, each with its request in and its reply out; errors leave as those of ``failures.MAPPED``.
+
+A statement runs to its end before its client is told of rows: the spool holds whole results, with their columns and
+their count. A ticket is a statement's handle, or the question about the catalog itself.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from gateway.catalog.snapshot import CatalogView
+from gateway.drivers.flight import data, facts, metadata, parameters
+from gateway.drivers.flight.messages import (
+    SESSION_CLOSED,
+    CancelStatus,
+    DescriptorType,
+    Malformed,
+    OptionError,
+    choice,
+    make,
+    pack,
+    read,
+    unpack,
+)
+from gateway.drivers.flight.parameters import NULL, Template
+from gateway.drivers.flight.sessions import FlightSession, Prepared, Sessions
+from gateway.drivers.operations import StatementOperation
+from gateway.errors import NotFinished, NotOffered, QueryFailed, SessionError, SessionFull
+from gateway.execution.coordinator import Coordinator
+from gateway.execution.downloads import Downloads
+from gateway.execution.results import Spool
+from gateway.security.authentication import Authenticator, Login
+from gateway.security.principals import Principal
+from gateway.sql.commands.commands import (
+    Command,
+    Describe,
+    ShowColumns,
+    ShowColumnStats,
+    ShowDatabases,
+    ShowOptions,
+    ShowTables,
+    ShowTableStats,
+)
+from gateway.sql.commands.writes import WRITES
+from gateway.sql.names import DEFAULT_DATABASE
+from gateway.statements.session import LONG_POLL_S, Session, expire_idle, require_database
+from gateway.statements.statement import Run
+
+FRESH_S = 5.0  # how old rows may be that a command's preparation brought, for its first execution to return them
+UNKNOWN_COUNT = -1
+DATABASE_OPTION = "schema"  # as ADBC and JDBC call the database that a session is in
+CATALOG_OPTION = "catalog"
+PARAMETER_NAME = "parameter_{}"
+READING = (ShowDatabases, ShowTables, ShowColumns, Describe, ShowOptions, ShowTableStats, ShowColumnStats)
+ACTIONS = {
+    "CreatePreparedStatement": "Prepares a statement; its parameters are ?.",
+    "ClosePreparedStatement": "Forgets a prepared statement.",
+    "CancelFlightInfo": "Cancels a statement.",
+    "CancelQuery": "Cancels a statement; CancelFlightInfo is its newer form.",
+    "SetSessionOptions": "Changes settings of the session.",
+    "GetSessionOptions": "Returns settings of the session.",
+    "CloseSession": "Ends the session with all that it holds.",
+}
+
+Gone = Callable[[Callable[[], None]], None]
+
+
+@dataclass(slots=True)
+class Call:
+    """One call. session: of its client. when_gone: calls back once the call is over, or its client is gone.
+
+    query_id: of the statement that the call runs, once there is one.
+    """
+
+    session: FlightSession
+    when_gone: Gone
+    query_id: str | None = None
+
+    @property
+    def principal(self) -> Principal:
+        """Who calls."""
+        return self.session.session.principal
+
+    @property
+    def user(self) -> str:
+        """Account of who calls."""
+        return self.principal.account
+
+
+class FlightService:
+    """The service behind the port. Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        coordinator: Coordinator,
+        catalog: CatalogView,
+        spool: Spool,
+        authenticator: Authenticator,
+        sessions: Sessions,
+        downloads: Downloads,
+        deadline_s: float,
+        idle_s: float,
+    ) -> None:
+        self._coordinator = coordinator
+        self._catalog = catalog
+        self._spool = spool
+        self._authenticator = authenticator
+        self._deadline_s = deadline_s
+        self._idle_s = idle_s
+        self._stopping = threading.Event()
+        self.sessions = sessions
+        self.downloads = downloads
+        self.statement_bytes = coordinator.parser_limits.statement_bytes
+
+    def start(self) -> None:
+        """Begin to close idle sessions, and to end downloads that nobody reads."""
+        expire_idle(self.sessions.close_idle, self._stopping, name="flight session expiry")
+        expire_idle(self.downloads.drop_stalled, self._stopping, name="flight download expiry")
+
+    def stop(self) -> None:
+        """Close every session."""
+        self._stopping.set()
+        self.sessions.close_all()
+
+    # ------------------------------------------------------------------ sessions
+
+    def log_in(self, login: Login) -> FlightSession:
+        """Begin a session, for whose client a call waits. Raises AuthenticationFailed, TooManySessions."""
+        user = self._authenticator.authenticate(login)
+        limits = self._coordinator.parser_limits
+        return self.sessions.open(Session(user, deadline_s=self._deadline_s, limits=limits))
+
+    # ------------------------------------------------------------------ statements and questions
+
+    def get_flight_info(self, request: bytes, call: Call) -> Any:
+        """Run a statement to its end, or look at a question, and return where the rows are."""
+        descriptor, name, command = _command(request)
+        asked = self._question(name, command)
+        if asked is not None:
+            return _info(descriptor, asked.schema, descriptor.cmd)
+        handle, operation = self._started(name, command, call)
+        try:
+            self._wait(operation, call)
+        except (QueryFailed, NotFinished):
+            self.sessions.let_go(handle)
+            raise
+        return self._finished(descriptor, handle, operation)
+
+    def poll_flight_info(self, request: bytes, call: Call) -> Any:
+        """Start a statement, or look again at one that was started; the reply comes once there is news, or soon."""
+        descriptor, name, command = _command(request)
+        if name == "TicketStatementQuery":
+            handle = command.statement_handle
+            operation = self.sessions.operation(handle, call.user)
+        else:
+            handle, operation = self._started(name, command, call)
+        concurrent.futures.wait([operation.done], timeout=LONG_POLL_S)
+        if not operation.done.done():
+            again = make("FlightDescriptor", type=DescriptorType.COMMAND, cmd=_ticket(handle))
+            unknown = make("FlightInfo", total_records=UNKNOWN_COUNT, total_bytes=UNKNOWN_COUNT, app_metadata=handle)
+            return make("PollInfo", info=unknown, flight_descriptor=again)
+        operation.require_finished()
+        return make("PollInfo", info=self._finished(descriptor, handle, operation), progress=1.0)
+
+    def get_schema(self, request: bytes, call: Call) -> Any:
+        """Return the columns of a statement that does not run, or of a question's answer."""
+        _, name, command = _command(request)
+        asked = self._question(name, command)
+        if asked is not None:
+            schema = asked.schema
+        elif name == "CommandPreparedStatementQuery":
+            schema = self.sessions.prepared(command.prepared_statement_handle, call.user).schema
+        else:
+            schema, first = self._described(self._template(_query(name, command), call), call)
+            if first is not None:
+                self.sessions.let_go(first[0])
+        if schema is None:
+            raise NotOffered("The statement has no columns that are known before it runs.")
+        return make("SchemaResult", schema=schema.serialize().to_pybytes())
+
+    def do_get(self, request: bytes, call: Call) -> Iterator[bytes]:
+        """Return rows."""
+        name, command = unpack(read("Ticket", request).ticket)
+        asked = self._question(name, command)
+        if asked is not None:
+            return data.encoded_table(asked.answer(self._catalog.current().relations_for(call.session.session)))
+        if name != "TicketStatementQuery":
+            raise Malformed(f"{name} is no ticket.")
+        operation = self.sessions.operation(command.statement_handle, call.user)
+        operation.require_finished()
+        call.query_id = operation.run.id
+        rows = self._rows(operation.run.id, call.session.session.principal.quota_key)
+        self.sessions.note_read(command.statement_handle)
+        return rows
+
+    def do_put(self, requests: Iterator[bytes], call: Call) -> Any:
+        """Run a statement for what it does, or bind a prepared one's parameters."""
+        first = read("FlightData", next(requests, b""))
+        name, command = unpack(first.flight_descriptor.cmd)
+        if name == "CommandStatementUpdate":
+            handle, operation = self._submitted(_query(name, command), call)
+            return self._updated(handle, operation, call)
+        if name == "CommandStatementIngest":
+            message = "Rows are not taken in bulk here: INSERT INTO t SELECT ..., or files that are registered."
+            raise NotOffered(message)
+        if name not in ("CommandPreparedStatementUpdate", "CommandPreparedStatementQuery"):
+            raise Malformed(f"{name} cannot be put.")
+        prepared = self.sessions.prepared(command.prepared_statement_handle, call.user)
+        self._bind(prepared, chain([first], (read("FlightData", each) for each in requests)))
+        if name == "CommandPreparedStatementUpdate":
+            handle, operation = self._submitted(prepared.template.filled(prepared.values), call)
+            return self._updated(handle, operation, call)
+        return make(
+            "PutResult",
+            app_metadata=make(
+                "DoPutPreparedStatementResult", prepared_statement_handle=command.prepared_statement_handle
+            ).SerializeToString(),
+        )
+
+    # ------------------------------------------------------------------ actions
+
+    def do_action(self, request: bytes, call: Call) -> list[Any]:
+        """Carry out an action; returns its results."""
+        action = read("Action", request)
+        match action.type:
+            case "CreatePreparedStatement":
+                return [self._prepare(_expected("ActionCreatePreparedStatementRequest", action.body), call)]
+            case "ClosePreparedStatement":
+                asked = _expected("ActionClosePreparedStatementRequest", action.body)
+                self.sessions.unprepare(asked.prepared_statement_handle, call.user)
+                return []
+            case "CancelFlightInfo":
+                status = self._cancel(read("CancelFlightInfoRequest", action.body).info, call)
+                return [_result(make("CancelFlightInfoResult", status=status))]
+            case "CancelQuery":
+                info = read("FlightInfo", _expected("ActionCancelQueryRequest", action.body).info)
+                return [_packed_result(make("ActionCancelQueryResult", result=self._cancel(info, call)))]
+            case "SetSessionOptions":
+                return [_result(_set_options(read("SetSessionOptionsRequest", action.body), call.session.session))]
+            case "GetSessionOptions":
+                return [_result(_options(call.session.session))]
+            case "CloseSession":
+                self.sessions.close(call.session)
+                return [_result(make("CloseSessionResult", status=SESSION_CLOSED))]
+        raise NotOffered(f"There is no action {action.type[:80]} here.")
+
+    def list_actions(self) -> list[Any]:
+        """Return which actions there are."""
+        return [make("ActionType", type=name, description=text) for name, text in ACTIONS.items()]
+
+    def _prepare(self, request: Any, call: Call) -> Any:
+        template = self._template(_query("ActionCreatePreparedStatementRequest", request), call)
+        schema, first = self._described(template, call)
+        prepared = Prepared(template, schema, first and first[0], time.monotonic() + FRESH_S)
+        handle = self.sessions.prepare(call.session, prepared)
+        unknown = pa.schema(
+            [(PARAMETER_NAME.format(number), pa.null()) for number in range(1, len(template.places) + 1)]
+        )
+        return _packed_result(
+            make(
+                "ActionCreatePreparedStatementResult",
+                prepared_statement_handle=handle,
+                dataset_schema=schema.serialize().to_pybytes() if schema is not None else b"",
+                parameter_schema=unknown.serialize().to_pybytes(),
+            )
+        )
+
+    def _cancel(self, info: Any, call: Call) -> CancelStatus:
+        """Cancel the statement of a FlightInfo; returns how far that is."""
+        handles = [info.app_metadata] if info.app_metadata else []
+        for endpoint in info.endpoint:
+            name, ticket = unpack(endpoint.ticket.ticket)
+            if name != "TicketStatementQuery":
+                return CancelStatus.NOT_CANCELLABLE
+            handles.append(ticket.statement_handle)
+        if not handles:
+            raise Malformed("The FlightInfo names no statement.")
+        operations = [self.sessions.operation(handle, call.user) for handle in handles]
+        if all(operation.done.done() for operation in operations):
+            for handle in handles:
+                self.sessions.let_go(handle)
+            return CancelStatus.CANCELLED
+        for operation in operations:
+            operation.cancel()
+        return CancelStatus.CANCELLING
+
+    # ------------------------------------------------------------------ help
+
+    def _question(self, name: str, command: Any) -> metadata.Question | None:
+        if name == "CommandGetSqlInfo":
+            table = facts.sql_info(frozenset(command.info), idle_s=self._idle_s, statement_bytes=self.statement_bytes)
+            return metadata.Question(facts.SQL_INFO, lambda _: table)
+        return metadata.question(name, command)
+
+    def _started(self, name: str, command: Any, call: Call) -> tuple[bytes, StatementOperation]:
+        """Start the statement that a command means; returns it with its handle."""
+        if name == "CommandPreparedStatementQuery":
+            prepared = self.sessions.prepared(command.prepared_statement_handle, call.user)
+            started = self.sessions.take_first(prepared)
+            if started is not None and time.monotonic() > prepared.fresh_until_s:
+                self.sessions.let_go(started[0])
+                started = None
+            if started is None:
+                started = self._submitted(prepared.template.filled(prepared.values), call, with_values=True)
+            prepared.last = started[0]
+            return started
+        return self._submitted(_query(name, command), call)
+
+    def _submitted(self, sql: str, call: Call, *, with_values: bool = False) -> tuple[bytes, StatementOperation]:
+        run = self._coordinator.start(call.session.session.statement(sql, with_values=with_values))
+        call.query_id = run.id
+        call.when_gone(partial(self._stop_reading, run))
+        run.require_accepted()
+        operation = StatementOperation(run, self._coordinator, self._spool)
+        return self.sessions.hold(call.session, operation), operation
+
+    def _stop_reading(self, run: Run) -> None:
+        """Cancel a statement whose client is gone before it was read, so that nobody knows its handle."""
+        if not run.accepted.done():
+            self._coordinator.cancel(run.id)
+
+    def _wait(self, operation: StatementOperation, call: Call) -> None:
+        """Wait for a statement's end; a client that leaves meanwhile ends it. Raises QueryFailed."""
+        call.when_gone(operation.cancel)
+        concurrent.futures.wait([operation.done])
+        operation.require_finished()
+
+    def _finished(self, descriptor: Any, handle: bytes, operation: StatementOperation) -> Any:
+        with self._spool.open(operation.run.id) as reader:
+            schema = reader.schema
+        info = _info(descriptor, schema, _ticket(handle))
+        info.app_metadata = handle
+        info.total_records = operation.run.record.rows or 0
+        info.total_bytes = operation.run.record.result_bytes or UNKNOWN_COUNT
+        return info
+
+    def _updated(self, handle: bytes, operation: StatementOperation, call: Call) -> Any:
+        """Wait for a statement's end, and tell how many rows it wrote where it is one that writes."""
+        try:
+            self._wait(operation, call)
+            written = operation.rows_written()
+        finally:
+            self.sessions.let_go(handle)
+        count = UNKNOWN_COUNT if written is None else written
+        return make("PutResult", app_metadata=make("DoPutUpdateResult", record_count=count).SerializeToString())
+
+    def _rows(self, query_id: str, user: str) -> Iterator[bytes]:
+        with self.downloads.place(user), self._spool.open(query_id) as result:
+            yield from data.encoded(result, self.downloads.waited_for(result, user))
+
+    def _template(self, sql: str, call: Call) -> Template:
+        statement = call.session.session.statement(sql)
+        limits = self._coordinator.parser_limits
+        return self._coordinator.read(statement, parameters.template, statement.sql, statement.dialect, limits)
+
+    def _bind(self, prepared: Prepared, messages: Iterable[Any]) -> None:
+        rows = data.decoded(messages, largest_bytes=self.statement_bytes)
+        if rows.num_columns or prepared.template.places:
+            prepared.values = parameters.literals(rows, prepared.template.dialect)
+
+    def _described(
+        self, template: Template, call: Call
+    ) -> tuple[pa.Schema | None, tuple[bytes, StatementOperation] | None]:
+        """Return a statement's columns, None where it has to do something first, and its rows where they came along.
+
+        Only running a statement tells its columns: a query runs for no rows, so that its work is done when it is
+        executed, under the time limit of that call. A command that only looks something up runs once for both.
+        """
+        limits, session = self._coordinator.parser_limits, call.session.session
+        sql = template.filled([NULL] * len(template.places))
+        statement = session.statement(sql, with_values=True)
+        meant = self._coordinator.understand(statement)
+        if isinstance(meant, WRITES) or (isinstance(meant, Command) and not isinstance(meant, READING)):
+            return None, None
+        is_command = isinstance(meant, Command)
+        if not is_command:
+            sql = self._coordinator.read(statement, parameters.without_rows, sql, template.dialect, limits)
+        handle, operation = self._submitted(sql, call, with_values=True)
+        kept = False
+        try:
+            self._wait(operation, call)
+            with self._spool.open(operation.run.id) as reader:
+                schema = reader.schema
+            kept = is_command
+        except (QueryFailed, NotFinished):
+            if not template.places:
+                raise
+            return None, None  # NULL cannot stand for every value
+        finally:
+            if not kept:
+                self.sessions.let_go(handle)
+        return schema, (handle, operation) if kept else None
+
+
+def _command(request: bytes) -> tuple[Any, str, Any]:
+    """Return a descriptor with the kind of its command, and the command. Raises Malformed."""
+    descriptor = read("FlightDescriptor", request)
+    if descriptor.type != DescriptorType.COMMAND:
+        raise Malformed("The descriptor holds no command.")
+    return descriptor, *unpack(descriptor.cmd)
+
+
+def _query(name: str, command: Any) -> str:
+    """Return the text of a statement. Raises NotOffered, Malformed."""
+    if name == "CommandStatementSubstraitPlan":
+        raise NotOffered("Statements are SQL here; Substrait is not understood.")
+    if not hasattr(command, "query"):
+        raise Malformed(f"{name} is no statement.")
+    if command.HasField("transaction_id"):
+        raise NotOffered("There are no transactions here.")
+    text: str = command.query
+    return text
+
+
+def _expected(name: str, body: bytes) -> Any:
+    found, message = unpack(body)
+    if found != name:
+        raise Malformed(f"{found} does not belong to this action.")
+    return message
+
+
+def _info(descriptor: Any, schema: pa.Schema, ticket: bytes) -> Any:
+    return make(
+        "FlightInfo",
+        schema=schema.serialize().to_pybytes(),
+        flight_descriptor=descriptor,
+        endpoint=[make("FlightEndpoint", ticket=make("Ticket", ticket=ticket))],
+        total_records=UNKNOWN_COUNT,
+        total_bytes=UNKNOWN_COUNT,
+    )
+
+
+def _ticket(handle: bytes) -> bytes:
+    return pack(make("TicketStatementQuery", statement_handle=handle))
+
+
+def _result(message: Any) -> Any:
+    return make("Result", body=message.SerializeToString())
+
+
+def _packed_result(message: Any) -> Any:
+    return make("Result", body=pack(message))
+
+
+def _set_options(request: Any, session: Session) -> Any:
+    """Change settings; those that cannot be are told by name."""
+    reply = make("SetSessionOptionsResult")
+    for name, option in request.session_options.items():
+        kind = choice(option)
+        value = getattr(option, kind) if kind is not None else None
+        try:
+            if value is None:
+                session.reset(name)
+            elif name == DATABASE_OPTION:
+                require_database(str(value))
+            elif name == CATALOG_OPTION or kind == "string_list_value":
+                reply.errors[name].value = OptionError.INVALID_VALUE
+            else:
+                session.set(name, str(value).lower() if isinstance(value, bool) else str(value))
+        except SessionFull:
+            reply.errors[name].value = OptionError.ERROR
+        except SessionError:
+            known = session.get(name) is not None or name == DATABASE_OPTION
+            reply.errors[name].value = OptionError.INVALID_VALUE if known else OptionError.INVALID_NAME
+    return reply
+
+
+def _options(session: Session) -> Any:
+    """Return settings, with the one database that there is."""
+    reply = make("GetSessionOptionsResult")
+    for name, value in (*session.settings().items(), (DATABASE_OPTION, DEFAULT_DATABASE)):
+        reply.session_options[name].string_value = value
+    return reply

@@ -1,0 +1,156 @@
+"""From a message's bytes to the bytes of its reply: finds the call, runs it, and turns every error into a status.
+
+JDBC's driver asks for the state of a finished operation once per row that it reads. These calls, which all look alike,
+are answered from their bytes alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from gateway.drivers.hs2 import impala
+from gateway.drivers.hs2.errors import status_of
+from gateway.drivers.hs2.impala import ImpalaCalls
+from gateway.drivers.hs2.operations import ID_BYTES
+from gateway.drivers.hs2.protocol import messages, thrift
+from gateway.drivers.hs2.protocol.thrift import STOP, Call, Decoder, Frame, MessageKind, Source, Struct, Wire
+from gateway.drivers.hs2.registry import Peer
+from gateway.drivers.hs2.service import PendingReply, Service
+from gateway.sql.parsing import MESSAGE_OVERHEAD_BYTES
+
+UNKNOWN_METHOD = 1
+_SEQUENCE = struct.Struct(">i")
+
+
+# A call of GetOperationStatus: its head, the sequence number, the opening of three structs in one another with the head
+# of the operation's number, the number, the head of its secret, the secret.
+_FETCH, _NAME_WITHIN = b"FetchResults", 24
+_STATUS = "GetOperationStatus"
+_STATUS_HEAD = thrift.head(MessageKind.CALL, _STATUS, 0)[:-4]
+_OPENING = thrift.field_head(Wire.STRUCT, 1) * 3 + thrift.field_head(Wire.STRING, 1) + thrift.string_head(ID_BYTES)
+_BETWEEN = thrift.field_head(Wire.STRING, 2) + thrift.string_head(ID_BYTES)
+_SEQUENCE_AT = len(_STATUS_HEAD)
+_OPENING_AT = _SEQUENCE_AT + 4
+_NUMBER_AT = _OPENING_AT + len(_OPENING)
+_BETWEEN_AT = _NUMBER_AT + ID_BYTES
+_SECRET_AT = _BETWEEN_AT + len(_BETWEEN)
+_SECRET_END = _SECRET_AT + ID_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    """One call. reply: which of its shapes carries an error."""
+
+    request: type[Struct]
+    reply: Callable[..., Struct]
+    run: Callable[[Any, Peer], Struct | PendingReply[Any]]
+
+
+class _Edge:
+    """Turns every error of a call into its reply; nothing of a defect reaches a client but that there is one."""
+
+    def __init__(self, call: Call, method: _Method) -> None:
+        self._call = call
+        self._method = method
+        self.refusal = b""
+
+    def __enter__(self) -> _Edge:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self.refusal = thrift.reply(self._call, self._method.reply(status=status_of(error)))
+        return True
+
+
+class Dispatcher:
+    """Answers messages. Thread-safe."""
+
+    def __init__(self, service: Service) -> None:
+        extra = ImpalaCalls(service)
+        m = messages
+        self._service = service
+        self.largest_message = service.statement_bytes + MESSAGE_OVERHEAD_BYTES
+        self._methods = {
+            "OpenSession": _Method(m.OpenSessionRequest, m.OpenSessionReply, service.open_session),
+            "CloseSession": _Method(m.SessionRequest, m.Reply, service.close_session),
+            "GetInfo": _Method(m.InfoRequest, m.InfoReply, service.get_info),
+            "ExecuteStatement": _Method(m.ExecuteRequest, m.OperationReply, service.execute),
+            "GetTypeInfo": _Method(m.SessionRequest, m.OperationReply, service.get_type_info),
+            "GetCatalogs": _Method(m.SessionRequest, m.OperationReply, service.get_catalogs),
+            "GetSchemas": _Method(m.SchemasRequest, m.OperationReply, service.get_schemas),
+            "GetTables": _Method(m.TablesRequest, m.OperationReply, service.get_tables),
+            "GetTableTypes": _Method(m.SessionRequest, m.OperationReply, service.get_table_types),
+            "GetColumns": _Method(m.ColumnsRequest, m.OperationReply, service.get_columns),
+            "GetFunctions": _Method(m.FunctionsRequest, m.OperationReply, service.get_functions),
+            "GetPrimaryKeys": _Method(m.SessionRequest, m.OperationReply, service.get_primary_keys),
+            "GetCrossReference": _Method(m.SessionRequest, m.OperationReply, service.get_cross_reference),
+            "GetOperationStatus": _Method(m.StatusRequest, m.StatusReply, service.get_status),
+            "CancelOperation": _Method(m.OperationRequest, m.Reply, service.cancel),
+            "CloseOperation": _Method(m.OperationRequest, m.Reply, service.close_operation),
+            "GetResultSetMetadata": _Method(m.OperationRequest, m.MetadataReply, service.get_result_metadata),
+            "FetchResults": _Method(m.FetchRequest, m.FetchReply, service.fetch),
+            "GetDelegationToken": _Method(m.SessionRequest, m.TokenReply, service.refuse_token),
+            "CancelDelegationToken": _Method(m.SessionRequest, m.Reply, service.refuse_token),
+            "RenewDelegationToken": _Method(m.SessionRequest, m.Reply, service.refuse_token),
+            "GetLog": _Method(m.OperationRequest, m.LogReply, extra.get_log),
+            "PingImpalaHS2Service": _Method(m.SessionRequest, impala.PingReply, extra.ping),
+            "CloseImpalaOperation": _Method(m.OperationRequest, impala.CloseReply, extra.close),
+            "GetExecSummary": _Method(impala.SummaryRequest, impala.SummaryReply, extra.get_summary),
+            "GetRuntimeProfile": _Method(impala.ProfileRequest, impala.ProfileReply, extra.get_profile),
+        }
+
+    def frame(self, data: bytes, peer: Peer) -> bytes | PendingReply[bytes]:
+        """Answer a message that is there as a whole. Raises Malformed."""
+        return self._known_status(data, peer) or self.message(Frame(data), peer)
+
+    def is_fetch(self, data: bytes) -> bool:
+        """Tell whether a message asks for rows; its name stands at its beginning."""
+        return _FETCH in data[:_NAME_WITHIN]
+
+    def message(self, source: Source, peer: Peer) -> bytes | PendingReply[bytes]:
+        """Read one message, and no byte more, and answer it. Raises Malformed, after which the source is worthless."""
+        decoder = Decoder(source)
+        call = decoder.call()
+        method = self._methods.get(call.method)
+        if method is None:
+            decoder.pass_over()
+            return refusal(call, UNKNOWN_METHOD, f"Invalid method name: '{call.method}'")
+        request = decoder.arguments(method.request)
+        with _Edge(call, method) as edge:
+            outcome = method.run(request, peer)
+            if not isinstance(outcome, PendingReply):
+                return thrift.reply(call, outcome)
+            pending = outcome
+
+            def finish() -> bytes:
+                with _Edge(call, method) as edge:
+                    return thrift.reply(call, pending.finish())
+                return edge.refusal
+
+            return PendingReply(pending.done, finish, pending.abandon, pending.timeout_s)
+        return edge.refusal
+
+    def _known_status(self, data: bytes, peer: Peer) -> bytes | None:
+        """Answer a question about an operation that has finished; None where it is another one."""
+        if not data.startswith(_STATUS_HEAD) or data[_OPENING_AT:_NUMBER_AT] != _OPENING:
+            return None
+        number, secret = data[_NUMBER_AT:_BETWEEN_AT], data[_SECRET_AT:_SECRET_END]
+        if data[_BETWEEN_AT:_SECRET_AT] != _BETWEEN:
+            return None
+        answer = self._service.registry.kept_answer(number, secret, peer)
+        if answer is None:
+            return None
+        (sequence,) = _SEQUENCE.unpack_from(data, _SEQUENCE_AT)
+        return b"".join((thrift.reply_head(_STATUS, sequence), answer, STOP))
+
+
+def refusal(call: Call, kind: int, message: str) -> bytes:
+    """Return Thrift's own answer to a call that is none."""
+    head = thrift.head(MessageKind.EXCEPTION, call.method, call.sequence)
+    return head + thrift.encode(messages.Refusal(message, kind))

@@ -1,0 +1,111 @@
+"""HiveServer2 over HTTP: each call is a POST of one message to ``/cliservice``, with Basic authentication.
+
+Only Thrift's own content type is taken, which a page of another site cannot send without being asked first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+from starlette.status import HTTP_400_BAD_REQUEST, HTTP_413_CONTENT_TOO_LARGE, HTTP_415_UNSUPPORTED_MEDIA_TYPE
+from starlette.types import Receive, Scope, Send
+
+from gateway.drivers.hs2.dispatch import Dispatcher
+from gateway.drivers.hs2.protocol.thrift import Malformed
+from gateway.drivers.hs2.registry import Peer
+from gateway.drivers.hs2.service import PendingReply
+from gateway.errors import TooManyDownloads
+from gateway.execution.downloads import ROOM_POLL_S, Downloads
+from gateway.http.login import login_of, user_of
+
+CONTENT_TYPE = "application/x-thrift"
+CLIENT_CLOSED_REQUEST = 499  # nobody reads it
+THREADS = 40  # of drivers alone, so that those who wait for room keep nobody else waiting
+WATCH_S = 0.5  # between two looks whether a client that waits is still there
+
+
+def driver_routes(dispatcher: Dispatcher, downloads: Downloads) -> APIRouter:
+    """Return the routes; drivers differ in whether they end the path with a slash."""
+    router = APIRouter(tags=["drivers"])
+    threads = CapacityLimiter(THREADS)
+
+    @router.post("/cliservice/", include_in_schema=False)
+    @router.post("/cliservice")
+    async def call(request: Request) -> Response:
+        """Answer one call of HiveServer2."""
+        user = await user_of(request)
+        told = login_of(request)
+        peer = Peer(told.address, user if told.name is not None else None)
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != CONTENT_TYPE:
+            return Response(f"Drivers send {CONTENT_TYPE} here.", HTTP_415_UNSUPPORTED_MEDIA_TYPE)
+        message = await request.body()
+        if len(message) > dispatcher.largest_message:
+            return Response("The message is too long.", HTTP_413_CONTENT_TOO_LARGE)
+        try:
+            if dispatcher.is_fetch(message):
+                await _take_place(downloads, user.quota_key, peer)
+            outcome = await to_thread.run_sync(dispatcher.frame, message, peer, limiter=threads)
+            if isinstance(outcome, PendingReply):
+                return await _wait(request, outcome, peer, threads)
+        except Malformed as error:
+            peer.held.close()
+            return Response(f"This is no call: {error}.", HTTP_400_BAD_REQUEST)
+        except BaseException:
+            peer.held.close()
+            raise
+        return _Reply(outcome, peer)
+
+    return router
+
+
+class _Reply(Response):
+    """A reply that gives back what it took once it is sent."""
+
+    def __init__(self, content: bytes, peer: Peer) -> None:
+        super().__init__(content, media_type=CONTENT_TYPE)
+        self._peer = peer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it, and wait until a client has taken most of a large one."""
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await send({"type": "http.response.body", "body": self.body, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._peer.held.close()
+
+
+async def _take_place(downloads: Downloads, user: str, peer: Peer) -> None:
+    """Count a reply with rows, once others have gone. Raises TooManyDownloads."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + downloads.stall_s
+    while True:
+        try:
+            peer.held.enter_context(downloads.place(user))
+        except TooManyDownloads:
+            if loop.time() > until:
+                raise
+            await asyncio.sleep(ROOM_POLL_S)
+        else:
+            return
+
+
+async def _wait(request: Request, pending: PendingReply[bytes], peer: Peer, threads: CapacityLimiter) -> Response:
+    """Wait for a reply without a thread, and watch whether the client waits, too."""
+    loop = asyncio.get_running_loop()
+    until = None if pending.timeout_s is None else loop.time() + pending.timeout_s
+    done = asyncio.wrap_future(pending.done)
+    while not pending.done.done():
+        left_s = WATCH_S if until is None else min(WATCH_S, until - loop.time())
+        if left_s <= 0:
+            break
+        await asyncio.wait([done], timeout=left_s)
+        if await request.is_disconnected():
+            peer.held.close()
+            await run_in_threadpool(pending.abandon)
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
+    return _Reply(await to_thread.run_sync(pending.finish, limiter=threads), peer)

@@ -1,0 +1,250 @@
+"""Impala's additions to HiveServer2: what impala-shell and impyla ask beyond it.
+
+``summary`` and ``profile`` tell of our decision and attempts in the places where Impala tells of its own fragments.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from dataclasses import dataclass
+
+from engines.protocol import OperatorActual
+from gateway import PRODUCT
+from gateway.drivers.hs2 import timeline
+from gateway.drivers.hs2.protocol.messages import (
+    LogReply,
+    OperationHandle,
+    OperationRequest,
+    SessionHandle,
+    SessionRequest,
+    Status,
+)
+from gateway.drivers.hs2.protocol.thrift import BOOL, I32, I64, TEXT, Struct, field, list_of, map_of, struct_of
+from gateway.drivers.hs2.registry import Peer
+from gateway.drivers.hs2.service import Service
+from gateway.errors import NotOffered
+from gateway.presentation.formatting import duration
+from metastore.records import Attempt, QueryRecord, QueryState
+
+TEXT_FORMAT = 0
+NANOSECONDS = 1_000_000_000
+UNKNOWN = -1
+WHOLE_TABLE = ""  # in place of a partition's name
+EXECUTION_STATES = {
+    QueryState.QUEUED: 3,
+    QueryState.RUNNING: 3,
+    QueryState.FINISHED: 4,
+    QueryState.CANCELLED: 5,
+    QueryState.FAILED: 6,
+}
+
+
+@dataclass(slots=True)
+class PingReply(Struct):
+    """What serves. timestamp: seconds; impala-shell fails on anything but a number."""
+
+    status: Status = field(1, struct_of(Status), factory=Status)
+    version: str | None = field(2, TEXT)
+    webserver: str | None = field(3, TEXT)
+    timestamp: int | None = field(4, I64)
+
+
+@dataclass(slots=True)
+class Written(Struct):
+    """What a statement did to a table. rows: by partition."""
+
+    rows: dict[str, int] | None = field(1, map_of(TEXT, I64))
+
+
+@dataclass(slots=True)
+class CloseReply(Struct):
+    """An operation has ended. result: of one that writes; impala-shell takes its lack for a failure."""
+
+    status: Status = field(1, struct_of(Status), factory=Status)
+    result: Written | None = field(2, struct_of(Written))
+
+
+@dataclass(slots=True)
+class SummaryRequest(Struct):
+    """Ask for the summary of a run."""
+
+    operation: OperationHandle | None = field(1, struct_of(OperationHandle))
+    session: SessionHandle | None = field(2, struct_of(SessionHandle))
+
+
+@dataclass(slots=True)
+class ProfileRequest(Struct):
+    """Ask for the profile of a run. format: 0 is text."""
+
+    operation: OperationHandle | None = field(1, struct_of(OperationHandle))
+    session: SessionHandle | None = field(2, struct_of(SessionHandle))
+    format: int = field(3, I32, TEXT_FORMAT)
+
+
+@dataclass(slots=True)
+class Stats(Struct):
+    """Figures of one step; -1 is unknown."""
+
+    latency_ns: int | None = field(1, I64)
+    cpu_ns: int | None = field(2, I64)
+    rows: int | None = field(3, I64)
+    memory_bytes: int | None = field(4, I64)
+
+
+@dataclass(slots=True)
+class Step(Struct):
+    """A line of the summary; children follow their parent, the last one first as the shell draws it."""
+
+    node_id: int | None = field(1, I32)
+    fragment: int | None = field(2, I32)
+    label: str | None = field(3, TEXT)
+    detail: str | None = field(4, TEXT)
+    children: int | None = field(5, I32)
+    estimated: Stats | None = field(6, struct_of(Stats))
+    measured: list[Stats] | None = field(7, list_of(struct_of(Stats)))
+    is_broadcast: bool | None = field(8, BOOL)
+    hosts: int | None = field(9, I32)
+
+
+@dataclass(slots=True)
+class Summary(Struct):
+    """The lines of a run. exchanges: are required by the shell, and there are none."""
+
+    state: int | None = field(1, I32)
+    steps: list[Step] | None = field(3, list_of(struct_of(Step)))
+    exchanges: dict[int, int] | None = field(4, map_of(I32, I32))
+    errors: list[str] | None = field(5, list_of(TEXT))
+    is_queued: bool | None = field(7, BOOL)
+
+
+@dataclass(slots=True)
+class SummaryReply(Struct):
+    """The summary of a run."""
+
+    status: Status = field(1, struct_of(Status), factory=Status)
+    summary: Summary | None = field(2, struct_of(Summary))
+
+
+@dataclass(slots=True)
+class ProfileReply(Struct):
+    """The profile of a run as a text."""
+
+    status: Status = field(1, struct_of(Status), factory=Status)
+    profile: str | None = field(2, TEXT)
+
+
+class ImpalaCalls:
+    """The calls, over the same sessions and operations."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def ping(self, request: SessionRequest, peer: Peer) -> PingReply:
+        """Tell what serves, and where its pages are; only impala-shell asks."""
+        self._service.registry.session(request.session, peer).is_impala_shell = True
+        return PingReply(version=PRODUCT, webserver=self._service.page_url, timestamp=int(time.time()))
+
+    def get_log(self, request: OperationRequest, peer: Peer) -> LogReply:
+        """Return what has happened since the last call; to impala-shell, attempts that failed."""
+        session, operation = self._service.registry.operation(request.operation, peer)
+        if session.is_impala_shell and operation.run is not None:
+            return LogReply(log="\n".join(timeline.failures(operation.run.record)))
+        return LogReply(log="\n".join(operation.log_lines(rewind=False)))
+
+    def close(self, request: OperationRequest, peer: Peer) -> CloseReply:
+        """End an operation, and tell how many rows it wrote."""
+        session, operation = self._service.registry.operation(request.operation, peer)
+        written = operation.rows_written()
+        self._service.registry.close_operation(session, operation)
+        return CloseReply(result=None if written is None else Written({WHOLE_TABLE: written}))
+
+    def get_summary(self, request: SummaryRequest, peer: Peer) -> SummaryReply:
+        """Return a line per attempt, and below each one what its engine's operators did."""
+        return SummaryReply(summary=summary(self._record(request, peer)))
+
+    def get_profile(self, request: ProfileRequest, peer: Peer) -> ProfileReply:
+        """Return decision, attempts and operators as a text."""
+        if request.format != TEXT_FORMAT:
+            raise NotOffered("Profiles are there as text only.")
+        return ProfileReply(profile=profile(self._record(request, peer)))
+
+    def _record(self, request: SummaryRequest | ProfileRequest, peer: Peer) -> QueryRecord:
+        operation = self._service.registry.ended_operation(request.operation, request.session, peer)
+        if operation.run is None:
+            raise NotOffered("Only statements have a summary and a profile.")
+        return operation.run.record
+
+
+def summary(record: QueryRecord) -> Summary:
+    """Return the lines of a run: the query, its attempts, their operators."""
+    decision = record.decision
+    expected = Stats(rows=UNKNOWN, memory_bytes=UNKNOWN)
+    if decision is not None and decision.estimate.peak_bytes is not None:
+        expected.memory_bytes = decision.estimate.peak_bytes
+    elapsed_ns = round(timeline.elapsed_s(record) * NANOSECONDS)
+    whole = Stats(elapsed_ns, 0, record.rows or 0, max((each.peak_bytes or 0 for each in record.attempts), default=0))
+    steps = [_step(0, "QUERY", record.state.value, len(record.attempts), expected, whole)]
+    for attempt in record.attempts:
+        steps += _attempt(len(steps), attempt, expected)
+    return Summary(EXECUTION_STATES[record.state], steps, {}, timeline.failures(record), False)
+
+
+def _attempt(number: int, attempt: Attempt, expected: Stats) -> list[Step]:
+    operators = attempt.actuals.operators if attempt.actuals is not None else ()
+    took = Stats(round((attempt.wall_s or 0) * NANOSECONDS), 0, attempt.rows or 0, attempt.peak_bytes or 0)
+    label = f"{number:02}:ATTEMPT {attempt.ordinal}"
+    detail = f"{attempt.engine}: {attempt.failure or attempt.state.value}"
+    roots = sum(operator.depth == 0 for operator in operators)
+    steps = [_step(number, label, detail, roots, expected, took)]
+    unknown = Stats(rows=UNKNOWN, memory_bytes=UNKNOWN)
+    for place, operator in enumerate(operators):
+        number += 1
+        children = _children(operators, place)
+        rows = Stats(0, 0, operator.rows, 0)
+        steps.append(_step(number, f"{number:02}:{operator.name.upper()}", "", children, unknown, rows))
+    return steps
+
+
+def _children(operators: tuple[OperatorActual, ...], place: int) -> int:
+    """Count the operators right below one; they come after it, until one that is not below."""
+    depth, count = operators[place].depth, 0
+    for operator in operators[place + 1 :]:
+        if operator.depth <= depth:
+            break
+        count += operator.depth == depth + 1
+    return count
+
+
+def _step(number: int, label: str, detail: str, children: int, expected: Stats, took: Stats) -> Step:
+    return Step(number, 0, label, detail, children, expected, [took], False, 1)
+
+
+def profile(record: QueryRecord) -> str:
+    """Return decision, attempts and operators as a text, with Impala's indentation."""
+    lines = [
+        f"Query (id={record.id}):",
+        "  Summary:",
+        f"    Query State: {record.state.value}",
+        f"    User: {record.user}",
+        f"    Start Time: {_time(record.submitted_at)}",
+        f"    End Time: {_time(record.finished_at)}",
+        f"    Duration: {duration(timeline.elapsed_s(record))}",
+        f"    Sql Statement: {' '.join(record.sql.split())}",
+        "  Decision:",
+    ]
+    if record.decision is not None:
+        lines.append(f"    Engine: {record.decision.engine} ({timeline.decided(record.decision)})")
+        lines += [f"    {reason.code.value}: {reason.text}" for reason in record.decision.reasons]
+    lines.append("  Attempts:")
+    for attempt in record.attempts:
+        lines.append(f"    {timeline.attempted(attempt)}")
+        if attempt.message:
+            lines.append(f"      {attempt.message}")
+        for operator in attempt.actuals.operators if attempt.actuals is not None else ():
+            lines.append(f"      {'  ' * operator.depth}{operator.name}: {operator.rows:,} rows")
+    return "\n".join(lines) + "\n"
+
+
+def _time(at: dt.datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S}" if at is not None else ""

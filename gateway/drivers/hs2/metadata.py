@@ -1,0 +1,160 @@
+"""What drivers ask about the catalog, as the tables that JDBC wants: names and order of columns are its."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from gateway.catalog.snapshot import Relation, RelationKind
+from gateway.drivers.hs2.protocol.messages import ColumnsRequest, FunctionsRequest, SchemasRequest, TablesRequest
+from gateway.drivers.jdbc import KNOWN, Jdbc, describe, matcher
+from gateway.sql.allowlist import function_names
+from gateway.sql.names import DEFAULT_DATABASE
+from gateway.statistics.tables import rows_of
+
+NO_CATALOG = ""
+NULLABLE, SEARCHABLE, UNKNOWN_RESULT = 1, 3, 1  # java.sql.DatabaseMetaData's numbers
+
+_TEXT, _INT, _SMALL, _BOOL = pa.string(), pa.int32(), pa.int16(), pa.bool_()
+
+CATALOGS = pa.schema([("TABLE_CAT", _TEXT)])
+SCHEMAS = pa.schema([("TABLE_SCHEM", _TEXT), ("TABLE_CATALOG", _TEXT)])
+TABLE_TYPES = pa.schema([("TABLE_TYPE", _TEXT)])
+TABLES = pa.schema(
+    [
+        (name, _TEXT)
+        for name in (
+            *("TABLE_CAT", "TABLE_SCHEM", "TABLE_NAME", "TABLE_TYPE", "REMARKS"),
+            *("TYPE_CAT", "TYPE_SCHEM", "TYPE_NAME", "SELF_REFERENCING_COL_NAME", "REF_GENERATION"),
+        )
+    ]
+)
+COLUMNS = pa.schema(
+    [
+        *((name, _TEXT) for name in ("TABLE_CAT", "TABLE_SCHEM", "TABLE_NAME", "COLUMN_NAME")),
+        ("DATA_TYPE", _INT),
+        ("TYPE_NAME", _TEXT),
+        *((name, _INT) for name in ("COLUMN_SIZE", "BUFFER_LENGTH", "DECIMAL_DIGITS", "NUM_PREC_RADIX", "NULLABLE")),
+        ("REMARKS", _TEXT),
+        ("COLUMN_DEF", _TEXT),
+        *((name, _INT) for name in ("SQL_DATA_TYPE", "SQL_DATETIME_SUB", "CHAR_OCTET_LENGTH", "ORDINAL_POSITION")),
+        *((name, _TEXT) for name in ("IS_NULLABLE", "SCOPE_CATALOG", "SCOPE_SCHEMA", "SCOPE_TABLE")),
+        ("SOURCE_DATA_TYPE", _SMALL),
+        ("IS_AUTO_INCREMENT", _TEXT),
+    ]
+)
+TYPE_INFO = pa.schema(
+    [
+        ("TYPE_NAME", _TEXT),
+        ("DATA_TYPE", _INT),
+        ("PRECISION", _INT),
+        *((name, _TEXT) for name in ("LITERAL_PREFIX", "LITERAL_SUFFIX", "CREATE_PARAMS")),
+        ("NULLABLE", _SMALL),
+        ("CASE_SENSITIVE", _BOOL),
+        ("SEARCHABLE", _SMALL),
+        *((name, _BOOL) for name in ("UNSIGNED_ATTRIBUTE", "FIXED_PREC_SCALE", "AUTO_INCREMENT")),
+        ("LOCAL_TYPE_NAME", _TEXT),
+        ("MINIMUM_SCALE", _SMALL),
+        ("MAXIMUM_SCALE", _SMALL),
+        *((name, _INT) for name in ("SQL_DATA_TYPE", "SQL_DATETIME_SUB", "NUM_PREC_RADIX")),
+    ]
+)
+FUNCTIONS = pa.schema(
+    [
+        *((name, _TEXT) for name in ("FUNCTION_CAT", "FUNCTION_SCHEM", "FUNCTION_NAME", "REMARKS")),
+        ("FUNCTION_TYPE", _INT),
+        ("SPECIFIC_NAME", _TEXT),
+    ]
+)
+PRIMARY_KEYS = pa.schema(
+    [
+        *((name, _TEXT) for name in ("TABLE_CAT", "TABLE_SCHEM", "TABLE_NAME", "COLUMN_NAME")),
+        ("KEQ_SEQ", _INT),
+        ("PK_NAME", _TEXT),
+    ]
+)
+CROSS_REFERENCE = pa.schema(
+    [
+        *((f"{side}TABLE_{part}", _TEXT) for side in ("PK", "FK") for part in ("CAT", "SCHEM", "NAME")),
+        *((name, _TEXT) for name in ("PKCOLUMN_NAME", "FKCOLUMN_NAME")),
+        *((name, _INT) for name in ("KEQ_SEQ", "UPDATE_RULE", "DELETE_RULE")),
+        *((name, _TEXT) for name in ("FK_NAME", "PK_NAME")),
+        ("DEFERRABILITY", _INT),
+    ]
+)
+
+
+def catalogs() -> pa.Table:
+    """Return no catalogs: there is one nameless one, as in Hive."""
+    return CATALOGS.empty_table()
+
+
+def schemas(request: SchemasRequest) -> pa.Table:
+    """Return the database, if its name matches."""
+    named = matcher(request.schema).fullmatch(DEFAULT_DATABASE) is not None
+    return rows_of(SCHEMAS, [[DEFAULT_DATABASE, NO_CATALOG]] if named else [])
+
+
+def table_types() -> pa.Table:
+    """Return the kinds of tables."""
+    return rows_of(TABLE_TYPES, [[kind] for kind in RelationKind])
+
+
+def tables(request: TablesRequest, known: Iterable[Relation]) -> pa.Table:
+    """Return tables and views whose names match."""
+    wanted = {each.upper() for each in request.types or RelationKind}
+    found = [each for each in _matching(known, request.schema, request.table) if each.kind in wanted]
+    nothing = [None] * (len(TABLES) - 5)
+    return rows_of(TABLES, [[NO_CATALOG, DEFAULT_DATABASE, each.name, each.kind, "", *nothing] for each in found])
+
+
+def columns(request: ColumnsRequest, known: Iterable[Relation]) -> pa.Table:
+    """Return columns whose names match, of tables and views whose names match."""
+    named = matcher(request.column)
+    rows = []
+    for table in _matching(known, request.schema, request.table):
+        for ordinal, column in enumerate(table.columns, start=1):
+            if named.fullmatch(column.name) is None:
+                continue
+            kind = describe(column.data_type)
+            text = kind.size if kind.jdbc in (Jdbc.VARCHAR, Jdbc.BINARY) else None
+            rows.append(
+                [
+                    *(NO_CATALOG, DEFAULT_DATABASE, table.name, column.name, int(kind.jdbc)),
+                    *(column.data_type.upper(), kind.size, None, kind.scale, kind.radix, NULLABLE),
+                    *("", None, None, None, text, ordinal, "YES", None, None, None, None, "NO"),
+                ]
+            )
+    return rows_of(COLUMNS, rows)
+
+
+def functions(request: FunctionsRequest) -> pa.Table:
+    """Return functions that statements may use whose names match."""
+    named = matcher(request.function)
+    found = [name for name in function_names() if named.fullmatch(name)]
+    return rows_of(FUNCTIONS, [[None, None, name, "", UNKNOWN_RESULT, name] for name in found])
+
+
+def type_info() -> pa.Table:
+    """Return the types that columns may have."""
+    rows = []
+    for name, kind in KNOWN.items():
+        number = kind.radix is not None
+        scale = kind.scale if number else None
+        is_text = kind.jdbc is Jdbc.VARCHAR
+        quote = "'" if is_text else None
+        rows.append(
+            [
+                *(name.upper(), int(kind.jdbc), kind.size, quote, quote, None, NULLABLE, is_text, SEARCHABLE),
+                *(not number, False, False, None, 0 if number else None, scale, None, None, kind.radix),
+            ]
+        )
+    return rows_of(TYPE_INFO, rows)
+
+
+def _matching(known: Iterable[Relation], schema: str | None, table: str | None) -> Sequence[Relation]:
+    if matcher(schema).fullmatch(DEFAULT_DATABASE) is None:
+        return []
+    named = matcher(table)
+    return [each for each in known if named.fullmatch(each.name)]

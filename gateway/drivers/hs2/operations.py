@@ -1,0 +1,235 @@
+"""Operations: what a driver started, with a cursor over its rows.
+
+Rows come from the spool, a reply's worth at a time; between two replies nothing of a result is held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from gateway.drivers.hs2 import timeline
+from gateway.drivers.hs2.protocol.messages import HandleIdentifier, OperationType
+from gateway.drivers.operations import StatementOperation
+from gateway.execution.coordinator import Coordinator
+from gateway.execution.downloads import WIDE_BYTES
+from gateway.execution.results import ResultFile, Spool, in_memory, weigh
+from gateway.sql.commands.commands import WITHOUT_ROWS
+from gateway.sql.commands.writes import WRITES
+from gateway.statements.statement import Run
+from metastore.records import QueryRecord
+
+REPLY_BYTES = 2 << 20  # of rows in one reply, as ``results.weigh`` has them; at least a row
+REPLY_ROWS = 100_000
+ID_BYTES = 16
+
+Opener = Callable[[], AbstractContextManager[ResultFile]]
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """What a handle is known by: a number for all to see, and a secret that proves it was given to the client."""
+
+    guid: bytes = field(default_factory=lambda: secrets.token_bytes(ID_BYTES))
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(ID_BYTES))
+
+    def fits(self, told: HandleIdentifier) -> bool:
+        """Tell whether a client knows the secret."""
+        return told.secret is not None and hmac.compare_digest(self.secret, told.secret)
+
+    def message(self) -> HandleIdentifier:
+        """Return it as it is sent."""
+        return HandleIdentifier(self.guid, self.secret)
+
+
+class Cursor:
+    """Rows of one result, in order. Thread-safe; between two replies it holds no file and no rows."""
+
+    def __init__(self, open_result: Opener) -> None:
+        self._open = open_result
+        self._lock = threading.Lock()
+        self._schema: pa.Schema | None = None
+        self._ended = False
+        self._begin: int | None = None  # of the batch that holds the next row, in the file; None for the first one
+        self._at = 0  # in the batch
+        self._offset = 0  # in the result
+
+    def schema(self) -> pa.Schema:
+        """Return names and types. Raises ResultGone."""
+        with self._lock:
+            if self._schema is None:
+                with self._open() as result:
+                    self._schema = result.schema
+            return self._schema
+
+    def next(
+        self, max_rows: int, *, rewind: bool = False, admit: Callable[[int], None] | None = None
+    ) -> tuple[int, pa.RecordBatch]:
+        """Return how many rows came before, and the next ones; none at the end. Raises ResultGone.
+
+        admit: is told the bytes of a row that is wide by itself before it is read, and may raise.
+        """
+        with self._lock:
+            if rewind:
+                self._begin, self._at, self._offset, self._ended = None, 0, 0, False
+            offset, pieces = self._offset, list[pa.RecordBatch]()
+            if max_rows > 0 and not self._ended:
+                before = self._begin, self._at
+                try:
+                    with self._open() as result:
+                        self._schema = result.schema
+                        pieces = list(self._pieces(result, min(max_rows, REPLY_ROWS), admit))
+                except BaseException:
+                    self._begin, self._at = before  # nobody has seen the rows that were read
+                    raise
+            self._offset += sum(piece.num_rows for piece in pieces)
+        if len(pieces) == 1:
+            return offset, pieces[0]
+        schema = self.schema()
+        if not pieces:
+            return offset, pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
+        return offset, pa.Table.from_batches(pieces, schema).combine_chunks().to_batches()[0]
+
+    def _pieces(
+        self, result: ResultFile, missing: int, admit: Callable[[int], None] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the next rows. A wide row is a reply of its own."""
+        room = REPLY_BYTES
+        if self._begin is not None:
+            result.seek(self._begin)
+        while missing > 0 and room > 0:
+            self._begin = result.tell()
+            size = result.next_bytes()
+            if size is None:
+                self._ended = True
+                return
+            if size > WIDE_BYTES and admit is not None:
+                if room < REPLY_BYTES:
+                    return
+                admit(size)
+            batch = result.read_batch()
+            if size <= WIDE_BYTES < (weight := weigh(batch)) and admit is not None:
+                if room < REPLY_BYTES:
+                    return
+                admit(weight)
+            while missing > 0 and room > 0 and self._at < batch.num_rows:
+                piece = _within(batch.slice(self._at, missing), room)
+                self._at += piece.num_rows
+                missing -= piece.num_rows
+                room -= weigh(piece)
+                yield piece
+            if self._at >= batch.num_rows:
+                self._begin, self._at = result.tell(), 0
+
+
+def _within(batch: pa.RecordBatch, room: int) -> pa.RecordBatch:
+    """Return as many of the first rows as have room, at least one."""
+    while batch.num_rows > 1 and weigh(batch) > room:
+        batch = batch.slice(0, batch.num_rows // 2)
+    return batch
+
+
+class Operation(Protocol):
+    """What a driver holds a handle of. Thread-safe."""
+
+    @property
+    def identifier(self) -> Identifier:
+        """What its handle is known by."""
+
+    @property
+    def kind(self) -> OperationType:
+        """What it does."""
+
+    @property
+    def has_result_set(self) -> bool:
+        """Whether there are rows to be fetched, even none."""
+
+    @property
+    def cursor(self) -> Cursor:
+        """Its rows."""
+
+    @property
+    def done(self) -> Future[QueryRecord]:
+        """Complete once the operation has ended, however."""
+
+    @property
+    def run(self) -> Run | None:
+        """The query behind it, if it is one."""
+
+    def require_finished(self) -> None:
+        """Raise the error that it ended with, or that it has not ended."""
+
+    def rows_written(self) -> int | None:
+        """Return how many rows it wrote, None where it is not one that writes, or did not."""
+
+    def log_lines(self, *, rewind: bool) -> list[str]:
+        """Return what has happened since the last call, or so far."""
+
+    def cancel(self) -> None:
+        """End it early."""
+
+    def close(self) -> None:
+        """End it, and forget its result."""
+
+
+class TableOperation:
+    """Implements ``Operation`` over rows that are there from the beginning."""
+
+    def __init__(self, kind: OperationType, table: pa.Table) -> None:
+        self.identifier = Identifier()
+        self.kind = kind
+        self.has_result_set = True
+        self.cursor = Cursor(lambda: contextlib.nullcontext(in_memory(table)))
+        self.run: Run | None = None
+        self.done: Future[QueryRecord] = Future()
+        self.done.cancel()
+
+    def require_finished(self) -> None:
+        """Do nothing: it has."""
+
+    def rows_written(self) -> int | None:
+        """Return None."""
+        return None
+
+    def log_lines(self, *, rewind: bool) -> list[str]:
+        """Return no lines."""
+        return []
+
+    def cancel(self) -> None:
+        """Do nothing: it has ended."""
+
+    def close(self) -> None:
+        """Do nothing: the rows go with it."""
+
+
+class QueryOperation(StatementOperation):
+    """Implements ``Operation`` over a query."""
+
+    def __init__(self, run: Run, coordinator: Coordinator, spool: Spool) -> None:
+        super().__init__(run, coordinator, spool)
+        self.identifier = Identifier()
+        self.kind = OperationType.EXECUTE_STATEMENT
+        self.cursor = Cursor(lambda: spool.open(run.id))
+        self._lines_told = 0
+
+    @property
+    def has_result_set(self) -> bool:
+        """Whether there are rows to be fetched; of what is not read yet, as if it were a query."""
+        return not isinstance(self.run.command, WITHOUT_ROWS + WRITES)
+
+    def log_lines(self, *, rewind: bool) -> list[str]:
+        """Return the decision, the attempts and the end, as far as they are known and were not told before."""
+        session = self.run.statement.session
+        lines = [*(session.warnings if session is not None else ()), *timeline.log_lines(self.run.record)]
+        new = lines if rewind else lines[self._lines_told :]
+        self._lines_told = len(lines)
+        return new

@@ -1,0 +1,414 @@
+"""The structs of HiveServer2's interface, under names of our own; numbers and types are the protocol's.
+
+Several calls share a shape: what only names a session, what only answers a status, what starts an operation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from gateway.drivers.hs2.protocol.thrift import (
+    BINARY,
+    BOOL,
+    DOUBLE,
+    ENCODED,
+    I16,
+    I32,
+    I64,
+    TEXT,
+    Struct,
+    field,
+    list_of,
+    map_of,
+    struct_of,
+)
+
+NEWEST_VERSION = 9  # V10; versions count from V1 = 0
+FIRST_COLUMNAR_VERSION = 5  # V6
+
+
+class StatusCode(IntEnum):
+    """How a call went."""
+
+    SUCCESS = 0
+    ERROR = 3
+    INVALID_HANDLE = 4
+
+
+class OperationState(IntEnum):
+    """Where an operation is."""
+
+    RUNNING = 1
+    FINISHED = 2
+    CANCELED = 3
+    ERROR = 5
+
+
+class OperationType(IntEnum):
+    """What an operation does."""
+
+    EXECUTE_STATEMENT = 0
+    GET_TYPE_INFO = 1
+    GET_CATALOGS = 2
+    GET_SCHEMAS = 3
+    GET_TABLES = 4
+    GET_TABLE_TYPES = 5
+    GET_COLUMNS = 6
+    GET_FUNCTIONS = 7
+    UNKNOWN = 8
+
+
+class TypeId(IntEnum):
+    """Types of columns."""
+
+    BOOLEAN = 0
+    TINYINT = 1
+    SMALLINT = 2
+    INT = 3
+    BIGINT = 4
+    FLOAT = 5
+    DOUBLE = 6
+    STRING = 7
+    TIMESTAMP = 8
+    BINARY = 9
+    ARRAY = 10
+    MAP = 11
+    STRUCT = 12
+    DECIMAL = 15
+    NULL = 16
+    DATE = 17
+
+
+class FetchOrientation(IntEnum):
+    """From where rows are fetched."""
+
+    NEXT = 0
+    FIRST = 4
+
+
+class FetchType(IntEnum):
+    """What is fetched of an operation."""
+
+    ROWS = 0
+    LOG = 1
+
+
+class JobStatus(IntEnum):
+    """How far what runs is."""
+
+    IN_PROGRESS = 0
+    COMPLETE = 1
+
+
+# ---------------------------------------------------------------------- parts
+
+
+@dataclass(slots=True)
+class Status(Struct):
+    """How a call went. info_messages: an exception in Hive's own form, nothing else: drivers read it as one."""
+
+    code: int = field(1, I32, int(StatusCode.SUCCESS))
+    info_messages: list[str] | None = field(2, list_of(TEXT))
+    sqlstate: str | None = field(3, TEXT)
+    error_code: int | None = field(4, I32)
+    message: str | None = field(5, TEXT)
+
+
+@dataclass(slots=True)
+class HandleIdentifier(Struct):
+    """What a handle is known by."""
+
+    guid: bytes | None = field(1, BINARY)
+    secret: bytes | None = field(2, BINARY)
+
+
+@dataclass(slots=True)
+class SessionHandle(Struct):
+    """A session as a client holds it."""
+
+    identifier: HandleIdentifier | None = field(1, struct_of(HandleIdentifier))
+
+
+@dataclass(slots=True)
+class OperationHandle(Struct):
+    """An operation as a client holds it."""
+
+    identifier: HandleIdentifier | None = field(1, struct_of(HandleIdentifier))
+    kind: int | None = field(2, I32)
+    has_result_set: bool | None = field(3, BOOL)
+
+
+@dataclass(slots=True)
+class TypeQualifierValue(Struct):
+    """A number or a text that belongs to a type."""
+
+    number: int | None = field(1, I32)
+    text: str | None = field(2, TEXT)
+
+
+@dataclass(slots=True)
+class TypeQualifiers(Struct):
+    """A decimal's precision and scale."""
+
+    qualifiers: dict[str, TypeQualifierValue] | None = field(1, map_of(TEXT, struct_of(TypeQualifierValue)))
+
+
+@dataclass(slots=True)
+class PrimitiveType(Struct):
+    """One type; Hive puts nested ones here, too."""
+
+    type_id: int | None = field(1, I32)
+    qualifiers: TypeQualifiers | None = field(2, struct_of(TypeQualifiers))
+
+
+@dataclass(slots=True)
+class TypeEntry(Struct):
+    """A part of a type."""
+
+    primitive: PrimitiveType | None = field(1, struct_of(PrimitiveType))
+
+
+@dataclass(slots=True)
+class TypeDescription(Struct):
+    """A type as its parts."""
+
+    entries: list[TypeEntry] | None = field(1, list_of(struct_of(TypeEntry)))
+
+
+@dataclass(slots=True)
+class ColumnDescription(Struct):
+    """A column of a result. position: from one."""
+
+    name: str | None = field(1, TEXT)
+    type: TypeDescription | None = field(2, struct_of(TypeDescription))
+    position: int | None = field(3, I32)
+    comment: str | None = field(4, TEXT)
+
+
+@dataclass(slots=True)
+class TableSchema(Struct):
+    """The columns of a result."""
+
+    columns: list[ColumnDescription] | None = field(1, list_of(struct_of(ColumnDescription)))
+
+
+@dataclass(slots=True)
+class InfoValue(Struct):
+    """An answer of GetInfo: one of these."""
+
+    text: str | None = field(1, TEXT)
+    small: int | None = field(2, I16)
+    bitmask: int | None = field(3, I32)
+    length: int | None = field(6, I64)
+
+
+@dataclass(slots=True)
+class Progress(Struct):
+    """What Beeline draws as a table of bars: nine columns, or its formatting fails."""
+
+    headings: list[str] | None = field(1, list_of(TEXT))
+    rows: list[list[str]] | None = field(2, list_of(list_of(TEXT)))
+    share: float | None = field(3, DOUBLE)
+    status: int | None = field(4, I32)
+    footer: str | None = field(5, TEXT)
+    started_ms: int | None = field(6, I64)
+
+
+# ---------------------------------------------------------------------- what is asked
+
+
+@dataclass(slots=True)
+class OpenSessionRequest(Struct):
+    """Begin a session."""
+
+    version: int = field(1, I32, NEWEST_VERSION)
+    username: str | None = field(2, TEXT)
+    password: str | None = field(3, TEXT)
+    configuration: dict[str, str] | None = field(4, map_of(TEXT, TEXT))
+
+
+@dataclass(slots=True)
+class SessionRequest(Struct):
+    """Whatever needs nothing but a session."""
+
+    session: SessionHandle | None = field(1, struct_of(SessionHandle))
+
+
+@dataclass(slots=True)
+class InfoRequest(Struct):
+    """One fact about the server."""
+
+    session: SessionHandle | None = field(1, struct_of(SessionHandle))
+    info: int | None = field(2, I32)
+
+
+@dataclass(slots=True)
+class ExecuteRequest(Struct):
+    """Run a statement."""
+
+    session: SessionHandle | None = field(1, struct_of(SessionHandle))
+    statement: str = field(2, TEXT, "")
+    overlay: dict[str, str] | None = field(3, map_of(TEXT, TEXT))
+    run_async: bool = field(4, BOOL, False)
+    timeout_s: int = field(5, I64, 0)
+
+
+@dataclass(slots=True)
+class SchemasRequest(Struct):
+    """Databases whose names match."""
+
+    session: SessionHandle | None = field(1, struct_of(SessionHandle))
+    catalog: str | None = field(2, TEXT)
+    schema: str | None = field(3, TEXT)
+
+
+@dataclass(slots=True)
+class TablesRequest(Struct):
+    """Tables whose names match."""
+
+    session: SessionHandle | None = field(1, struct_of(SessionHandle))
+    catalog: str | None = field(2, TEXT)
+    schema: str | None = field(3, TEXT)
+    table: str | None = field(4, TEXT)
+    types: list[str] | None = field(5, list_of(TEXT))
+
+
+@dataclass(slots=True)
+class ColumnsRequest(Struct):
+    """Columns whose names match."""
+
+    session: SessionHandle | None = field(1, struct_of(SessionHandle))
+    catalog: str | None = field(2, TEXT)
+    schema: str | None = field(3, TEXT)
+    table: str | None = field(4, TEXT)
+    column: str | None = field(5, TEXT)
+
+
+@dataclass(slots=True)
+class FunctionsRequest(Struct):
+    """Functions whose names match."""
+
+    session: SessionHandle | None = field(1, struct_of(SessionHandle))
+    catalog: str | None = field(2, TEXT)
+    schema: str | None = field(3, TEXT)
+    function: str | None = field(4, TEXT)
+
+
+@dataclass(slots=True)
+class OperationRequest(Struct):
+    """Whatever needs nothing but an operation."""
+
+    operation: OperationHandle | None = field(1, struct_of(OperationHandle))
+
+
+@dataclass(slots=True)
+class StatusRequest(Struct):
+    """Ask how an operation is."""
+
+    operation: OperationHandle | None = field(1, struct_of(OperationHandle))
+    with_progress: bool = field(2, BOOL, False)
+
+
+@dataclass(slots=True)
+class FetchRequest(Struct):
+    """Ask for rows, or for lines of the log."""
+
+    operation: OperationHandle | None = field(1, struct_of(OperationHandle))
+    orientation: int = field(2, I32, int(FetchOrientation.NEXT))
+    max_rows: int = field(3, I64, 1_000)
+    kind: int = field(4, I16, int(FetchType.ROWS))
+
+
+# ---------------------------------------------------------------------- what is answered
+
+
+@dataclass(slots=True)
+class Reply(Struct):
+    """What every answer begins with, and some consist of."""
+
+    status: Status = field(1, struct_of(Status), factory=Status)
+
+
+@dataclass(slots=True)
+class OpenSessionReply(Struct):
+    """A session has begun."""
+
+    status: Status = field(1, struct_of(Status), factory=Status)
+    version: int = field(2, I32, NEWEST_VERSION)
+    session: SessionHandle | None = field(3, struct_of(SessionHandle))
+    configuration: dict[str, str] | None = field(4, map_of(TEXT, TEXT))
+
+
+@dataclass(slots=True)
+class InfoReply(Struct):
+    """A fact; drivers insist on a value even beside an error."""
+
+    status: Status = field(1, struct_of(Status), factory=Status)
+    value: InfoValue = field(2, struct_of(InfoValue), factory=lambda: InfoValue(text=""))
+
+
+@dataclass(slots=True)
+class OperationReply(Struct):
+    """An operation has begun."""
+
+    status: Status = field(1, struct_of(Status), factory=Status)
+    operation: OperationHandle | None = field(2, struct_of(OperationHandle))
+
+
+@dataclass(slots=True)
+class StatusReply(Struct):
+    """How an operation is. Times in ms since the epoch. rows_written: by a statement that writes."""
+
+    status: Status = field(1, struct_of(Status), factory=Status)
+    state: int | None = field(2, I32)
+    sqlstate: str | None = field(3, TEXT)
+    error_code: int | None = field(4, I32)
+    message: str | None = field(5, TEXT)
+    task_status: str | None = field(6, TEXT)
+    started_ms: int | None = field(7, I64)
+    completed_ms: int | None = field(8, I64)
+    has_result_set: bool | None = field(9, BOOL)
+    progress: Progress | None = field(10, struct_of(Progress))
+    rows_written: int | None = field(11, I64)
+
+
+@dataclass(slots=True)
+class MetadataReply(Struct):
+    """The columns of an operation's result."""
+
+    status: Status = field(1, struct_of(Status), factory=Status)
+    schema: TableSchema | None = field(2, struct_of(TableSchema))
+
+
+@dataclass(slots=True)
+class FetchReply(Struct):
+    """Rows. rows: a TRowSet as ``rowset`` encodes it."""
+
+    status: Status = field(1, struct_of(Status), factory=Status)
+    has_more_rows: bool | None = field(2, BOOL)
+    rows: bytes | None = field(3, ENCODED)
+
+
+@dataclass(slots=True)
+class LogReply(Struct):
+    """Impala's: the log as one text."""
+
+    status: Status = field(1, struct_of(Status), factory=Status)
+    log: str | None = field(2, TEXT)
+
+
+@dataclass(slots=True)
+class TokenReply(Struct):
+    """A delegation token, which is never there."""
+
+    status: Status = field(1, struct_of(Status), factory=Status)
+    token: str | None = field(2, TEXT)
+
+
+@dataclass(slots=True)
+class Refusal(Struct):
+    """Thrift's own answer to a call that is none. kind: 1 is an unknown method, 7 a protocol error."""
+
+    message: str | None = field(1, TEXT)
+    kind: int | None = field(2, I32)

@@ -1,0 +1,425 @@
+"""HiveServer2's calls, each with its request in and its reply out; errors leave as those of ``failures.MAPPED``.
+
+A call that has to wait for a query returns a ``PendingReply`` instead of a reply, so that each transport waits in its
+own way: a connection's thread while it watches whether the client is still there, the HTTP server without a thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from gateway import PRODUCT
+from gateway.catalog.snapshot import CatalogView, Relation
+from gateway.drivers.hs2 import metadata, timeline
+from gateway.drivers.hs2.operations import Operation, QueryOperation, TableOperation
+from gateway.drivers.hs2.protocol import messages, rowset, types
+from gateway.drivers.hs2.protocol.messages import (
+    FIRST_COLUMNAR_VERSION,
+    NEWEST_VERSION,
+    FetchOrientation,
+    FetchType,
+    OperationState,
+)
+from gateway.drivers.hs2.protocol.messages import OperationType as Kind
+from gateway.drivers.hs2.protocol.thrift import Struct, encode
+from gateway.drivers.hs2.registry import Hs2Session, Peer, Registry
+from gateway.errors import GatewayStopped, InvalidSetting, NotOffered, TooManyDownloads, message, sqlstate
+from gateway.execution.coordinator import STOPPING, Coordinator
+from gateway.execution.downloads import NO_ROOM, ROOM_POLL_S, Downloads
+from gateway.execution.results import Spool
+from gateway.security.authentication import Authenticator, Login
+from gateway.security.principals import Principal
+from gateway.sql.commands.command_parsing import is_query
+from gateway.statements.session import LONG_POLL_S, Limits, Session, expire_idle, require_database
+from metastore.records import QueryState
+
+FETCH_ROWS, USUAL_FETCH_ROWS = 10_000, "1000"  # that JDBC's driver is told to ask for, and would without being told
+STATES: Mapping[QueryState, OperationState] = {
+    QueryState.FINISHED: OperationState.FINISHED,
+    QueryState.FAILED: OperationState.ERROR,
+    QueryState.CANCELLED: OperationState.CANCELED,
+}
+READING_S = 1.0  # that a handle of a query waits for what may be wrong with its text
+ROOM_WAIT_S = 2.0  # that a call waits for others to read their wide rows
+LOG_SCHEMA = pa.schema([("operation_log", pa.string())])
+FETCH_SIZE_KEY = "hive.server2.thrift.resultset.default.fetch.size"
+HIVECONF = "set:hiveconf:"
+PROXY_USER_KEYS = ("hive.server2.proxy.user", "impala.doas.user")
+PREFIXES = (HIVECONF, "set:")  # what else is set keeps its kind: hivevar:x
+R = TypeVar("R", bound=Struct | bytes)
+NO_TOKENS = "Delegation tokens are not issued here; log in with a user name and a password."
+
+
+@dataclass(frozen=True, slots=True)
+class PendingReply(Generic[R]):
+    """A reply that waits. done: completes once it can be given; timeout_s: after which it is given anyway.
+
+    finish: makes the reply; is called once. abandon: is called instead where the client is gone.
+    """
+
+    done: Future[Any]
+    finish: Callable[[], R]
+    abandon: Callable[[], None]
+    timeout_s: float | None = None
+
+
+Soon: TypeAlias = R | PendingReply[R]
+
+
+class Service:
+    """The service behind every transport. Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        coordinator: Coordinator,
+        catalog: CatalogView,
+        spool: Spool,
+        downloads: Downloads,
+        authenticator: Authenticator,
+        limits: Limits,
+        deadline_s: float,
+        page_url: str = "",
+    ) -> None:
+        self._coordinator = coordinator
+        self._catalog = catalog
+        self._spool = spool
+        self.downloads = downloads
+        self._authenticator = authenticator
+        self._deadline_s = deadline_s
+        self._stopping = threading.Event()
+        self.registry = Registry(limits, authenticator.current)
+        self.page_url = page_url
+        self.statement_bytes = coordinator.parser_limits.statement_bytes
+
+    def start(self) -> None:
+        """Begin to close idle sessions."""
+        expire_idle(self.registry.close_idle, self._stopping, name="session expiry")
+
+    def drain(self, *, grace_s: float) -> None:
+        """Take nothing new, let what runs end for a while, then close every session."""
+        self._stopping.set()
+        until = time.monotonic() + grace_s
+        while time.monotonic() < until and self.registry.running():
+            time.sleep(0.05)
+        self.registry.close_all()
+
+    def login(self, login: Login) -> Principal:
+        """Return a user. Raises AuthenticationFailed."""
+        return self._authenticator.authenticate(login)
+
+    # ------------------------------------------------------------------ sessions
+
+    def open_session(self, request: messages.OpenSessionRequest, peer: Peer) -> messages.OpenSessionReply:
+        """Begin a session."""
+        self._require_running()
+        if peer.user is None:
+            user = self.login(Login(request.username, request.password, peer.address))
+        else:
+            user = self._authenticator.current(peer.user)
+        session = Session(user, deadline_s=self._deadline_s, limits=self._coordinator.parser_limits)
+        for name, value in (request.configuration or {}).items():
+            _configure(session, name, value)
+        asked = (request.configuration or {}).get(HIVECONF + FETCH_SIZE_KEY, USUAL_FETCH_ROWS)
+        chosen = min(max(request.version, 0), NEWEST_VERSION)
+        opened = self.registry.open(session, peer, chosen)
+        return messages.OpenSessionReply(
+            version=chosen,
+            session=messages.SessionHandle(opened.identifier.message()),
+            configuration={FETCH_SIZE_KEY: str(FETCH_ROWS) if asked == USUAL_FETCH_ROWS else asked},
+        )
+
+    def close_session(self, request: messages.SessionRequest, peer: Peer) -> messages.Reply:
+        """End a session with all that it has under way."""
+        self.registry.close_session(self._session(request, peer))
+        return messages.Reply()
+
+    def get_info(self, request: messages.InfoRequest, peer: Peer) -> messages.InfoReply:
+        """Return one fact about the server."""
+        session = self._session(request, peer)
+        value = _info(session, self.statement_bytes).get(request.info or 0)
+        if value is None:
+            raise NotOffered(f"The gateway does not know the fact {request.info} about itself.")
+        return messages.InfoReply(value=value)
+
+    def refuse_token(self, request: messages.SessionRequest, peer: Peer) -> messages.TokenReply:
+        """Refuse to make, cancel or renew a delegation token."""
+        self._session(request, peer)
+        raise NotOffered(NO_TOKENS)
+
+    # ------------------------------------------------------------------ statements
+
+    def execute(self, request: messages.ExecuteRequest, peer: Peer) -> Soon[messages.OperationReply]:
+        """Run a statement; without run_async the reply waits for its end.
+
+        With it, the reply waits until the statement is read, so that it tells what is wrong; of a query that takes long
+        to read, it comes before, so that the client can cancel it.
+        """
+        self._require_running()
+        session = self._session(request, peer)
+        statement = session.session.statement(
+            request.statement, overlay=request.overlay or {}, timeout_s=max(0.0, float(request.timeout_s))
+        )
+        run = self._coordinator.start(statement)
+        operation = QueryOperation(run, self._coordinator, self._spool)
+        self.registry.add(session, operation)
+        early = request.run_async and is_query(statement.sql)  # its handle says that there are rows, and is right
+
+        def started() -> messages.OperationReply:
+            with ExitStack() as undo:
+                undo.callback(self.registry.close_operation, session, operation)
+                if run.accepted.done():
+                    run.require_accepted()
+                elif not early:  # the client has stopped waiting
+                    operation.require_finished()
+                if not request.run_async:
+                    operation.require_finished()
+                undo.pop_all()
+            return _started(operation)
+
+        awaited: Future[Any] = run.accepted if request.run_async else run.done
+        abandon = partial(self.registry.close_operation, session, operation)
+        return _pending(session, awaited, started, abandon, READING_S if early else None)
+
+    def get_status(self, request: messages.StatusRequest, peer: Peer) -> Soon[messages.StatusReply]:
+        """Return how an operation is; while it runs, the reply waits a little for its end."""
+        session, operation = self.registry.operation(request.operation, peer)
+
+        def answer() -> messages.StatusReply:
+            return self._status(session, operation, with_progress=request.with_progress)
+
+        return answer() if operation.done.done() else self._waiting(session, operation, answer, LONG_POLL_S)
+
+    def _status(self, session: Hs2Session, operation: Operation, *, with_progress: bool) -> messages.StatusReply:
+        run = operation.run
+        if run is None:
+            return messages.StatusReply(state=OperationState.FINISHED, has_result_set=True)
+        record = run.record
+        reply = messages.StatusReply(
+            state=STATES.get(record.state, OperationState.RUNNING) if run.done.done() else OperationState.RUNNING,
+            started_ms=int(record.submitted_at.timestamp() * 1_000),
+            completed_ms=int(record.finished_at.timestamp() * 1_000) if record.finished_at else None,
+            has_result_set=operation.has_result_set,
+            progress=timeline.progress(run) if with_progress else None,
+            rows_written=operation.rows_written(),
+        )
+        if record.error is not None:
+            reply.message, reply.sqlstate = message(record.error), sqlstate(record.error)
+            reply.error_code = 0
+        if reply.state == OperationState.FINISHED and not with_progress:
+            self.registry.keep_answer(session, operation, encode(reply))
+        return reply
+
+    def cancel(self, request: messages.OperationRequest, peer: Peer) -> messages.Reply:
+        """End an operation early; its handle stays."""
+        self.registry.operation(request.operation, peer, any_connection=True)[1].cancel()
+        return messages.Reply()
+
+    def close_operation(self, request: messages.OperationRequest, peer: Peer) -> messages.Reply:
+        """End an operation, and forget it."""
+        self.registry.close_operation(*self.registry.operation(request.operation, peer))
+        return messages.Reply()
+
+    # ------------------------------------------------------------------ results
+
+    def get_result_metadata(self, request: messages.OperationRequest, peer: Peer) -> Soon[messages.MetadataReply]:
+        """Return a result's columns; before its end, the reply waits for it."""
+        session, operation = self.registry.operation(request.operation, peer)
+
+        def answer() -> messages.MetadataReply:
+            operation.require_finished()
+            return messages.MetadataReply(schema=types.table_schema(operation.cursor.schema()))
+
+        return answer() if operation.done.done() else self._waiting(session, operation, answer)
+
+    def fetch(self, request: messages.FetchRequest, peer: Peer) -> Soon[messages.FetchReply]:
+        """Return rows, or lines of the log; rows wait for the operation's end."""
+        session, operation = self.registry.operation(request.operation, peer)
+        columnar = session.version >= FIRST_COLUMNAR_VERSION
+        if request.orientation not in (FetchOrientation.NEXT, FetchOrientation.FIRST):
+            raise NotOffered("Rows can be fetched from where they were left, or from the first one.")
+        rewind = request.orientation == FetchOrientation.FIRST
+        if request.kind == FetchType.LOG:
+            lines = pa.record_batch({LOG_SCHEMA.names[0]: pa.array(operation.log_lines(rewind=rewind), pa.string())})
+            return messages.FetchReply(has_more_rows=False, rows=rowset.encode(lines, offset=0, columnar=columnar))
+
+        def answer() -> messages.FetchReply:
+            operation.require_finished()
+            offset, batch = operation.cursor.next(
+                max(0, request.max_rows), rewind=rewind, admit=lambda wide: self._make_room(session, peer, wide)
+            )
+            run = operation.run
+            total = run.record.rows if run is not None else None
+            more = bool(batch.num_rows) if total is None else offset + batch.num_rows < total
+            rows = rowset.encode(batch, offset=offset, columnar=columnar, whole_nulls=session.is_impala_shell)
+            return messages.FetchReply(has_more_rows=more, rows=rows)
+
+        return answer() if operation.done.done() else self._waiting(session, operation, answer)
+
+    # ------------------------------------------------------------------ the catalog
+
+    def get_type_info(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
+        """Return the types of columns."""
+        return self._table(request, peer, Kind.GET_TYPE_INFO, lambda _: metadata.type_info())
+
+    def get_catalogs(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
+        """Return catalogs, of which there are none."""
+        return self._table(request, peer, Kind.GET_CATALOGS, lambda _: metadata.catalogs())
+
+    def get_schemas(self, request: messages.SchemasRequest, peer: Peer) -> messages.OperationReply:
+        """Return databases."""
+        return self._table(request, peer, Kind.GET_SCHEMAS, lambda _: metadata.schemas(request))
+
+    def get_tables(self, request: messages.TablesRequest, peer: Peer) -> messages.OperationReply:
+        """Return tables and views."""
+        return self._table(
+            request, peer, Kind.GET_TABLES, lambda session: metadata.tables(request, self._relations(session))
+        )
+
+    def get_table_types(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
+        """Return kinds of tables."""
+        return self._table(request, peer, Kind.GET_TABLE_TYPES, lambda _: metadata.table_types())
+
+    def get_columns(self, request: messages.ColumnsRequest, peer: Peer) -> messages.OperationReply:
+        """Return columns of tables and views."""
+        return self._table(
+            request, peer, Kind.GET_COLUMNS, lambda session: metadata.columns(request, self._relations(session))
+        )
+
+    def get_functions(self, request: messages.FunctionsRequest, peer: Peer) -> messages.OperationReply:
+        """Return functions."""
+        return self._table(request, peer, Kind.GET_FUNCTIONS, lambda _: metadata.functions(request))
+
+    def get_primary_keys(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
+        """Return primary keys, which files do not have."""
+        return self._table(request, peer, Kind.UNKNOWN, lambda _: metadata.PRIMARY_KEYS.empty_table())
+
+    def get_cross_reference(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
+        """Return foreign keys, which files do not have."""
+        return self._table(request, peer, Kind.UNKNOWN, lambda _: metadata.CROSS_REFERENCE.empty_table())
+
+    # ------------------------------------------------------------------ help
+
+    def _table(
+        self, request: _OfSession, peer: Peer, kind: Kind, make: Callable[[Session], pa.Table]
+    ) -> messages.OperationReply:
+        session = self._session(request, peer)
+        operation = TableOperation(kind, make(session.session))
+        self.registry.add(session, operation)
+        return _started(operation)
+
+    def _waiting(
+        self, session: Hs2Session, operation: Operation, answer: Callable[[], R], timeout_s: float | None = None
+    ) -> PendingReply[R]:
+        """Let a client wait that may come back after it has gone: only the answer is given up, not the operation."""
+        abandon = partial(self.registry.abandon, session, operation)
+        return _pending(session, operation.done, answer, abandon, timeout_s)
+
+    def _make_room(self, session: Hs2Session, peer: Peer, wide_bytes: int) -> None:
+        """Take room for a wide row until its reply is sent. Raises TooManyDownloads."""
+        until_s = time.monotonic() + ROOM_WAIT_S
+        while (give_back := self.downloads.make_room(session.session.principal.quota_key, wide_bytes)) is None:
+            if time.monotonic() > until_s:
+                raise TooManyDownloads(NO_ROOM)
+            time.sleep(ROOM_POLL_S)
+        peer.held.callback(give_back)
+
+    def _relations(self, session: Session) -> Sequence[Relation]:
+        return self._catalog.current().relations_for(session)
+
+    def _session(self, request: _OfSession, peer: Peer) -> Hs2Session:
+        return self.registry.session(request.session, peer)
+
+    def _require_running(self) -> None:
+        if self._stopping.is_set():
+            raise GatewayStopped(STOPPING)
+
+
+_OfSession = (
+    messages.SessionRequest
+    | messages.InfoRequest
+    | messages.ExecuteRequest
+    | messages.SchemasRequest
+    | messages.TablesRequest
+    | messages.ColumnsRequest
+    | messages.FunctionsRequest
+)
+
+
+def _pending(
+    session: Hs2Session,
+    done: Future[Any],
+    finish: Callable[[], R],
+    abandon: Callable[[], None],
+    timeout_s: float | None = None,
+) -> PendingReply[R]:
+    """Let a session's client wait for an operation; meanwhile the session is not idle."""
+    session.session.begin_wait()
+
+    def finished() -> R:
+        try:
+            return finish()
+        finally:
+            session.session.end_wait()
+
+    def abandoned() -> None:
+        session.session.end_wait()
+        abandon()
+
+    return PendingReply(done, finished, abandoned, timeout_s)
+
+
+def _started(operation: Operation) -> messages.OperationReply:
+    handle = messages.OperationHandle(operation.identifier.message(), operation.kind, operation.has_result_set)
+    return messages.OperationReply(operation=handle)
+
+
+def _configure(session: Session, name: str, value: str) -> None:
+    """Take one entry of a driver's configuration: its prefix says what it is."""
+    prefix = next((each for each in PREFIXES if name.startswith(each)), "")
+    own = name.removeprefix(prefix)
+    if name == "use:database":
+        require_database(value)
+    elif own in PROXY_USER_KEYS:
+        if value != session.user:
+            raise InvalidSetting(f"{session.user} cannot act for {value}.")
+    else:
+        session.set(own, value, connecting=True)
+
+
+def _info(session: Hs2Session, statement_bytes: int) -> Mapping[int, messages.InfoValue]:
+    """Return facts by the protocol's numbers of them; zero is no limit."""
+    texts = {
+        2: PRODUCT,  # CLI_DATA_SOURCE_NAME
+        13: PRODUCT,  # CLI_SERVER_NAME
+        14: "\\",  # CLI_SEARCH_PATTERN_ESCAPE
+        17: PRODUCT,  # CLI_DBMS_NAME
+        18: version("fusion-sql-gateway"),  # CLI_DBMS_VER
+        19: "Y",  # CLI_ACCESSIBLE_TABLES
+        20: "N",  # CLI_ACCESSIBLE_PROCEDURES
+        25: "N",  # CLI_DATA_SOURCE_READ_ONLY
+        29: "`",  # CLI_IDENTIFIER_QUOTE_CHAR
+        47: session.session.user,  # CLI_USER_NAME
+        73: "N",  # CLI_INTEGRITY
+        90: "N",  # CLI_ORDER_BY_COLUMNS_IN_SELECT
+        94: "",  # CLI_SPECIAL_CHARACTERS
+        10_003: "N",  # CLI_CATALOG_NAME
+        10_004: "UTF-8",  # CLI_COLLATION_SEQ
+    }
+    lengths = {
+        **dict.fromkeys((0, 1, 30, 31, 32, 34, 35, 97, 98, 99, 100, 101, 102, 104, 106, 107, 10_005), 0),
+        105: statement_bytes,  # CLI_MAX_STATEMENT_LEN
+    }
+    return {number: messages.InfoValue(text=text) for number, text in texts.items()} | {
+        number: messages.InfoValue(length=length) for number, length in lengths.items()
+    }

@@ -1,0 +1,57 @@
+"""A statement that a client started and holds until it lets go: how it ended, what it wrote, its rows in the spool."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from gateway.errors import NotFinished, QueryFailed, ResultGone
+from gateway.execution.coordinator import Coordinator
+from gateway.execution.results import Spool
+from gateway.sql.commands.writes import WRITES
+from gateway.statements.statement import Run
+from metastore.records import QueryRecord, QueryState
+
+
+class StatementOperation:
+    """One query, with the result that it leaves; attempts on several engines are one operation. Thread-safe."""
+
+    def __init__(self, run: Run, coordinator: Coordinator, spool: Spool) -> None:
+        self.run = run
+        self._coordinator = coordinator
+        self._spool = spool
+
+    @property
+    def done(self) -> Future[QueryRecord]:
+        """Complete once the query has ended, however."""
+        return self.run.done
+
+    def require_finished(self) -> None:
+        """Raise QueryFailed with the error that the query ended with, or NotFinished."""
+        record = self.run.record
+        if record.error is not None:
+            raise QueryFailed(record.error)
+        if record.state is not QueryState.FINISHED:
+            raise NotFinished(f"The query is {record.state}; it has no result.")
+
+    def rows_written(self) -> int | None:
+        """Return how many rows the statement wrote, None where it is not known, not one that writes, or did not."""
+        if not isinstance(self.run.command, WRITES) or self.run.record.state is not QueryState.FINISHED:
+            return None
+        try:
+            page = self._spool.page(self.run.id, max_rows=1)
+        except ResultGone:
+            return None
+        written: int | None = page.batches[0].column(0)[0].as_py()
+        return written
+
+    def cancel(self) -> None:
+        """Cancel the query."""
+        self._coordinator.cancel(self.run.id)
+
+    def close(self) -> None:
+        """Cancel the query, or delete its rows, which nobody can fetch any more."""
+        if self.done.done():
+            self._spool.delete(self.run.id)
+        else:
+            self.cancel()
+            self.done.add_done_callback(lambda _: self._spool.delete(self.run.id))

@@ -1,0 +1,1 @@
+"""A statement's life, from its text to its rows. START HERE: coordinator.py."""

@@ -1,0 +1,271 @@
+"""START HERE: one statement's whole life, top to bottom.
+
+``start`` records it and ``_live`` sees it through: it is read, decided about, and tried on one engine after the other
+until an attempt has its rows or no other one may follow. Every step is on record before the next begins
+(``query_log.py``), so a killed gateway leaves a readable past. What an attempt does is in ``executor.py``, which one
+comes next in ``attempts.py``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from engines.errors import EngineError, StatementCancelled
+from gateway.catalog.snapshot import CatalogSnapshot
+from gateway.errors import (
+    GatewayError,
+    GatewayStopped,
+    NoEngineAvailable,
+    NotAllowed,
+    UnknownEngine,
+    failure_of,
+)
+from gateway.execution.attempts import SECOND_OPINION_S, Tries
+from gateway.execution.executor import Executor, Outcome
+from gateway.execution.live import LiveStatements
+from gateway.execution.query_log import QueryLog, now
+from gateway.execution.reader import Reader, Understood, asker_of
+from gateway.execution.results import Spool
+from gateway.execution.waiting import Waiting
+from gateway.execution.writing import TableWriter
+from gateway.routing.engines import Fleet
+from gateway.routing.joins import JoinLearner
+from gateway.routing.router import Router
+from gateway.sql.commands.writes import WRITES, Write
+from gateway.sql.compiled import CompiledStatement
+from gateway.sql.parsing import require_length
+from gateway.statements.statement import Run, Statement
+from metastore.patience import insist
+from metastore.records import Attempt, QueryState
+from selector.decide import Decision, NoEngine
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+STOPPING = "The gateway is stopping; try again soon."
+ITSELF = "gateway"  # where commands run, in the place of an engine's name
+
+
+class Coordinator:
+    """Takes statements and sees them through. Thread-safe; each statement lives in a thread of its own.
+
+    queries: alive at once. queue_s: longest wait for an engine.
+    """
+
+    def __init__(
+        self,
+        *,
+        fleet: Fleet,
+        router: Router,
+        reader: Reader,
+        executor: Executor,
+        query_log: QueryLog,
+        writer: TableWriter,
+        spool: Spool,
+        joins: JoinLearner,
+        queries: int,
+        queue_s: float,
+    ) -> None:
+        self._fleet = fleet
+        self._router = router
+        self._reader = reader
+        self._executor = executor
+        self._log = query_log
+        self._writer = writer
+        self._spool = spool
+        self._joins = joins
+        self._queue_s = queue_s
+        self._waiting = Waiting(fleet, router, queue_s)
+        self.parser_limits = reader.limits
+        self._alive = LiveStatements(fleet, queries)
+        self._stopping = False
+
+    # ------------------------------------------------------------------ what clients ask for
+
+    def submit(self, statement: Statement) -> Run:
+        """Start a statement and wait until it is read. Raises what ``start`` does, SqlError, EngineError."""
+        run = self.start(statement)
+        run.require_accepted()
+        return run
+
+    def start(self, statement: Statement) -> Run:
+        """Record a statement and start it. From now on it can be cancelled; whether it is refused, its run tells.
+
+        Raises StatementTooLong, UnknownEngine, TooManyQueries, GatewayStopped.
+        """
+        if self._stopping:
+            raise GatewayStopped(STOPPING)
+        self._require_engine(statement)
+        require_length(statement.sql, self.parser_limits)
+        run = Run(statement)
+        self._alive.take_in(run)
+        try:
+            self._log.open(run)
+            threading.Thread(target=self._live, args=(run,), name=f"query {run.id}", daemon=True).start()
+        except BaseException:
+            self._alive.let_go(run)
+            self._log.require_closed(run)
+            raise
+        return run
+
+    def understand(self, statement: Statement) -> Understood:
+        """Return what a statement is; nothing runs and nothing is recorded. Raises SqlError, EngineError."""
+        return self._reader.understand(statement, asker_of(statement))[1]
+
+    def read(self, statement: Statement, function: Callable[..., Result], *arguments: object) -> Result:
+        """Have a function run where it holds up nobody: for all that parses what clients sent. Raises as it does."""
+        return self._reader.call(asker_of(statement), function, *arguments)
+
+    def explain(self, statement: Statement) -> tuple[CompiledStatement, Decision]:
+        """Return where a query would go and why; nothing runs. Raises SqlError, UnknownEngine, NoEngine."""
+        self._require_engine(statement)
+        with self._alive.place(statement.principal):
+            asker = asker_of(statement)
+            snapshot, query = self._reader.understand(statement, asker)
+            if not isinstance(query, CompiledStatement):
+                raise NotAllowed("Only queries can be explained; commands run in the gateway itself.")
+            pinned = statement.pinned or query.engine
+            return query, self._router.decide(query, snapshot, pinned=pinned, asker=asker)
+
+    def find(self, query_id: str) -> Run | None:
+        """Return a query that is still alive."""
+        return self._alive.find(query_id)
+
+    def cancel(self, query_id: str) -> bool:
+        """Cancel a query; returns whether it was still alive."""
+        return self._alive.cancel(query_id)
+
+    def recover(self) -> None:
+        """Close what an earlier process left open, and delete results that nobody can ask for."""
+        orphans = self._log.recover()
+        self._writer.recover()
+        files = self._spool.keep_only(self._log.finished(self._spool.query_ids()))
+        if orphans or files:
+            log.warning("closed %d queries and deleted %d result files of an earlier run", orphans, files)
+
+    def refuse(self) -> None:
+        """Take no statement from now on; those that run go on."""
+        self._stopping = True
+
+    def stop(self, *, grace_s: float) -> None:
+        """Cancel what is alive and wait for its end."""
+        self.refuse()
+        self._alive.end(grace_s=grace_s)
+
+    # ------------------------------------------------------------------ one statement's life
+
+    def _live(self, run: Run) -> None:
+        """Read a statement, see it through, and let go of it; nothing escapes but defects."""
+        refusal: Exception | None = None
+        try:
+            snapshot, understood = self._reader.understand(run.statement, run.asker)
+            if run.cancelled:
+                raise StatementCancelled("The statement was cancelled while it was planned.")
+            run.command = None if isinstance(understood, CompiledStatement) else understood
+            run.accepted.set_result(None)
+            self._run(run, understood, snapshot)
+        except (GatewayError, EngineError, NoEngine) as error:
+            refusal = None if isinstance(error, StatementCancelled) else error
+            self._close_failed(run, error)
+        except SQLAlchemyError as error:
+            refusal = error
+            self._log.end_unrecorded(run)
+        except Exception as error:
+            if run.accepted.done():
+                raise
+            refusal = error  # a defect, of which the client's interface tells and writes to the log
+        finally:
+            self._log.require_closed(run)
+            self._alive.let_go(run)
+            if not run.accepted.done():  # before its end, so that whoever hears of that knows what it is refused for
+                run.accepted.set_result(refusal)
+            run.done.set_result(run.record)
+
+    def _run(self, run: Run, understood: Understood, snapshot: CatalogSnapshot) -> None:
+        """See a statement through that was accepted. Raises what it fails with before an engine is tried."""
+        if isinstance(understood, CompiledStatement):
+            self._query(run, understood, snapshot)
+        elif isinstance(understood, WRITES):
+            self._write(run, understood)
+        else:
+            attempt = _attempt(1, ITSELF)
+            self._log.attempt_started(run, attempt)
+            self._close(run, self._executor.command(run, understood, attempt))
+
+    def _query(self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot) -> None:
+        """Decide, and try the ranked engines in turn. A client sees only whole results."""
+        decision = self._waiting.decision(run, query, snapshot)
+        log.info("query %s: %s because %s", run.id, decision.engine, _codes(decision))
+        insist(partial(self._joins.learn, query))
+        tries = Tries(decision.ranking, dependable=[name for name in decision.ranking if self._fleet[name].dependable])
+        ordinal = 0
+        while tries.waiting:
+            this, ordinal = tries.next(), ordinal + 1
+            attempt = _attempt(ordinal, this.engine)
+            if ordinal == 1:
+                self._log.decided(run, decision, attempt, query, snapshot.statistics_version(query.tables))
+            else:
+                self._log.attempt_started(run, attempt)
+            wait_s = SECOND_OPINION_S if tries.verdict else self._queue_s
+            outcome = self._executor.query(run, query, this, attempt, wait_s=wait_s)
+            error = outcome.error
+            if not isinstance(error, EngineError) or not tries.goes_on(this, error):
+                self._close(run, outcome, tries)
+                return
+            log.info("query %s: %s failed with %s, trying on", run.id, this.engine, error.code)
+            self._log.attempt_failed(run, outcome.attempt)
+            if not tries.waiting and not tries.verdict:
+                tries.resume(self._waiting.returned(run, tries.lost))
+            if not tries.waiting:
+                self._log.close(run, QueryState.FAILED, error=failure_of(tries.told(error)))
+
+    def _write(self, run: Run, write: Write) -> None:
+        """Have one engine write, once: whatever fails, nothing is tried again."""
+        decision = self._router.decide_write(write, pinned=run.statement.pinned)
+        attempt = _attempt(1, decision.engine)
+        self._log.decided(run, decision, attempt)
+        self._close(run, self._executor.write(run, write, attempt))
+
+    # ------------------------------------------------------------------ its end
+
+    def _close(self, run: Run, outcome: Outcome, tries: Tries | None = None) -> None:
+        """Record the end of a statement with its last attempt."""
+        error = outcome.error
+        if tries is not None and isinstance(error, EngineError):
+            error = tries.told(error)
+        self._log.close(
+            run,
+            outcome.attempt.state,
+            attempt=outcome.attempt,
+            result=outcome.result,
+            error=failure_of(error) if error is not None else None,
+        )
+
+    def _close_failed(self, run: Run, error: GatewayError | EngineError | NoEngine) -> None:
+        """Record the end of a statement that no engine was tried for."""
+        if isinstance(error, NoEngine):
+            error = NoEngineAvailable(f"No engine can take it: {error}")
+        state = QueryState.CANCELLED if isinstance(error, StatementCancelled) else QueryState.FAILED
+        try:
+            self._log.close(run, state, error=failure_of(error))
+        except SQLAlchemyError:
+            self._log.end_unrecorded(run)
+
+    def _require_engine(self, statement: Statement) -> None:
+        if statement.pinned is not None and statement.pinned not in self._fleet:
+            raise UnknownEngine(f"There is no engine {statement.pinned}; there are {', '.join(self._fleet)}.")
+
+
+def _attempt(ordinal: int, engine: str) -> Attempt:
+    return Attempt(ordinal, engine, QueryState.RUNNING, started_at=now())
+
+
+def _codes(decision: Decision) -> str:
+    return ", ".join(dict.fromkeys(reason.code.value for reason in decision.reasons))

@@ -1,0 +1,182 @@
+"""One attempt: a query on an engine, a write, or a command that the gateway carries out by itself.
+
+Whatever an attempt does, it ends as an ``Outcome``: with its rows in the spool, or with the error that it failed with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+
+from engines.errors import EngineError, StatementCancelled
+from engines.protocol import Actuals, Writer, WriteTarget
+from gateway.catalog.registration import Registration
+from gateway.commands.commands import CommandRunner
+from gateway.errors import GatewayError, LocationRefused, ResultError, failure_of
+from gateway.execution.attempts import Try
+from gateway.execution.query_log import QueryLog, now
+from gateway.execution.results import Spool, SpooledResult
+from gateway.execution.writing import TableWriter
+from gateway.routing.engines import Fleet, Member
+from gateway.routing.router import Router
+from gateway.sql.commands.commands import Command
+from gateway.sql.commands.writes import Write, reads
+from gateway.sql.compiled import CompiledStatement
+from gateway.statements.statement import Run
+from metastore.records import Attempt, Misestimate, QueryState
+
+WRITTEN = "The write is done, do not send it again; only its number of rows could not be kept."
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an attempt ended: with a result, or with an error."""
+
+    attempt: Attempt
+    result: SpooledResult | None = None
+    error: EngineError | GatewayError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    result: SpooledResult
+    actuals: Actuals | None = None
+
+
+class Executor:
+    """Carries out attempts. Thread-safe. misestimated: hears of tables whose statement did not fit."""
+
+    def __init__(
+        self,
+        *,
+        fleet: Fleet,
+        router: Router,
+        commands: CommandRunner,
+        writer: TableWriter,
+        registration: Registration,
+        spool: Spool,
+        query_log: QueryLog,
+        misestimated: Callable[[Sequence[str]], None],
+        queue_s: float,
+    ) -> None:
+        self._fleet = fleet
+        self._router = router
+        self._commands = commands
+        self._writer = writer
+        self._registration = registration
+        self._spool = spool
+        self._log = query_log
+        self._misestimated = misestimated
+        self._queue_s = queue_s
+
+    def query(self, run: Run, query: CompiledStatement, this: Try, attempt: Attempt, *, wait_s: float) -> Outcome:
+        """Run a query on an engine, and learn from how it went. wait_s: longest wait for a slot."""
+        member = self._fleet[attempt.engine]
+        outcome = _carried_out(attempt, partial(self._query, run, query, this, member, wait_s))
+        if not isinstance(outcome.error, GatewayError):
+            self._router.learn(run.record, outcome.attempt)
+        if isinstance(outcome.error, EngineError) and outcome.error.remembered and member.limit_bytes is not None:
+            self._remember(run, query, member, member.limit_bytes, outcome.error)
+        return outcome
+
+    def write(self, run: Run, write: Write, attempt: Attempt) -> Outcome:
+        """Have an engine write, once."""
+        member = self._fleet[attempt.engine]
+        return _carried_out(attempt, partial(self._write, run, write, member))
+
+    def command(self, run: Run, command: Command, attempt: Attempt) -> Outcome:
+        """Carry out a command; its rows are spooled like any others."""
+        return _carried_out(
+            attempt, lambda: _Done(self._spool.write(run.id, self._commands.run(command, run).to_reader()))
+        )
+
+    def _query(self, run: Run, query: CompiledStatement, this: Try, member: Member, wait_s: float) -> _Done:
+        """Hold a lease, run the engine's own SQL and spool every row."""
+        sql = query.sql(member.engine.dialect)
+        estimate = run.record.decision.estimate if run.record.decision else None
+        lease_held = member.ledger.lease(
+            member.limit_bytes or 0,
+            wait_s=min(wait_s, self._queue_s, max(0.0, run.remaining_s)),
+            cancelled=lambda: run.cancelled,
+            who=run.statement.principal,
+            needed_bytes=(estimate.learned or estimate).upper_bytes if estimate else None,
+        )
+        with lease_held as lease, member.breaker.watched():
+            run.require()
+            run.engine = member.name
+            lease = replace(lease, careful=this.careful)
+            self._registration.require_unchanged(query.tables)
+            stream = member.engine.execute(sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s)
+            with stream:
+                result = self._spool.write(run.id, stream)
+        self._require_honest(run, query)
+        return _Done(result, stream.actuals)
+
+    def _write(self, run: Run, write: Write, member: Member) -> _Done:
+        def produce(sql: str, target: WriteTarget) -> pa.Schema:
+            wait_s = min(self._queue_s, max(0.0, run.remaining_s))
+            lease = member.ledger.lease(0, wait_s=wait_s, cancelled=lambda: run.cancelled, who=run.statement.principal)
+            with lease, member.breaker.watched():
+                run.engine = member.name
+                assert isinstance(member.engine, Writer)
+                schema = member.engine.write(sql, target, query_id=run.id, deadline_s=run.remaining_s)
+            self._registration.require_unchanged(reads(write))
+            return schema
+
+        table = self._writer.write(write, run, produce)
+        try:
+            return _Done(self._spool.write(run.id, table.to_reader()))
+        except ResultError as error:
+            raise type(error)(WRITTEN) from error
+
+    def _require_honest(self, run: Run, query: CompiledStatement) -> None:
+        """Delete rows that were read while a table's place was exchanged, before anybody sees them."""
+        try:
+            self._registration.require_unchanged(query.tables)
+        except LocationRefused:
+            self._spool.delete(run.id)
+            raise
+
+    def _remember(
+        self, run: Run, query: CompiledStatement, member: Member, limit_bytes: int, error: EngineError
+    ) -> None:
+        decision = run.record.decision
+        missed = Misestimate(
+            fingerprint=query.fingerprint,
+            engine=member.name,
+            statistics_version=run.record.statistics_version or "",
+            limit_bytes=limit_bytes,
+            query_id=run.id,
+            sql=run.statement.sql,
+            estimated_bytes=decision.estimate.peak_bytes if decision else None,
+            peak_bytes=error.peak_bytes,
+            recorded_at=now(),
+        )
+        self._log.misestimated(missed)
+        self._misestimated([table.name for table in query.tables])
+
+
+def _carried_out(attempt: Attempt, work: Callable[[], _Done]) -> Outcome:
+    """Do the work of an attempt, and note how long it took and how it ended."""
+    begun = time.monotonic()
+    try:
+        done = work()
+    except (EngineError, GatewayError) as error:
+        failure = failure_of(error)
+        failed = replace(
+            attempt,
+            state=QueryState.CANCELLED if isinstance(error, StatementCancelled) else QueryState.FAILED,
+            wall_s=time.monotonic() - begun,
+            failure=failure.code,
+            message=failure.message,
+            peak_bytes=error.peak_bytes if isinstance(error, EngineError) else None,
+        )
+        return Outcome(failed, error=error)
+    finished = replace(attempt, state=QueryState.FINISHED, wall_s=time.monotonic() - begun, rows=done.result.rows)
+    if done.actuals is not None:
+        finished = replace(finished, peak_bytes=done.actuals.peak_bytes, actuals=done.actuals)
+    return Outcome(finished, done.result)

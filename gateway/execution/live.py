@@ -1,0 +1,78 @@
+"""Statements that are alive: how many there may be, and how they are found and cancelled."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import AbstractContextManager
+from functools import partial
+
+from gateway.routing.admission import Places
+from gateway.routing.engines import Fleet
+from gateway.security.principals import Principal
+from gateway.sql.commands.command_parsing import is_quick
+from gateway.statements.statement import Run
+
+CANCEL_REPEAT_S = 0.25
+
+
+class LiveStatements:
+    """All statements that are alive. Thread-safe. most: how many; commands, which are quick, are counted apart."""
+
+    def __init__(self, fleet: Fleet, most: int) -> None:
+        self._fleet = fleet
+        self._places = Places(most)
+        self._command_places = Places(most)
+        self._runs: dict[str, Run] = {}
+        self._lock = threading.Lock()
+
+    def place(self, who: Principal) -> AbstractContextManager[None]:
+        """Hold a place for what is not recorded. Raises TooManyQueries."""
+        return self._places.hold(who)
+
+    def take_in(self, run: Run) -> None:
+        """Give a statement a place. Raises TooManyQueries."""
+        who = run.statement.principal
+        places = self._command_places if is_quick(run.statement.sql) else self._places
+        places.take(who)
+        run.give_back = partial(places.give_back, who)
+        with self._lock:
+            self._runs[run.id] = run
+
+    def let_go(self, run: Run) -> None:
+        """Give its place to others."""
+        with self._lock:
+            self._runs.pop(run.id, None)
+        if run.give_back is not None:
+            run.give_back()
+
+    def find(self, query_id: str) -> Run | None:
+        """Return a statement that is still alive."""
+        with self._lock:
+            return self._runs.get(query_id)
+
+    def cancel(self, query_id: str) -> bool:
+        """Cancel a statement; returns whether it was still alive."""
+        run = self.find(query_id)
+        if run is None:
+            return False
+        if run.cancel():
+            threading.Thread(target=self._cancel_until_done, args=(run,), name=f"cancel {run.id}", daemon=True).start()
+        return True
+
+    def end(self, *, grace_s: float) -> None:
+        """Cancel all and wait for their end."""
+        with self._lock:
+            runs = list(self._runs.values())
+        for run in runs:
+            self.cancel(run.id)
+        until = time.monotonic() + grace_s
+        while time.monotonic() < until and any(not run.done.done() for run in runs):
+            time.sleep(CANCEL_REPEAT_S)
+
+    def _cancel_until_done(self, run: Run) -> None:
+        """Repeat a cancel until it is heard: it may come while an engine is just about to start the statement."""
+        while not run.done.done():
+            if run.engine is not None:
+                self._fleet[run.engine].engine.cancel(run.id)
+            time.sleep(CANCEL_REPEAT_S)

@@ -1,0 +1,110 @@
+"""What a statement needs: the actions that its user must be allowed, with the owners of what it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol, assert_never
+
+from engines.protocol import TableSource
+from gateway.security.policy import Action, Need, Owned
+from gateway.sql.commands.commands import (
+    Command,
+    ComputeIncrementalStats,
+    ComputeStats,
+    CreateView,
+    Describe,
+    DropIncrementalStats,
+    DropStats,
+    DropView,
+    Refresh,
+    ResetOptions,
+    SetColumnStats,
+    SetOption,
+    SetOwner,
+    SetRows,
+    ShowColumns,
+    ShowColumnStats,
+    ShowDatabases,
+    ShowOptions,
+    ShowTables,
+    ShowTableStats,
+    UseDatabase,
+)
+from gateway.sql.commands.writes import CreateTable, DropTable, InsertInto, Write
+from gateway.sql.compiled import CompiledStatement
+from metastore.records import View
+
+if TYPE_CHECKING:
+    from gateway.statements.session import Session
+
+
+class OwnedCatalog(Protocol):
+    """Tables and views, with the owners of the tables."""
+
+    @property
+    def tables(self) -> Mapping[str, TableSource]:
+        """Tables by name."""
+
+    @property
+    def views(self) -> Mapping[str, View]:
+        """Views by name, without those of a session."""
+
+    @property
+    def owners(self) -> Mapping[str, str | None]:
+        """Owners of tables by name."""
+
+
+def needs(
+    checked: CompiledStatement | Command | Write, catalog: OwnedCatalog, session: Session | None
+) -> Iterator[Need]:
+    """Yield what a statement needs."""
+    yield Need(Action.QUERY)
+    match checked:
+        case InsertInto(target=target):
+            yield Need(Action.WRITE_ROWS, _relation(target.name, catalog))
+        case CreateTable():
+            yield Need(Action.CREATE)
+        case DropTable(table=name):
+            yield Need(Action.DROP, _relation(name, catalog))
+        case DropView(view=name):
+            if session is None or name.lower() not in session.views:
+                yield Need(Action.DROP, _relation(name, catalog))
+        case CreateView(temporary=False, view=name, replace=replaces):
+            yield Need(Action.CREATE)
+            if replaces:
+                yield Need(Action.REPLACE, _relation(name, catalog))
+        case SetOwner(name=name):
+            yield Need(Action.SET_OWNER, _relation(name, catalog))
+        case ComputeStats() | ComputeIncrementalStats():
+            yield Need(Action.COMPUTE_STATISTICS)
+        case (
+            DropStats(table=name) | DropIncrementalStats(table=name) | SetRows(table=name) | SetColumnStats(table=name)
+        ):
+            yield Need(Action.CHANGE_STATISTICS, _relation(name, catalog))
+        case Refresh():
+            yield Need(Action.REFRESH)
+        case (
+            CompiledStatement()
+            | CreateView()
+            | Describe()
+            | ResetOptions()
+            | SetOption()
+            | ShowColumns()
+            | ShowColumnStats()
+            | ShowDatabases()
+            | ShowOptions()
+            | ShowTables()
+            | ShowTableStats()
+            | UseDatabase()
+        ):
+            return
+        case _:
+            assert_never(checked)
+
+
+def _relation(name: str, catalog: OwnedCatalog) -> Owned:
+    """Return a table or a view with its owner; one that is not there is nobody's."""
+    view = catalog.views.get(name.lower())
+    if view is not None:
+        return Owned("view", view.name, view.owner)
+    return Owned("table", name, catalog.owners.get(name.lower()))

@@ -1,0 +1,85 @@
+"""What a statement is, and whether its user may do it: before it is on its way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from engines.protocol import TableSource
+from gateway.catalog.registration import Registration
+from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
+from gateway.errors import NotAllowed
+from gateway.execution.needs import needs
+from gateway.routing.engines import Fleet
+from gateway.security.policy import Policy
+from gateway.sql.commands.commands import Command, CreateView
+from gateway.sql.commands.writes import CreateTable, InsertInto, Write, reads
+from gateway.sql.compiled import CompiledStatement
+from gateway.sql.parsing import ParserLimits
+from gateway.sql.planning.fairness import Asker
+from gateway.sql.planning.reader import StatementReader
+from gateway.sql.planning.work import Text
+from gateway.statements.statement import Statement
+
+Result = TypeVar("Result")
+Understood = CompiledStatement | Command | Write
+
+
+class Reader:
+    """Reads statements against the catalog. Thread-safe."""
+
+    def __init__(
+        self,
+        parser: StatementReader,
+        catalog: CatalogView,
+        fleet: Fleet,
+        registration: Registration,
+        policy: Policy,
+        limits: ParserLimits,
+    ) -> None:
+        self._parser = parser
+        self._catalog = catalog
+        self._fleet = fleet
+        self._registration = registration
+        self._policy = policy
+        self.limits = limits
+
+    def understand(self, statement: Statement, asker: Asker) -> tuple[CatalogSnapshot, Understood]:
+        """Read a statement and require that its user may do what it says. Raises SqlError, EngineError."""
+        snapshot = self._catalog.current()
+        own = statement.session.views if statement.session is not None else {}
+        text = Text(statement.sql, statement.dialect, self.limits, own, statement.partitions)
+        understood = self._parser.understand(text, snapshot, asker)
+        if isinstance(understood, CompiledStatement):
+            self._require_hinted_engine(understood)
+        self._policy.require_all(statement.principal, needs(understood, snapshot, statement.session))
+        self._registration.require_unchanged(_used(understood))
+        return snapshot, understood
+
+    def call(self, asker: Asker, function: Callable[..., Result], *arguments: object) -> Result:
+        """Have a function run where it holds up nobody: for all that parses what clients sent. Raises as it does."""
+        found: Result = self._parser.call(asker, function, *arguments)
+        return found
+
+    def _require_hinted_engine(self, query: CompiledStatement) -> None:
+        if query.engine is not None and query.engine not in self._fleet:
+            raise NotAllowed(f"A hint asks for the engine {query.engine}; there are {', '.join(self._fleet)}.")
+
+
+def asker_of(statement: Statement) -> Asker:
+    """Return who waits for a statement that is not recorded."""
+    return Asker(statement.principal.account, time.monotonic() + statement.deadline_s)
+
+
+def _used(understood: Understood) -> tuple[TableSource, ...]:
+    """Return the tables whose files a statement reads or adds to; of a query, whoever opens them looks at them."""
+    match understood:
+        case CreateView():
+            return understood.query.tables
+        case InsertInto():
+            return (*reads(understood), understood.target)
+        case CreateTable():
+            return reads(understood)
+        case _:
+            return ()

@@ -1,0 +1,252 @@
+"""Spooled results: Arrow IPC streams in files, one per query.
+
+Rows go to the spool first and to the client from there, so a failed attempt leaves nothing that a client has seen,
+and a client that reads slowly holds no engine. A file appears under its final name only when it is whole.
+
+Batches are cut where they are written: what anybody holds who reads is one of at most ``BATCH_BYTES``, or a row that
+is larger by itself (docs/adr/0023-bounded-downloads.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from engines.private_files import private_file, private_folder
+from engines.protocol import ResultStream
+from gateway.errors import ResultGone, ResultStoreFull, ResultTooLarge
+from gateway.execution import flatbuffer
+
+BATCH_BYTES = 512 << 10  # of rows, with what their values take beside their bytes
+CELL_BYTES = 8  # of a value beside its own bytes: NULLs and booleans are next to nothing in Arrow, and texts elsewhere
+_SUFFIX = ".arrow"
+_UNFINISHED = ".part"
+_BODY_LENGTH = 3  # number of a field in Arrow's format of messages
+_PREFIX = struct.Struct("<iI")  # of a message: a mark, and the length of its head
+_MARK = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledResult:
+    """A whole result. bytes: of its file."""
+
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The first rows of a result. truncated: there are more."""
+
+    schema: pa.Schema
+    batches: tuple[pa.RecordBatch, ...]
+    truncated: bool
+
+
+class ResultFile:
+    """The file of a result, read message by message, from the first batch or from any other. Not thread-safe."""
+
+    def __init__(self, file: pa.NativeFile) -> None:
+        self._file = file
+        self.head = pa.ipc.read_message(file)
+        self.schema = pa.ipc.read_schema(self.head)
+
+    def tell(self) -> int:
+        """Return where the next batch begins."""
+        return int(self._file.tell())
+
+    def seek(self, position: int) -> None:
+        """Go to where a batch begins."""
+        self._file.seek(position)
+
+    def next_bytes(self) -> int | None:
+        """Return the bytes of the next batch, which stays the next one; None at the end."""
+        begin = self._file.tell()
+        prefix = self._file.read(_PREFIX.size)
+        if len(prefix) < _PREFIX.size:
+            return None
+        mark, length = _PREFIX.unpack(prefix)
+        if mark != _MARK or not length:
+            return None
+        head = self._file.read(length)
+        self._file.seek(begin)
+        at = flatbuffer.field(head, flatbuffer.root(head), _BODY_LENGTH)
+        return int(struct.unpack_from("<q", head, at)[0]) if at is not None else 0
+
+    def read_message(self) -> pa.Message:
+        """Return the next batch as it stands."""
+        return pa.ipc.read_message(self._file)
+
+    def decode(self, message: pa.Message) -> pa.RecordBatch:
+        """Return the rows of a message."""
+        return pa.ipc.read_record_batch(message, self.schema)
+
+    def read_batch(self) -> pa.RecordBatch:
+        """Return the next batch."""
+        return self.decode(self.read_message())
+
+    def messages(self) -> Iterator[pa.Message]:
+        """Yield the batches that are left, as they stand."""
+        while self.next_bytes() is not None:
+            yield self.read_message()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the batches that are left."""
+        return map(self.decode, self.messages())
+
+
+def in_memory(table: pa.Table) -> ResultFile:
+    """Return rows that are in memory as if they lay in a file."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return ResultFile(pa.BufferReader(sink.getvalue()))
+
+
+class Spool:
+    """A folder of results. limit_bytes: of one of them; row_bytes: of one row."""
+
+    def __init__(self, folder: Path, *, limit_bytes: int, row_bytes: int) -> None:
+        self._folder = folder
+        self._limit = limit_bytes
+        self._row_bytes = row_bytes
+        private_folder(folder)
+
+    def write(self, query_id: str, stream: ResultStream | pa.RecordBatchReader) -> SpooledResult:
+        """Write a whole result. On any error nothing is left; engine errors pass through."""
+        unfinished = self._folder / f"{query_id}{_UNFINISHED}"
+        schema = _plain_schema(stream.schema)
+        rows = 0
+        try:
+            with _disk_errors(), pa.OSFile(str(private_file(unfinished)), "wb") as file:
+                with pa.ipc.new_stream(file, schema) as writer:
+                    for batch in stream:
+                        for piece in self._pieces(batch if schema is stream.schema else batch.cast(schema)):
+                            writer.write_batch(piece)
+                            if file.tell() > self._limit:
+                                raise ResultTooLarge(f"The result is larger than {self._limit:,} bytes.")
+                        rows += batch.num_rows
+                size = file.tell()
+            unfinished.rename(self.path(query_id))
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return SpooledResult(rows, size)
+
+    def path(self, query_id: str) -> Path:
+        """Return where a result lies, whether it is there or not."""
+        return self._folder / f"{query_id}{_SUFFIX}"
+
+    def page(self, query_id: str, *, max_rows: int) -> Page:
+        """Return the first rows of a result."""
+        batches: list[pa.RecordBatch] = []
+        missing = max_rows
+        truncated = False
+        with self.open(query_id) as result:
+            for batch in result:
+                if batch.num_rows > missing:
+                    truncated = True
+                if missing:
+                    batches.append(batch.slice(0, missing))
+                missing -= min(missing, batch.num_rows)
+                if truncated:
+                    break
+            return Page(result.schema, tuple(batches), truncated)
+
+    @contextlib.contextmanager
+    def open(self, query_id: str) -> Iterator[ResultFile]:
+        """Read a result batch by batch; not through a map, which would count as memory of ours. Raises ResultGone."""
+        try:
+            file = pa.OSFile(str(self.path(query_id)), "rb")
+        except FileNotFoundError as error:
+            raise ResultGone(query_id) from error
+        with file:
+            yield ResultFile(file)
+
+    def delete(self, query_id: str) -> None:
+        """Delete a result, if it is there."""
+        self.path(query_id).unlink(missing_ok=True)
+
+    def query_ids(self) -> frozenset[str]:
+        """Return the queries that have a file here, whole or not."""
+        return frozenset(file.stem for file in self._folder.iterdir())
+
+    def keep_only(self, query_ids: Collection[str]) -> int:
+        """Delete every file that is not the whole result of one of these queries; returns how many."""
+        orphans = [file for file in self._folder.iterdir() if file.suffix == _UNFINISHED or file.stem not in query_ids]
+        for file in orphans:
+            file.unlink(missing_ok=True)
+        return len(orphans)
+
+    def files(self) -> list[tuple[str, int]]:
+        """Return each whole result's query and bytes, the newest first."""
+        found = []
+        for file in self._folder.glob(f"*{_SUFFIX}"):
+            with contextlib.suppress(FileNotFoundError):
+                status = file.stat()
+                found.append((status.st_mtime, file.stem, status.st_size))
+        return [(query_id, size) for _, query_id, size in sorted(found, reverse=True)]
+
+    def expire(self, older_than_s: float) -> int:
+        """Delete results that are older; returns how many."""
+        horizon = time.time() - older_than_s
+        expired = 0
+        for file in self._folder.glob(f"*{_SUFFIX}"):
+            with contextlib.suppress(FileNotFoundError):
+                if file.stat().st_mtime < horizon:
+                    file.unlink()
+                    expired += 1
+        return expired
+
+    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Halve a batch until its pieces are small. Raises ResultTooLarge for a row that is too wide."""
+        weight = weigh(batch)
+        if weight <= BATCH_BYTES:
+            yield batch
+        elif batch.num_rows > 1:
+            middle = batch.num_rows // 2
+            yield from self._pieces(batch.slice(0, middle))
+            yield from self._pieces(batch.slice(middle))
+        elif weight > self._row_bytes:
+            raise ResultTooLarge(f"A row of the result takes {weight:,} bytes; {self._row_bytes:,} is the limit.")
+        else:
+            yield batch
+
+
+def weigh(batch: pa.RecordBatch) -> int:
+    """Return the bytes that rows take, with a little for each value, also those within others."""
+    return int(batch.nbytes) + CELL_BYTES * sum(map(_cells, batch.columns))
+
+
+def _cells(array: pa.Array) -> int:
+    """Return how many values there are, also within others."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return len(array) + sum(_cells(array.field(number)) for number in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+    elif not pa.types.is_nested(kind) or pa.types.is_union(kind):
+        return len(array)
+    return len(array) + _cells(array.flatten())
+
+
+def _plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema without dictionaries, whose values a small batch could name again and again."""
+    if not any(pa.types.is_dictionary(field.type) for field in schema):
+        return schema
+    return pa.schema(
+        [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema], schema.metadata
+    )
+
+
+@contextlib.contextmanager
+def _disk_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ResultStoreFull(f"The result cannot be kept: {error.strerror or error}") from error

@@ -1,0 +1,278 @@
+"""Statements that write: a dependable engine writes files, the gateway makes them a table's (``gateway.catalog``).
+
+A new table is written into a folder of its own and seen once it is in the catalog. Rows for a table that exists are
+written beside its files first, in a folder that no reader looks into, and then committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from engines.arrow_types import spark_type
+from engines.protocol import Column, InvalidTable, TableSource, WriteTarget
+from gateway.catalog.commits import Commits, FolderBusy
+from gateway.catalog.folders import Folder
+from gateway.catalog.own_folders import OwnFolders
+from gateway.catalog.partition_values import value_of
+from gateway.catalog.registration import Registration
+from gateway.errors import TableBusy, TableExists, TableInMotion, UnknownTable, WriteFailed, WritePending
+from gateway.security.policy import Action, Policy
+from gateway.sql.commands.writes import CreateTable, DropTable, InsertInto, Overwrite, Write
+from gateway.statements.statement import Run
+from metastore.catalog import AlreadyThere
+from metastore.inspection import InspectionFailed, data_files
+from metastore.inspector import inspect
+from metastore.patience import insist
+from metastore.records import Inspection
+from metastore.store import Metastore
+from selector.quoting import spark_name
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 5.0  # with a disk that does not take committed files
+TURN_S = 60.0  # longest wait for others who commit to the same table
+RECOVERY_TURN_S = 1.0
+INSERTABLE = ("parquet", "orc")
+ROWS_WRITTEN = pa.schema([("rows_written", pa.int64())])
+
+_NO_DATA = ("_", ".")
+_PAUSE_S = 0.1
+
+Produce = Callable[[str, WriteTarget], pa.Schema]
+
+
+class TableWriter:
+    """Carries writes out. Thread-safe; each runs in the thread of its statement. warehouse: folder of new tables."""
+
+    def __init__(
+        self,
+        metastore: Metastore,
+        warehouse: Path,
+        registration: Registration,
+        *,
+        policy: Policy | None = None,
+        patience_s: float = PATIENCE_S,
+        turn_s: float = TURN_S,
+    ) -> None:
+        self._metastore = metastore
+        self._policy = policy or Policy()
+        self._registration = registration
+        self._folders = OwnFolders(metastore, warehouse)
+        self._commits = Commits(metastore)
+        self._patience_s = patience_s
+        self._turn_s = turn_s
+
+    def write(self, write: Write, run: Run, produce: Produce) -> pa.Table:
+        """Do what a write says, with rows that ``produce`` writes; tell how many.
+
+        Raises WriteFailed, TableExists, EngineError.
+        """
+        try:
+            match write:
+                case CreateTable():
+                    rows = self._create(write, run, produce)
+                case InsertInto():
+                    rows = self._insert(write, run, produce)
+                case DropTable():
+                    rows = self._drop(write, run)
+        except FolderBusy as error:
+            raise TableBusy(
+                f"Others have been writing to the files of {_table_of(write)} for {self._turn_s:g} s. Nothing was "
+                "changed; send it again. Where it stays so, the administrator looks for a process that hangs and holds "
+                "the table's folder (with fuser or lsof), and ends it.",
+            ) from error
+        except OSError as error:
+            raise WriteFailed(f"Files could not be written: {error.strerror or error}.") from error
+        except InspectionFailed as error:  # before a commit; after one, nothing of a look comes here
+            raise WriteFailed(f"What was written cannot be looked at: {error}.") from error
+        return pa.table([[rows]], schema=ROWS_WRITTEN)
+
+    def recover(self) -> None:
+        """End what an earlier gateway had begun: committed files go into their table, others are deleted."""
+        self._folders.adopt()
+        names: dict[Path, list[str]] = {}
+        for table in self._metastore.catalog.list():
+            names.setdefault(Path(table.source.location), []).append(table.name)
+        for root in self._commits.unfinished():
+            if not root.is_dir():
+                continue
+            known = names.get(root, [])
+            try:
+                with self._commits.alone(root, wait_s=RECOVERY_TURN_S) as folder:
+                    if not self._commits.finish(folder, root, sweep=True):
+                        continue
+                for name in known:
+                    self._registration.rows_came(name)
+            except FolderBusy:
+                log.warning("another process writes to %s, and ends earlier writes, too", ", ".join(known))
+            except (OSError, UnknownTable, TableInMotion, InspectionFailed) as error:
+                log.warning("files of an earlier write wait to be moved into %s: %s", ", ".join(known), error)
+            else:
+                log.warning("the files of an earlier write were moved into %s", ", ".join(known))
+        for root in names:
+            self._commits.warn_of_unknown(root)
+        self._folders.sweep()
+
+    def _create(self, write: CreateTable, run: Run, produce: Produce) -> int | None:
+        if self._metastore.catalog.get(write.table) is not None:
+            return self._exists(write)
+        folder = self._folders.reserve(write.table, run.id)
+        target = WriteTarget(str(folder), write.format, partition_columns=write.partition_columns)
+        kept = False
+        try:
+            schema = produce(_query(write), target)
+            self._folders.share(folder)
+            found = _made(write, folder, schema)
+            self._registration.put_made(found, user=run.statement.principal)
+            kept = True
+        except AlreadyThere:
+            return self._exists(write)
+        except (InvalidTable, InspectionFailed) as error:
+            raise WriteFailed(f"The table cannot be made: {error}.") from error
+        finally:
+            if not kept:
+                self._folders.delete(str(folder))
+        return found.rows
+
+    def _exists(self, write: CreateTable) -> int:
+        if write.if_not_exists:
+            return 0
+        raise TableExists(f"There is a table {write.table} already.")
+
+    def _insert(self, write: InsertInto, run: Run, produce: Produce) -> int | None:
+        source = write.target
+        root = Path(source.location)
+        if source.format not in INSERTABLE or root.is_file():
+            what = "one file" if root.is_file() else source.format
+            raise WriteFailed(f"Rows can be added to tables in {' or '.join(INSERTABLE)}; this is {what}.")
+        types = {column.name: column for column in source.columns}
+        others = {name: None for name in types if name not in write.columns} | dict(write.constants)
+        self._registration.require_unchanged((source,))
+        if write.overwrite is not None:
+            self._require_alone(source)
+        staged = self._commits.begin(run.id, root)
+        target = WriteTarget(
+            str(staged),
+            source.format,
+            columns=tuple(types[name] for name in write.columns),
+            constants=tuple((types[name], value) for name, value in others.items()),
+            partition_columns=source.partition_columns,
+        )
+        committed = False
+        try:
+            produce(write.query.sql("spark"), target)
+            files = _visible_files(staged)
+            rows = inspect(source.name, staged, format=source.format).rows if files else 0
+            with self._commits.alone(root, wait_s=self._turn_s, require=run.require) as folder:
+                self._commits.finish(folder, root)
+                replaced = _replaced(write, root, staged) if write.overwrite is not None else []
+                self._commits.commit(folder, run.id, files=files, replaced=replaced)
+                committed = True
+                self._make_visible(source, folder)
+        finally:
+            if not committed:
+                self._commits.give_up(run.id, root)
+        return rows
+
+    def _require_alone(self, source: TableSource) -> None:
+        """Refuse to replace files that another table holds, too. Raises WriteFailed."""
+        root = Path(source.location)
+        for table in self._metastore.catalog.list():
+            place = Path(table.source.location)
+            if table.name != source.name and (place.is_relative_to(root) or root.is_relative_to(place)):
+                message = f"The files of {source.name} are also those of {table.name}, so that none is replaced."
+                raise WriteFailed(message)
+
+    def _make_visible(self, source: TableSource, folder: Folder) -> None:
+        """Move files that are committed into their table. Raises WritePending."""
+        root = Path(source.location)
+        until = time.monotonic() + self._patience_s
+        while True:
+            try:
+                self._commits.finish(folder, root)
+                break
+            except OSError as error:
+                if time.monotonic() > until:
+                    why = error.strerror or error
+                    message = (
+                        f"The write is committed, do not send it again; its files are not in the table yet ({why}). "
+                        "The next write to the table moves them in, or the gateway when it starts again."
+                    )
+                    raise WritePending(message) from error
+            time.sleep(_PAUSE_S)
+        table = insist(partial(self._metastore.catalog.get, source.name))
+        if table is None or table.source.location != source.location:
+            return
+        try:
+            insist(partial(self._registration.rows_came, source.name))
+        except (OSError, UnknownTable, TableInMotion, InspectionFailed) as error:  # the rows are there all the same
+            log.warning("the catalog does not know the new files of %s: %s", source.name, error)
+
+    def _drop(self, write: DropTable, run: Run) -> int:
+        table = self._metastore.catalog.get(write.table)
+        if table is None:
+            return 0
+        root = Path(table.source.location)
+        check = self._policy.owner_check(run.statement.principal, Action.DROP, "table", write.table)
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError):  # it is gone, or a link by now: what is left is a name in the catalog
+                stack.enter_context(self._commits.alone(root, wait_s=self._turn_s, require=run.require))
+            if self._metastore.catalog.remove(write.table, check=check):
+                self._folders.delete(table.source.location)
+        return 0
+
+
+def _table_of(write: Write) -> str:
+    return write.target.name if isinstance(write, InsertInto) else write.table
+
+
+def _query(write: CreateTable) -> str:
+    if write.query is not None:
+        return write.query.sql("spark")
+    columns = ", ".join(f"CAST(NULL AS {column.type.spark()}) AS {spark_name(column.name)}" for column in write.columns)
+    return f"SELECT {columns} WHERE FALSE"
+
+
+def _made(write: CreateTable, folder: Path, schema: pa.Schema) -> Inspection:
+    """Say what table was made. Its columns are the query's, whatever the files can say of their types."""
+    columns = write.columns or tuple(Column(field.name, spark_type(field.type)) for field in schema)
+    by_name = {column.name.lower(): column.name for column in columns}
+    folders = tuple(by_name[name.lower()] for name in write.partition_columns)
+    own = tuple(column for column in columns if column.name not in folders)
+    last = tuple(next(column for column in columns if column.name == name) for name in folders)
+    if data_files(folder):
+        return inspect(write.table, folder, format=write.format, columns=own + last)
+    source = TableSource(write.table, str(folder), write.format, own + last, partition_columns=folders)
+    return Inspection(source, files=0, bytes=0, rows=0, declared=True)
+
+
+def _replaced(write: InsertInto, root: Path, staged: Path) -> list[str]:
+    """Return the files that an overwrite takes away: all of the partitions that it means."""
+    types = {column.name: column.data_type for column in write.target.columns}
+    written = data_files(staged)
+    dynamic = write.overwrite is Overwrite.DYNAMIC and len(write.constants) < len(write.target.partition_columns)
+    names = write.target.partition_columns if dynamic else tuple(write.constants)
+
+    def values_of(texts: Mapping[str, str | None]) -> tuple[object, ...]:
+        return tuple(value_of(texts.get(name), types[name]) for name in names)
+
+    if dynamic or written:  # the text of a constant is Spark's own, where there is a row
+        meant = {values_of(file.values) for file in written}
+    else:
+        meant = {values_of(write.constants)}
+    new = {file.path.relative_to(staged) for file in written}
+    old = [file.path.relative_to(root) for file in data_files(root) if values_of(file.values) in meant]
+    return [path.as_posix() for path in old if path not in new]
+
+
+def _visible_files(folder: Path) -> list[str]:
+    """Return the files that an engine wrote, as paths below its folder."""
+    found = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
+    return [file.as_posix() for file in found if not file.name.startswith(_NO_DATA)]

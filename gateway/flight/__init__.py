@@ -1,1 +1,0 @@
-"""Arrow Flight SQL: the protocol of ADBC and of Flight SQL's own JDBC driver."""

@@ -1,1 +1,0 @@
-"""HiveServer2: the protocol of Hive's, Spark's and Impala's drivers."""

@@ -1,0 +1,22 @@
+"""Engines as JSON."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+
+class EngineModel(BaseModel):
+    """An engine as it is now."""
+
+    name: str
+    kind: str
+    alive: bool
+    detail: str
+    limit_bytes: int | None
+    ledger: dict[str, int | None]
+
+
+class EngineList(BaseModel):
+    """All engines, in the order in which they were configured."""
+
+    engines: list[EngineModel]

@@ -1,0 +1,297 @@
+"""Statements, decisions, estimates and misestimates as JSON."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from gateway.http.models.common import ColumnModel, ErrorModel, RequestModel
+from gateway.presentation.what_if import operator_notes
+from gateway.statements.statement import AUTO
+from gateway.statistics.staleness import Drift
+from metastore.records import (
+    Attempt,
+    Misestimate,
+    QueryRecord,
+)
+from selector.decide import Decision, Remedy
+from selector.estimate import MemoryEstimate
+from selector.statistics import TableStatistics
+
+
+class QueryRequest(RequestModel):
+    """A statement to run."""
+
+    sql: str = Field(description="One query.", examples=["SELECT count(*) FROM books WHERE price < 80"])
+    dialect: str = Field("spark", description="Dialect of the text: spark, hive, impala, duckdb, trino or ansi.")
+    engine: str = Field(AUTO, description="auto, or the one engine that may run it.")
+    wait_s: float = Field(30.0, ge=0.0, le=600.0, description="How long to wait for the end; 0 returns at once.")
+    max_rows: int | None = Field(None, ge=0, le=1_000_000, description="Rows in the reply; the rest stays fetchable.")
+    timeout_s: float | None = Field(None, gt=0.0, description="Ends the query after this time.")
+    settings: dict[str, str] = Field(
+        default_factory=dict,
+        description="Settings of this statement alone, as SET takes them in a session.",
+        examples=[{"spark.sql.sources.partitionOverwriteMode": "dynamic"}],
+    )
+
+
+class ExplainRequest(RequestModel):
+    """A statement to decide about without running it."""
+
+    sql: str = Field(description="One query.")
+    dialect: str = Field("spark", description="Dialect of the text.")
+    engine: str = Field(AUTO, description="auto, or the one engine that may run it.")
+
+
+class ReasonModel(BaseModel):
+    """One reason for a decision."""
+
+    code: str
+    text: str
+
+
+class OperatorModel(BaseModel):
+    """One operator's part of an estimate; null is unknown.
+
+    upper_rows: the most that there can be. parting: how many times our rows and the engine's differ, at least 1.
+    notes: what is special about it, in words.
+    """
+
+    operator: str
+    depth: int
+    table: str | None
+    rows: float | None
+    upper_rows: float | None
+    engine_rows: float | None
+    parting: float | None
+    held_bytes: int
+    basis: str
+    notes: list[str]
+
+
+class EstimateModel(BaseModel):
+    """Expected peak and its upper bound; null is unknown.
+
+    operators: of the plan, parents first. driver: position of the one that holds most at the peak. partings: positions
+    where the engine's rows leave ours by more than a factor of two, though they agree below.
+    """
+
+    peak_bytes: int | None
+    upper_bytes: int | None
+    confidence: float
+    operators: list[OperatorModel]
+    driver: int | None
+    partings: list[int]
+
+    @classmethod
+    def of(cls, estimate: MemoryEstimate) -> EstimateModel:
+        """Show an estimate."""
+        operators = [
+            OperatorModel(
+                operator=part.operator,
+                depth=part.depth,
+                table=part.table,
+                rows=part.rows,
+                upper_rows=part.upper_rows,
+                engine_rows=part.engine_rows,
+                parting=part.parting,
+                held_bytes=part.held_bytes,
+                basis=part.basis,
+                notes=list(notes),
+            )
+            for part, notes in zip(estimate.operators, operator_notes(estimate), strict=True)
+        ]
+        return cls(
+            peak_bytes=estimate.peak_bytes,
+            upper_bytes=estimate.upper_bytes,
+            confidence=estimate.confidence,
+            operators=operators,
+            driver=estimate.driver,
+            partings=list(estimate.partings()),
+        )
+
+
+class RemedyModel(BaseModel):
+    """What would let a statement into the fast engine: all of it together; null is not in the way.
+
+    blocked: codes of reasons that neither a limit nor confidence lifts.
+    """
+
+    engine: str
+    limit_bytes: int | None
+    confidence: float | None
+    blocked: list[str]
+
+    @classmethod
+    def of(cls, remedy: Remedy) -> RemedyModel:
+        """Show a remedy."""
+        return cls(
+            engine=remedy.engine,
+            limit_bytes=remedy.limit_bytes,
+            confidence=remedy.confidence,
+            blocked=[code.value for code in remedy.blocked],
+        )
+
+
+class DecisionModel(BaseModel):
+    """Where a statement goes, and why. limit_bytes: of the fast engine, for one statement.
+
+    remedy: what would let it into the fast engine, null where it is let in or an engine was asked for by name.
+    """
+
+    engine: str
+    ranking: list[str]
+    reasons: list[ReasonModel]
+    estimate: EstimateModel
+    limit_bytes: int | None
+    remedy: RemedyModel | None
+
+    @classmethod
+    def of(cls, decision: Decision) -> DecisionModel:
+        """Show a decision."""
+        return cls(
+            engine=decision.engine,
+            ranking=list(decision.ranking),
+            reasons=[ReasonModel(code=reason.code.value, text=reason.text) for reason in decision.reasons],
+            estimate=EstimateModel.of(decision.estimate),
+            limit_bytes=decision.limit_bytes,
+            remedy=RemedyModel.of(decision.remedy) if decision.remedy else None,
+        )
+
+
+class AttemptModel(BaseModel):
+    """One try on one engine."""
+
+    ordinal: int
+    engine: str
+    state: str
+    started_at: dt.datetime
+    wall_s: float | None
+    failure: str | None
+    message: str | None
+    rows: int | None
+    peak_bytes: int | None
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> AttemptModel:
+        """Show an attempt."""
+        return cls.model_validate(attempt, from_attributes=True)
+
+
+class QueryReply(BaseModel):
+    """A query: what was asked, decided, tried and found."""
+
+    id: str
+    state: str
+    engine: str | None
+    sql: str
+    dialect: str
+    user: str
+    requested_engine: str
+    submitted_at: dt.datetime
+    finished_at: dt.datetime | None
+    fingerprint: str | None
+    statistics_version: str | None
+    columns: list[ColumnModel] | None = None
+    rows: list[list[Any]] | None = None
+    row_count: int | None = None
+    truncated: bool = False
+    decision: DecisionModel | None = None
+    attempts: list[AttemptModel]
+    error: ErrorModel | None = None
+
+    @classmethod
+    def of(cls, record: QueryRecord) -> QueryReply:
+        """Show a query without its rows."""
+        return cls(
+            id=record.id,
+            state=record.state.value,
+            engine=record.engine,
+            sql=record.sql,
+            dialect=record.dialect,
+            user=record.user,
+            requested_engine=record.requested_engine,
+            submitted_at=record.submitted_at,
+            finished_at=record.finished_at,
+            fingerprint=record.fingerprint,
+            statistics_version=record.statistics_version,
+            row_count=record.rows,
+            decision=DecisionModel.of(record.decision) if record.decision else None,
+            attempts=[AttemptModel.of(attempt) for attempt in record.attempts],
+            error=ErrorModel.of(record.error, record.id) if record.error else None,
+        )
+
+
+class QueryList(BaseModel):
+    """Queries, newest first."""
+
+    queries: list[QueryReply]
+
+
+class BasisModel(BaseModel):
+    """A table's statistics as an estimate rests on them; null where it has none, or where its files cannot be seen.
+
+    changed_files: share of its files that are not as they were then, 0..1. text: all of it in words.
+    """
+
+    table: str
+    version: int | None
+    built_at: dt.datetime | None
+    source: str | None
+    share: float | None
+    changed_files: float | None
+    text: str
+
+    @classmethod
+    def of(cls, table: str, build: TableStatistics | None, drift: Drift | None, text: str) -> BasisModel:
+        """Show what is known of a table."""
+        return cls(
+            table=table,
+            version=build.version if build else None,
+            built_at=build.built_at if build else None,
+            source=build.source if build else None,
+            share=build.share if build else None,
+            changed_files=drift.share if drift else None,
+            text=text,
+        )
+
+
+class ExplainReply(BaseModel):
+    """A decision about a statement that was not run. sql: as each engine would get it.
+
+    outlook: what would change the decision, what drives the peak and where the estimates part, in words. statistics: of
+    its tables, those first that meet where the peak is driven.
+    """
+
+    fingerprint: str
+    decision: DecisionModel
+    outlook: list[str]
+    statistics: list[BasisModel]
+    sql: dict[str, str]
+
+
+class MisestimateModel(BaseModel):
+    """One lesson."""
+
+    fingerprint: str
+    engine: str
+    statistics_version: str
+    limit_bytes: int
+    query_id: str
+    sql: str
+    estimated_bytes: int | None
+    peak_bytes: int | None
+    recorded_at: dt.datetime
+
+    @classmethod
+    def of(cls, lesson: Misestimate) -> MisestimateModel:
+        """Show a lesson."""
+        return cls.model_validate(lesson, from_attributes=True)
+
+
+class MisestimateList(BaseModel):
+    """All lessons, newest first."""
+
+    misestimates: list[MisestimateModel]

@@ -1,0 +1,40 @@
+"""What routes and pages work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.catalog.registration import Registration
+from gateway.catalog.snapshot import CatalogView
+from gateway.execution.coordinator import Coordinator
+from gateway.execution.downloads import Downloads
+from gateway.execution.results import Spool
+from gateway.routing.engines import Fleet
+from gateway.security.authentication import Authenticator
+from gateway.security.policy import Policy
+from gateway.settings import Settings
+from gateway.sql.planning.pool import Planners
+from gateway.statistics.jobs import JobRunner
+from gateway.statistics.schedules import Schedules
+from gateway.statistics.staleness import Freshness
+from metastore.store import Metastore
+
+
+@dataclass(slots=True)
+class Services:
+    """The parts of a gateway that requests reach. Built by the server, once."""
+
+    settings: Settings
+    metastore: Metastore
+    fleet: Fleet
+    planners: Planners
+    catalog: CatalogView
+    registration: Registration
+    coordinator: Coordinator
+    spool: Spool
+    downloads: Downloads
+    jobs: JobRunner
+    freshness: Freshness
+    schedules: Schedules
+    authenticator: Authenticator
+    policy: Policy

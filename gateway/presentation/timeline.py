@@ -1,0 +1,153 @@
+"""A query's life in plain sentences: why it went where it went, what happened there, what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engines.errors import MemoryExceeded
+from gateway.errors import KINDS
+from gateway.presentation.formatting import counted, duration, memory
+from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
+from selector.decide import Decision, ReasonCode
+
+FAILURES: Mapping[str, str] = {code: kind.how_failed for code, kind in KINDS.items() if kind.how_failed is not None}
+
+REFUSALS: Mapping[str, str] = {code: kind.why_refused for code, kind in KINDS.items() if kind.why_refused is not None}
+
+ELSEWHERE: Mapping[ReasonCode, str] = {
+    ReasonCode.NO_ESTIMATE: "its memory could not be estimated, and guesses do not open the fast engine",
+    ReasonCode.TOO_COMPLEX: "estimating its memory would have taken too long",
+    ReasonCode.STATISTICS_MISSING: "statistics about its tables are missing",
+    ReasonCode.LEARNED_FROM_RUNS: "earlier runs corrected its estimate",
+    ReasonCode.MISESTIMATE_ON_RECORD: "the same statement ran out of memory on the fast engine before",
+    ReasonCode.UNSUPPORTED_FEATURE: "the fast engine cannot run it",
+    ReasonCode.DIALECT: "the fast engine might answer it differently",
+    ReasonCode.ENGINE_DOWN: "the fast engine took no work at that moment",
+    ReasonCode.NO_FAST_ENGINE: "no fast engine is configured",
+    ReasonCode.WRITE: "it writes, which the fast engine never does",
+}
+
+
+class Tone(StrEnum):
+    """How a step looks; its words say the same."""
+
+    PLAIN = "plain"
+    GOOD = "good"
+    BAD = "bad"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a query's life. code: the stable name of what happened, where there is one."""
+
+    heading: str
+    text: str
+    tone: Tone = Tone.PLAIN
+    code: str | None = None
+
+
+def failed_over(record: QueryRecord) -> bool:
+    """Tell whether an engine failed and another one took over."""
+    return len(record.attempts) > 1
+
+
+def failure(attempt: Attempt) -> str:
+    """Say in words how an attempt failed: the end of a sentence that begins with the engine."""
+    return FAILURES.get(attempt.failure or "", "failed")
+
+
+def headline(record: QueryRecord) -> str:
+    """Say in one sentence what became of a query."""
+    before = _before(record.attempts[:-1])
+    last = record.attempts[-1] if record.attempts else None
+    match record.state:
+        case QueryState.QUEUED:
+            return "Waiting for its decision."
+        case QueryState.RUNNING:
+            return f"{before} Running on {record.engine} now.".strip()
+        case QueryState.FINISHED if before:
+            return f"{before} {record.engine} answered instead, under the same query id."
+        case QueryState.FINISHED:
+            return f"Answered by {record.engine}."
+        case QueryState.CANCELLED:
+            return f"{before} Cancelled{f' while on {last.engine}' if last else ''}.".strip()
+        case _ if last is None:
+            why = REFUSALS.get(record.error.code) if record.error else None
+            return f"Refused before any engine was tried{f': {why}' if why else ''}."
+        case _:
+            return f"{before} {last.engine} {failure(last)}.".strip()
+
+
+def decision_sentence(decision: Decision) -> str:
+    """Say in one sentence where a statement was sent and why."""
+    engine, estimate, limit = decision.engine, decision.estimate, memory(decision.limit_bytes)
+    then = decision.ranking[1:]
+    line = f" Next in line: {', then '.join(then)}." if then else ""
+    if not decision.reasons:
+        return f"It was sent to {engine}, the first engine that takes it.{line}"
+    code = decision.reasons[0].code
+    if code is ReasonCode.PINNED:
+        return f"It was sent to {engine} because the client asked for it by name; it runs nowhere else."
+    if code is ReasonCode.FITS:
+        fits = f"the estimated peak of {memory(estimate.peak_bytes)} (at most {memory(estimate.upper_bytes)}) fits"
+        return f"It was sent to {engine} because {fits} into the {limit} that one statement may take there.{line}"
+    if code is ReasonCode.EXCEEDS_LIMIT:
+        why = f"it may take {memory(estimate.upper_bytes)}, more than the {limit} that the fast engine gives"
+    elif code is ReasonCode.LOW_CONFIDENCE:
+        why = f"the estimate is too uncertain for the fast engine (confidence {estimate.confidence:.2f})"
+    else:
+        why = ELSEWHERE.get(code, code.value)
+    return f"It was sent to {engine} because {why}.{line}"
+
+
+def steps(record: QueryRecord, lessons: Sequence[Misestimate]) -> tuple[Step, ...]:
+    """Tell a query's life in order. lessons: what is on record about its statement now."""
+    told: list[Step] = []
+    decision = record.decision
+    if decision is not None:
+        code = decision.reasons[0].code.value if decision.reasons else None
+        told.append(Step(f"Sent to {decision.engine}", decision_sentence(decision), Tone.PLAIN, code))
+    for attempt in record.attempts:
+        told.append(_attempt(record, attempt))
+    missed = next((a for a in record.attempts if a.failure == MemoryExceeded.code), None)
+    if missed is not None:
+        told.append(_next_time(record, missed, lessons))
+    return tuple(told)
+
+
+def _attempt(record: QueryRecord, attempt: Attempt) -> Step:
+    engine = attempt.engine
+    match attempt.state:
+        case QueryState.FINISHED:
+            rows = counted(attempt.rows, "row") if attempt.rows is not None else "its rows"
+            again = " ran it again under the same query id and" if attempt.ordinal > 1 else ""
+            text = f"{engine}{again} returned {rows} in {duration(attempt.wall_s)}."
+            if attempt.ordinal > 1:
+                text += " The client saw one query and one answer."
+            return Step(f"{engine} answered", text, Tone.GOOD)
+        case QueryState.RUNNING | QueryState.QUEUED:
+            return Step(f"{engine} is running it", "No row leaves the gateway before the attempt has succeeded.")
+        case _:
+            after = f" after {duration(attempt.wall_s)}" if attempt.wall_s is not None else ""
+            peak = f", at {memory(attempt.peak_bytes)}" if attempt.peak_bytes is not None else ""
+            text = f"{engine} {failure(attempt)}{after}{peak}."
+            if attempt.ordinal < len(record.attempts):
+                text += " No row of it had reached the client."
+            return Step(f"{engine} {failure(attempt)}", text, Tone.BAD, attempt.failure)
+
+
+def _next_time(record: QueryRecord, missed: Attempt, lessons: Sequence[Misestimate]) -> Step:
+    if not any(lesson.engine == missed.engine for lesson in lessons):
+        text = f"The miss is no longer on record: the next run may try {missed.engine} again."
+        return Step("Next time", text, Tone.NOTE)
+    later = [attempt.engine for attempt in record.attempts if attempt.ordinal > missed.ordinal]
+    where = f"straight to {later[0]}" if later else f"past {missed.engine}"
+    text = f"The miss is on record. While statistics and limit stay as they are, the same statement goes {where}."
+    return Step("Next time", text, Tone.NOTE, ReasonCode.MISESTIMATE_ON_RECORD.value)
+
+
+def _before(attempts: Sequence[Attempt]) -> str:
+    return " ".join(f"{attempt.engine} {failure(attempt)}." for attempt in attempts)

@@ -1,0 +1,135 @@
+"""What would change a decision and what it rests on, in words, for `fusion explain` and the dashboard."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Sequence
+
+from gateway.presentation.formatting import cardinality, memory, share
+from gateway.statistics.staleness import Drift
+from selector.decide import MIB, Decision, ReasonCode, Remedy
+from selector.estimate import MemoryEstimate
+from selector.statistics import TableStatistics
+
+PARTINGS_TOLD = 3
+TENTHS_BELOW = 10 * MIB  # sizes are written with a decimal below, as ``mebibytes`` has it
+
+
+def outlook(decision: Decision) -> tuple[str, ...]:
+    """Say what would send a statement elsewhere, what drives its peak, and where the engine's rows leave ours."""
+    told = [_change(decision), _driver(decision.estimate), *_partings(decision.estimate)]
+    return tuple(text for text in told if text)
+
+
+def operator_notes(estimate: MemoryEstimate) -> tuple[tuple[str, ...], ...]:
+    """Say what is special about each operator: that it drives the peak, that the engine's rows leave ours there."""
+    notes: list[list[str]] = [[] for _ in estimate.operators]
+    if estimate.driver is not None:
+        notes[estimate.driver].append("drives the peak")
+    for place in estimate.partings():
+        notes[place].append(f"parts from the engine's rows by {_times(estimate.operators[place].parting or 1.0)}")
+    return tuple(tuple(some) for some in notes)
+
+
+def statistics_sentence(table: str, build: TableStatistics | None, drift: Drift | None, *, at: dt.datetime) -> str:
+    """Say how far a table's statistics can be trusted now. drift: its files against them, where they can be seen."""
+    if build is None:
+        return f"{table} has no statistics; run: fusion stats compute {table}"
+    told = f"statistics of {table} are {_age(at - build.built_at)} old" if build.built_at else f"{table} was described"
+    if build.source == "manual" or build.manual:
+        told += ", set by hand"
+    elif build.share < 1.0:
+        told += f", from {share(build.share)} of it"
+    if drift is not None and drift.share > 0.0:
+        told += f"; {share(drift.share)} of its files have changed since"
+    return told
+
+
+def by_weight(tables: Sequence[str], estimate: MemoryEstimate) -> tuple[str, ...]:
+    """Return tables with those first whose rows meet in the operator that drives the peak."""
+    first = estimate.tables_below(estimate.driver) if estimate.driver is not None else ()
+    return tuple(dict.fromkeys((*(name for name in first if name in tables), *tables)))
+
+
+def _change(decision: Decision) -> str:
+    codes = [reason.code for reason in decision.reasons]
+    if ReasonCode.PINNED in codes:
+        return "The estimate would decide if no engine were asked for by name."
+    if decision.remedy is not None:
+        return _opening(decision.remedy, decision, codes)
+    if codes[:1] != [ReasonCode.FITS] or decision.limit_bytes is None:
+        return ""
+    then = f"It would go to {decision.ranking[1]}" if len(decision.ranking) > 1 else "No engine would take it"
+    below = f"below {_written(decision.estimate.upper_bytes or 0, up=False)} (it is {memory(decision.limit_bytes)})"
+    return f"{then} if the limit of {decision.engine} were {below}."
+
+
+def _opening(remedy: Remedy, decision: Decision, codes: Sequence[ReasonCode]) -> str:
+    engine, estimate = remedy.engine, decision.estimate
+    if ReasonCode.UNSUPPORTED_FEATURE in remedy.blocked:
+        return f"Nothing sends it to {engine}, which cannot run this statement."
+    if ReasonCode.DIALECT in remedy.blocked:
+        return f"Nothing sends it to {engine}, which might answer this statement differently."
+    needed = []
+    if ReasonCode.ENGINE_DOWN in remedy.blocked:
+        needed.append("it took work again")
+    if ReasonCode.NO_ESTIMATE in remedy.blocked:
+        needed.append("its memory could be estimated")
+    if remedy.limit_bytes is not None:
+        needed.append(f"the limit were {_written(remedy.limit_bytes, up=True)} (it is {memory(decision.limit_bytes)})")
+    if ReasonCode.MISESTIMATE_ON_RECORD in remedy.blocked:
+        needed.append("it had not run out of memory there")
+    if remedy.confidence is not None:
+        needed.append(f"the confidence were {remedy.confidence:.2f} (it is {estimate.confidence:.2f})")
+    told = f"It would go to {engine} if {' and '.join(needed)}"
+    if ReasonCode.MISESTIMATE_ON_RECORD in codes and ReasonCode.EXCEEDS_LIMIT not in codes:
+        return f"{told}, or once its tables have new statistics."
+    if estimate.peak_bytes is not None and decision.limit_bytes is not None and remedy.limit_bytes is not None:
+        if estimate.peak_bytes <= decision.limit_bytes and estimate.gaps:
+            return f"{told}; the expected peak would fit already, so that surer statistics may do."
+    return f"{told}."
+
+
+def _driver(estimate: MemoryEstimate) -> str:
+    if estimate.driver is None:
+        return ""
+    held = memory(estimate.operators[estimate.driver].held_bytes)
+    return f"Driver of the peak: {_named(estimate, estimate.driver)}, which holds {held}."
+
+
+def _partings(estimate: MemoryEstimate) -> list[str]:
+    places = sorted(estimate.partings(), key=lambda place: -(estimate.operators[place].parting or 1.0))
+    told = []
+    for place in places[:PARTINGS_TOLD]:
+        part = estimate.operators[place]
+        rows = f"{cardinality(part.rows)} rows by our count, {cardinality(part.engine_rows)} by the engine's"
+        told.append(f"The estimates part at the {_named(estimate, place)}: {rows}.")
+    return told
+
+
+def _times(factor: float) -> str:
+    return f"a factor of {factor:,.1f}" if factor < 100.0 else f"a factor of {factor:,.0f}"
+
+
+def _named(estimate: MemoryEstimate, place: int) -> str:
+    part, tables = estimate.operators[place], estimate.tables_below(place)
+    if part.table is not None or not tables:
+        return part.operator
+    others = f"{', '.join(tables[:-1])} and " if len(tables) > 1 else ""
+    return f"{part.operator} of {others}{tables[-1]}"
+
+
+def _written(count: int, *, up: bool) -> str:
+    """Write a limit so that what is written still does what is said of it: rounded to one side."""
+    step = MIB if count >= TENTHS_BELOW else MIB / 10
+    return memory(round((math.ceil if up else math.floor)(count / step) * step))
+
+
+def _age(age: dt.timedelta) -> str:
+    minutes = max(0, int(age / dt.timedelta(minutes=1)))
+    for unit, size in (("day", 1_440), ("hour", 60), ("minute", 1)):
+        if minutes >= size:
+            number = minutes // size
+            return f"{number} {unit}{'s' if number > 1 else ''}"
+    return "less than a minute"

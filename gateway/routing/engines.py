@@ -1,0 +1,69 @@
+"""The engines of a gateway, each with its ledger and its circuit breaker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from engines.protocol import Engine, EngineKind, TableSource
+from gateway.routing.admission import Ledger
+from gateway.routing.circuit_breaker import CircuitBreaker
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One engine.
+
+    limit_bytes: memory that one statement may take there; None for an engine that spills instead of failing.
+    planners: statements that it plans at once, of those that are decided about.
+    threads: that scan at once for one statement; hosts: that it runs on; both for the memory model.
+    """
+
+    engine: Engine
+    ledger: Ledger
+    limit_bytes: int | None = None
+    threads: int = 1
+    hosts: int = 1
+    planners: int = 2
+    breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
+
+    @property
+    def name(self) -> str:
+        """The engine's name."""
+        return self.engine.name
+
+    @property
+    def dependable(self) -> bool:
+        """Whether it finishes at any size."""
+        return self.engine.kind is EngineKind.DEPENDABLE
+
+    def why_down(self) -> str | None:
+        """Return why the engine takes no work, None if it does."""
+        status = self.engine.status()
+        return self.breaker.why_open() if status.alive else status.detail
+
+
+class Fleet(Mapping[str, Member]):
+    """All engines by name, in the order in which they were configured."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._members = {member.name: member for member in members}
+
+    def __getitem__(self, name: str) -> Member:
+        return self._members[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def use_tables(self, tables: Sequence[TableSource]) -> None:
+        """Tell every engine which tables there are."""
+        for member in self._members.values():
+            member.engine.use_tables(tables)
+
+    def close(self) -> None:
+        """Stop every engine."""
+        for member in self._members.values():
+            member.engine.close()

@@ -1,0 +1,229 @@
+"""From a checked statement to a decision: the fast engine's plan, our estimate, history, and the ranking."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from engines.errors import EngineError, MemoryExceeded, UnsupportedFeature
+from engines.protocol import EXPLAIN_S, TableSource, Writer
+from gateway.catalog.snapshot import CatalogSnapshot
+from gateway.errors import StatementTooComplex
+from gateway.routing.engines import Fleet, Member
+from gateway.sql.commands.writes import DropTable, Write, reads
+from gateway.sql.compiled import CompiledStatement
+from gateway.sql.duckdb.values import NotPortable
+from gateway.sql.planning.fairness import Asker, FairPlaces
+from gateway.sql.planning.pool import Planners
+from gateway.sql.planning.process import PlannerFault, Shared
+from gateway.sql.planning.work import PLAN_READERS, EnginePlan, estimate
+from gateway.sql.statement import CheckedStatement
+from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
+from metastore.store import Metastore
+from selector.decide import Candidate, Decision, Policy, decide, decide_write
+from selector.estimate import UNKNOWN, MemoryEstimate
+from selector.learning import RECENT, Residuals, Subject, observe
+
+log = logging.getLogger(__name__)
+
+CACHED_ESTIMATES = 2_048
+LONGEST_VERSION = 512
+SHOWN_PATTERN = 60
+
+BACKTRACKING = frozenset({"spark", "hive"})
+"""Dialects of engines that match regular expressions with Java's, which may take for ever and hears no cancel."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prospect:
+    """What one fast engine is expected to need.
+
+    unsupported: why it cannot run the statement at all. not_portable: what of it would mean something else there.
+    """
+
+    estimate: MemoryEstimate = UNKNOWN
+    unsupported: str | None = None
+    not_portable: str | None = None
+
+
+class Router:
+    """Decides where statements go. Estimates are kept per fingerprint until the catalog changes.
+
+    What runs taught is read once; after that, the coordinator tells each run that ends. Estimates are kept without it.
+    require_unchanged: looks at tables whose files an engine is about to open for its plan, and may raise.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        metastore: Metastore,
+        policy: Policy,
+        planners: Planners,
+        *,
+        require_unchanged: Callable[[Sequence[TableSource]], None] = lambda _: None,
+    ) -> None:
+        self._fleet = fleet
+        self._require_unchanged = require_unchanged
+        self._metastore = metastore
+        self._policy = policy
+        self._planners = planners
+        self._explaining = {
+            member.name: FairPlaces(member.planners, wait_s=planners.wait_s)
+            for member in fleet.values()
+            if not member.dependable
+        }
+        self._lock = threading.Lock()
+        self._prospects: OrderedDict[tuple[int, str, str], _Prospect] = OrderedDict()
+        self._residuals = {
+            member.name: Residuals(metastore.queries.observations(member.name, limit=RECENT))
+            for member in fleet.values()
+            if member.limit_bytes is not None
+        }
+
+    def decide(
+        self, statement: CompiledStatement, snapshot: CatalogSnapshot, *, pinned: str | None, asker: Asker
+    ) -> Decision:
+        """Return the ranking and its reasons.
+
+        Raises NoEngine where nothing can take the statement, LocationRefused, StatementCancelled or DeadlineExceeded
+        where nobody waits for it any more.
+        """
+        version = snapshot.statistics_version(statement.tables)
+        lessons = self._metastore.misestimates.on_record(statement.fingerprint, statistics_version=version)
+        candidates: list[Candidate] = []
+        estimated = UNKNOWN
+        for member in self._fleet.values():
+            prospect = self._prospect(member, statement, snapshot, asker)
+            missed = [lesson for lesson in lessons if _applies(lesson, member)]
+            if not member.dependable and not estimated.known:
+                found = self._corrected(prospect.estimate, member, statement, version)
+                estimated = found if found.known or estimated == UNKNOWN else estimated  # the first says why not
+            candidates.append(
+                Candidate(
+                    engine=member.name,
+                    dependable=member.dependable,
+                    limit_bytes=member.limit_bytes,
+                    down=member.why_down(),
+                    unsupported=prospect.unsupported,
+                    not_portable=prospect.not_portable,
+                    misestimates=tuple(lesson.query_id for lesson in missed),
+                    missed_bytes=max((lesson.limit_bytes for lesson in missed), default=None),
+                )
+            )
+        return decide(candidates, estimated, policy=self._policy, pinned=pinned)
+
+    def decide_write(self, write: Write, *, pinned: str | None) -> Decision:
+        """Return the engine that writes. Raises NoEngine."""
+        formats = {table.format: table.name for table in reads(write)}
+        candidates = []
+        for member in self._fleet.values():
+            unreadable = sorted(name for format, name in formats.items() if format not in member.engine.formats)
+            unsupported = f"it cannot read the form of {', '.join(unreadable)}." if unreadable else None
+            query = None if isinstance(write, DropTable) else write.query
+            if query is not None:
+                unsupported = unsupported or _unsafe_pattern(member, query)
+            if not isinstance(member.engine, Writer):
+                unsupported = "it does not write."
+            candidates.append(
+                Candidate(member.name, member.dependable, down=member.why_down(), unsupported=unsupported)
+            )
+        return decide_write(candidates, pinned=pinned)
+
+    def learn(self, query: QueryRecord, attempt: Attempt) -> None:
+        """Learn from an attempt that has ended: its measured peak, or that it ran out of memory."""
+        residuals, decision = self._residuals.get(attempt.engine), query.decision
+        ran_out = attempt.failure == MemoryExceeded.code
+        measured = attempt.state is QueryState.FINISHED and attempt.peak_bytes is not None
+        if residuals is None or decision is None or decision.limit_bytes is None or not (measured or ran_out):
+            return
+        subject = Subject(
+            query.fingerprint or "", query.template or "", query.statistics_version or "", decision.limit_bytes
+        )
+        observation = observe(decision.estimate, subject, measured_bytes=None if ran_out else attempt.peak_bytes)
+        if observation is not None:
+            with self._lock:
+                residuals.add(observation)
+
+    def _corrected(
+        self, estimate: MemoryEstimate, member: Member, statement: CompiledStatement, version: str
+    ) -> MemoryEstimate:
+        if member.limit_bytes is None:
+            return estimate
+        subject = Subject(statement.fingerprint, statement.template, version, member.limit_bytes)
+        with self._lock:
+            return self._residuals[member.name].correct(estimate, subject)
+
+    def _prospect(
+        self, member: Member, statement: CompiledStatement, snapshot: CatalogSnapshot, asker: Asker
+    ) -> _Prospect:
+        unreadable = [table.name for table in statement.tables if table.format not in member.engine.formats]
+        if unreadable:
+            return _Prospect(unsupported=f"it cannot read the form of {', '.join(unreadable)}.")
+        if unsafe := _unsafe_pattern(member, statement):
+            return _Prospect(unsupported=unsafe)
+        if member.dependable:
+            return _Prospect()
+        key = (snapshot.version, member.name, statement.fingerprint)
+        with self._lock:
+            known = self._prospects.get(key)
+        if known is not None:
+            return known
+        try:
+            prospect = _Prospect(self._estimate(member, statement, snapshot, asker))
+        except NotPortable as error:
+            prospect = _Prospect(not_portable=error.message)
+        except UnsupportedFeature as error:
+            prospect = _Prospect(unsupported=error.message)
+        except EngineError:
+            asker.require()
+            return _Prospect()  # no plan now; not to be remembered
+        with self._lock:
+            self._prospects[key] = prospect
+            if len(self._prospects) > CACHED_ESTIMATES:
+                self._prospects.popitem(last=False)
+        return prospect
+
+    def _estimate(
+        self, member: Member, statement: CompiledStatement, snapshot: CatalogSnapshot, asker: Asker
+    ) -> MemoryEstimate:
+        engine = member.engine
+        sql = statement.sql(engine.dialect)
+        if engine.dialect not in PLAN_READERS:
+            return UNKNOWN
+        shapes = [snapshot.shapes[table.name] for table in statement.tables]
+        builds = [snapshot.statistics[table.name] for table in statement.tables if table.name in snapshot.statistics]
+        named = statement.named.get(engine.dialect, {})
+        self._require_unchanged(statement.tables)
+        with self._explaining[member.name].hold(asker):
+            text = engine.explain(sql, deadline_s=min(EXPLAIN_S, asker.remaining_s), cancelled=asker.cancelled)
+        plan = EnginePlan(text, engine.dialect, member.threads, member.hosts)
+        try:
+            with self._planners.place(asker) as place:
+                found: MemoryEstimate = place.call(
+                    estimate, plan, shapes, statement.joined, statement.references, named, *map(Shared, builds)
+                )
+        except StatementTooComplex as error:
+            return replace(UNKNOWN, too_complex=error.message)
+        except PlannerFault:
+            log.exception("an estimate failed; the statement goes on without one")
+            return UNKNOWN
+        return found
+
+
+def _unsafe_pattern(member: Member, statement: CheckedStatement | CompiledStatement) -> str | None:
+    """Return why a statement's regular expressions keep it from an engine; None where they do not."""
+    pattern = statement.explosive_pattern() if member.engine.dialect in BACKTRACKING else None
+    if pattern is None:
+        return None
+    return (
+        f"the regular expression '{pattern[:SHOWN_PATTERN]}' can match one text in so many ways that it might never "
+        "end there; repeat no group that holds another repetition of the same characters."
+    )
+
+
+def _applies(lesson: Misestimate, member: Member) -> bool:
+    """Tell whether a lesson holds for an engine: until its limit is raised above the one that was not enough."""
+    return lesson.engine == member.name and member.limit_bytes is not None and member.limit_bytes <= lesson.limit_bytes

@@ -1,0 +1,72 @@
+"""The web application over one gateway."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import Depends, FastAPI
+
+from gateway.dashboard import pages
+from gateway.drivers.hs2.dispatch import Dispatcher
+from gateway.drivers.hs2.http import driver_routes
+from gateway.http import catalog, errors, login, queries, schedules, statistics, streaming
+from gateway.http.body_limit import BodyLimit
+from gateway.http.guard import Guard
+from gateway.http.login import user_of
+from gateway.http.queries import Served
+from gateway.http.replies import ExactJSONResponse
+from gateway.security.web import BrowserRules, machine_names
+from gateway.server.runtime import Gateway
+
+
+def create_app(gateway: Gateway) -> FastAPI:
+    """Return the application; it starts the gateway with itself and stops it at its end."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # A statement holds a thread while it waits to be planned; whoever asks for anything else finds one, too.
+        to_thread.current_default_thread_limiter().total_tokens += gateway.settings.limits.queries
+        gateway.start()
+        yield
+        gateway.close()
+
+    app = FastAPI(
+        title="Fusion SQL Gateway",
+        summary="One SQL endpoint over a fast in-memory engine and a fault-tolerant one.",
+        version=version("fusion-sql-gateway"),
+        lifespan=lifespan,
+        default_response_class=ExactJSONResponse,
+        docs_url=None,  # FastAPI's pages load scripts of others
+        redoc_url=None,
+        openapi_url=None,
+    )
+    app.state.gateway = gateway
+    errors.install(app)
+    login.install(app)
+    app.state.download_threads = CapacityLimiter(streaming.THREADS)
+    server = gateway.settings.server
+    rules = BrowserRules({server.host, *machine_names(), *server.hosts}, server.origins)
+    app.add_middleware(BodyLimit, statement_bytes=int(gateway.settings.limits.statement))
+    app.add_middleware(Guard, rules=rules)
+    for router in (queries.router, catalog.router, statistics.router, schedules.router, pages.router):
+        app.include_router(router, dependencies=[Depends(user_of)])
+    app.include_router(driver_routes(Dispatcher(gateway.hs2), gateway.downloads))
+
+    @app.get("/livez", tags=["health"])
+    async def livez() -> dict[str, str]:
+        """Answer while the process lives."""
+        return {"status": "alive"}
+
+    @app.get("/readyz", tags=["health"])
+    def readyz(gateway: Served) -> ExactJSONResponse:
+        """Answer 200 when statements can run: the metastore answers and at least one engine takes work."""
+        gateway.metastore.catalog.version()
+        engines = {member.name: member.why_down() for member in gateway.fleet.values()}
+        ready = any(why is None for why in engines.values())
+        body = {"status": "ready" if ready else "not ready", "engines": {n: w or "ok" for n, w in engines.items()}}
+        return ExactJSONResponse(body, status_code=200 if ready else 503)
+
+    return app

@@ -1,0 +1,78 @@
+"""Several gateways may share a metastore. Each gives a sign of life, and closes queries of those that give none."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from engines.private_files import open_private
+from metastore.gateways import Gateways
+
+log = logging.getLogger(__name__)
+
+BEAT_S = 10.0
+ID_FILE = "gateway.id"
+LONGEST_HOST = 40
+
+
+def gateway_id(home: Path) -> str:
+    """Return what a home folder's gateway is called in the metastore, the same after each start."""
+    file = home / ID_FILE
+    try:
+        known = file.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        known = ""
+    if not known:
+        known = f"{socket.gethostname()[:LONGEST_HOST]}-{secrets.token_hex(8)}"
+        with open_private(file) as output:
+            output.write(known.encode("ascii", "replace"))
+    return known
+
+
+class Heartbeat:
+    """Gives signs of life of one gateway. close_dead: closes queries of gateways that give none."""
+
+    def __init__(
+        self, gateway: str, gateways: Gateways, close_dead: Callable[[], object], *, every_s: float = BEAT_S
+    ) -> None:
+        self._gateway = gateway
+        self._gateways = gateways
+        self._close_dead = close_dead
+        self._every_s = every_s
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        """Give the first sign, and others until ``stop``. Raises SQLAlchemyError."""
+        self._beat()
+        threading.Thread(target=self._beat_on, name="heartbeat", daemon=True).start()
+
+    def stop(self) -> None:
+        """Give no more; what is still on record of this gateway is nobody's."""
+        self._stopped.set()
+        try:
+            self._gateways.forget(self._gateway)
+        except SQLAlchemyError as error:
+            log.warning("the metastore does not know that this gateway has ended: %s", error)
+
+    def _beat(self) -> None:
+        self._gateways.seen(self._gateway, at=dt.datetime.now(dt.UTC))
+
+    def _beat_on(self) -> None:
+        """Judge others only while the metastore answers all the time: after it was away, all of them seem silent."""
+        answered = False
+        while not self._stopped.wait(self._every_s):
+            try:
+                self._beat()
+                if answered:
+                    self._close_dead()
+                answered = True
+            except SQLAlchemyError as error:
+                answered = False
+                log.warning("no sign of life could be given: %s", error)

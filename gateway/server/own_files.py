@@ -1,0 +1,71 @@
+"""The gateway's own files: nobody else on the machine may read them, and of files that are not its own it warns."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from engines.private_files import close_to_others, open_to_others, private_folder
+from gateway.server.heartbeat import ID_FILE
+from gateway.server.startup import ADDRESS_FILE, StartFailed
+from gateway.settings import Settings
+
+OWN_NAMES = (  # what the gateway makes in its home folder; other things there are somebody's who put them there
+    *("results", "jobs", "spark", "warehouse", "fusion.toml", ADDRESS_FILE, ID_FILE, "gateway.lock"),
+    *("metastore.db", "metastore.db-wal", "metastore.db-shm", "metastore.db-journal"),
+)
+
+
+class HomeShared(StartFailed):
+    """The home folder is one in which everybody writes, such as /tmp."""
+
+
+def close_home(settings: Settings) -> None:
+    """Make the home folder, or close one that is there with all that an earlier release made. Raises HomeShared."""
+    home = settings.home
+    if home.exists() and home.stat().st_mode & stat.S_ISVTX:
+        raise HomeShared(f"{home} is a folder that everybody shares; choose another --home, such as {home / 'fusion'}")
+    private_folder(home)
+    for name in OWN_NAMES:
+        for path in _plain(home / name):
+            with contextlib.suppress(FileNotFoundError):
+                close_to_others(path)
+
+
+def exposed(settings: Settings) -> list[str]:
+    """Return a warning for each secret that others may read, and for rules that keep tables out."""
+    secrets = {
+        "The users file": settings.authentication.users_file,
+        "The key of the certificate": settings.tls.key or settings.tls.certificate,
+    }
+    warnings = []
+    for what, file in secrets.items():
+        with contextlib.suppress(OSError):  # what is missing is told elsewhere
+            if file is not None and open_to_others(file):
+                warnings.append(f"{what} {file} can be read by other users of this machine: chmod 600 {file}")
+    if settings.authentication.users_file is not None and not settings.catalog.roots:
+        warnings.append("Users log in, but catalog.roots is not set: no table can be registered until it is")
+    own = settings.home.resolve()
+    warnings += [
+        f"catalog.roots names {root}, which is in the home folder: no table can be registered there"
+        for root in settings.catalog.roots
+        if root.resolve().is_relative_to(own)
+    ]
+    return warnings
+
+
+def _plain(path: Path) -> Iterator[Path]:
+    """Yield a file, or a folder with all that is in it; no links."""
+    if path.is_symlink() or not path.exists():
+        return
+    yield path
+    if not path.is_dir():
+        return
+    for place, folders, files in os.walk(path):
+        for name in (*folders, *files):
+            found = Path(place) / name
+            if not found.is_symlink():
+                yield found

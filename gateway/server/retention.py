@@ -1,0 +1,107 @@
+"""What is kept of results and of the past, and for how long: by age, by count and by bytes, the oldest goes first."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+import time
+from collections import Counter
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.execution.results import Spool
+from gateway.settings import HistorySettings, ResultSettings
+from metastore.history import History
+
+log = logging.getLogger(__name__)
+
+RESULTS_EVERY_S = 10.0
+HISTORY_EVERY_S = 3_600.0
+PAUSE_S = 0.05  # between two batches, for others to write
+
+
+class Retention:
+    """Keeps house in a thread of its own. Started once."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        history: History,
+        *,
+        results: ResultSettings,
+        kept: HistorySettings,
+        stopping: threading.Event,
+    ) -> None:
+        self._spool = spool
+        self._history = history
+        self._results = results
+        self._kept = kept
+        self._stopping = stopping
+
+    def start(self) -> None:
+        """Begin to delete what is not to be kept."""
+        threading.Thread(target=self._keep_house, name="retention", daemon=True).start()
+
+    def _keep_house(self) -> None:
+        history_at_s = time.monotonic()
+        while not self._stopping.wait(RESULTS_EVERY_S):
+            try:
+                gone = self.sweep_results()
+                if gone:
+                    log.info("deleted %d results", gone)
+                if time.monotonic() >= history_at_s:
+                    history_at_s = time.monotonic() + HISTORY_EVERY_S
+                    gone = self.sweep_history()
+                    if gone:
+                        log.info("deleted %d rows of history", gone)
+            except (SQLAlchemyError, OSError):
+                log.exception("old results and history could not be deleted; it is tried again")
+
+    def sweep_results(self) -> int:
+        """Delete results that are too old, too many, or too large together, also of one user; returns how many."""
+        gone = self._spool.expire(self._results.keep_s)
+        files = self._spool.files()  # the newest first
+        total_bytes = sum(size for _, size in files)
+        if (
+            len(files) <= self._results.count
+            and total_bytes <= self._results.total
+            and total_bytes <= self._results.per_user
+        ):
+            return gone
+        owners = self._history.owners([query_id for query_id, _ in files])
+        kept, of_user = 0, Counter[str]()
+        for count, (query_id, size) in enumerate(files):
+            user = owners.get(query_id, "")
+            fits = kept + size <= self._results.total and of_user[user] + size <= self._results.per_user
+            if fits and count < self._results.count:
+                kept += size
+                of_user[user] += size
+            else:
+                self._spool.delete(query_id)
+                gone += 1
+        return gone
+
+    def sweep_history(self) -> int:
+        """Delete what is too old, too much, or takes too many bytes; returns how many rows."""
+        gone = 0
+        horizon = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=self._kept.keep_s)
+        while not self._stopping.is_set() and (some := self._history.drop_older(horizon)):
+            gone += some
+            self._stopping.wait(PAUSE_S)
+        size = self._history.size()
+        excess, excess_bytes = size.queries - self._kept.queries, size.bytes - self._kept.bytes
+        while excess > 0 and not self._stopping.is_set() and (some := self._history.drop_oldest(excess)):
+            excess -= some
+            gone += some
+            self._stopping.wait(PAUSE_S)
+        if gone:
+            excess_bytes = self._history.size().bytes - self._kept.bytes
+        while excess_bytes > 0 and not self._stopping.is_set():
+            some = self._history.drop_oldest_bytes(excess_bytes)
+            if not some:
+                break
+            excess_bytes -= some
+            gone += 1
+            self._stopping.wait(PAUSE_S)
+        return gone

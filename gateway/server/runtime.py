@@ -1,0 +1,76 @@
+"""A gateway: everything that one process holds, from the metastore to the engines."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gateway.drivers.hs2.service import Service
+from gateway.http.services import Services
+from gateway.server import memory
+from gateway.server.heartbeat import Heartbeat
+from gateway.server.retention import Retention
+
+log = logging.getLogger(__name__)
+
+STOP_GRACE_S = 10.0
+
+
+class Listener(Protocol):
+    """A port beside HTTP's. Started after the gateway and stopped before it."""
+
+    def start(self) -> None:
+        """Begin to take connections."""
+
+    def stop(self) -> None:
+        """Close all connections."""
+
+
+@dataclass(slots=True)
+class Gateway(Services):
+    """Built by ``wiring``; ``start`` and ``close`` are called once each.
+
+    listeners: of the process that serves it, which adds them before the start.
+    """
+
+    hs2: Service
+    heartbeat: Heartbeat
+    listeners: list[Listener] = field(default_factory=list)
+    _stopped: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        """Clean up after an earlier process, tell the engines their tables and begin to expire results."""
+        self.heartbeat.start()
+        self.coordinator.recover()
+        self.jobs.recover()
+        self.catalog.current()
+        self.schedules.start()
+        self.planners.warm_up()
+        self.hs2.start()
+        memory.keep_giving_back(self._stopped)
+        Retention(
+            self.spool,
+            self.metastore.history,
+            results=self.settings.results,
+            kept=self.settings.history,
+            stopping=self._stopped,
+        ).start()
+        for listener in self.listeners:
+            listener.start()
+
+    def close(self) -> None:
+        """Let drivers' statements end for a while, cancel what runs, stop the engines and close the metastore."""
+        self._stopped.set()
+        self.coordinator.refuse()
+        self.hs2.drain(grace_s=self.settings.hs2.drain_s)
+        for listener in self.listeners:
+            listener.stop()
+        self.schedules.stop()
+        self.coordinator.stop(grace_s=STOP_GRACE_S)
+        self.jobs.stop()
+        self.planners.close()
+        self.fleet.close()
+        self.heartbeat.stop()
+        self.metastore.close()

@@ -1,0 +1,34 @@
+"""Starting: what can keep a gateway from it. Quick to import."""
+
+from __future__ import annotations
+
+import logging
+
+ADDRESS_FILE = "gateway.json"
+
+
+class StartFailed(Exception):
+    """Base of what a person can mend before a gateway starts; its message says how."""
+
+
+class AlreadyServed(StartFailed):
+    """Another process serves this home folder."""
+
+
+class AddressInUse(StartFailed):
+    """The address to listen on is taken."""
+
+
+class CertificateInvalid(StartFailed):
+    """The certificate or its key cannot be used."""
+
+
+class MissingExtra(StartFailed):
+    """A configured engine's driver is not installed; the message says which extra brings it."""
+
+
+def configure_logging(level: str) -> None:
+    """Log to standard error, one line per event."""
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    logging.getLogger("apscheduler").setLevel(logging.WARNING)

@@ -1,0 +1,319 @@
+"""The only place that builds objects: settings in, a gateway out."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from engines.errors import EngineError
+from engines.private_files import private_folder
+from gateway.catalog.locations import Locations, Rules
+from gateway.catalog.registration import Registration
+from gateway.catalog.snapshot import CatalogView
+from gateway.commands.commands import CommandRunner
+from gateway.commands.views import ViewMaker
+from gateway.drivers.hs2.service import Service
+from gateway.execution.coordinator import Coordinator
+from gateway.execution.downloads import WIDE_ROWS, Downloads
+from gateway.execution.executor import Executor
+from gateway.execution.query_log import QueryLog
+from gateway.execution.reader import Reader
+from gateway.execution.results import Spool
+from gateway.execution.writing import TableWriter
+from gateway.routing.admission import Ledger
+from gateway.routing.engines import Fleet, Member
+from gateway.routing.joins import JoinLearner
+from gateway.routing.router import Router
+from gateway.security import policy as access_policy
+from gateway.security.authentication import UsersFile
+from gateway.server.heartbeat import Heartbeat, gateway_id
+from gateway.server.runtime import Gateway
+from gateway.server.startup import MissingExtra
+from gateway.settings import DuckDBSettings, HiveSettings, ImpalaSettings, Settings, SparkSettings, split_address
+from gateway.sql.parsing import ParserLimits
+from gateway.sql.planning.pool import Planners
+from gateway.sql.planning.reader import StatementReader, engines_of
+from gateway.statements.session import Limits
+from gateway.statistics.jobs import JobRunner
+from gateway.statistics.schedules import Schedules
+from gateway.statistics.staleness import Freshness
+from metastore.store import Metastore
+from selector.decide import Policy
+
+if TYPE_CHECKING:
+    from gateway.drivers.flight.server import FlightServer
+
+log = logging.getLogger(__name__)
+
+
+def build(settings: Settings) -> Gateway:
+    """Build a gateway that is ready to be started. Raises MissingExtra."""
+    return assemble(settings, Fleet(_members(settings)))
+
+
+def assemble(settings: Settings, fleet: Fleet) -> Gateway:
+    """Put a gateway together over engines that exist already."""
+    private_folder(settings.home)
+    metastore = Metastore(settings.metastore_url)
+    catalog = CatalogView(metastore, fleet)
+    results = settings.results
+    spool = Spool(settings.home / "results", limit_bytes=int(results.bytes), row_bytes=int(results.row))
+    login = settings.authentication
+    authenticator = UsersFile(
+        login.users_file,
+        anonymous=login.anonymous,
+        operators=login.operators,
+        roles=login.roles,
+        default_role=login.default_role,
+        anonymous_role=login.anonymous_role,
+    )
+    access = access_policy.Policy(authenticator.holders)
+    registration = Registration(metastore, Locations(Rules.of(settings)), policy=access, announce=catalog.current)
+    policy = Policy(minimum_confidence=settings.routing.minimum_confidence)
+    jobs = JobRunner(
+        metastore,
+        metastore_url=settings.metastore_url,
+        work=settings.home / "jobs",
+        remote=settings.spark.remote_address,
+        driver_memory_bytes=int(settings.spark.driver_memory),
+        policy=access,
+        environment=settings.spark.environment,
+    )
+    freshness = Freshness(metastore)
+    schedules = Schedules(
+        metastore, jobs=jobs, catalog=catalog, freshness=freshness, settings=settings.schedules, policy=access
+    )
+    limits = settings.limits
+    planners = Planners(size=settings.limits.planners, cpu_s=limits.planning_s, wait_s=limits.queue_s)
+    parser_limits = ParserLimits(statement_bytes=int(limits.statement), nesting=limits.nesting)
+    engines = engines_of([(member.engine.dialect, not member.dependable) for member in fleet.values()])
+    router = Router(fleet, metastore, policy, planners, require_unchanged=registration.require_unchanged)
+    name = gateway_id(settings.home)
+    query_log = QueryLog(metastore, name)
+    writer = TableWriter(metastore, settings.warehouse, registration, policy=access)
+    views = ViewMaker(metastore, fleet, access, queue_s=limits.queue_s)
+    executor = Executor(
+        fleet=fleet,
+        router=router,
+        commands=CommandRunner(metastore, catalog, registration, jobs, views, access),
+        writer=writer,
+        registration=registration,
+        spool=spool,
+        query_log=query_log,
+        misestimated=schedules.misestimated,
+        queue_s=limits.queue_s,
+    )
+    coordinator = Coordinator(
+        fleet=fleet,
+        router=router,
+        reader=Reader(StatementReader(planners, engines), catalog, fleet, registration, access, parser_limits),
+        executor=executor,
+        query_log=query_log,
+        writer=writer,
+        spool=spool,
+        joins=JoinLearner(metastore),
+        queries=limits.queries,
+        queue_s=limits.queue_s,
+    )
+    downloads = Downloads(
+        most=results.downloads,
+        most_per_user=results.downloads_per_user,
+        room_bytes=WIDE_ROWS * int(results.row),
+        stall_s=results.stall_s,
+    )
+    hs2 = Service(
+        coordinator=coordinator,
+        catalog=catalog,
+        spool=spool,
+        downloads=downloads,
+        authenticator=authenticator,
+        limits=Limits(settings.hs2.sessions, settings.hs2.sessions_per_user, settings.hs2.idle_s),
+        deadline_s=settings.limits.deadline_s,
+    )
+    return Gateway(
+        settings=settings,
+        metastore=metastore,
+        fleet=fleet,
+        planners=planners,
+        catalog=catalog,
+        registration=registration,
+        coordinator=coordinator,
+        spool=spool,
+        downloads=downloads,
+        jobs=jobs,
+        freshness=freshness,
+        schedules=schedules,
+        authenticator=authenticator,
+        policy=access,
+        hs2=hs2,
+        heartbeat=Heartbeat(name, metastore.gateways, query_log.close_dead),
+    )
+
+
+def flight_server(gateway: Gateway) -> FlightServer | None:
+    """Return the port of Flight SQL, to be started; None where its extra is not installed. Raises OSError."""
+    try:
+        from gateway.drivers.flight.server import Certificate, FlightServer
+        from gateway.drivers.flight.service import FlightService
+        from gateway.drivers.flight.sessions import Sessions
+    except ImportError:
+        log.warning("there is no port for Flight SQL: pip install 'fusion-sql-gateway[flight]'")
+        return None
+    flight, tls = gateway.settings.flight, gateway.settings.tls
+    service = FlightService(
+        coordinator=gateway.coordinator,
+        catalog=gateway.catalog,
+        spool=gateway.spool,
+        authenticator=gateway.authenticator,
+        downloads=gateway.downloads,
+        sessions=Sessions(
+            Limits(flight.sessions, flight.sessions_per_user, flight.idle_s),
+            held_bytes=int(gateway.settings.results.bytes),
+            current=gateway.authenticator.current,
+        ),
+        deadline_s=gateway.settings.limits.deadline_s,
+        idle_s=flight.idle_s,
+    )
+    certificate = None
+    if tls.certificate is not None:
+        certificate = Certificate(tls.certificate.read_bytes(), (tls.key or tls.certificate).read_bytes())
+    return FlightServer(
+        service,
+        host=gateway.settings.server.host,
+        port=flight.port,
+        calls=flight.calls,
+        drain_s=flight.drain_s,
+        certificate=certificate,
+    )
+
+
+def _members(settings: Settings) -> list[Member]:
+    members = []
+    if settings.duckdb.enabled:
+        members.append(_duckdb(settings.duckdb, planners=settings.limits.planners))
+    if settings.impala.enabled:
+        members.append(_impala(settings.impala))
+    if settings.spark.enabled:
+        members.append(_spark(settings, settings.spark))
+    if settings.hive.enabled:
+        members.append(_hive(settings.hive))
+    return members
+
+
+def _duckdb(settings: DuckDBSettings, *, planners: int) -> Member:
+    try:
+        from engines.duckdb.pool import DuckDBEngine
+    except ImportError as error:
+        raise MissingExtra("DuckDB is configured: pip install 'fusion-sql-gateway[duckdb]'") from error
+    threads = settings.threads or os.cpu_count() or 1
+    engine = DuckDBEngine(
+        workers=settings.workers,
+        threads=threads,
+        planners=planners,
+        spare=settings.spare_workers,
+        recycle_after=settings.recycle_after,
+        recycle_growth_bytes=int(settings.recycle_growth),
+    )
+    limit = int(settings.memory_limit)
+    ledger = Ledger(engine.name, slots=settings.workers, capacity_bytes=limit * settings.workers, guests=engine.guests)
+    return Member(engine, ledger, limit_bytes=limit, threads=threads, planners=planners)
+
+
+def _impala(settings: ImpalaSettings) -> Member:
+    try:
+        from engines.impala.connection import Access, Auth
+        from engines.impala.engine import ImpalaEngine
+    except ImportError as error:
+        raise MissingExtra("Impala is configured: pip install 'fusion-sql-gateway[impala]'") from error
+    access = Access(
+        auth=Auth(settings.auth),
+        user=settings.user,
+        password=settings.password.get_secret_value() if settings.password else None,
+        http_path=settings.http_path,
+        tls=settings.tls,
+        ca_file=str(settings.ca_file) if settings.ca_file else None,
+        verify=settings.verify,
+        kerberos_service=settings.kerberos_service,
+        database=settings.database,
+        timeout_s=settings.timeout_s,
+    )
+    engine = ImpalaEngine(
+        settings.addresses,
+        access,
+        slots=settings.slots,
+        mt_dop=settings.mt_dop,
+        request_pool=settings.request_pool,
+        options=settings.options,
+        refresh_s=settings.refresh_s,
+        check_s=settings.check_s,
+    )
+    limit = int(settings.memory_limit)
+    ledger = Ledger(engine.name, slots=settings.slots, capacity_bytes=limit * settings.slots)
+    return Member(engine, ledger, limit_bytes=limit, threads=max(1, settings.mt_dop), hosts=settings.hosts)
+
+
+def _spark(settings: Settings, spark: SparkSettings) -> Member:
+    try:
+        from engines.spark.engine import SparkConnectEngine
+        from engines.spark.server import ServerSettings, SparkConnectServer
+    except ImportError as error:
+        raise MissingExtra("Spark is configured: pip install 'fusion-sql-gateway[spark]'") from error
+    server: SparkConnectServer | str
+    if spark.remote_address is not None:
+        server = spark.remote_address
+    else:
+        server = SparkConnectServer(
+            ServerSettings(
+                work_folder=settings.home / "spark",
+                driver_memory_bytes=int(spark.driver_memory),
+                cores=os.cpu_count() or 2,
+                master=spark.master,
+                executor_memory_bytes=int(spark.executor_memory),
+                hive_metastore_uri=spark.hive_metastore_uri,
+                configuration=spark.configuration,
+                environment=spark.environment,
+            )
+        )
+    engine = SparkConnectEngine(server, slots=spark.slots)
+    if spark.warm_up:
+
+        def warm_up() -> None:
+            try:
+                engine.warm_up()
+            except EngineError as error:
+                log.warning("Spark did not warm up: %s", error.message)
+
+        threading.Thread(target=warm_up, name="spark warm-up", daemon=True).start()
+    return Member(engine, Ledger(engine.name, slots=spark.slots, capacity_bytes=None))
+
+
+def _hive(settings: HiveSettings) -> Member:
+    try:
+        from engines.hive.engine import HiveEngine
+        from engines.hive.transport import Access, Auth
+    except ImportError as error:
+        raise MissingExtra("Hive is configured: pip install 'fusion-sql-gateway[hive]'") from error
+    access = Access(
+        auth=Auth(settings.auth.upper()),
+        user=settings.user,
+        password=settings.password.get_secret_value() if settings.password else None,
+        kerberos_service=settings.kerberos_service,
+        http_path=settings.http_path,
+        tls=settings.tls,
+        ca_file=str(settings.ca_file) if settings.ca_file else None,
+        verify=settings.verify,
+        database=settings.database,
+    )
+    engine = HiveEngine(
+        [split_address(address) for address in settings.addresses],
+        access,
+        dialect=settings.dialect,
+        tables=settings.tables,
+        slots=settings.slots,
+        whole_results=settings.whole_results,
+        settings=settings.session_settings,
+        idle_s=settings.idle_s,
+    )
+    return Member(engine, Ledger(engine.name, slots=settings.slots, capacity_bytes=None))

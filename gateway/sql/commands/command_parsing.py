@@ -1,0 +1,406 @@
+"""Statements that are no queries, in the words of Impala's and Hive's users: statistics, the catalog, the session.
+
+    COMPUTE STATS t [(c, ...)] [TABLESAMPLE SYSTEM(p) [REPEATABLE(n)]]      SHOW TABLE STATS t
+    COMPUTE INCREMENTAL STATS t [PARTITION (p = 1, ...)]                    SHOW COLUMN STATS t
+    DROP STATS t                                                            SHOW TABLES [[LIKE] 'x*|y']
+    DROP INCREMENTAL STATS t PARTITION (p = 1, ...)                         DESCRIBE t
+    ALTER TABLE t SET TBLPROPERTIES ('numRows' = 'n')                       REFRESH t [PARTITION (p = 1, ...)]
+    ALTER TABLE t SET COLUMN STATS c ('numDVs' = 'n', ...)                  INVALIDATE METADATA [t]
+    ALTER TABLE | VIEW t SET OWNER USER name                                DESCRIBE EXTENDED | FORMATTED t
+    SHOW DATABASES | SCHEMAS [[LIKE] 'x*|y']                                SHOW COLUMNS IN | FROM t [IN | FROM default]
+    USE default      SET [ALL | -v]      SET name      SET name = value     RESET [name]
+
+They are the same in every dialect: names plain, in backquotes or in double quotes; texts in either kind of quotes.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Mapping, Sequence
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from engines.protocol import TableSource
+from gateway.errors import (
+    NotAllowed,
+    SyntaxInvalid,
+    UnknownColumn,
+    UnknownDatabase,
+    UnknownProperty,
+    UnknownTable,
+    ValueOutOfRange,
+)
+from gateway.sql.commands.commands import (
+    Command,
+    ComputeIncrementalStats,
+    ComputeStats,
+    Condition,
+    Describe,
+    DropIncrementalStats,
+    DropStats,
+    Refresh,
+    ResetOptions,
+    SetColumnStats,
+    SetOption,
+    SetOwner,
+    SetRows,
+    ShowColumns,
+    ShowColumnStats,
+    ShowDatabases,
+    ShowOptions,
+    ShowTables,
+    ShowTableStats,
+    Test,
+    UseDatabase,
+)
+from gateway.sql.commands.token_reader import WordReader, words_of
+from gateway.sql.names import DEFAULT_DATABASE, did_you_mean, require_usable
+from gateway.sql.parsing import ParserLimits, require_length
+from gateway.sql.position import position_at
+from metastore.records import SMALLEST_SHARE, View
+
+ROWS_KEY = "numRows"
+MARK_KEY = (
+    "STATS_GENERATED_VIA_STATS_TASK"  # Impala's users set it beside numRows for Hive's sake; it says nothing here
+)
+COLUMN_KEYS: Mapping[str, str] = {  # Impala's name -> the statistics' own
+    "numDVs": "ndv",
+    "numNulls": "nulls",
+    "avgSize": "average_length",
+    "maxSize": "maximum_length",
+}
+LARGEST = 2.0**63  # of whole numbers, not to be reached
+WHOLE_NUMBERS = frozenset({ROWS_KEY, "numDVs", "numNulls", "maxSize"})
+
+_FIRST_WORD = re.compile(r"(?:[\s;]++|--[^\n]*+|/\*(?s:.)*?\*/)*+([A-Za-z]+)")
+_VERBS = frozenset({"COMPUTE", "DROP", "SHOW", "ALTER", "REFRESH", "INVALIDATE", "DESCRIBE", "DESC", "USE"})
+_OPTION_VERBS = frozenset({"SET", "RESET"})
+_QUICK_VERBS = _OPTION_VERBS | {"SHOW", "DESCRIBE", "DESC", "USE"}
+_QUERY_VERBS = frozenset({"SELECT", "WITH", "VALUES"})
+_OPTION_NAME = r"[\w.:$-]+"
+_SET = re.compile(rf"(?:(?P<all>ALL|-v)|(?P<name>{_OPTION_NAME})\s*(?:=(?P<value>.*))?)?", re.DOTALL | re.IGNORECASE)
+_RESET = re.compile(rf"(?P<name>{_OPTION_NAME})?")
+_INTEGER_TYPES = ("tinyint", "smallint", "int", "bigint")
+
+_COMPARISONS: Mapping[TokenType, Test] = {
+    TokenType.EQ: operator.eq,
+    TokenType.NEQ: operator.ne,
+    TokenType.LT: operator.lt,
+    TokenType.LTE: operator.le,
+    TokenType.GT: operator.gt,
+    TokenType.GTE: operator.ge,
+}
+
+
+def parse(
+    sql: str, *, catalog: Mapping[str, TableSource], limits: ParserLimits, views: Mapping[str, View] = {}
+) -> Command | None:
+    """Return the command in a text, None where it is none of ours. Raises SqlError with what is wrong and where."""
+    first = _FIRST_WORD.match(sql)
+    if first is None or first[1].upper() not in _VERBS | _OPTION_VERBS:
+        return None
+    require_length(sql, limits)
+    if first[1].upper() in _OPTION_VERBS:
+        return _option(sql, first)
+    return _CommandReader(sql, words_of(sql, limits), catalog, views).command()
+
+
+def is_quick(sql: str) -> bool:
+    """Tell whether a text starts as a command does that only looks something up, or changes a session."""
+    first = _FIRST_WORD.match(sql)
+    return first is not None and first[1].upper() in _QUICK_VERBS
+
+
+def is_query(sql: str) -> bool:
+    """Tell whether a text starts as nothing does but queries, which have rows."""
+    first = _FIRST_WORD.match(sql)
+    return first is not None and first[1].upper() in _QUERY_VERBS
+
+
+def _option(sql: str, verb: re.Match[str]) -> Command:
+    """Read what follows SET or RESET: a value is any text up to the end, as Hive has it, and needs no quotes."""
+    rest = sql[verb.end() :].strip().rstrip(";").strip()
+    resets = verb[1].upper() == "RESET"
+    found = (_RESET if resets else _SET).fullmatch(rest)
+    if found is None:
+        message = f"Syntax error: {verb[1].upper()} takes {'a name' if resets else 'name = value'}."
+        raise SyntaxInvalid(message, position_at(sql, verb.start(1)))
+    name = found["name"] and found["name"].removeprefix("hiveconf:")
+    if resets:
+        return ResetOptions(name)
+    if found["value"] is not None:
+        return SetOption(name, _unquoted(found["value"].strip()))
+    return ShowOptions(name, meanings=(found["all"] or "").lower() == "-v")
+
+
+def _unquoted(text: str) -> str:
+    """Take quotes away that stand around the whole of a value, as Impala's users write them."""
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if quoted else text
+
+
+class _CommandReader(WordReader):
+    """Reads one command."""
+
+    def __init__(
+        self, sql: str, tokens: Sequence[Token], catalog: Mapping[str, TableSource], views: Mapping[str, View]
+    ) -> None:
+        super().__init__(sql, tokens)
+        self._catalog = catalog
+        self._views = views
+
+    def command(self) -> Command | None:
+        found = self._command()
+        if found is not None:
+            self._end()
+        return found
+
+    def _command(self) -> Command | None:
+        if self._words("COMPUTE"):
+            return self._compute()
+        if self._words("DROP", "STATS"):
+            return DropStats(self._table().name)
+        if self._words("DROP", "INCREMENTAL"):
+            return self._drop_incremental()
+        if self._words("SHOW", "TABLE", "STATS"):
+            return ShowTableStats(self._table().name)
+        if self._words("SHOW", "COLUMN", "STATS"):
+            return ShowColumnStats(self._table().name)
+        if self._words("SHOW", "DATABASES") or self._words("SHOW", "SCHEMAS"):
+            return ShowDatabases(self._pattern())
+        if self._words("SHOW", "TABLES"):
+            return self._show_tables()
+        if self._words("SHOW", "COLUMNS"):
+            return self._show_columns()
+        if self._words("USE"):
+            self._database()
+            return UseDatabase()
+        if self._words("ALTER", "TABLE"):
+            return self._alter()
+        if self._words("ALTER", "VIEW"):
+            return self._alter_view() if self._ahead(3) else None
+        if self._words("REFRESH"):
+            return self._refresh()
+        if self._words("INVALIDATE"):
+            self._need("METADATA")
+            return Refresh(self._table(to_mend=True).name if self._more() else None)
+        if self._words("DESCRIBE") or self._words("DESC"):
+            self._words("TABLE")
+            details = self._ahead(2) and (self._words("EXTENDED") or self._words("FORMATTED"))
+            return Describe(self._shown(), details)
+        return None
+
+    # ------------------------------------------------------------------ commands
+
+    def _compute(self) -> ComputeStats | ComputeIncrementalStats:
+        incremental = self._words("INCREMENTAL")
+        self._need("STATS")
+        table = self._table()
+        if incremental:
+            conditions = self._partition(table) if self._more() else ()
+            return ComputeIncrementalStats(table.name, conditions)
+        columns = self._columns(table) if self._sign(TokenType.L_PAREN) else ()
+        return ComputeStats(table.name, columns, self._sample() if self._more() else None)
+
+    def _drop_incremental(self) -> DropIncrementalStats:
+        self._need("STATS")
+        table = self._table()
+        return DropIncrementalStats(table.name, self._partition(table))
+
+    def _show_tables(self) -> ShowTables:
+        if self._words("IN") or self._words("FROM"):
+            self._database()
+        return ShowTables(self._pattern())
+
+    def _show_columns(self) -> ShowColumns:
+        if not self._words("IN"):
+            self._need("FROM")
+        shown = self._shown()
+        if self._words("IN") or self._words("FROM"):
+            self._database()
+        return ShowColumns(shown)
+
+    def _alter_view(self) -> SetOwner:
+        token = self._token()
+        name = self._shown()
+        if name not in self._views or self._views[name].temporary:
+            raise UnknownTable(f"There is no view {name}{did_you_mean(name, self._views)}", self._position(token))
+        verb = self._token()
+        if not self._words("SET", "OWNER"):
+            raise NotAllowed("ALTER VIEW is not allowed but for SET OWNER.", self._position(verb))
+        return self._owner(name, view=True)
+
+    def _owner(self, name: str, *, view: bool) -> SetOwner:
+        if self._ahead(2):
+            self._need("USER")
+        is_text = self._token().token_type is TokenType.STRING
+        return SetOwner(name, self._text("a name") if is_text else self._name(), view)
+
+    def _alter(self) -> SetRows | SetColumnStats | SetOwner:
+        table = self._table()
+        verb = self._token()
+        if not self._words("SET"):
+            message = "ALTER TABLE is not allowed but for SET TBLPROPERTIES, SET COLUMN STATS and SET OWNER."
+            raise NotAllowed(message, self._position(verb))
+        if self._words("OWNER"):
+            return self._owner(table.name, view=False)
+        if self._words("TBLPROPERTIES"):
+            where = self._token()
+            values = self._properties((ROWS_KEY,))
+            if ROWS_KEY not in values:
+                raise UnknownProperty(f"There is nothing to set without {ROWS_KEY}.", self._position(where))
+            return SetRows(table.name, int(values[ROWS_KEY]))
+        self._need("COLUMN")
+        self._need("STATS")
+        column = self._column(table)
+        values = self._properties(tuple(COLUMN_KEYS))
+        return SetColumnStats(table.name, column, {COLUMN_KEYS[key]: value for key, value in values.items()})
+
+    def _refresh(self) -> Refresh:
+        self._words("TABLE")
+        table = self._table(to_mend=True)
+        if self._more():
+            self._partition(table)  # only to find mistakes: looking at a whole table is cheap enough
+        return Refresh(table.name)
+
+    # ------------------------------------------------------------------ parts of commands
+
+    def _database(self) -> None:
+        token = self._token()
+        if self._name().lower() != DEFAULT_DATABASE:
+            message = f"There is no database {token.text}; there is {DEFAULT_DATABASE}."
+            raise UnknownDatabase(message, self._position(token))
+
+    def _pattern(self) -> str | None:
+        self._words("LIKE")
+        return self._text("a pattern") if self._more() else None
+
+    def _columns(self, table: TableSource) -> tuple[str, ...]:
+        """Read the rest of a list of columns; an empty one is allowed, as in Impala, and means all."""
+        if self._sign(TokenType.R_PAREN):
+            return ()
+        columns = [self._column(table)]
+        while self._sign(TokenType.COMMA):
+            columns.append(self._column(table))
+        self._need_sign(TokenType.R_PAREN, ")")
+        return tuple(dict.fromkeys(columns))
+
+    def _sample(self) -> float:
+        self._need("TABLESAMPLE")
+        self._need("SYSTEM")
+        self._need_sign(TokenType.L_PAREN, "(")
+        where = self._token()
+        percent = self._number()
+        if not SMALLEST_SHARE <= percent / 100 <= 1:
+            raise ValueOutOfRange(
+                f"A sample is at least {100 * SMALLEST_SHARE:g} and at most 100 percent.", self._position(where)
+            )
+        self._need_sign(TokenType.R_PAREN, ")")
+        if self._words("REPEATABLE"):  # every sample is: which row groups are read follows from the files
+            self._need_sign(TokenType.L_PAREN, "(")
+            self._number()
+            self._need_sign(TokenType.R_PAREN, ")")
+        return percent / 100
+
+    def _partition(self, table: TableSource) -> tuple[Condition, ...]:
+        where = self._token()
+        self._need("PARTITION")
+        if not table.partition_columns:
+            raise NotAllowed(f"The table {table.name} is not partitioned.", self._position(where))
+        self._need_sign(TokenType.L_PAREN, "(")
+        conditions = [self._condition(table)]
+        while self._sign(TokenType.COMMA) or self._words("AND"):
+            conditions.append(self._condition(table))
+        self._need_sign(TokenType.R_PAREN, ")")
+        return tuple(conditions)
+
+    def _condition(self, table: TableSource) -> Condition:
+        token = self._token()
+        column = self._column(table)
+        position = self._position(token)
+        if column not in table.partition_columns:
+            known = ", ".join(table.partition_columns)
+            raise UnknownColumn(f"{column} is not a partition column; those are {known}.", position)
+        if self._words("IS"):
+            test: Test = operator.ne if self._words("NOT") else operator.eq
+            self._need("NULL")
+            return Condition(column, test, None, position)
+        sign = self._token()
+        if sign.token_type not in _COMPARISONS:
+            self._unexpected("a comparison")
+        self._at += 1
+        data_type = next(each.data_type for each in table.columns if each.name == column)
+        return Condition(column, _COMPARISONS[sign.token_type], self._partition_value(data_type), position)
+
+    def _partition_value(self, data_type: str) -> int | str | None:
+        if self._words("NULL"):
+            return None
+        token = self._token()
+        text = self._literal()
+        if data_type not in _INTEGER_TYPES:
+            return text
+        try:
+            return int(text)
+        except ValueError:
+            raise ValueOutOfRange(f"{text} is not a whole number.", self._position(token)) from None
+
+    def _properties(self, known: Sequence[str]) -> dict[str, float]:
+        """Read ``('key' = 'value', ...)`` and return the values by the known keys' own spelling."""
+        found: dict[str, float] = {}
+        self._need_sign(TokenType.L_PAREN, "(")
+        self._property(known, found)
+        while self._sign(TokenType.COMMA):
+            self._property(known, found)
+        self._need_sign(TokenType.R_PAREN, ")")
+        return found
+
+    def _property(self, known: Sequence[str], found: dict[str, float]) -> None:
+        token = self._token()
+        name = self._text("the name of a property")
+        key = next((key for key in known if key.lower() == name.lower()), None)
+        if key is None and not (ROWS_KEY in known and name.upper() == MARK_KEY):
+            raise UnknownProperty(f"{name} cannot be set; {', '.join(known)} can.", self._position(token))
+        self._need_sign(TokenType.EQ, "=")
+        where = self._token()
+        text = self._literal()
+        if key is None:
+            return
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not 0 <= value < LARGEST or (key in WHOLE_NUMBERS and value != int(value)):
+            kind = "a whole number" if key in WHOLE_NUMBERS else "a number"
+            raise ValueOutOfRange(f"{key} is {kind} of at least 0, not {text}.", self._position(where))
+        found[key] = value
+
+    def _shown(self) -> str:
+        """Read the name of a table or a view."""
+        name = self._token().text.lower()
+        if name in self._views:
+            self._name()
+            return name
+        return self._table().name
+
+    def _table(self, *, to_mend: bool = False) -> TableSource:
+        token = self._token()
+        parts = [self._name()]
+        while self._sign(TokenType.DOT):
+            parts.append(self._name())
+        table = self._catalog.get(parts[-1].lower())
+        if table is None or [part.lower() for part in parts[:-1]] not in ([], [DEFAULT_DATABASE]):
+            message = f"There is no table {'.'.join(parts)}{did_you_mean(parts[-1], self._catalog)}"
+            raise UnknownTable(message, self._position(token), name=".".join(parts))
+        return table if to_mend else require_usable(table, self._position(token))
+
+    def _column(self, table: TableSource) -> str:
+        """Read the name of a table's column and return it as the catalog spells it."""
+        token = self._token()
+        spelled = {column.name.lower(): column.name for column in table.columns}
+        name = self._name()
+        if name.lower() not in spelled:
+            message = f"There is no column {name} in {table.name}{did_you_mean(name, spelled)}"
+            raise UnknownColumn(message, self._position(token))
+        return spelled[name.lower()]

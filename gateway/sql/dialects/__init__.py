@@ -1,0 +1,1 @@
+"""The names and signs of Hive and Impala, in Spark's words. START HERE: normalize.py."""

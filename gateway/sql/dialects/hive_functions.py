@@ -1,0 +1,299 @@
+"""Functions that Hive and Impala have under names of Spark's for something else, or that Spark does not have.
+
+Each becomes an expression of Spark's that gives what its own reference says, or is refused with a reason. What is in
+neither list has the same name and meaning in Spark, or no meaning there; the allow-list knows.
+``tests/gateway/sql/dialects/`` holds them to it, value by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from sqlglot import exp
+
+from gateway.errors import NotAllowed
+from gateway.sql.dialects import hive_patterns, hive_times
+from gateway.sql.dialects.calls import call_of, is_text, refused, whole_number
+from gateway.sql.dialects.column_types import type_of
+from gateway.sql.dialects.hive_templates import HIVE, IMPALA, LN, REFUSED, TEMPLATES
+from gateway.sql.dialects.templates import filled
+
+Rule = Callable[[exp.Anonymous], exp.Expr]
+
+_PLACES = ("a", "b", "c", "d")
+_INITCAP = r"array_join(transform(split(a, '(?<=[\\t\\n\\x0B\\f\\r])'), word -> initcap(word)), '')"
+
+
+def put_function(call: exp.Anonymous, dialect: str) -> exp.Expr:
+    """Return what a function means in Spark's words: often itself. Raises NotAllowed."""
+    name, count = call.name.lower(), len(call.expressions)
+    reason = REFUSED[dialect].get(name)
+    if reason is not None:
+        raise refused(call, f"{name.upper()} {reason}")
+    if dialect == IMPALA:
+        hive_times.read_times(call)
+    template = TEMPLATES[dialect].get((name, count)) or TEMPLATES[dialect].get((name, None))
+    if template is not None:
+        return filled(template, **dict(zip(_PLACES, call.expressions, strict=False)))
+    rule = _RULES[dialect].get(name)
+    return call if rule is None else rule(call)
+
+
+def names(dialect: str) -> tuple[str, ...]:
+    """Return the names of functions that are written anew or refused by name, sorted."""
+    written = (name for name, _ in TEMPLATES[dialect])
+    return tuple(sorted({*written, *_RULES[dialect], *REFUSED[dialect]}))
+
+
+# ---------------------------------------------------------------------- texts
+
+
+def substring(node: exp.Expr, text: exp.Expr, start: exp.Expr, length: exp.Expr | None, dialect: str) -> exp.Expr:
+    """Return a part of a text: one that starts before the text is empty; in Impala one from 0 is too."""
+    number = whole_number(start)
+    cut = call_of("substring", text, start, *([length] if length is not None else []))
+    if number is not None and (number > 0 or (number == 0 and dialect == HIVE)):
+        return cut
+    from_zero = "b = 0 OR " if dialect == IMPALA else ""
+    return filled(f"CASE WHEN {from_zero}b < -length(a) THEN substring(a, 1, 0) ELSE c END", a=text, b=start, c=cut)
+
+
+def _substr(dialect: str) -> Rule:
+    def rule(call: exp.Anonymous) -> exp.Expr:
+        if len(call.expressions) not in (2, 3):
+            return call
+        text, start, *length = call.expressions
+        return substring(call, text, start, length[0] if length else None, dialect)
+
+    return rule
+
+
+def _pad(call: exp.Anonymous) -> exp.Expr:
+    """Give NULL for a negative length."""
+    number = whole_number(call.expressions[1]) if len(call.expressions) > 1 else 0
+    if number is not None and number >= 0:
+        return call
+    return filled("CASE WHEN a >= 0 THEN b END", a=call.expressions[1], b=call)
+
+
+def _trim(side: str) -> Rule:
+    def rule(call: exp.Anonymous) -> exp.Expr:
+        if len(call.expressions) != 2:
+            return call
+        text, letters = call.expressions
+        template = f"trim({side} b FROM a)"
+        if isinstance(letters, exp.Literal):
+            return filled(template, a=text, b=letters)
+        return filled(template, a=text, b=call_of("coalesce", letters, exp.Literal.string("")))
+
+    return rule
+
+
+def _instr(call: exp.Anonymous) -> exp.Expr:
+    """In Impala nothing is found nowhere, and a search may begin elsewhere."""
+    if len(call.expressions) not in (2, 3):
+        raise refused(call, "INSTR counts no occurrences here.") if len(call.expressions) == 4 else _wrong(call)
+    text, part, *start = call.expressions
+    if start and (whole_number(start[0]) or 0) < 1:
+        raise refused(call, "INSTR searches from a position that is written out, at least 1.")
+    found = call_of("locate", part, text, *start) if start else call
+    return found if _is_text(part) else filled("CASE WHEN a = '' THEN 0 ELSE b END", a=part, b=found)
+
+
+def _locate(call: exp.Anonymous) -> exp.Expr:
+    if len(call.expressions) == 3 and whole_number(call.expressions[2]) is None:
+        start = call.expressions[2]
+        two = call_of("locate", *call.expressions[:2], start)
+        return filled("CASE WHEN b IS NOT NULL THEN a END", a=_found_nowhere(two), b=start)
+    return _found_nowhere(call)
+
+
+def _found_nowhere(call: exp.Anonymous) -> exp.Expr:
+    if not call.expressions or _is_text(call.expressions[0]):
+        return call
+    return filled("CASE WHEN a = '' THEN 0 ELSE b END", a=call.expressions[0], b=call)
+
+
+def _is_text(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and node.is_string and node.name != ""
+
+
+def _wrong(call: exp.Anonymous) -> NotAllowed:
+    return refused(call, f"{call.name.upper()} does not take {len(call.expressions)} arguments.")
+
+
+def _chr(call: exp.Anonymous) -> exp.Expr:
+    number = whole_number(call.expressions[0]) if call.expressions else None
+    if number is not None and 0 <= number < 128:
+        return call
+    return filled("CASE WHEN a BETWEEN 0 AND 127 THEN chr(a) WHEN a < 0 OR a > 255 THEN '' END", a=call.expressions[0])
+
+
+def _group_concat(call: exp.Anonymous) -> exp.Expr:
+    """Its separator is a comma and a space."""
+    arguments = list(call.expressions)
+    distinct = arguments[0] if arguments and isinstance(arguments[0], exp.Distinct) else None
+    parts = distinct.expressions if distinct is not None else arguments
+    if len(parts) == 1:
+        parts.append(exp.Literal.string(", "))
+    if len(parts) != 2 or not isinstance(parts[1], exp.Literal):
+        raise refused(call, "GROUP_CONCAT takes a text and a separator that is written out.")
+    text = parts[0]
+    if distinct is not None:
+        both = exp.Distinct(expressions=[text.copy(), parts[1].copy()])
+        return exp.Anonymous(this="listagg", expressions=[both])
+    return call_of("listagg", text, parts[1])
+
+
+def _small_letters(call: exp.Anonymous) -> exp.Expr:
+    """Write the dotted capital I as a plain one is written small; Java makes two characters of it."""
+    if len(call.expressions) != 1:
+        return call
+    text = call.expressions[0]
+    if is_text(text):
+        return call_of("lower", exp.Literal.string(text.name.replace("\u0130", "i")))
+    return call_of("lower", text)
+
+
+def _initcap(call: exp.Anonymous) -> exp.Expr:
+    """Begin a word behind every white space, as Impala does; Spark does so behind a space."""
+    if len(call.expressions) != 1:
+        return call
+    text = call.expressions[0]
+    if is_text(text):
+        text = exp.Literal.string(text.name.replace("\u0130", "I"))
+        if set(text.name).isdisjoint("\t\n\x0b\f\r"):
+            return call_of("initcap", text)
+    return filled(_INITCAP, a=text)
+
+
+# ---------------------------------------------------------------------- numbers
+
+MOST_DIGITS = 15
+_BITS_OF = {"smallint": 16, "int": 32, "bigint": 64}
+
+
+def _pmod(call: exp.Anonymous) -> exp.Expr:
+    """Give the remainder the divisor's sign."""
+    if len(call.expressions) != 2 or (whole_number(call.expressions[1]) or 0) > 0:
+        return call
+    return filled("((a % b) + b) % b", a=call.expressions[0], b=call.expressions[1])
+
+
+def _extreme(call: exp.Anonymous) -> exp.Expr:
+    """With a NULL, it is NULL."""
+    if not call.expressions:
+        return call
+    unknown = exp.or_(*(exp.Is(this=value.copy(), expression=exp.Null()) for value in call.expressions))
+    return exp.Case(ifs=[exp.If(this=unknown, true=exp.Null())], default=call.copy())
+
+
+def _width_bucket(call: exp.Anonymous) -> exp.Expr:
+    """Refuse numbers of more digits than Spark's has, which counts in DOUBLE."""
+    for number in call.find_all(exp.Literal):
+        if len(number.name) > MOST_DIGITS:
+            raise refused(call, f"WIDTH_BUCKET takes numbers of at most {MOST_DIGITS} digits here.")
+    return call
+
+
+def _getbit(call: exp.Anonymous) -> exp.Expr:
+    """Take a place that numbers of every type have; of others it is an error in Impala that Spark has not."""
+    place = whole_number(call.expressions[1]) if len(call.expressions) == 2 else None
+    bits = _BITS_OF.get(type_of(call.expressions[0]), 8) if not _is_number(call) else 8
+    if place is None or not 0 <= place < bits:
+        raise refused(call, f"GETBIT takes a place that is written out, here from 0 to {bits - 1}.")
+    return call
+
+
+def _is_number(call: exp.Anonymous) -> bool:
+    return isinstance(call.expressions[0].unnest(), exp.Literal | exp.Neg)  # of the narrowest type that holds it
+
+
+def _rand(call: exp.Anonymous) -> exp.Expr:
+    if call.expressions:
+        raise refused(call, f"{call.name.upper()} with a seed gives other numbers in Spark: leave out the seed.")
+    return call
+
+
+def _truncated(call: exp.Anonymous, digits: Sequence[exp.Expr]) -> exp.Expr:
+    value = call.expressions[0]
+    if digits and whole_number(digits[0]) is None:
+        raise refused(call, f"{call.name.upper()} takes a number of digits that is written out.")
+    if not digits:
+        return filled("CASE WHEN a < 0 THEN ceil(a) ELSE floor(a) END", a=value)
+    return filled("CASE WHEN a < 0 THEN ceil(a, b) ELSE floor(a, b) END", a=value, b=digits[0])
+
+
+def _truncate(call: exp.Anonymous) -> exp.Expr:
+    return _truncated(call, call.expressions[1:]) if len(call.expressions) in (1, 2) else call
+
+
+def _trunc_impala(call: exp.Anonymous) -> exp.Expr:
+    """Of a time with a unit, of a number with digits."""
+    if len(call.expressions) == 1:
+        return _truncated(call, ())
+    if len(call.expressions) != 2:
+        raise _wrong(call)
+    digits = whole_number(call.expressions[1])
+    return hive_times.trunc(call) if digits is None else _truncated(call, call.expressions[1:])
+
+
+def _trunc_hive(call: exp.Anonymous) -> exp.Expr:
+    digits = call.expressions[1:]
+    is_date = len(digits) == 1 and whole_number(digits[0]) is None
+    return call if is_date or len(digits) > 1 else _truncated(call, digits)
+
+
+# ---------------------------------------------------------------------- the lists
+
+_RULES: Mapping[str, Mapping[str, Rule]] = {
+    IMPALA: {
+        **dict.fromkeys(("substr", "utf8_substr", "utf8_substring"), _substr(IMPALA)),
+        **dict.fromkeys(("lpad", "rpad"), _pad),
+        "ltrim": _trim("LEADING"),
+        "rtrim": _trim("TRAILING"),
+        "btrim": _trim("BOTH"),
+        "instr": _instr,
+        "locate": _locate,
+        "chr": _chr,
+        "group_concat": _group_concat,
+        **dict.fromkeys(("lower", "lcase", "lower_utf8", "lcase_utf8"), _small_letters),
+        **dict.fromkeys(("initcap", "initcap_utf8"), _initcap),
+        "width_bucket": _width_bucket,
+        "getbit": _getbit,
+        **dict.fromkeys(("rand", "random"), _rand),
+        "pmod": _pmod,
+        **dict.fromkeys(("greatest", "least"), _extreme),
+        **dict.fromkeys(("truncate", "dtrunc"), _truncate),
+        "trunc": _trunc_impala,
+        **hive_times.RULES[IMPALA],
+        "regexp_extract": hive_patterns.regexp_extract,
+        "regexp_replace": hive_patterns.regexp_replace,
+        "regexp_like": hive_patterns.regexp_like,
+        "regexp_match_count": hive_patterns.regexp_match_count,
+        "get_json_object": hive_patterns.get_json_object,
+        "decode": lambda call: _decode(call),
+        "log": lambda call: _logarithm(call),
+    },
+    HIVE: {
+        **dict.fromkeys(("substr", "substring"), _substr(HIVE)),
+        **dict.fromkeys(("lpad", "rpad"), _pad),
+        "pmod": _pmod,
+        **dict.fromkeys(("greatest", "least"), _extreme),
+        "trunc": _trunc_hive,
+        **hive_times.RULES[HIVE],
+    },
+}
+
+
+def _decode(call: exp.Anonymous) -> exp.Expr:
+    if len(call.expressions) < 3:
+        raise refused(call, "DECODE takes a value, what to search for and what it becomes.")
+    return call
+
+
+def _logarithm(call: exp.Anonymous) -> exp.Expr:
+    if len(call.expressions) != 2:
+        raise refused(call, "LOG takes a base and a number; LN is the natural logarithm.")
+    base, number = (filled(LN.format("ln"), a=each) for each in call.expressions)
+    return filled("b / a", a=base, b=number)

@@ -1,0 +1,184 @@
+"""Texts and numbers as Impala's times: which it reads, and what they are in Spark, which reads others.
+
+Impala's times lie between the years 1400 and 9999; all else is NULL. A text has a day, or a day and a clock with
+seconds; a zone behind a T is dropped. What has no equal, such as nanoseconds, ends the statement: before it runs where
+it is written out, else as it runs.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+from sqlglot import exp
+
+from gateway.sql.dialects.calls import is_text, refused
+from gateway.sql.dialects.column_types import DATE, FLOATING, NUMBERS, STRING, TIMESTAMP, tell_type, type_of
+from gateway.sql.dialects.templates import filled
+
+FIRST_YEAR, LAST_YEAR = 1400, 9999
+FIRST_SECOND, LAST_SECOND = -17_987_443_200, 253_402_300_799
+"""Of Impala's times, counted from 1970."""
+
+_BLANK = " \t\n\x0b\f\r"
+_MOMENT = re.compile(
+    r"(?P<year>\d{4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})"
+    r"(?:(?P<between> +|T)(?P<clock>\d{1,2}:\d{1,2}:\d{1,2})(?:\.(?P<fraction>\d+))?"
+    r"(?P<zone>(?:Z|[+-]\d{2}(?::?\d{2})?)?))?",
+    re.ASCII,
+)
+_CLOCK = "[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}"
+_DAY = "^\\\\s*[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
+_PLAIN = f"{_DAY}([ T]{_CLOCK}(\\\\.[0-9]{{1,6}}0*)?)?\\\\s*$"
+_ODD = f"{_DAY}[ T] *{_CLOCK}"
+_PLAIN_DAY = f"^\\\\s*[0-9]{{4}}-[0-9]{{1,2}}-[0-9]{{1,2}}([ T]{_CLOCK}(\\\\.[0-9]{{1,9}})?)?\\\\s*$"
+_OTHERWISE = "raise_error('a text as a time with nanoseconds, a zone or several spaces, which Impala reads otherwise')"
+_READ = (
+    "CASE WHEN a RLIKE '^\\\\s*0' OR a RLIKE '^\\\\s*1[0-3]' THEN CAST(NULL AS TIMESTAMP) "
+    f"WHEN a RLIKE '{_PLAIN}' THEN TRY_CAST(a AS TIMESTAMP) "
+    f"WHEN a RLIKE '{_ODD}' THEN CAST({_OTHERWISE} AS TIMESTAMP) END"
+)
+_READ_DAY = (
+    f"CASE WHEN a IS NOT NULL THEN coalesce(CASE WHEN a RLIKE '{_PLAIN_DAY}' THEN TRY_CAST(a AS DATE) END, "
+    "CAST(raise_error('a text that is no date') AS DATE)) END"
+)
+_CLOCK_ALONE = "^\\\\s*[0-9]{2}:[0-9]{2}:[0-9]{2}(\\\\.[0-9]+)?\\\\s*$"
+_CLOCK_OF_A_DAY = "TRY_CAST(concat('1970-01-01 ', trim(a)) AS TIMESTAMP)"
+_READ_CLOCK = f"CASE WHEN a RLIKE '{_CLOCK_ALONE}' THEN {_CLOCK_OF_A_DAY} ELSE b END"
+_OF_SECONDS = f"CASE WHEN a BETWEEN {FIRST_SECOND} AND {LAST_SECOND}.999999 THEN CAST(a AS TIMESTAMP) END"
+_CUT = frozenset(  # functions that give the same without nanoseconds
+    """
+    year month day dayofmonth dayofweek dayofyear weekofyear week quarter hour minute second millisecond dayname
+    monthname last_day next_day to_date datediff date_trunc trunc date_part extract nullvalue nonnullvalue
+    """.split()
+)
+
+
+def no_time(kind: str = TIMESTAMP) -> exp.Expr:
+    """Return NULL as a time or a date."""
+    return exp.cast(exp.Null(), exp.DType[kind.upper()])
+
+
+def time_of(node: exp.Expr) -> exp.Expr:
+    """Return what stands where Impala wants a time: a text is read as one. Raises NotAllowed."""
+    return as_time(node, node) if type_of(node) == STRING else node
+
+
+def as_time(node: exp.Expr, value: exp.Expr) -> exp.Expr:
+    """Return a CAST to TIMESTAMP. node: to be named where it is refused. Raises NotAllowed."""
+    kind = type_of(value)
+    if is_text(value):
+        text = written_moment(node, value.name, cut=_is_cut(value))
+        found = no_time() if text is None else exp.cast(exp.Literal.string(text), exp.DType.TIMESTAMP)
+    elif kind == STRING:
+        found = filled(_READ, a=value)
+    elif kind in FLOATING:
+        raise refused(node, "A DOUBLE as a time has nanoseconds, which times here lack: CAST it to DECIMAL(18, 6).")
+    elif kind in NUMBERS:
+        found = filled(_OF_SECONDS, a=value)
+    elif kind == DATE:
+        day = constant(value)
+        if day is not None and day.year < FIRST_YEAR:
+            raise refused(node, f"A TIMESTAMP of Impala lies in the years {FIRST_YEAR} to {LAST_YEAR}.")
+        found = exp.cast(value.copy(), exp.DType.TIMESTAMP)
+    else:
+        found = exp.TryCast(this=value.copy(), to=exp.DataType.build("timestamp"))
+    tell_type(found, TIMESTAMP)
+    return found
+
+
+def as_date(node: exp.Expr, value: exp.Expr) -> exp.Expr:
+    """Return a CAST of a text to DATE; one that is none ends the statement. Raises NotAllowed."""
+    if not is_text(value):
+        found_day = filled(_READ_DAY, a=value)
+        tell_type(found_day, DATE)
+        return found_day
+    found = _MOMENT.fullmatch(value.name.strip(_BLANK))
+    text = f"{found['year']}-{found['month']:0>2}-{found['day']:0>2}" if found else ""
+    if not _is_day(text):
+        raise refused(node, "This text is no date; write it as in '2024-02-29'.")
+    day = exp.cast(exp.Literal.string(text), exp.DType.DATE)
+    tell_type(day, DATE)
+    return day
+
+
+def as_clock(node: exp.Expr, value: exp.Expr) -> exp.Expr:
+    """Return a text as the time of which Impala takes the hour, minute or second: here it may lack the day."""
+    if not is_text(value):
+        return filled(_READ_CLOCK, a=value, b=time_of(value))
+    text = value.name.strip(_BLANK)
+    if len(text) < len("00:00:00") or not text[:8].replace(":", "0").isdecimal() or text[2] + text[5] != "::":
+        return time_of(value)
+    moment = exp.Literal.string(f"1970-01-01 {text}")
+    moment.parent = value.parent
+    tell_type(moment, STRING)
+    return as_time(node, moment)
+
+
+def written_moment(node: exp.Expr, text: str, *, cut: bool = False) -> str | None:
+    """Return a text that is written out as Spark reads it as Impala's time; None where that is NULL.
+
+    Raises NotAllowed for nanoseconds, unless they are cut off.
+    """
+    found = _MOMENT.fullmatch(text.strip(_BLANK))
+    if found is None or (found["zone"] and found["between"] != "T"):
+        return None
+    day = f"{found['year']}-{found['month']:0>2}-{found['day']:0>2}"
+    if not _is_day(day) or int(found["year"]) < FIRST_YEAR:
+        return None
+    if not found["clock"]:
+        return day
+    hour, minute, second = (int(each) for each in found["clock"].split(":"))
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    fraction = (found["fraction"] or "").rstrip("0")
+    if cut:
+        fraction = fraction[:6].rstrip("0")
+    if len(fraction) > 6:
+        raise refused(node, "Times here have microseconds, and no nanoseconds: write six digits behind the second.")
+    return f"{day} {hour:02}:{minute:02}:{second:02}{'.' if fraction else ''}{fraction}"
+
+
+def _is_day(text: str) -> bool:
+    try:
+        dt.date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_cut(text: exp.Expr) -> bool:
+    """Tell whether nobody sees the nanoseconds of a text that is read as a time."""
+    place = text.parent
+    while isinstance(place, exp.Paren) or (isinstance(place, exp.Cast) and type_of(place) == TIMESTAMP):
+        place = place.parent
+    if isinstance(place, exp.Anonymous):
+        return place.name.lower() in _CUT
+    return isinstance(place, exp.Extract) or (isinstance(place, exp.Cast) and type_of(place) == DATE)
+
+
+def constant(node: exp.Expr) -> dt.datetime | None:
+    """Return the time or date that an expression writes out, if it does."""
+    match node:
+        case exp.Paren():
+            return constant(node.this)
+        case exp.Cast() | exp.TryCast() if is_text(node.this) and type_of(node) in (DATE, TIMESTAMP):
+            try:
+                return dt.datetime.fromisoformat(node.this.name)
+            except ValueError:
+                return None
+    return None
+
+
+def leaves(moment: dt.datetime, unit: str, amount: int) -> bool:
+    """Tell whether a time that is shifted is none of Impala's any more."""
+    months = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}.get(unit)
+    if months is not None:
+        year = (moment.year * 12 + moment.month - 1 + months * amount) // 12
+        return not FIRST_YEAR <= year <= LAST_YEAR
+    try:
+        name = "days" if unit == "DAY" else f"{unit.lower()}s"
+        shifted = moment.replace(tzinfo=None) + dt.timedelta(**{name: amount})
+    except OverflowError:
+        return True
+    return shifted.year < FIRST_YEAR

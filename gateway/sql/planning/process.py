@@ -1,0 +1,135 @@
+"""A planner's process seen from the gateway: start it, have it run a function, end it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Pipe
+from typing import Any
+
+from engines.environment import child_environment
+from engines.errors import DeadlineExceeded, StatementCancelled
+from gateway.errors import StatementTooComplex
+from gateway.sql.planning.fairness import Asker
+from gateway.sql.planning.messages import Call, ForgetAll, Keep, Kept, Outcome
+
+log = logging.getLogger(__name__)
+
+MOST_KEPT = 256  # values that a process remembers
+MOST_KEPT_BYTES = 64 << 20
+POLL_S = 0.05  # between two looks at whether the statement was cancelled
+STOPPED = (-24,)  # exit status of a process that the kernel ended for its processor time (SIGXCPU)
+
+
+class PlannerFault(RuntimeError):
+    """A function failed with what it should not fail with; the message is its traceback."""
+
+
+class ProcessLost(Exception):
+    """The process ended in the middle of a call."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shared:
+    """An argument that many calls have in common: it is sent once. value: the same object each time."""
+
+    value: object
+
+
+class PlannerProcess:
+    """One process. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._ours, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "gateway.sql.planning.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**child_environment(), "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"},
+            )
+        self._kept: dict[int, object] = {}
+        self._kept_bytes = 0
+
+    @property
+    def pid(self) -> int:
+        """The operating system's id of the process."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """False once the process has ended."""
+        return self._process.poll() is None
+
+    def call(self, function: Callable[..., Any], *arguments: object, cpu_s: float, asker: Asker) -> Any:
+        """Have a function run and return its result.
+
+        Raises what the function raises (SqlError, EngineError), StatementTooComplex, StatementCancelled,
+        DeadlineExceeded, ProcessLost.
+        """
+        try:
+            self._make_room([each for each in arguments if isinstance(each, Shared)])
+            sent = [self._lent(each) if isinstance(each, Shared) else each for each in arguments]
+            self._send(Call(function, sent, cpu_s))
+            while not self._ours.poll(POLL_S):
+                asker.require()
+            outcome, value = pickle.loads(self._ours.recv_bytes())  # noqa: S301 - of the process that we started
+        except (EOFError, OSError) as error:
+            self.close()
+            if self._process.returncode in STOPPED:
+                raise _too_long(cpu_s) from error
+            raise ProcessLost(f"a planner ended with exit status {self._process.returncode}") from error
+        except (StatementCancelled, DeadlineExceeded):
+            self.close()
+            raise
+        match outcome:
+            case Outcome.DONE:
+                return value
+            case Outcome.FAILED:
+                raise value
+            case Outcome.TOO_LONG:
+                raise _too_long(cpu_s)
+            case Outcome.TOO_LARGE:
+                self.close()
+                raise StatementTooComplex("Planning the statement takes too much memory; write it in smaller parts.")
+            case _:
+                raise PlannerFault(value)
+
+    def close(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            self._ours.close()
+
+    def _lent(self, shared: Shared) -> Kept:
+        key = id(shared.value)  # which no other object has while this one is held here
+        if key not in self._kept:
+            self._kept_bytes += self._send(Keep(key, shared.value))
+            self._kept[key] = shared.value
+        return Kept(key)
+
+    def _make_room(self, shared: Sequence[Shared]) -> None:
+        """Forget everything before a call where there would be too much of it; never in the middle of one."""
+        new = {id(each.value) for each in shared} - self._kept.keys()
+        if self._kept and new and (len(self._kept) + len(new) > MOST_KEPT or self._kept_bytes > MOST_KEPT_BYTES):
+            self._kept.clear()
+            self._kept_bytes = 0
+            self._send(ForgetAll())
+
+    def _send(self, message: object) -> int:
+        """Send a message; returns how many bytes it has."""
+        pickled = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+        self._ours.send_bytes(pickled)
+        return len(pickled)
+
+
+def _too_long(cpu_s: float) -> StatementTooComplex:
+    return StatementTooComplex(
+        f"Planning the statement takes more than {cpu_s:g} s of computing; write it in smaller parts."
+    )

@@ -1,0 +1,93 @@
+"""Reads statements in planners, and remembers what short ones mean as long as the catalog stays as it is."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from engines.protocol import TableSource
+from gateway.sql.commands.commands import Command
+from gateway.sql.commands.writes import Write
+from gateway.sql.compiled import CompiledStatement
+from gateway.sql.parsing import SPARK
+from gateway.sql.planning import work
+from gateway.sql.planning.fairness import Asker
+from gateway.sql.planning.pool import Planners
+from gateway.sql.planning.process import Shared
+from metastore.records import View
+
+REMEMBERED = 256
+LONGEST_REMEMBERED = 16 << 10  # characters of a statement
+WRITTEN_TIMES = 8  # as long may be what is written for all engines together
+
+
+class Catalog(Protocol):
+    """What statements may name. The same objects as long as it does not change."""
+
+    @property
+    def tables(self) -> Mapping[str, TableSource]:
+        """All tables by name."""
+
+    @property
+    def views(self) -> Mapping[str, View]:
+        """Everybody's views by name."""
+
+
+class StatementReader:
+    """Thread-safe. engines: that statements are written for."""
+
+    def __init__(self, planners: Planners, engines: work.Engines) -> None:
+        self._planners = planners
+        self._engines = engines
+        self._lock = threading.Lock()
+        self._tables: Mapping[str, TableSource] = {}
+        self._views: Mapping[str, View] = {}
+        self._known: OrderedDict[tuple[str, str], CompiledStatement] = OrderedDict()
+
+    def understand(self, text: work.Text, catalog: Catalog, asker: Asker) -> CompiledStatement | Command | Write:
+        """Return what a text asks for. Raises SqlError, EngineError."""
+        known = None if text.views else self._find(text.sql, text.dialect, catalog)
+        if known is not None:
+            return known
+        with self._planners.place(asker) as place:
+            found: CompiledStatement | Command | Write = place.call(
+                work.understand, text, Shared(catalog.tables), Shared(catalog.views), self._engines
+            )
+        if isinstance(found, CompiledStatement):
+            found = replace(found, tables=tuple(catalog.tables.get(table.name, table) for table in found.tables))
+            written = sum(len(each) for each in found.texts.values() if isinstance(each, str))
+            if not text.views and max(len(text.sql), written // WRITTEN_TIMES) <= LONGEST_REMEMBERED:
+                self._remember(text.sql, text.dialect, catalog, found)
+        return found
+
+    def call(self, asker: Asker, function: Any, *arguments: object) -> Any:
+        """Have a function run in a planner: anything that parses what a client sent."""
+        with self._planners.place(asker) as place:
+            return place.call(function, *arguments)
+
+    def _find(self, sql: str, dialect: str, catalog: Catalog) -> CompiledStatement | None:
+        with self._lock:
+            if self._tables is not catalog.tables or self._views is not catalog.views:
+                return None
+            known = self._known.get((sql, dialect))
+            if known is not None:
+                self._known.move_to_end((sql, dialect))
+            return known
+
+    def _remember(self, sql: str, dialect: str, catalog: Catalog, found: CompiledStatement) -> None:
+        with self._lock:
+            if self._tables is not catalog.tables or self._views is not catalog.views:
+                self._known.clear()
+                self._tables, self._views = catalog.tables, catalog.views
+            self._known[sql, dialect] = found
+            if len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+
+
+def engines_of(dialects: Sequence[tuple[str, bool]]) -> work.Engines:
+    """Return which engines statements are written for. dialects: each with whether its engine is a fast one."""
+    fast = tuple(dialect for dialect, is_fast in dialects if is_fast and dialect in work.PLAN_READERS)
+    return work.Engines(tuple(dict.fromkeys([SPARK, *(dialect for dialect, _ in dialects)])), fast)

@@ -1,0 +1,126 @@
+"""What planners do: read statements, and estimate what the fast engines plan for them. Functions of values alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from engines.protocol import TableSource
+from gateway.sql import statement as checking
+from gateway.sql.commands import command_parsing, write_parsing
+from gateway.sql.commands.commands import Command, CreateView
+from gateway.sql.commands.writes import AS_THE_DIALECT_HAS_IT, CreateTable, InsertInto, PartitionSettings, Write
+from gateway.sql.compiled import CompiledStatement, compiled
+from gateway.sql.parsing import SPARK, ParserLimits
+from gateway.sql.planning.regular_expressions import search
+from gateway.sql.statement import CheckedStatement
+from metastore.records import View
+from selector.cardinality.matching import use_search
+from selector.cardinality.tree import EstimatedNode, estimate_rows
+from selector.estimate import UNKNOWN, MemoryEstimate
+from selector.explain import duckdb as duckdb_explain
+from selector.explain import impala as impala_explain
+from selector.keys import KeyPair
+from selector.memory import duckdb as duckdb_memory
+from selector.memory import impala as impala_memory
+from selector.plan import Plan, TableShape
+from selector.statistics import TableStatistics
+
+use_search(search)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A statement as it was sent. views: of the session that sent it. partitions: how it writes them."""
+
+    sql: str
+    dialect: str
+    limits: ParserLimits
+    views: Mapping[str, View] = field(default_factory=dict)
+    partitions: PartitionSettings = AS_THE_DIALECT_HAS_IT
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """Which engines a statement is written for. dialects: of all. explained: of the fast ones, which plan it first."""
+
+    dialects: tuple[str, ...]
+    explained: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePlan:
+    """A fast engine's plan of a statement, as its text. threads, hosts: that the statement would run on."""
+
+    text: str
+    dialect: str
+    threads: int
+    hosts: int
+
+
+PlanReader = Callable[
+    [str, Sequence[TableShape], Iterable[KeyPair], Mapping[str, int], Mapping[str, Sequence[str]]], Plan
+]
+PLAN_READERS: Mapping[str, PlanReader] = {  # by the dialect of a fast engine
+    "duckdb": duckdb_explain.read,
+    impala_explain.DIALECT: lambda text, shapes, *_: impala_explain.read(text, shapes),
+}
+UNREADABLE = (duckdb_explain.UnreadablePlan, impala_explain.UnreadablePlan)
+
+MemoryModel = Callable[[EstimatedNode, Plan, Mapping[str, TableStatistics], EnginePlan], MemoryEstimate]
+MEMORY_MODELS: Mapping[str, MemoryModel] = {
+    "duckdb": lambda tree, plan, statistics, asked: duckdb_memory.estimate(
+        tree, statistics, threads=asked.threads, notes=plan.notes
+    ),
+    impala_explain.DIALECT: lambda tree, plan, statistics, asked: impala_memory.estimate(
+        tree, plan, statistics, hosts=asked.hosts
+    ),
+}
+
+
+def understand(
+    text: Text, tables: Mapping[str, TableSource], views: Mapping[str, View], engines: Engines
+) -> CompiledStatement | Command | Write:
+    """Return what a text asks for. tables, views: everybody's. Raises SqlError."""
+    visible = visible_views(views, text.views)
+    command = command_parsing.parse(text.sql, catalog=tables, limits=text.limits, views=visible)
+    if command is not None:
+        return _with_query(command, engines)
+    write = write_parsing.parse(
+        text.sql, text.dialect, catalog=tables, limits=text.limits, views=visible, partitions=text.partitions
+    )
+    if write is not None:
+        return _with_query(write, engines)
+    checked = checking.check(text.sql, text.dialect, catalog=tables, limits=text.limits, views=visible)
+    return compiled(checked, engines.dialects, explained=engines.explained)
+
+
+def visible_views(stored: Mapping[str, View], own: Mapping[str, View]) -> Mapping[str, View]:
+    """Return the views that a session's statements may name: its own hide others and tables."""
+    return {**stored, **{name: replace(view, hides=stored.get(name)) for name, view in own.items()}}
+
+
+def estimate(
+    plan: EnginePlan,
+    shapes: Sequence[TableShape],
+    joined: Iterable[KeyPair],
+    references: Mapping[str, int],
+    named: Mapping[str, Sequence[str]],
+    *builds: TableStatistics,
+) -> MemoryEstimate:
+    """Return what a plan is expected to need. shapes, builds: of the statement's tables, as far as there are any."""
+    statistics = {build.table: build for build in builds}
+    try:
+        read = PLAN_READERS[plan.dialect](plan.text, shapes, joined, references, named)
+    except UNREADABLE:
+        return UNKNOWN
+    return MEMORY_MODELS[plan.dialect](estimate_rows(read, statistics, shapes), read, statistics, plan)
+
+
+def _with_query(statement: Command | Write, engines: Engines) -> Command | Write:
+    """Return a command or a write as engines get the query in it."""
+    match statement:
+        case CreateView() | CreateTable() | InsertInto() if isinstance(statement.query, CheckedStatement):
+            return replace(statement, query=compiled(statement.query, {*engines.dialects, SPARK}))
+        case _:
+            return statement

@@ -1,0 +1,1 @@
+"""What was asked, by whom, with which settings. START HERE: statement.py."""

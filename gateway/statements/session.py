@@ -1,0 +1,274 @@
+"""Sessions: what a client set and which statements it has, whichever interface it came through.
+
+Which settings mean something is said in ``session_settings.py``; those that do nothing are kept and shown.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from gateway.errors import InvalidSetting, SessionFull, SettingNotObeyed, TooManySessions
+from gateway.security.principals import Principal
+from gateway.sql.commands.writes import PartitionSettings
+from gateway.sql.names import DEFAULT_DATABASE
+from gateway.sql.parsing import USUAL_LIMITS, ParserLimits
+from gateway.statements.settings import (
+    DIALECT,
+    DYNAMIC,
+    ENGINE,
+    IGNORED,
+    OBEYED,
+    OPTIONS,
+    OVERWRITE,
+    OWN,
+    STRICT,
+    SUBSTITUTE,
+    TIMEOUT_S,
+    Influence,
+    influence_of,
+)
+from gateway.statements.statement import Statement
+from gateway.statements.variables import substitute
+from metastore.records import View
+
+LARGEST_SETTINGS = 1_000
+LONGEST_VALUE = 64 << 10
+LARGEST_BYTES = 4 << 20  # of settings and temporary views together
+PREFIXES = ("hiveconf:", "sparkconf:", "spark:", "spark.hadoop.")  # by which other servers know a setting, too
+HOUSEKEEPING_S = 1.0
+LONG_POLL_S = 0.5  # that a question about a statement that runs waits for news
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """sessions: open at once; sessions_per_user: the same of one user; idle_s: after which one is closed."""
+
+    sessions: int
+    sessions_per_user: int
+    idle_s: float
+
+
+class Session:
+    """One client's session. Thread-safe.
+
+    principal: who it belongs to, as last seen. deadline_s: longest life of its statements. limits: of their texts.
+    """
+
+    def __init__(self, principal: Principal, *, deadline_s: float, limits: ParserLimits = USUAL_LIMITS) -> None:
+        self.principal = principal
+        self._limits = limits
+        self._deadline_s = deadline_s
+        self._lock = threading.Lock()
+        self._settings: dict[str, str] = {}
+        self._ignored: dict[str, str] = {}
+        self._views: dict[str, View] = {}
+        self._waits = 0
+        self._idle_since = time.monotonic()
+
+    @property
+    def user(self) -> str:
+        """Name of who it belongs to."""
+        return self.principal.name
+
+    def set(self, name: str, value: str, *, connecting: bool = False) -> None:
+        """Change a setting. Raises InvalidSetting, SettingNotObeyed, SessionFull.
+
+        connecting: a driver says it while it connects, where one that nobody knows is only warned of.
+        """
+        name, value, known = self._checked(name, value, connecting=connecting)
+        with self._lock:
+            if not known:
+                self._ignored[name] = f"{IGNORED}: {name} is not known here; it changes nothing."
+            if name not in self._settings and len(self._settings) >= LARGEST_SETTINGS:
+                raise SessionFull(f"A session holds {LARGEST_SETTINGS:,} settings at most; RESET some.")
+            changed = self._settings | {name: value}
+            _require_memory(changed, self._views)
+            self._settings = changed
+
+    def reset(self, name: str | None = None) -> None:
+        """Give one setting, or all of them, back its default."""
+        with self._lock:
+            if name is None:
+                self._settings.clear()
+                self._ignored.clear()
+            else:
+                self._settings.pop(_spelled(name), None)
+                self._ignored.pop(name, None)
+
+    def settings(self) -> Mapping[str, str]:
+        """Return all settings by name: those of the gateway with their defaults, then what else was set."""
+        own = {option.name: option.default for option in OBEYED}
+        with self._lock:
+            return own | dict(sorted(self._settings.items()))
+
+    def get(self, name: str) -> str | None:
+        """Return one setting's value, None where it is not set."""
+        return self.settings().get(_spelled(name))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Of settings that came with the connection and that nobody knows, a line each."""
+        with self._lock:
+            return tuple(self._ignored.values())
+
+    def statement(
+        self,
+        sql: str,
+        *,
+        overlay: Mapping[str, str] = {},
+        timeout_s: float = 0.0,
+        dialect: str | None = None,
+        engine: str | None = None,
+        with_values: bool = False,
+    ) -> Statement:
+        """Make a statement under these settings, with the values of its variables in it.
+
+        overlay: settings of this statement alone; dialect and engine: in the place of the session's.
+        with_values: its variables are put in already; what looks like one is data.
+        Raises InvalidSetting, SettingNotObeyed, SqlError.
+        """
+        settings = dict(self.settings())
+        for name, value in overlay.items():
+            name, value, _ = self._checked(name, value)
+            settings[name] = value
+        limits = (self._deadline_s, TIMEOUT_S.read(settings[TIMEOUT_S.name]), timeout_s)
+        dialect = dialect or DIALECT.read(settings[DIALECT.name])
+        if not with_values and SUBSTITUTE.read(settings[SUBSTITUTE.name]):
+            sql = substitute(sql, dialect, settings, self._limits)
+        return Statement(
+            sql=sql,
+            dialect=dialect,
+            engine=engine or ENGINE.read(settings[ENGINE.name]),
+            principal=self.principal,
+            deadline_s=min(limit for limit in limits if limit),
+            session=self,
+            partitions=PartitionSettings(
+                overwrite=OVERWRITE.read(settings[OVERWRITE.name]),
+                dynamic=DYNAMIC.read(settings[DYNAMIC.name]),
+                strict=STRICT.read(settings[STRICT.name]),
+            ),
+        )
+
+    def _checked(self, name: str, value: str, *, connecting: bool = False) -> tuple[str, str, bool]:
+        """Return a setting's name and value, and whether it is known at all."""
+        option = OPTIONS.get(_spelled(name).lower())
+        if option is not None:
+            try:
+                option.read(value)
+            except ValueError as error:
+                raise InvalidSetting(f"{option.name} is {error}, not {value[:80]}.") from error
+            return option.name, value, True
+        if name.lower().startswith(OWN):
+            known = ", ".join(each.name for each in OBEYED)
+            raise InvalidSetting(f"There is no setting {name}; there are {known}.")
+        if len(name) + len(value) > LONGEST_VALUE:
+            raise InvalidSetting("The setting is too long.")
+        influence = influence_of(name, value)
+        unknown = influence is Influence.UNKNOWN or (
+            influence is Influence.VARIABLE and "." not in name and self.settings()[DIALECT.name] == "impala"
+        )
+        if unknown and not connecting:
+            raise SettingNotObeyed(f"{name[:200]} is not known here, so that nobody can say what it would change.")
+        return name, value, not unknown
+
+    def keep_view(self, view: View, *, replace: bool) -> bool:
+        """Keep a temporary view; returns whether that was done: not where one of its name is not to be replaced.
+
+        Raises SessionFull.
+        """
+        with self._lock:
+            if view.name in self._views and not replace:
+                return False
+            changed = self._views | {view.name: view}
+            _require_memory(self._settings, changed)
+            self._views = changed
+            return True
+
+    def drop_view(self, name: str) -> bool:
+        """Forget a temporary view; returns whether it was there."""
+        with self._lock:
+            return self._views.pop(name.lower(), None) is not None
+
+    @property
+    def views(self) -> Mapping[str, View]:
+        """Temporary views by name."""
+        with self._lock:
+            return dict(self._views)
+
+    def touch(self) -> None:
+        """Note that the client asked for something: from now on it is idle, unless it waits for an answer."""
+        self._idle_since = time.monotonic()
+
+    def begin_wait(self) -> None:
+        """Note that the client waits for an answer."""
+        with self._lock:
+            self._waits += 1
+
+    def end_wait(self) -> None:
+        """Note that it got its answer."""
+        with self._lock:
+            self._waits -= 1
+        self.touch()
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the client last asked for something; zero while it waits for an answer."""
+        with self._lock:
+            return 0.0 if self._waits else time.monotonic() - self._idle_since
+
+
+def require_room(sessions: Iterable[Session], principal: Principal, limits: Limits) -> None:
+    """Raise TooManySessions where as many are open as may be, in total or of one user."""
+    accounts = [each.principal.account for each in sessions]
+    if len(accounts) >= limits.sessions:
+        raise TooManySessions("Too many sessions are open; try again later.")
+    of_user = accounts.count(principal.account)
+    if of_user >= limits.sessions_per_user:
+        raise TooManySessions(f"{principal.name} has {of_user} sessions open already; close one.")
+
+
+def expire_idle(close_idle: Callable[[], object], stopping: threading.Event, *, name: str) -> None:
+    """Have a thread close what is idle, again and again until the end."""
+
+    def keep_house() -> None:
+        while not stopping.wait(HOUSEKEEPING_S):
+            close_idle()
+
+    threading.Thread(target=keep_house, name=name, daemon=True).start()
+
+
+def require_database(name: str) -> None:
+    """Raise InvalidSetting for a database that there is not."""
+    if name.strip("`").lower() != DEFAULT_DATABASE:
+        raise InvalidSetting(f"There is no database {name}; there is {DEFAULT_DATABASE}.")
+
+
+def _require_memory(settings: Mapping[str, str], views: Mapping[str, View]) -> None:
+    """Raise SessionFull where a session would hold too much."""
+    columns = [column for view in views.values() for column in view.columns]
+    texts = chain(
+        settings.keys(),
+        settings.values(),
+        views.keys(),
+        (view.sql for view in views.values()),
+        (column.name for column in columns),
+        (column.data_type for column in columns),
+    )
+    if sum(map(sys.getsizeof, texts)) > LARGEST_BYTES:
+        raise SessionFull(
+            f"A session's settings and temporary views take {LARGEST_BYTES >> 20} MiB at most; RESET or drop some."
+        )
+
+
+def _spelled(name: str) -> str:
+    """Return a setting's name; those that are obeyed are the same in any case, and behind the prefixes of others."""
+    lower = name.lower()
+    for prefix in PREFIXES:
+        lower = lower.removeprefix(prefix)
+    option = OPTIONS.get(lower)
+    return option.name if option else name

@@ -1,0 +1,135 @@
+"""What was asked, and how far it is: the values that the coordinator passes around."""
+
+from __future__ import annotations
+
+import datetime as dt
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engines.errors import DeadlineExceeded, StatementCancelled
+from gateway.security.principals import IN_PROCESS, Principal
+from gateway.sql.commands.writes import AS_THE_DIALECT_HAS_IT, PartitionSettings
+from gateway.sql.planning.fairness import Asker
+from metastore.records import QueryRecord, QueryState
+
+if TYPE_CHECKING:
+    from gateway.sql.commands.commands import Command
+    from gateway.sql.commands.writes import Write
+    from gateway.statements.session import Session
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What was asked.
+
+    engine: ``auto``, or the name of the one engine that may run it. principal: who asks; every door passes its own.
+    deadline_s: seconds from submission.
+    session: that it belongs to, None where the interface keeps none. partitions: how it writes them.
+    """
+
+    sql: str
+    dialect: str = "spark"
+    engine: str = AUTO
+    principal: Principal = IN_PROCESS
+    deadline_s: float = 3_600.0
+    session: Session | None = None
+    partitions: PartitionSettings = AS_THE_DIALECT_HAS_IT
+    id: str = field(default_factory=lambda: new_query_id())
+    submitted_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
+
+    @property
+    def user(self) -> str:
+        """Name of who asks."""
+        return self.principal.name
+
+    @property
+    def pinned(self) -> str | None:
+        """The engine that was asked for by name."""
+        return None if self.engine == AUTO else self.engine
+
+
+class Run:
+    """A statement that is on record.
+
+    record: what the metastore holds of it. accepted: complete once it is read, with what it is refused for, or None.
+    done: the record once it is closed, whichever way the query ended.
+    engine: where it is tried now. command: what it is, where it is no query.
+    give_back: ends what it holds of the gateway, once it holds something.
+    """
+
+    def __init__(self, statement: Statement) -> None:
+        self.statement = statement
+        self.command: Command | Write | None = None
+        self.give_back: Callable[[], None] | None = None
+        self.record = QueryRecord(
+            id=statement.id,
+            sql=statement.sql,
+            dialect=statement.dialect,
+            user=statement.user,
+            authenticated=statement.principal.authenticated,
+            requested_engine=statement.engine,
+            state=QueryState.QUEUED,
+            submitted_at=statement.submitted_at,
+        )
+        self.accepted: Future[Exception | None] = Future()
+        self.done: Future[QueryRecord] = Future()
+        self.engine: str | None = None
+        self._lock = threading.Lock()
+        self._cancelled = threading.Event()
+        self._expires = time.monotonic() + statement.deadline_s
+
+    @property
+    def id(self) -> str:
+        """The query's id."""
+        return self.statement.id
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody asked for its end."""
+        return self._cancelled.is_set()
+
+    @property
+    def asker(self) -> Asker:
+        """Who waits for it, as planners are told."""
+        return Asker(self.statement.principal.account, self._expires, self._cancelled.is_set)
+
+    def require_accepted(self) -> None:
+        """Wait until it is read, and raise what it is refused for. One that was cancelled meanwhile is not refused."""
+        error = self.accepted.result()
+        if error is not None:
+            raise error
+
+    def cancel(self) -> bool:
+        """Ask for its end; returns whether nobody had asked before."""
+        with self._lock:
+            first = not self._cancelled.is_set()
+            self._cancelled.set()
+        return first
+
+    def wait(self, wait_s: float) -> bool:
+        """Wait; returns whether nobody has asked for its end meanwhile."""
+        return not self._cancelled.wait(wait_s)
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until its deadline; zero or less once it has passed."""
+        return self._expires - time.monotonic()
+
+    def require(self) -> None:
+        """Raise StatementCancelled or DeadlineExceeded where nobody waits for it any more."""
+        if self.cancelled:
+            raise StatementCancelled("The statement was cancelled.")
+        if self.remaining_s <= 0:
+            raise DeadlineExceeded("The statement's time is spent.")
+
+
+def new_query_id() -> str:
+    """Return an id that sorts by time and reads well: 20260131_235959_1a2b3c4d5e."""
+    return f"{dt.datetime.now(dt.UTC):%Y%m%d_%H%M%S}_{secrets.token_hex(5)}"

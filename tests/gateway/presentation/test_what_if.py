@@ -1,0 +1,197 @@
+"""What `fusion explain` tells beside a decision: what would change it, what drives it, how old its numbers are."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+
+from engines.protocol import EngineKind
+from engines.scripted import ScriptedEngine
+from gateway import settings as settings_module
+from gateway.presentation.what_if import by_weight, operator_notes, outlook, statistics_sentence
+from gateway.routing.admission import Ledger
+from gateway.routing.engines import Fleet, Member
+from gateway.server import wiring
+from gateway.server.app import create_app
+from gateway.statistics.staleness import Drift
+from selector.decide import Candidate, Policy, decide
+from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate
+from selector.statistics import TableStatistics
+from tests.gateway.conftest import BOOKS, MIB, TRANSACTIONS, register, serving
+from tests.selector.described import described
+
+LIMIT_BYTES = 2 * MIB
+NINE_DAYS = dt.timedelta(days=9, hours=1)
+NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+GROUPED = (
+    "SELECT b.isbn, sum(t.quantity) AS sold FROM transactions t JOIN books b ON t.book_id = b.id "
+    "WHERE b.price < 50 GROUP BY b.isbn ORDER BY sold"
+)
+SMALL = "SELECT 1 AS one"
+TYPES = {
+    "books": {"id": "bigint", "isbn": "string", "price": "double"},
+    "transactions": {"id": "bigint", "book_id": "bigint", "quantity": "int"},
+}
+JOIN = MemoryEstimate(
+    300 * MIB,
+    400 * MIB + 1,
+    0.9,
+    (
+        OperatorEstimate("hash join", 0, 1_000.0, 250.0, 200 * MIB, "key bins"),
+        OperatorEstimate("scan of transactions", 1, 5_000.0, 5_000.0, 0, "rows", table="transactions"),
+        OperatorEstimate("scan of books", 1, 500.0, 400.0, 0, "histogram of price", table="books"),
+    ),
+    driver=0,
+)
+FAST = Candidate("duckdb", dependable=False, limit_bytes=256 * MIB)
+SPARK = Candidate("spark", dependable=True)
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterator[httpx.Client]:
+    """Serve a real DuckDB that gives a statement very little, with an engine behind it that takes what is left."""
+    pytest.importorskip("duckdb")
+    from engines.duckdb.pool import DuckDBEngine
+
+    behind = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark")
+    fleet = Fleet(
+        [
+            Member(
+                DuckDBEngine(workers=1, threads=1),
+                Ledger("duckdb", slots=1, capacity_bytes=LIMIT_BYTES),
+                limit_bytes=LIMIT_BYTES,
+            ),
+            Member(behind, Ledger("spark", slots=1, capacity_bytes=None)),
+        ]
+    )
+    gateway = wiring.assemble(settings_module.load(tmp_path_factory.mktemp("home")), fleet)
+    register(gateway, bookstore)
+    ages = {"books": NINE_DAYS, "transactions": dt.timedelta(0)}
+    for name, types in TYPES.items():
+        rows = pq.read_table(bookstore / name, columns=list(types))
+        build = replace(described(rows, types), table=name, version=0)
+        gateway.metastore.statistics.publish(build, at=dt.datetime.now(dt.UTC) - ages[name])
+    with serving(create_app(gateway)) as client:
+        yield client
+
+
+def explained(client: httpx.Client, sql: str, **fields: Any) -> dict[str, Any]:
+    response = client.post("/v1/explain", json={"sql": sql, **fields})
+    assert response.status_code == 200, response.text
+    reply: dict[str, Any] = response.json()
+    return reply
+
+
+def test_the_tree_has_our_rows_and_the_engines_with_their_bound_bytes_and_basis(narrow: httpx.Client) -> None:
+    estimate = explained(narrow, GROUPED)["decision"]["estimate"]
+    by_name = {part["operator"]: part for part in estimate["operators"]}
+    sales = by_name["scan of transactions"]
+    assert (sales["table"], sales["rows"], sales["basis"]) == ("transactions", TRANSACTIONS, "rows of transactions")
+    books = next(part for part in estimate["operators"] if "price" in part["basis"])
+    assert books["rows"] == pytest.approx(BOOKS / 2)
+    assert all(part["upper_rows"] >= part["rows"] for part in estimate["operators"])
+    for place, part in enumerate(estimate["operators"]):
+        ratio = max(part["rows"], 1) / max(part["engine_rows"], 1) if part["engine_rows"] is not None else None
+        assert part["parting"] == (pytest.approx(max(ratio, 1 / ratio)) if ratio else None)
+        assert any("parts from" in note for note in part["notes"]) == (place in estimate["partings"])
+    driver = estimate["operators"][estimate["driver"]]
+    assert driver["held_bytes"] > 0
+    assert "drives the peak" in driver["notes"]
+
+
+def test_the_limit_that_is_told_is_the_one_from_which_the_fast_engine_is_chosen(narrow: httpx.Client) -> None:
+    reply = explained(narrow, GROUPED)
+    decision = reply["decision"]
+    assert (decision["engine"], decision["limit_bytes"]) == ("spark", LIMIT_BYTES)
+    needed = decision["remedy"]["limit_bytes"]
+    assert needed == decision["estimate"]["upper_bytes"] > LIMIT_BYTES
+    assert decision["remedy"] | {"limit_bytes": 0} == {
+        "engine": "duckdb",
+        "limit_bytes": 0,
+        "confidence": None,
+        "blocked": [],
+    }
+    assert reply["outlook"][0].startswith("It would go to duckdb if the limit were ")
+    assert reply["outlook"][0].endswith("(it is 2.0 MiB).")
+    assert any(text.startswith("Driver of the peak: ") for text in reply["outlook"])
+
+
+def test_what_fits_tells_when_it_would_not(narrow: httpx.Client) -> None:
+    reply = explained(narrow, SMALL)
+    assert (reply["decision"]["engine"], reply["decision"]["remedy"]) == ("duckdb", None)
+    assert reply["outlook"][0].startswith("It would go to spark if the limit of duckdb were below ")
+    assert reply["statistics"] == []
+
+
+def test_each_tables_statistics_tell_their_age(narrow: httpx.Client) -> None:
+    known = {basis["table"]: basis for basis in explained(narrow, GROUPED)["statistics"]}
+    assert set(known) == {"books", "transactions"}
+    assert known["books"]["text"].startswith("statistics of books are 9 days old")
+    assert known["transactions"]["text"].startswith("statistics of transactions are less than a minute old")
+    assert (known["books"]["version"], known["books"]["share"]) == (1, 1.0)
+
+
+def test_an_engine_asked_for_by_name_is_left_without_remedy(narrow: httpx.Client) -> None:
+    reply = explained(narrow, GROUPED, engine="duckdb")
+    assert reply["decision"]["remedy"] is None
+    assert reply["outlook"][0] == "The estimate would decide if no engine were asked for by name."
+
+
+def test_a_miss_on_record_asks_for_more_than_the_limit_that_was_not_enough() -> None:
+    fast = Candidate("duckdb", dependable=False, limit_bytes=1024 * MIB, misestimates=("q1",), missed_bytes=1024 * MIB)
+    decision = decide([fast, SPARK], JOIN, policy=Policy())
+    assert decision.remedy is not None
+    assert decision.remedy.limit_bytes == 1024 * MIB + 1
+    told = (
+        "It would go to duckdb if the limit were 1,025 MiB (it is 1,024 MiB), or once its tables have new statistics."
+    )
+    assert outlook(decision)[0] == told
+
+
+def test_what_would_change_a_decision_in_words() -> None:
+    over = decide([FAST, SPARK], JOIN, policy=Policy())
+    assert outlook(over) == (
+        "It would go to duckdb if the limit were 401 MiB (it is 256 MiB).",
+        "Driver of the peak: hash join of transactions and books, which holds 200 MiB.",
+        "The estimates part at the hash join of transactions and books: 1,000 rows by our count, 250 by the engine's.",
+    )
+    notes = operator_notes(JOIN)
+    assert notes == (("drives the peak", "parts from the engine's rows by a factor of 4.0"), (), ())
+    unsure = decide([FAST, SPARK], replace(JOIN, confidence=0.1), policy=Policy())
+    told = "It would go to duckdb if the limit were 401 MiB (it is 256 MiB) and the confidence were 0.30 (it is 0.10)."
+    assert outlook(unsure)[0] == told
+    vague = replace(JOIN, peak_bytes=200 * MIB, gaps=("books has no statistics",))
+    assert outlook(decide([FAST, SPARK], vague, policy=Policy()))[0].endswith("so that surer statistics may do.")
+    assert outlook(decide([replace(FAST, down="gone"), SPARK], UNKNOWN, policy=Policy())) == (
+        "It would go to duckdb if it took work again and its memory could be estimated.",
+    )
+    unable = decide([replace(FAST, unsupported="no such function"), SPARK], JOIN, policy=Policy())
+    assert outlook(unable)[0] == "Nothing sends it to duckdb, which cannot run this statement."
+    small = replace(JOIN, peak_bytes=MIB, upper_bytes=10 * MIB + 1)
+    alone = decide([FAST], small, policy=Policy())
+    assert outlook(alone)[0] == "No engine would take it if the limit of duckdb were below 10 MiB (it is 256 MiB)."
+    assert outlook(decide([SPARK], UNKNOWN, policy=Policy())) == ()
+
+
+def test_how_far_statistics_can_be_trusted_in_words() -> None:
+    build = TableStatistics("books", 3, rows=10, bytes=100, built_at=NOON - NINE_DAYS)
+    same, moved = Drift(0, 0, 0, 4), Drift(1, 0, 0, 4)
+    assert statistics_sentence("books", build, same, at=NOON) == "statistics of books are 9 days old"
+    sampled = replace(build, share=0.05, built_at=NOON - dt.timedelta(hours=1))
+    told = "statistics of books are 1 hour old, from 5.0 % of it; 25 % of its files have changed since"
+    assert statistics_sentence("books", sampled, moved, at=NOON) == told
+    by_hand = replace(build, manual=frozenset({"rows"}))
+    assert statistics_sentence("books", by_hand, None, at=NOON) == "statistics of books are 9 days old, set by hand"
+    assert "fusion stats compute books" in statistics_sentence("books", None, None, at=NOON)
+
+
+def test_tables_that_meet_where_the_peak_is_driven_come_first() -> None:
+    assert by_weight(("a", "books", "transactions"), JOIN) == ("transactions", "books", "a")
+    assert by_weight(("a", "books"), UNKNOWN) == ("a", "books")

@@ -1,0 +1,123 @@
+"""What is known of a statement before it runs, where several fast engines could tell, or one was busy; its files."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from engines.errors import EngineBusy
+from engines.protocol import EXPLAIN_S, EngineKind, TableSource, never
+from engines.scripted import ScriptedEngine
+from gateway.catalog.locations import Locations
+from gateway.routing.admission import Ledger
+from gateway.routing.engines import Fleet, Member
+from gateway.server import wiring
+from gateway.server.runtime import Gateway
+from gateway.statements.statement import Statement
+from metastore.inspection import inspect
+from metastore.records import QueryState
+from tests.gateway.conftest import LIMIT, register, settings_for
+from tests.gateway.execution.test_coordinator import ANSWER, PLAN, SQL
+
+UNREADABLE = "no plan that anybody can read"
+Build = Callable[..., Gateway]
+
+
+class BusyAtFirst(ScriptedEngine):
+    """Could not plan the first statement in time."""
+
+    def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
+        plan = super().explain(sql, deadline_s=deadline_s, cancelled=cancelled)
+        if len(self.explained) == 1:
+            raise EngineBusy("It could not be planned in time.")
+        return plan
+
+
+@pytest.fixture
+def gateway_of(tmp_path: Path, bookstore: Path) -> Iterator[Build]:
+    """Build a gateway over some fast engines, with one behind them that takes everything."""
+    with ExitStack() as stack:
+
+        def build(*fast: ScriptedEngine) -> Gateway:
+            dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, dialect="spark")
+            members = [
+                Member(each, Ledger(each.name, slots=2, capacity_bytes=2 * LIMIT), limit_bytes=LIMIT) for each in fast
+            ]
+            members.append(Member(dependable, Ledger("dependable", slots=2, capacity_bytes=None)))
+            gateway = wiring.assemble(settings_for(tmp_path / "home"), Fleet(members))
+            stack.callback(gateway.close)
+            register(gateway, bookstore)
+            gateway.start()
+            return gateway
+
+        yield build
+
+
+def fast(name: str, plan: str, kind: type[ScriptedEngine] = ScriptedEngine) -> ScriptedEngine:
+    engine = kind(name)
+    engine.script("books", replace(ANSWER, plan=plan))
+    return engine
+
+
+@pytest.mark.parametrize(("first", "second"), [(UNREADABLE, PLAN), (PLAN, UNREADABLE)])
+def test_the_estimate_is_of_the_fast_engine_that_has_one(gateway_of: Build, first: str, second: str) -> None:
+    """What a planner's process knows nothing of is unknown here, too, though it is another object."""
+    gateway = gateway_of(fast("first", first), fast("second", second))
+    _, decision = gateway.coordinator.explain(Statement(SQL))
+    assert decision.estimate.known
+
+
+def test_a_plan_that_was_not_made_in_time_is_asked_for_again(gateway_of: Build) -> None:
+    engine = fast("fast", PLAN, BusyAtFirst)
+    gateway = gateway_of(engine)
+    for engine_name, known in (("dependable", False), ("fast", True)):
+        _, decision = gateway.coordinator.explain(Statement(SQL))
+        assert (decision.engine, decision.estimate.known) == (engine_name, known)
+    assert len(engine.explained) == 2
+
+
+def test_files_are_looked_at_just_before_they_are_opened_and_after(
+    gateway_of: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look takes a system call for each folder, so that none is for nothing: for a plan, before rows, after them."""
+    engine = fast("fast", PLAN)
+    gateway = gateway_of(engine)
+    looks: list[tuple[int, int]] = []  # how many plans and queries the engine had been asked for
+    look = Locations.require_unchanged
+
+    def noted(self: Locations, table: TableSource, *, own: Callable[[TableSource], bool]) -> None:
+        looks.append((len(engine.explained), len(engine.asked)))
+        look(self, table, own=own)
+
+    monkeypatch.setattr(Locations, "require_unchanged", noted)
+    for _ in range(2):
+        assert gateway.coordinator.submit(Statement(SQL)).done.result(30).state is QueryState.FINISHED
+    assert looks == [(0, 0), (1, 0), (1, 1), (1, 1), (1, 2)]
+
+
+@pytest.mark.parametrize("planned_before", [False, True])
+def test_no_engine_opens_files_that_were_exchanged(gateway_of: Build, tmp_path: Path, planned_before: bool) -> None:
+    engine = fast("fast", PLAN)
+    gateway = gateway_of(engine)
+    place, elsewhere = tmp_path / "mine", tmp_path / "elsewhere"
+    for folder in (place, elsewhere):
+        folder.mkdir()
+        pq.write_table(pa.table({"id": [1], "price": [1.0]}), folder / "1.parquet")
+    gateway.metastore.catalog.put(inspect("my_books", place), at=dt.datetime.now(dt.UTC))
+    statement = SQL.replace("books", "my_books")
+    if planned_before:
+        gateway.coordinator.explain(Statement(statement))
+    place.rename(tmp_path / "aside")
+    place.symlink_to(elsewhere)
+    record = gateway.coordinator.submit(Statement(statement)).done.result(30)
+    assert record.error is not None
+    assert (record.state, record.error.code) == (QueryState.FAILED, "NOT_ALLOWED")
+    assert (len(engine.explained), engine.asked) == (int(planned_before), [])
+    assert gateway.spool.query_ids() == frozenset()

@@ -1,0 +1,182 @@
+"""What deploy/ promises: settings that load, services as described, a unit that systemd understands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from gateway import settings
+
+ROOT = Path(__file__).parents[3]
+DEPLOY = ROOT / "deploy"
+LOOPBACK = "127.0.0.1"
+CONFIGURATIONS = sorted(DEPLOY.glob("*.toml"))
+
+Service = Mapping[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def _no_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.upper().startswith("FUSION_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="module")
+def services() -> Mapping[str, Service]:
+    yaml = pytest.importorskip("yaml", reason="reading compose.yaml needs the package pyyaml")
+    services: Mapping[str, Service] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    return services
+
+
+def loaded(file: Path, home: Path) -> settings.Settings:
+    """Use a file as a gateway would."""
+    shutil.copyfile(file, home / settings.FILE_NAME)
+    return settings.load(home)
+
+
+def test_there_are_configurations() -> None:
+    assert [file.name for file in CONFIGURATIONS] == ["duckdb-spark.toml", "impala-spark.toml"]
+
+
+@pytest.mark.parametrize("file", CONFIGURATIONS, ids=lambda file: file.name)
+def test_every_configuration_is_accepted_and_keeps_to_loopback(file: Path, tmp_path: Path) -> None:
+    assert loaded(file, tmp_path).server.host == LOOPBACK
+
+
+@pytest.mark.parametrize("file", CONFIGURATIONS, ids=lambda file: file.name)
+def test_settings_that_are_commented_out_exist_too(file: Path, tmp_path: Path) -> None:
+    """A line ``#name = value`` may be switched on; prose and what is still to come have a space after the #."""
+    switched_on = tmp_path / "switched_on.toml"
+    text = file.read_text(encoding="utf-8")
+    switched_on.write_text(re.sub(r"^#(\w+ = )", r"\1", text, flags=re.MULTILINE), encoding="utf-8")
+
+    assert loaded(switched_on, tmp_path).spark.remote == "sc://spark.example.com:15002"
+
+
+def test_the_default_pair_is_written_out_in_full(tmp_path: Path) -> None:
+    """Every setting stands in the file, with its default, so that the file is a reference that cannot age."""
+    file = DEPLOY / "duckdb-spark.toml"
+    text = file.read_text(encoding="utf-8")
+    expected = settings.load(tmp_path)
+
+    assert loaded(file, tmp_path) == expected
+    for section, value in expected:
+        if section == "home":
+            continue  # the folder that the file lies in
+        fields = type(value).model_fields if hasattr(type(value), "model_fields") else {section: None}
+        for name in fields:
+            assert re.search(rf"^#?{name} = ", text, flags=re.MULTILINE), f"{section}.{name} is missing"
+
+
+def test_the_cluster_file_runs_on_impala_and_spark(tmp_path: Path) -> None:
+    loaded_settings = loaded(DEPLOY / "impala-spark.toml", tmp_path)
+
+    assert not loaded_settings.duckdb.enabled
+    assert loaded_settings.impala.enabled
+    assert loaded_settings.impala.addresses == [("impala-1.example.com", 21050), ("impala-2.example.com", 21050)]
+    assert loaded_settings.spark.enabled
+
+
+def test_compose_runs_the_gateway_with_postgresql_and_spark(services: Mapping[str, Service]) -> None:
+    always = {name for name, service in services.items() if "profiles" not in service}
+
+    assert always == {"gateway", "postgres", "spark"}
+    assert services["gateway"]["build"]["dockerfile"] == "deploy/Containerfile"
+    assert services["postgres"]["image"].startswith("docker.io/library/postgres:")
+    assert set(services["gateway"]["depends_on"]) == {"postgres", "spark"}
+    assert all("healthcheck" in services[name] for name in ("postgres", "spark"))
+
+
+def test_impala_waits_behind_its_profile(services: Mapping[str, Service]) -> None:
+    behind = {name: service["image"] for name, service in services.items() if service.get("profiles") == ["impala"]}
+
+    assert {name: re.sub(r"\$\{.*?\}", "", image) for name, image in behind.items()} == {
+        "hms": "docker.io/apache/impala:-impala_quickstart_hms",
+        "statestored": "docker.io/apache/impala:-statestored",
+        "catalogd": "docker.io/apache/impala:-catalogd",
+        "impalad-1": "docker.io/apache/impala:-impalad_coord_exec",
+    }
+
+
+def test_sparks_image_has_the_locked_version(services: Mapping[str, Service]) -> None:
+    locked = re.search(r"^pyspark==(\S+)", (ROOT / "requirements.lock").read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert locked is not None
+    assert services["spark"]["image"] == f"docker.io/apache/spark:{locked.group(1)}"
+
+
+def test_ports_are_published_on_loopback_only(services: Mapping[str, Service]) -> None:
+    ports = [port for service in services.values() for port in service.get("ports", ())]
+
+    assert ports
+    assert all(port.startswith(f"{LOOPBACK}:") for port in ports), ports
+
+
+def test_variables_in_compose_are_settings(
+    services: Mapping[str, Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in services["gateway"]["environment"].items():
+        monkeypatch.setenv(name, re.sub(r"\$\{\w+(?::-(.*?)|:\?.*?)?\}", r"\1", value))
+
+    chosen = settings.load(tmp_path)
+
+    assert chosen.metastore_url == "postgresql+psycopg://fusion:@postgres:5432/fusion"
+    assert chosen.spark.remote == "sc://spark:15002"
+    assert chosen.duckdb.memory_limit == 1 << 30
+
+
+def test_passwords_come_from_outside(services: Mapping[str, Service]) -> None:
+    required = "${POSTGRES_PASSWORD:?"
+
+    assert services["postgres"]["environment"]["POSTGRES_PASSWORD"].startswith(required)
+    assert f"//fusion:{required}" in services["gateway"]["environment"]["FUSION_METASTORE__URL"]
+
+
+def test_files_that_compose_mounts_are_there(services: Mapping[str, Service]) -> None:
+    mounted = [
+        volume.split(":")[0]
+        for service in services.values()
+        for volume in service.get("volumes", ())
+        if volume.startswith("./")
+    ]
+
+    assert all((DEPLOY / path).exists() for path in mounted), mounted
+    names = [name.text for name in ElementTree.parse(DEPLOY / "impala-conf" / "hive-site.xml").iter("name")]  # noqa: S314
+    assert "hive.metastore.uris" in names
+
+
+def test_the_container_installs_with_hashes_and_does_not_run_as_root() -> None:
+    text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+    copied = [path for line in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE) for path in line.split()]
+
+    assert "--require-hashes -r requirements.lock" in text
+    assert re.search(r"^USER [1-9]\d*$", text, re.MULTILINE)
+    assert "/livez" in text
+    assert all((ROOT / path).exists() for path in copied), copied
+
+
+def test_the_readme_names_every_file() -> None:
+    text = (DEPLOY / "README.md").read_text(encoding="utf-8")
+
+    for file in DEPLOY.iterdir():
+        assert file.name == "README.md" or f"`{file.name}" in text, file.name
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze on PATH")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    text = (DEPLOY / "fusion-gateway.service").read_text(encoding="utf-8")
+    unit = tmp_path / "fusion-gateway.service"
+    unit.write_text(text.replace("/opt/fusion-sql-gateway/bin/fusion", "/usr/bin/env"), encoding="utf-8")
+
+    verified = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60)
+
+    assert "/usr/bin/env" in unit.read_text(encoding="utf-8")
+    assert (verified.returncode, verified.stderr) == (0, "")

@@ -1,0 +1,115 @@
+"""What is kept of results and of the past: by age, by count, by bytes; the oldest goes first."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gateway.execution.results import Spool
+from gateway.server.retention import Retention
+from gateway.settings import HistorySettings, ResultSettings
+from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
+from metastore.store import Metastore
+
+KIB = 1 << 10
+ROWS = pa.table({"text": ["x" * 1_000] * 10})
+
+
+@pytest.fixture
+def metastore(tmp_path: Path) -> Iterator[Metastore]:
+    with Metastore(f"sqlite:///{tmp_path / 'metastore.db'}") as opened:
+        yield opened
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path / "results", limit_bytes=1 << 30, row_bytes=1 << 20)
+
+
+def query(metastore: Metastore, name: str, *, user: str = "ann", age_s: float = 0.0, open: bool = False) -> None:
+    at = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age_s)
+    metastore.queries.open(QueryRecord(name, f"SELECT {name}", "spark", user, "auto", QueryState.QUEUED, at))
+    attempt = Attempt(1, "duckdb", QueryState.RUNNING, started_at=at)
+    metastore.queries.attempt_started(name, attempt)
+    if not open:
+        metastore.queries.close(name, QueryState.FINISHED, at=at, attempt=attempt)
+
+
+def result(metastore: Metastore, spool: Spool, name: str, *, user: str, age_s: float) -> int:
+    query(metastore, name, user=user, age_s=age_s)
+    size = spool.write(name, ROWS.to_reader()).bytes
+    os.utime(spool.path(name), (time.time() - age_s,) * 2)
+    return size
+
+
+def retention(metastore: Metastore, spool: Spool, *, kept: Any = None, **results: Any) -> Retention:
+    return Retention(
+        spool,
+        metastore.history,
+        results=ResultSettings(**results),
+        kept=kept or HistorySettings(),
+        stopping=threading.Event(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("limits", "left"),
+    [
+        ({}, {"new", "old", "bobs"}),
+        ({"count": 2}, {"new", "bobs"}),
+        ({"keep_s": 60}, {"new", "bobs"}),
+        ({"total": 25 * KIB}, {"new", "bobs"}),
+        ({"per_user": 12 * KIB}, {"new", "bobs"}),
+    ],
+)
+def test_results_are_kept_by_age_count_and_bytes(
+    metastore: Metastore, spool: Spool, limits: dict[str, Any], left: set[str]
+) -> None:
+    sizes = [
+        result(metastore, spool, name, user=user, age_s=age_s)
+        for name, user, age_s in (("old", "ann", 300), ("bobs", "bob", 20), ("new", "ann", 10))
+    ]
+    assert all(10 * KIB < size < 12 * KIB for size in sizes)
+    assert retention(metastore, spool, **limits).sweep_results() == 3 - len(left)
+    assert spool.query_ids() == left
+
+
+@pytest.mark.parametrize(
+    ("limits", "left"),
+    [
+        ({}, {"q0", "q1", "q2", "runs"}),
+        ({"keep_s": 1_500}, {"q0", "q1", "runs"}),
+        ({"queries": 3}, {"q0", "q1", "runs"}),
+        ({"queries": 1}, {"runs"}),
+        ({"bytes": 20}, {"q0", "runs"}),
+    ],
+)
+def test_the_past_is_kept_by_age_count_and_bytes(
+    metastore: Metastore, spool: Spool, limits: dict[str, Any], left: set[str]
+) -> None:
+    query(metastore, "runs", age_s=9_000, open=True)
+    for number in range(3):
+        query(metastore, f"q{number}", age_s=1_000.0 * number)
+    retention(metastore, spool, kept=HistorySettings(**limits)).sweep_history()
+    assert {record.id for record in metastore.queries.list(limit=10)} == left
+
+
+def test_more_than_a_batch_goes_with_all_that_belongs_to_it(metastore: Metastore, spool: Spool) -> None:
+    for number in range(450):
+        query(metastore, f"q{number}", age_s=5_000)
+    metastore.misestimates.remember(
+        Misestimate(
+            "f", "duckdb", "v", 1, "q0", "SELECT 1", None, None, dt.datetime.now(dt.UTC) - dt.timedelta(seconds=5_000)
+        )
+    )
+    assert retention(metastore, spool, kept=HistorySettings(keep_s=60)).sweep_history() == 451
+    assert metastore.queries.list(limit=10) == ()
+    assert metastore.misestimates.list() == ()

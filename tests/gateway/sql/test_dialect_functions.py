@@ -1,0 +1,162 @@
+"""Functions and constructs of Hive and Impala, one by one: as their references say, or refused; never something else.
+
+``dialects/*.txt`` say what each gives. The texts that the gateway writes are run by DuckDB and by a real Spark.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from engines.errors import UnsupportedFeature
+from engines.protocol import Column, TableSource
+from engines.spark.engine import SparkConnectEngine
+from gateway.errors import NotAllowed, SqlError, UnknownColumn
+from gateway.sql.dialects import hive_functions
+from gateway.sql.parsing import ParserLimits
+from gateway.sql.statement import CheckedStatement, check
+from tests.engines.conformance import run
+
+ROWS = """
+    WITH one AS (SELECT CAST('2024-02-29 13:45:59.5' AS TIMESTAMP) AS t, CAST('2024-02-29' AS DATE) AS d, 'Hello' AS s,
+        7 AS n, CAST(2.5 AS DOUBLE) AS x, CAST(NULL AS STRING) AS z, TRUE AS b),
+    q5 AS (SELECT 1 AS v, 'a' AS w UNION ALL SELECT 3, 'b' UNION ALL SELECT 4, 'c' UNION ALL SELECT 4, 'c'
+        UNION ALL SELECT NULL, NULL)
+"""
+REFUSED = "refused"
+BATCH = 40
+SPARK_DECIDES = "meant otherwise by Spark"
+
+
+class Case(NamedTuple):
+    dialect: str
+    expression: str
+    value: str
+
+    def checked(self) -> CheckedStatement:
+        return checked([self])
+
+
+def cases(dialect: str) -> list[Case]:
+    lines = (Path(__file__).parent / "dialects" / f"{dialect}.txt").read_text(encoding="utf-8").splitlines()
+    parts = (line.rpartition("=>") for line in lines if line and not line.startswith("#"))
+    return [Case(dialect, expression.strip(), value.strip()) for expression, _, value in parts]
+
+
+def checked(those: Sequence[Case]) -> CheckedStatement:
+    columns = ", ".join(f"{case.expression} AS c{place}" for place, case in enumerate(those))
+    return check(f"{ROWS} SELECT {columns} FROM one", those[0].dialect, catalog={}, limits=ParserLimits())
+
+
+ALL = [*cases("impala"), *cases("hive")]
+GIVEN = [case for case in ALL if case.value != REFUSED]
+
+
+def same(found: Any, value: str) -> bool:
+    if isinstance(found, bool) or found is None:
+        return {True: "true", False: "false", None: "NULL"}[found] == value
+    if isinstance(found, dt.datetime):
+        return str(found.replace(tzinfo=None)) == value
+    try:
+        return abs(float(found) - float(value)) < 1e-9 or float(found) == float(value)
+    except (TypeError, ValueError):
+        return str(found).strip() == value
+
+
+def values(table: Any) -> list[Any]:
+    return list(table.to_pylist()[0].values())
+
+
+@pytest.mark.parametrize("case", [case for case in ALL if case.value == REFUSED], ids=str)
+def test_what_has_no_equal_is_refused_with_a_reason(case: Case) -> None:
+    with pytest.raises(SqlError) as caught:
+        case.checked()
+    assert len(caught.value.message) > 20
+
+
+@pytest.mark.parametrize("case", GIVEN, ids=str)
+def test_what_duckdb_gives(case: Case) -> None:
+    statement = case.checked()
+    try:
+        text = statement.sql("duckdb")
+    except UnsupportedFeature:  # it goes to Spark, below
+        return
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        try:
+            found = values(connection.sql(text).to_arrow_table())[0]
+        except duckdb.Error as error:
+            assert SPARK_DECIDES in str(error)
+            return
+    assert same(found, case.value), f"{found!r} from {text}"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("dialect", ["impala", "hive"])
+def test_what_spark_gives(spark_engine: SparkConnectEngine, dialect: str) -> None:
+    those = [case for case in GIVEN if case.dialect == dialect]
+    wrong = []
+    for first in range(0, len(those), BATCH):
+        batch = those[first : first + BATCH]
+        with run(spark_engine, checked(batch).sql("spark")) as result:
+            found = values(pa.Table.from_batches(list(result)))
+        wrong += [f"{case}: {value!r}" for case, value in zip(batch, found, strict=True) if not same(value, case.value)]
+    assert wrong == []
+
+
+def test_every_function_that_is_written_anew_is_tried() -> None:
+    for dialect in ("impala", "hive"):
+        tried = " ".join(case.expression.lower() for case in cases(dialect))
+        assert [name for name in hive_functions.names(dialect) if f"{name}(" not in tried] == []
+
+
+PLACES = TableSource("places", "/data/places", "parquet", (Column("array", "array<int>"), Column("on_sale", "boolean")))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expression", "spark"),
+    [
+        ("hive", "`array`[0]", "`array`[0]"),
+        ("impala", "`array`[0]", "`array`[0]"),
+        ("spark", "`array`[0]", "`array`[0]"),
+        ("spark", "array[0]", "`array`[0]"),
+        ("trino", '"array"[1]', "`array`[0]"),
+        ("ansi", '"array"[0]', "`array`[0]"),
+        ("duckdb", '"array"[1]', "`array`[0]"),
+        ("trino", "ARRAY[7, 8][1]", "ARRAY(7, 8)[0]"),
+        ("impala", "on_sale || on_sale", "(`on_sale` OR `on_sale`)"),
+        ("impala", "CAST(on_sale AS STRING)", "(CASE WHEN `on_sale` THEN '1' WHEN NOT `on_sale` THEN '0' END)"),
+        (
+            "impala",
+            "first_value(on_sale IGNORE NULLS) OVER (ORDER BY on_sale)",
+            "FIRST_VALUE(`on_sale`) IGNORE NULLS OVER (ORDER BY `on_sale` NULLS LAST)",
+        ),
+        ("hive", "CAST(on_sale AS STRING)", "CAST(`on_sale` AS STRING)"),
+        ("trino", "CAST('abc' AS VARCHAR(2))", "(SUBSTRING(CAST('abc' AS STRING), 1, 2))"),
+    ],
+)
+def test_constructs(dialect: str, expression: str, spark: str) -> None:
+    statement = check(
+        f"SELECT {expression} AS c FROM places", dialect, catalog={"places": PLACES}, limits=ParserLimits()
+    )
+    text = statement.sql("spark").replace("TRY_CAST", "CAST")
+    assert text == f"SELECT {spark} AS `c` FROM `places` AS `places`"
+
+
+def test_a_column_that_is_not_there_is_no_list() -> None:
+    with pytest.raises((UnknownColumn, NotAllowed)):
+        check("SELECT list[0] FROM places", "trino", catalog={"places": PLACES}, limits=ParserLimits())
+
+
+@pytest.mark.parametrize("dialect", ["hive", "spark"])
+def test_a_function_of_several_columns_gets_no_one_name(dialect: str) -> None:
+    statement = check(
+        "SELECT posexplode(array) FROM places", dialect, catalog={"places": PLACES}, limits=ParserLimits()
+    )
+    assert statement.sql("spark") == "SELECT POSEXPLODE(`array`) FROM `places` AS `places`"

@@ -1,0 +1,124 @@
+"""Planners: no statement keeps one for longer than it may, and none keeps all of them."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from engines.errors import DeadlineExceeded, EngineBusy, StatementCancelled
+from gateway.errors import StatementTooComplex
+from gateway.sql.planning.fairness import Asker, FairPlaces
+from gateway.sql.planning.pool import Planners
+from gateway.sql.planning.process import PlannerFault, Shared
+
+CPU_S = 0.5
+PATIENCE_S = 60.0
+ENDLESS = range(10**12)  # for a mean that is computed in Python
+
+
+@pytest.fixture(scope="module")
+def planners() -> Iterator[Planners]:
+    pool = Planners(size=2, cpu_s=CPU_S, wait_s=PATIENCE_S)
+    pool.warm_up()
+    yield pool
+    pool.close()
+
+
+def asker(user: str = "ann", seconds: float = PATIENCE_S, cancelled: threading.Event | None = None) -> Asker:
+    return Asker(user, time.monotonic() + seconds, (cancelled or threading.Event()).is_set)
+
+
+def test_what_computes_for_too_long_in_python_is_stopped(planners: Planners) -> None:
+    with planners.place(asker()) as place, pytest.raises(StatementTooComplex, match=r"more than 0\.5 s of computing"):
+        place.call(statistics.mean, ENDLESS)
+    with planners.place(asker()) as place:
+        assert place.call(abs, -1) == 1
+
+
+def test_what_computes_for_too_long_within_one_call_of_a_library_is_stopped(planners: Planners) -> None:
+    with planners.place(asker()) as place, pytest.raises(StatementTooComplex):
+        place.call(re.fullmatch, "((a+)+)+b", "a" * 60)
+    with planners.place(asker()) as place:
+        assert place.call(abs, -1) == 1
+
+
+def test_what_takes_too_much_memory_is_stopped(planners: Planners) -> None:
+    with planners.place(asker()) as place, pytest.raises(StatementTooComplex, match="memory"):
+        place.call(bytearray, 8 << 30)
+
+
+def test_a_cancel_and_a_deadline_are_heard_in_the_middle(planners: Planners) -> None:
+    cancelled = threading.Event()
+    threading.Timer(0.2, cancelled.set).start()
+    with planners.place(asker(cancelled=cancelled)) as place, pytest.raises(StatementCancelled):
+        place.call(time.sleep, PATIENCE_S)
+    with planners.place(asker(seconds=0.2)) as place, pytest.raises(DeadlineExceeded):
+        place.call(time.sleep, PATIENCE_S)
+
+
+def test_a_defect_is_told_with_its_traceback(planners: Planners) -> None:
+    with planners.place(asker()) as place, pytest.raises(PlannerFault, match="ZeroDivisionError"):
+        place.call(divmod, 1, 0)
+
+
+def test_what_calls_have_in_common_is_sent_once(planners: Planners) -> None:
+    large = Shared(list(range(1_000)))
+    with planners.place(asker()) as place:
+        assert [place.call(len, large) for _ in range(3)] == [1_000] * 3
+
+
+def test_a_user_holds_half_of_the_places_and_others_find_one() -> None:
+    places = FairPlaces(4, wait_s=0.0)
+    with places.hold(asker("mallory")), places.hold(asker("mallory")):
+        with pytest.raises(EngineBusy), places.hold(asker("mallory")):
+            pass
+        with places.hold(asker("ann")), places.hold(asker("bob")):
+            pass
+
+
+def test_users_take_turns() -> None:
+    places, order = FairPlaces(2, wait_s=PATIENCE_S), list[str]()
+    waiting = [("mallory", n) for n in range(4)] + [("ann", 0)]
+
+    def hold(user: str) -> None:
+        with places.hold(asker(user)):
+            order.append(user)
+
+    with places.hold(asker("mallory")), places.hold(asker("bob")):
+        threads = [threading.Thread(target=hold, args=(user,)) for user, _ in waiting]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.02)  # so that they wait in this order
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert "ann" in order[:2]
+
+
+def test_a_runaway_does_not_keep_another_user_waiting(planners: Planners) -> None:
+    ended = threading.Event()
+
+    def attack() -> None:
+        while not ended.is_set():
+            with planners.place(asker("mallory")) as place, pytest.raises(StatementTooComplex):
+                place.call(statistics.mean, ENDLESS)
+
+    with planners.place(asker("mallory")) as first, planners.place(asker("ann")) as second:
+        assert [first.call(abs, -1), second.call(abs, -1)] == [1, 1]  # both have started
+    attackers = [threading.Thread(target=attack) for _ in range(12)]
+    for attacker in attackers:
+        attacker.start()
+    try:
+        for _ in range(10):
+            begun = time.monotonic()
+            with planners.place(asker("ann")) as place:
+                place.call(abs, -1)
+            assert time.monotonic() - begun < 12 * CPU_S  # what it takes to wait for all of them
+    finally:
+        ended.set()
+        for attacker in attackers:
+            attacker.join(PATIENCE_S)

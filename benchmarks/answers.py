@@ -25,7 +25,7 @@ def difference(one: pa.Table, other: pa.Table, *, names: bool = True) -> str | N
     if one.num_rows != other.num_rows:
         return f"rows: {one.num_rows} and {other.num_rows}"
     rows = [
-        Counter(zip(*([_same(value) for value in column.to_pylist()] for column in table.columns), strict=True))
+        Counter(zip(*([_same(value) for value in _values(column)] for column in table.columns), strict=True))
         for table in (one, other)
     ]
     left_only, right_only = rows[0] - rows[1], rows[1] - rows[0]
@@ -48,6 +48,15 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
         return pa.binary()
     return kind
+
+
+def _values(column: pa.ChunkedArray) -> list[object]:
+    """Return values as Python has them; days and moments that it has not (after the year 9999) as numbers."""
+    try:
+        values: list[object] = column.to_pylist()
+    except OverflowError:
+        values = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64()).to_pylist()
+    return values
 
 
 def _same(value: object) -> object:

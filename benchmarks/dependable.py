@@ -28,9 +28,10 @@ from benchmarks.claim import Claim, RunFailed, at_most, conditions, run_command,
 from benchmarks.same_answers import tables_of, tpcds_statements
 from benchmarks.serving import serving
 from benchmarks.statements import Named
+from engines.duckdb.adapter import DuckDBSettings
 from engines.spark.java import find_java_home
 from gateway.cli.client import Client, RequestFailed
-from gateway.settings import DuckDBSettings, Settings
+from gateway.settings import load
 from metastore.inspection import inspect
 from metastore.store import Metastore
 
@@ -66,7 +67,7 @@ def run(
     failed, retried, heaps, servers, figures = 0, 0, list[float](), set[int](), dict[str, float]()
     with tempfile.TemporaryDirectory(prefix="fusion-bench-", ignore_cleanup_errors=True) as work:
         home = Path(work) / "home"
-        settings = Settings(home=home, duckdb=DuckDBSettings(enabled=False))
+        settings = load(home, duckdb=DuckDBSettings(enabled=False))
         home.mkdir(mode=0o700)
         with Metastore(settings.metastore_url) as store:
             for source in sources:

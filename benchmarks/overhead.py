@@ -22,15 +22,17 @@ from benchmarks.bookstore import DEFAULT_DATA, SEED, DataOption, ScaleOption, Se
 from benchmarks.claim import Claim, Target, at_most, conditions, run_command, show_table, step
 from benchmarks.serving import engine_sql, serving, timed_query, timed_straight
 from benchmarks.stopwatch import Stopwatch
+from engines.duckdb.adapter import DuckDBSettings
 from engines.duckdb.pool import PooledStatement
 from engines.protocol import Lease
+from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
 from gateway.cli.client import Client
 from gateway.cli.demo.paper_queries import PAPER_QUERIES
 from gateway.cli.progress import progress_bar
 from gateway.http import queries as http_queries
 from gateway.server.runtime import Gateway
-from gateway.settings import Settings, SparkSettings
+from gateway.settings import Settings
 from gateway.sql import statement as checking
 from statsproc.bookstore import Bookstore
 
@@ -108,7 +110,7 @@ def _settings(home: Path) -> Settings:
 def _measure(gateway: Gateway, client: Client, name: str, sql: str, repeats: int) -> list[Pair]:
     step(f"{name} statement: {repeats} pairs")
     member = gateway.fleet["duckdb"]
-    lease = Lease(int(gateway.settings.duckdb.memory_limit))
+    lease = Lease(int(gateway.settings.section(DuckDBSettings).memory_limit))
     straight_sql = engine_sql(client, sql, member.engine.dialect)
     for _ in range(WARM_UP):
         timed_query(client, sql)

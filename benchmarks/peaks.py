@@ -14,9 +14,8 @@ from engines.duckdb.pool import DuckDBEngine
 from engines.errors import EngineError
 from engines.protocol import Actuals, Lease, OperatorActual
 from selector.cardinality.tree import EstimatedNode, estimate_rows
-from selector.explain import duckdb as reader
 from selector.memory.pipeline import walk
-from selector.plan import Operator, PlanNode
+from selector.plan import Operator, PlanNode, UnreadablePlan
 
 DEADLINE_S = 600.0
 FEW_ROWS = 100_000
@@ -62,7 +61,7 @@ def _run(engine: DuckDBEngine, tables: Tables, statement: Named, lease: Lease, r
         measured = [_actuals(engine, statement.sql, lease) for _ in range(repeats)]
         plan = tables.plan(statement.sql, text)
         true = measured_tree(plan.root, measured[-1].operators)
-    except (EngineError, reader.UnreadablePlan, RunFailed) as failure:
+    except (EngineError, UnreadablePlan, RunFailed) as failure:
         step(f"left out: {statement.name}: {str(failure).splitlines()[0]}")
         return None
     peaks = [actuals.peak_bytes for actuals in measured if actuals.peak_bytes is not None]

@@ -19,6 +19,7 @@ import typer
 from benchmarks.bookstore import DEFAULT_DATA, SEED, DataOption, ScaleOption, SeedOption, describe, prepare
 from benchmarks.claim import Claim, RunFailed, Target, at_least, conditions, run_command, show_table, step
 from benchmarks.serving import engine_sql, serving, timed_query, timed_straight
+from engines.duckdb.adapter import DuckDBSettings
 from engines.protocol import Lease
 from gateway.cli.client import Client
 from gateway.cli.demo.paper_queries import PAPER_QUERIES
@@ -58,7 +59,7 @@ def run(
             scale=f"{scale:g}",
             seed=seed,
             pairs=pairs,
-            DuckDB_limit=mebibytes(int(settings.duckdb.memory_limit)),
+            DuckDB_limit=mebibytes(int(settings.section(DuckDBSettings).memory_limit)),
             **{table: f"{rows:,} rows" for table, rows in Bookstore(scale).rows.items()},
         )
         with serving(settings) as (gateway, client):
@@ -77,7 +78,7 @@ def _measure(gateway: Gateway, client: Client, name: str, sql: str, pairs: int) 
     """Return the engine that the statement was routed to, and all repeats."""
     step(f"{name}: {pairs} pairs")
     duckdb = gateway.fleet["duckdb"].engine
-    lease = Lease(int(gateway.settings.duckdb.memory_limit))
+    lease = Lease(int(gateway.settings.section(DuckDBSettings).memory_limit))
     straight_sql = engine_sql(client, sql, duckdb.dialect)
 
     def straight() -> float:

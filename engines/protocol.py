@@ -208,6 +208,10 @@ class Engine(Protocol):
         """The sqlglot dialect in which statements must be written for it."""
 
     @property
+    def cost_model(self) -> str | None:
+        """The module of its cost model (see ``selector/cost/model.py``), None where it has none."""
+
+    @property
     def formats(self) -> frozenset[str]:
         """Table formats that it can read."""
 

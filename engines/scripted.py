@@ -79,12 +79,14 @@ class ScriptedEngine:
         *,
         kind: EngineKind = EngineKind.FAST,
         dialect: str = "duckdb",
+        cost_model: str | None = "selector.cost.duckdb",
         formats: frozenset[str] = frozenset({"parquet", "csv", "json"}),
         slots: int = 2,
     ) -> None:
         self.name = name
         self.kind = kind
         self.dialect = dialect
+        self.cost_model = cost_model if kind is EngineKind.FAST else None
         self.formats = formats
         self.slots = slots
         self.asked: list[Asked] = []

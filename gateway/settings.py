@@ -6,20 +6,11 @@ Read once, at the edge; everything below gets values.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ByteSize,
-    ConfigDict,
-    Field,
-    SecretStr,
-    model_validator,
-)
+from pydantic import ByteSize, Field, SecretStr, create_model
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -27,54 +18,17 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from engines.as_written import first_conflict
+from engines.adapter import Adapter, EngineSettings, Section, Size, adapters
 from gateway.security.authentication import Anonymous
 from gateway.security.principals import Role
+
+EngineSection = TypeVar("EngineSection", bound=EngineSettings)
 
 DEFAULT_HOME = ".fusion"
 FILE_NAME = "fusion.toml"
 
 
-def _plain_size(value: Any) -> Any:
-    """Read ``384 MiB`` and ``1_000`` alike."""
-    return value.replace(" ", "").replace("_", "") if isinstance(value, str) else value
-
-
-Size = Annotated[ByteSize, BeforeValidator(_plain_size)]
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of ``host:port``. Raises ValueError."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise ValueError(f"{address} is not host:port")
-    return host.strip("[]"), int(port)
-
-
-def _checked_address(address: str) -> str:
-    split_address(address)
-    return address
-
-
-HostPort = Annotated[str, AfterValidator(_checked_address)]
-
-
-def _without_conflict(settings: dict[str, str]) -> dict[str, str]:
-    found = first_conflict(settings)
-    if found is not None:
-        name, needed = found
-        raise ValueError(f"{name} must be {needed}, so that statements are read there as they were checked here")
-    return settings
-
-
-ServerConfiguration = Annotated[dict[str, str], AfterValidator(_without_conflict)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class ServerSettings(_Section):
+class ServerSettings(Section):
     """The HTTP server."""
 
     host: str = "127.0.0.1"
@@ -89,7 +43,7 @@ class ServerSettings(_Section):
     """How long a DELETE waits for the query's end."""
 
 
-class TlsSettings(_Section):
+class TlsSettings(Section):
     """Encryption of every port."""
 
     certificate: Path | None = None
@@ -98,7 +52,7 @@ class TlsSettings(_Section):
     """Private key of the certificate, PEM without a password; without it, the certificate's file holds it."""
 
 
-class AuthenticationSettings(_Section):
+class AuthenticationSettings(Section):
     """Who may come in, over HTTP and with drivers alike."""
 
     users_file: Path | None = None
@@ -107,7 +61,7 @@ class AuthenticationSettings(_Section):
     """Who may come without a login: `never` anybody, `loopback` clients on this machine, `everywhere` all."""
     operators: tuple[str, ...] = ()
     """Users of the file with the role `operator`; the same as naming them in `roles`."""
-    roles: dict[str, Role] = {}
+    roles: dict[str, Role] = Field(default_factory=dict)
     """Roles of users of the file whose line names none: `reader`, `writer`, `operator` or `admin`."""
     default_role: Role = Role.WRITER
     """Role of users of the file who have no other."""
@@ -115,7 +69,7 @@ class AuthenticationSettings(_Section):
     """Role of clients without a login; by itself `reader` beside a users file, else `admin` here, `writer` afar."""
 
 
-class Hs2Settings(_Section):
+class Hs2Settings(Section):
     """HiveServer2: the port of Hive's, Spark's and Impala's drivers, on the address of the HTTP server."""
 
     enabled: bool = True
@@ -136,7 +90,7 @@ class Hs2Settings(_Section):
     """How long the gateway waits at its end for statements of drivers that run."""
 
 
-class FlightSettings(_Section):
+class FlightSettings(Section):
     """Arrow Flight SQL: the port of ADBC and of Flight SQL's JDBC driver, on the address of the HTTP server."""
 
     enabled: bool = True
@@ -155,170 +109,14 @@ class FlightSettings(_Section):
     """How long the gateway waits at its end for calls that run."""
 
 
-class MetastoreSettings(_Section):
+class MetastoreSettings(Section):
     """Where catalog, statistics and the query log live."""
 
     url: SecretStr | None = None
     """SQLAlchemy URL; without it, an SQLite file under the home folder."""
 
 
-class DuckDBSettings(_Section):
-    """The embedded fast engine."""
-
-    enabled: bool = True
-    """Whether statements may run on DuckDB."""
-    workers: int = Field(2, ge=1, le=256)
-    """Worker processes, which is statements at once."""
-    threads: int | None = Field(None, ge=1)
-    """Threads of each worker; without it, one per processor."""
-    memory_limit: Size = Field(ByteSize(1 << 30), ge=16 << 20)
-    """Memory that one statement may take. The sum over all workers should fit into the machine."""
-    spare_workers: int = Field(1, ge=0, le=16)
-    """Worker processes more, which stand ready to take the place of one that ends."""
-    recycle_after: int = Field(1_000, ge=1)
-    """Statements after which a worker is replaced by a new one."""
-    recycle_growth: Size = Field(ByteSize(512 << 20), ge=64 << 20)
-    """Memory that a worker may keep between statements beyond what a new one holds; then it is replaced."""
-
-
-class ImpalaSettings(_Section):
-    """Impala as the fast engine, in the place of DuckDB."""
-
-    enabled: bool = False
-    """Whether statements may run on Impala."""
-    coordinators: tuple[HostPort, ...] = Field(("localhost:21050",), min_length=1)
-    """host:port of HiveServer2 on each coordinator; statements take turns over those that answer."""
-    database: str = Field("fusion", pattern=r"^\w+$")
-    """Database in which the gateway declares its tables; tables that it finds there are used as they are."""
-    auth: Literal["nosasl", "plain", "ldap", "gssapi"] = "nosasl"
-    """How the gateway logs in; gssapi is Kerberos, with the ticket of the gateway's process."""
-    user: str = "fusion"
-    """User under whom statements run."""
-    password: SecretStr | None = None
-    """Password of that user, for plain and ldap."""
-    kerberos_service: str = "impala"
-    """Kerberos service of the coordinators' principals."""
-    http_path: str | None = None
-    """Path of HiveServer2 over HTTP, such as cliservice; without it, the binary protocol."""
-    tls: bool = False
-    """Whether connections are encrypted."""
-    ca_file: Path | None = None
-    """Certificates that the coordinators' must be signed by; without it, those that the system trusts."""
-    verify: bool = True
-    """Whether the coordinators' certificates are verified."""
-    memory_limit: Size = Field(ByteSize(2 << 30), ge=32 << 20)
-    """Memory per host that one statement may take, as MEM_LIMIT."""
-    hosts: int = Field(1, ge=1)
-    """Executors that take part in a statement, where its plan does not tell."""
-    mt_dop: int = Field(0, ge=0, le=64)
-    """Threads of each fragment on each host, as MT_DOP."""
-    slots: int = Field(8, ge=1)
-    """Statements at once; below the admission pool's own limit, so that queues form here."""
-    request_pool: str | None = None
-    """Admission pool; without it, Impala chooses by the user."""
-    options: dict[str, str] = {}
-    """Further query options by name."""
-    refresh_s: float = Field(60.0, ge=0.0)
-    """How old Impala's list of a table's files may be when a statement names it."""
-    check_s: float = Field(15.0, gt=0.0)
-    """Time between two looks at every coordinator."""
-    timeout_s: float = Field(60.0, gt=0.0)
-    """Longest wait for one answer of a coordinator."""
-
-    @property
-    def addresses(self) -> list[tuple[str, int]]:
-        """Host and port of each coordinator."""
-        return [split_address(coordinator) for coordinator in self.coordinators]
-
-
-class HiveSettings(_Section):
-    """A dependable engine behind HiveServer2: Spark Thrift Server, Kyuubi or Hive."""
-
-    enabled: bool = False
-    """Whether statements may run on it."""
-    addresses: tuple[HostPort, ...] = Field(("localhost:10000",), min_length=1)
-    """host:port of each server; a statement goes to the one that answered last, or to the next that does."""
-    dialect: Literal["spark", "hive"] = "spark"
-    """What the servers speak: spark for Spark Thrift Server and Kyuubi, hive for Hive."""
-    tables: Literal["session", "metastore"] = "session"
-    """session: views of the catalog's files in each session (spark only); metastore: the servers know the tables."""
-    database: str = Field("default", pattern=r"^\w+$")
-    """Database in which unqualified names are looked for."""
-    auth: Literal["none", "ldap", "custom", "nosasl", "kerberos"] = "none"
-    """The servers' hive.server2.authentication; kerberos takes the ticket of the gateway's process."""
-    user: str = "fusion"
-    """User under whom statements run on HiveServer2."""
-    password: SecretStr | None = None
-    """Password of that user, for ldap and custom."""
-    kerberos_service: str = "hive"
-    """Kerberos service of the servers' principals."""
-    http_path: str | None = None
-    """Path of the HTTP transport, such as cliservice; without it, the binary one."""
-    tls: bool = False
-    """Whether connections to HiveServer2 are encrypted."""
-    ca_file: Path | None = None
-    """Certificates that the servers' must be signed by; without it, those that the system trusts."""
-    verify: bool = True
-    """Whether the servers' certificates are verified."""
-    slots: int = Field(4, ge=1)
-    """Statements at once, and idle sessions that are kept."""
-    whole_results: bool = False
-    """Spark computes a result at once and holds it in its driver, instead of piece by piece while it is read."""
-    session_settings: ServerConfiguration = {}
-    """Further settings of each session, by the servers' names."""
-    idle_s: float = Field(300.0, gt=0.0)
-    """After how long an idle session is closed."""
-
-    @model_validator(mode="after")
-    def _fitting(self) -> Self:
-        if self.tables == "session" and self.dialect != "spark":
-            raise ValueError("views over files are Spark's: with dialect hive set tables to metastore")
-        if self.enabled and (self.auth in ("ldap", "custom")) != (self.password is not None):
-            raise ValueError("a password belongs to auth ldap and custom, and they need one")
-        return self
-
-
-class SparkSettings(_Section):
-    """The dependable engine."""
-
-    enabled: bool = True
-    """Whether statements may run on Spark."""
-    remote: str | None = Field(None, pattern=r"^sc://.+")
-    """Spark Connect address (sc://host:port); without it, an embedded server is started when first needed."""
-    remote_token: SecretStr | None = None
-    """Token that a remote server asks for; sent over TLS only, unless the server is on this machine."""
-    remote_tls: bool = False
-    """Whether the connection to a remote server is encrypted, also without a token."""
-    master: str | None = Field(None, pattern=r"^(spark|yarn|k8s|local)")
-    """Cluster for the embedded server's executors (spark://host:7077, yarn); without it, tasks run in the server."""
-    driver_memory: Size = Field(ByteSize(2 << 30), ge=512 << 20)
-    """Heap of the embedded server, which takes a quarter more outside of it; also of statistics jobs."""
-    executor_memory: Size = Field(ByteSize(1 << 30), ge=512 << 20)
-    """Heap of each executor on a cluster; without one, tasks run in the driver's."""
-    hive_metastore_uri: str | None = Field(None, pattern=r"^thrift://.+")
-    """Hive Metastore (thrift://host:port) whose tables the embedded server can read beside ours."""
-    configuration: ServerConfiguration = {}
-    """Further Spark settings of the embedded server, by Spark's names; in a file that others cannot read."""
-    environment: tuple[str, ...] = ()
-    """Names of the gateway's environment variables that the embedded server and statistics jobs get, too."""
-    slots: int = Field(4, ge=1)
-    """Statements at once."""
-    warm_up: bool = True
-    """Start the embedded server with the gateway instead of with the first statement."""
-
-    @property
-    def remote_address(self) -> str | None:
-        """The address of a remote server with all that it asks for, as Spark Connect's clients write it. Secret."""
-        if self.remote is None:
-            return None
-        parameters = ["use_ssl=true"] if self.remote_tls else []
-        if self.remote_token is not None:
-            parameters.append(f"token={quote(self.remote_token.get_secret_value(), safe='')}")
-        separator = ";" if "/;" in self.remote else "/;"
-        return separator.join((self.remote.rstrip("/"), ";".join(parameters))) if parameters else self.remote
-
-
-class CatalogSettings(_Section):
+class CatalogSettings(Section):
     """What may become a table."""
 
     roots: tuple[Path, ...] = ()
@@ -328,14 +126,14 @@ class CatalogSettings(_Section):
     """Folder of the tables that statements make; without it, `warehouse` under the home folder."""
 
 
-class RoutingSettings(_Section):
+class RoutingSettings(Section):
     """How statements find their engine."""
 
     minimum_confidence: float = Field(0.3, ge=0.0, le=1.0)
     """Estimates below this confidence do not open the fast engine."""
 
 
-class LimitSettings(_Section):
+class LimitSettings(Section):
     """What one client may ask for."""
 
     statement: Size = ByteSize(1 << 20)
@@ -356,7 +154,7 @@ class LimitSettings(_Section):
     """Rows in a reply where max_rows is not given; the whole result stays available."""
 
 
-class ResultSettings(_Section):
+class ResultSettings(Section):
     """Spooled results."""
 
     keep_s: float = Field(86_400.0, gt=0.0)
@@ -379,7 +177,7 @@ class ResultSettings(_Section):
     """How long a client may read nothing of its reply before its connection is closed."""
 
 
-class HistorySettings(_Section):
+class HistorySettings(Section):
     """What is kept of queries that ended, with their attempts; of misestimates and statistics jobs, the age counts."""
 
     keep_s: float = Field(7_776_000.0, gt=0.0)
@@ -390,7 +188,7 @@ class HistorySettings(_Section):
     """Bytes of their statements and decisions, about; the oldest go."""
 
 
-class ScheduleSettings(_Section):
+class ScheduleSettings(Section):
     """When statistics are computed without anybody asking."""
 
     enabled: bool = True
@@ -409,8 +207,8 @@ class ScheduleSettings(_Section):
     """Longest wait before a repetition."""
 
 
-class Settings(BaseSettings):
-    """All settings of a gateway."""
+class CoreSettings(BaseSettings):
+    """All settings of a gateway but its engines', of which each has a section of its own."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -431,22 +229,12 @@ class Settings(BaseSettings):
     hs2: Hs2Settings = Hs2Settings()
     flight: FlightSettings = FlightSettings()
     metastore: MetastoreSettings = MetastoreSettings()
-    duckdb: DuckDBSettings = DuckDBSettings()
-    impala: ImpalaSettings = ImpalaSettings()
-    spark: SparkSettings = SparkSettings()
-    hive: HiveSettings = HiveSettings()
     catalog: CatalogSettings = CatalogSettings()
     routing: RoutingSettings = RoutingSettings()
     limits: LimitSettings = LimitSettings()
     results: ResultSettings = ResultSettings()
     history: HistorySettings = HistorySettings()
     schedules: ScheduleSettings = ScheduleSettings()
-
-    @model_validator(mode="after")
-    def _one_fast_engine(self) -> Self:
-        if self.duckdb.enabled and self.impala.enabled:
-            raise ValueError("a gateway has one fast engine: with impala.enabled set duckdb.enabled to false")
-        return self
 
     @classmethod
     def settings_customise_sources(
@@ -462,6 +250,21 @@ class Settings(BaseSettings):
         file = TomlConfigSettingsSource(settings_cls, toml_file=home / FILE_NAME)
         return init_settings, env_settings, file
 
+    def section(self, model: type[EngineSection]) -> EngineSection:
+        """Return an engine's section. Raises LookupError where its package is not installed."""
+        for adapter in adapters():
+            found = getattr(self, adapter.section)
+            if isinstance(found, model):
+                return found
+        raise LookupError(f"no installed engine has settings {model.__name__}")
+
+    def engines(self) -> Iterator[tuple[Adapter[Any], EngineSettings]]:
+        """Yield the engines that are enabled, each with its section, in the order in which they are tried."""
+        for adapter in adapters():
+            section: EngineSettings = getattr(self, adapter.section)
+            if section.enabled:
+                yield adapter, section
+
     @property
     def warehouse(self) -> Path:
         """Folder of the tables that statements make, absolute."""
@@ -473,6 +276,17 @@ class Settings(BaseSettings):
         if self.metastore.url is not None:
             return self.metastore.url.get_secret_value()
         return f"sqlite:///{self.home / 'metastore.db'}"
+
+
+if TYPE_CHECKING:
+    Settings = CoreSettings
+else:
+    Settings = create_model(
+        "Settings",
+        __base__=CoreSettings,
+        __doc__="All settings of a gateway.",
+        **{adapter.section: (adapter.settings, adapter.settings()) for adapter in adapters()},
+    )
 
 
 def load(home: Path | None = None, **overrides: Any) -> Settings:

@@ -162,6 +162,7 @@ class Queries:
                 QueryRow.template.is_not(None),
                 QueryRow.expected_bytes.is_not(None),
                 QueryRow.limit_bytes.is_not(None),
+                AttemptRow.ordinal == 1,  # on the engine that the estimate is of
             )
             .order_by(AttemptRow.started_at.desc())
             .limit(limit)

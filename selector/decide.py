@@ -45,6 +45,7 @@ class Candidate:
     limit_bytes: memory that one statement may take there; None where the engine spills instead of failing.
     down: why it takes no work, None if it does. unsupported: why it cannot run this statement. not_portable: what of
         it would mean something else there.
+    estimate: what the statement takes there, of a fast engine.
     misestimates: query ids of runs of this statement that ran out of memory there, under these statistics and
         this limit. missed_bytes: the largest limit of those runs.
     """
@@ -55,6 +56,7 @@ class Candidate:
     down: str | None = None
     unsupported: str | None = None
     not_portable: str | None = None
+    estimate: MemoryEstimate = UNKNOWN
     misestimates: tuple[str, ...] = ()
     missed_bytes: int | None = None
 
@@ -82,11 +84,22 @@ class Remedy:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineEstimate:
+    """What a statement takes on one fast engine, and what that gives one statement."""
+
+    engine: str
+    estimate: MemoryEstimate
+    limit_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """Where a statement goes.
 
-    ranking: engines in the order in which they are tried; the first is ``engine``. remedy: of the first fast engine,
-    where none of them is in the ranking; None for a pinned statement.
+    ranking: engines in the order in which they are tried; the first is ``engine``.
+    estimate, limit_bytes: of the fast engine that the statement goes to, or that was considered first; estimated_for is
+        its name. others: the same of the other fast engines.
+    remedy: of that engine, where no fast one is in the ranking; None for a pinned statement.
     """
 
     engine: str
@@ -95,6 +108,14 @@ class Decision:
     estimate: MemoryEstimate
     limit_bytes: int | None
     remedy: Remedy | None = None
+    estimated_for: str | None = None
+    others: tuple[EngineEstimate, ...] = ()
+
+    def on(self, engine: str) -> EngineEstimate | None:
+        """Return what was expected of an engine; None of a dependable one, and of one that was not considered."""
+        if engine == self.estimated_for:
+            return EngineEstimate(engine, self.estimate, self.limit_bytes)
+        return next((each for each in self.others if each.engine == engine), None)
 
 
 class NoEngine(Exception):
@@ -105,13 +126,7 @@ class NoEngine(Exception):
         self.reasons = tuple(reasons)
 
 
-def decide(
-    candidates: Sequence[Candidate],
-    estimate: MemoryEstimate,
-    *,
-    policy: Policy,
-    pinned: str | None = None,
-) -> Decision:
+def decide(candidates: Sequence[Candidate], *, policy: Policy, pinned: str | None = None) -> Decision:
     """Rank the candidates: fast ones that the statement fits into first, then the dependable ones.
 
     A fast engine that is ruled out is not in the ranking at all: failing over INTO a place where the statement
@@ -119,7 +134,7 @@ def decide(
     engine stands alone, and failover obeys that.
     """
     if pinned is not None:
-        return _pinned(candidates, estimate, pinned)
+        return _pinned(candidates, pinned)
     reasons: list[Reason] = []
     fast = [candidate for candidate in candidates if not candidate.dependable]
     dependable = [candidate for candidate in candidates if candidate.dependable]
@@ -127,7 +142,7 @@ def decide(
         reasons.append(Reason(ReasonCode.NO_FAST_ENGINE, "No fast engine is configured."))
     ranking: list[Candidate] = []
     for candidate in fast:
-        fits, why = _fits(candidate, estimate, policy)
+        fits, why = _fits(candidate, candidate.estimate, policy)
         reasons += why
         if fits:
             ranking.append(candidate)
@@ -144,12 +159,13 @@ def decide(
             reasons.append(Reason(ReasonCode.UNSUPPORTED_FEATURE, text))
     if not ranking:
         raise NoEngine(reasons)
+    weighed = _weighed(ranking[0], fast)
+    estimate = weighed.estimate if weighed else UNKNOWN
     if estimate.learned is not None:
         reasons.append(Reason(ReasonCode.LEARNED_FROM_RUNS, estimate.learned.text))
     reasons += [Reason(ReasonCode.STATISTICS_MISSING, gap) for gap in estimate.gaps]
-    limit = next((candidate.limit_bytes for candidate in fast if candidate.limit_bytes is not None), None)
-    remedy = _remedy(fast[0], estimate, policy) if fast and ranking[0].dependable else None
-    return Decision(ranking[0].engine, tuple(c.engine for c in ranking), tuple(reasons), estimate, limit, remedy)
+    remedy = _remedy(weighed, estimate, policy) if weighed and ranking[0].dependable else None
+    return _decision([candidate.engine for candidate in ranking], reasons, weighed, fast, remedy)
 
 
 def decide_write(candidates: Sequence[Candidate], *, pinned: str | None = None) -> Decision:
@@ -171,13 +187,41 @@ def decide_write(candidates: Sequence[Candidate], *, pinned: str | None = None) 
     )
 
 
-def _pinned(candidates: Sequence[Candidate], estimate: MemoryEstimate, name: str) -> Decision:
+def _weighed(chosen: Candidate, fast: Sequence[Candidate]) -> Candidate | None:
+    """Return the fast engine that a decision is about: the one that was chosen, or else the first with an estimate."""
+    if not chosen.dependable:
+        return chosen
+    known = (candidate for candidate in fast if candidate.estimate.known)
+    return next(known, fast[0] if fast else None)
+
+
+def _decision(
+    ranking: Sequence[str],
+    reasons: Sequence[Reason],
+    weighed: Candidate | None,
+    fast: Sequence[Candidate],
+    remedy: Remedy | None = None,
+) -> Decision:
+    return Decision(
+        ranking[0],
+        tuple(ranking),
+        tuple(reasons),
+        weighed.estimate if weighed else UNKNOWN,
+        weighed.limit_bytes if weighed else None,
+        remedy,
+        estimated_for=weighed.engine if weighed else None,
+        others=tuple(EngineEstimate(c.engine, c.estimate, c.limit_bytes) for c in fast if c is not weighed),
+    )
+
+
+def _pinned(candidates: Sequence[Candidate], name: str) -> Decision:
     candidate = next(candidate for candidate in candidates if candidate.engine == name)
     obstacles = _obstacles(candidate)
     if obstacles:
         raise NoEngine(obstacles)
     reason = Reason(ReasonCode.PINNED, f"The statement asked for {name}; it runs nowhere else.")
-    return Decision(name, (name,), (reason,), estimate, candidate.limit_bytes)
+    fast = [candidate for candidate in candidates if not candidate.dependable]
+    return _decision([name], [reason], _weighed(candidate, fast), fast)
 
 
 def _obstacles(candidate: Candidate) -> list[Reason]:

@@ -9,6 +9,10 @@ from enum import StrEnum
 MARK = "SUBQUERY"  # the column of a mark join that tells whether a row met any
 
 
+class UnreadablePlan(ValueError):
+    """A text is no plan of its engine; the message says what is odd about it."""
+
+
 class Operator(StrEnum):
     """What a node does; OTHER keeps no memory worth counting."""
 

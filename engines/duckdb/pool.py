@@ -46,6 +46,7 @@ class DuckDBEngine:
 
     kind = EngineKind.FAST
     dialect = "duckdb"
+    cost_model: str | None = "selector.cost.duckdb"
     formats = duckdb_tables.FORMATS
 
     def __init__(

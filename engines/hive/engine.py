@@ -90,6 +90,7 @@ class HiveEngine:
     """
 
     kind = EngineKind.DEPENDABLE
+    cost_model: str | None = None
 
     def __init__(
         self,

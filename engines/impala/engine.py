@@ -46,6 +46,7 @@ class ImpalaEngine:
 
     kind = EngineKind.FAST
     dialect = "hive"  # nearest to Impala's own, which sqlglot does not have
+    cost_model: str | None = "selector.cost.impala"
     formats = tables.FORMATS
 
     def __init__(

@@ -131,6 +131,11 @@ class SparkConnectEngine:
         return "spark"
 
     @property
+    def cost_model(self) -> str | None:
+        """None: it spills, so that nobody asks what fits."""
+        return None
+
+    @property
     def formats(self) -> frozenset[str]:
         """What Spark reads without further packages."""
         return FORMATS

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 
+from engines.adapter import Finding
 from gateway.server.own_files import exposed
 from gateway.settings import Settings
 from selector.decide import mebibytes
@@ -16,20 +14,9 @@ from selector.decide import mebibytes
 MINIMUM_PYTHON = (3, 11)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at. needed: the configured gateway does not work without it."""
-
-    subject: str
-    good: bool
-    detail: str
-    remedy: str = ""
-    needed: bool = True
-
-
 def examine(settings: Settings) -> list[Finding]:
     """Look at everything that a gateway with these settings needs."""
-    needs = (*_python(), *_duckdb(settings), *_spark(settings), *_home(settings), *_files(settings))
+    needs = (*_python(), *_engines(settings), *_home(settings), *_files(settings))
     return [*needs, *_memory(settings), *_kept(settings)]
 
 
@@ -38,24 +25,9 @@ def _python() -> Iterator[Finding]:
     yield Finding("Python", sys.version_info[:2] >= MINIMUM_PYTHON, found, "install Python 3.11 or newer")
 
 
-def _duckdb(settings: Settings) -> Iterator[Finding]:
-    if settings.duckdb.enabled:
-        yield _package("DuckDB", "duckdb", "duckdb")
-
-
-def _spark(settings: Settings) -> Iterator[Finding]:
-    if not settings.spark.enabled:
-        return
-    package = _package("PySpark", "pyspark", "spark")
-    yield package
-    if not package.good or settings.spark.remote is not None:
-        return
-    from engines.spark.java import JavaNotFound, find_java_home
-
-    try:
-        yield Finding("Java", True, str(find_java_home()))
-    except JavaNotFound as error:
-        yield Finding("Java", False, "none", str(error))
+def _engines(settings: Settings) -> Iterator[Finding]:
+    for adapter, section in settings.engines():
+        yield from adapter.findings(section)
 
 
 def _home(settings: Settings) -> Iterator[Finding]:
@@ -73,9 +45,7 @@ def _files(settings: Settings) -> Iterator[Finding]:
 
 
 def _memory(settings: Settings) -> Iterator[Finding]:
-    wanted = int(settings.duckdb.memory_limit) * settings.duckdb.workers if settings.duckdb.enabled else 0
-    if settings.spark.enabled and settings.spark.remote is None:
-        wanted += int(settings.spark.driver_memory) * 5 // 4  # with what it takes outside of its heap
+    wanted = sum(adapter.memory_bytes(section) for adapter, section in settings.engines())
     has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     detail = f"{mebibytes(wanted)} configured of {mebibytes(has)}"
     remedy = "lower duckdb.memory_limit, duckdb.workers or spark.driver_memory in fusion.toml"
@@ -94,13 +64,3 @@ def _kept(settings: Settings) -> Iterator[Finding]:
     yield Finding("Results", sum(sizes) <= int(results.total), detail, "start the gateway, which deletes the oldest")
     limits = f"{history.queries:,} queries, {mebibytes(int(history.bytes))}, {history.keep_s / 86_400:,.0f} days"
     yield Finding("History", True, f"at most {limits}")
-
-
-def _package(subject: str, module: str, extra: str) -> Finding:
-    remedy = f"pip install 'fusion-sql-gateway[{extra}]'"
-    if importlib.util.find_spec(module) is None:
-        return Finding(subject, False, "not installed", remedy)
-    try:
-        return Finding(subject, True, version(module))
-    except PackageNotFoundError:
-        return Finding(subject, True, "installed")

@@ -62,7 +62,7 @@ def _quiet(chosen: Settings) -> Settings:
     return chosen.model_copy(
         update={
             "server": chosen.server.model_copy(update={"host": "127.0.0.1", "port": 0}),
-            "spark": chosen.spark.model_copy(update={"warm_up": False}),
+            **{adapter.section: section.quiet() for adapter, section in chosen.engines()},
             "schedules": chosen.schedules.model_copy(update={"enabled": False}),
         }
     )

@@ -97,7 +97,8 @@ class Executor:
     def _query(self, run: Run, query: CompiledStatement, this: Try, member: Member, wait_s: float) -> _Done:
         """Hold a lease, run the engine's own SQL and spool every row."""
         sql = query.sql(member.engine.dialect)
-        estimate = run.record.decision.estimate if run.record.decision else None
+        expected = run.record.decision.on(member.name) if run.record.decision else None
+        estimate = expected.estimate if expected else None
         lease_held = member.ledger.lease(
             member.limit_bytes or 0,
             wait_s=min(wait_s, self._queue_s, max(0.0, run.remaining_s)),
@@ -144,7 +145,7 @@ class Executor:
     def _remember(
         self, run: Run, query: CompiledStatement, member: Member, limit_bytes: int, error: EngineError
     ) -> None:
-        decision = run.record.decision
+        expected = run.record.decision.on(member.name) if run.record.decision else None
         missed = Misestimate(
             fingerprint=query.fingerprint,
             engine=member.name,
@@ -152,7 +153,7 @@ class Executor:
             limit_bytes=limit_bytes,
             query_id=run.id,
             sql=run.statement.sql,
-            estimated_bytes=decision.estimate.peak_bytes if decision else None,
+            estimated_bytes=expected.estimate.peak_bytes if expected else None,
             peak_bytes=error.peak_bytes,
             recorded_at=now(),
         )

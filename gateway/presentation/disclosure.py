@@ -41,6 +41,7 @@ def visible(record: QueryRecord, principal: Principal, policy: Policy) -> QueryR
             decision,
             reasons=tuple(replace(reason, text=HIDDEN_TEXT) for reason in decision.reasons),
             estimate=replace(decision.estimate, operators=(), gaps=(), driver=None, learned=None),
+            others=(),
         )
     return replace(
         record,

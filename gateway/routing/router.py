@@ -19,7 +19,7 @@ from gateway.sql.duckdb.values import NotPortable
 from gateway.sql.planning.fairness import Asker, FairPlaces
 from gateway.sql.planning.pool import Planners
 from gateway.sql.planning.process import PlannerFault, Shared
-from gateway.sql.planning.work import PLAN_READERS, EnginePlan, estimate
+from gateway.sql.planning.work import EnginePlan, estimate
 from gateway.sql.statement import CheckedStatement
 from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
 from metastore.store import Metastore
@@ -30,7 +30,6 @@ from selector.learning import RECENT, Residuals, Subject, observe
 log = logging.getLogger(__name__)
 
 CACHED_ESTIMATES = 2_048
-LONGEST_VERSION = 512
 SHOWN_PATTERN = 60
 
 BACKTRACKING = frozenset({"spark", "hive"})
@@ -94,13 +93,9 @@ class Router:
         version = snapshot.statistics_version(statement.tables)
         lessons = self._metastore.misestimates.on_record(statement.fingerprint, statistics_version=version)
         candidates: list[Candidate] = []
-        estimated = UNKNOWN
         for member in self._fleet.values():
             prospect = self._prospect(member, statement, snapshot, asker)
             missed = [lesson for lesson in lessons if _applies(lesson, member)]
-            if not member.dependable and not estimated.known:
-                found = self._corrected(prospect.estimate, member, statement, version)
-                estimated = found if found.known or estimated == UNKNOWN else estimated  # the first says why not
             candidates.append(
                 Candidate(
                     engine=member.name,
@@ -109,11 +104,12 @@ class Router:
                     down=member.why_down(),
                     unsupported=prospect.unsupported,
                     not_portable=prospect.not_portable,
+                    estimate=self._corrected(prospect.estimate, member, statement, version),
                     misestimates=tuple(lesson.query_id for lesson in missed),
                     missed_bytes=max((lesson.limit_bytes for lesson in missed), default=None),
                 )
             )
-        return decide(candidates, estimated, policy=self._policy, pinned=pinned)
+        return decide(candidates, policy=self._policy, pinned=pinned)
 
     def decide_write(self, write: Write, *, pinned: str | None) -> Decision:
         """Return the engine that writes. Raises NoEngine."""
@@ -137,12 +133,13 @@ class Router:
         residuals, decision = self._residuals.get(attempt.engine), query.decision
         ran_out = attempt.failure == MemoryExceeded.code
         measured = attempt.state is QueryState.FINISHED and attempt.peak_bytes is not None
-        if residuals is None or decision is None or decision.limit_bytes is None or not (measured or ran_out):
+        expected = decision.on(attempt.engine) if decision is not None else None
+        if residuals is None or expected is None or expected.limit_bytes is None or not (measured or ran_out):
             return
         subject = Subject(
-            query.fingerprint or "", query.template or "", query.statistics_version or "", decision.limit_bytes
+            query.fingerprint or "", query.template or "", query.statistics_version or "", expected.limit_bytes
         )
-        observation = observe(decision.estimate, subject, measured_bytes=None if ran_out else attempt.peak_bytes)
+        observation = observe(expected.estimate, subject, measured_bytes=None if ran_out else attempt.peak_bytes)
         if observation is not None:
             with self._lock:
                 residuals.add(observation)
@@ -150,7 +147,7 @@ class Router:
     def _corrected(
         self, estimate: MemoryEstimate, member: Member, statement: CompiledStatement, version: str
     ) -> MemoryEstimate:
-        if member.limit_bytes is None:
+        if member.limit_bytes is None or member.dependable:
             return estimate
         subject = Subject(statement.fingerprint, statement.template, version, member.limit_bytes)
         with self._lock:
@@ -191,7 +188,7 @@ class Router:
     ) -> MemoryEstimate:
         engine = member.engine
         sql = statement.sql(engine.dialect)
-        if engine.dialect not in PLAN_READERS:
+        if engine.cost_model is None:
             return UNKNOWN
         shapes = [snapshot.shapes[table.name] for table in statement.tables]
         builds = [snapshot.statistics[table.name] for table in statement.tables if table.name in snapshot.statistics]
@@ -199,7 +196,7 @@ class Router:
         self._require_unchanged(statement.tables)
         with self._explaining[member.name].hold(asker):
             text = engine.explain(sql, deadline_s=min(EXPLAIN_S, asker.remaining_s), cancelled=asker.cancelled)
-        plan = EnginePlan(text, engine.dialect, member.threads, member.hosts)
+        plan = EnginePlan(text, engine.cost_model, member.threads, member.hosts)
         try:
             with self._planners.place(asker) as place:
                 found: MemoryEstimate = place.call(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from engines.errors import EngineError
+from engines.adapter import Adapter, EngineSettings, Surroundings
 from engines.private_files import private_folder
+from engines.spark.adapter import SparkSettings
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
@@ -31,7 +31,7 @@ from gateway.security.authentication import UsersFile
 from gateway.server.heartbeat import Heartbeat, gateway_id
 from gateway.server.runtime import Gateway
 from gateway.server.startup import MissingExtra
-from gateway.settings import DuckDBSettings, HiveSettings, ImpalaSettings, Settings, SparkSettings, split_address
+from gateway.settings import Settings
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.planning.pool import Planners
 from gateway.sql.planning.reader import StatementReader, engines_of
@@ -72,14 +72,15 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
     access = access_policy.Policy(authenticator.holders)
     registration = Registration(metastore, Locations(Rules.of(settings)), policy=access, announce=catalog.current)
     policy = Policy(minimum_confidence=settings.routing.minimum_confidence)
+    spark = settings.section(SparkSettings)
     jobs = JobRunner(
         metastore,
         metastore_url=settings.metastore_url,
         work=settings.home / "jobs",
-        remote=settings.spark.remote_address,
-        driver_memory_bytes=int(settings.spark.driver_memory),
+        remote=spark.remote_address,
+        driver_memory_bytes=int(spark.driver_memory),
         policy=access,
-        environment=settings.spark.environment,
+        environment=spark.environment,
     )
     freshness = Freshness(metastore)
     schedules = Schedules(
@@ -88,7 +89,7 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
     limits = settings.limits
     planners = Planners(size=settings.limits.planners, cpu_s=limits.planning_s, wait_s=limits.queue_s)
     parser_limits = ParserLimits(statement_bytes=int(limits.statement), nesting=limits.nesting)
-    engines = engines_of([(member.engine.dialect, not member.dependable) for member in fleet.values()])
+    engines = engines_of(member.engine for member in fleet.values())
     router = Router(fleet, metastore, policy, planners, require_unchanged=registration.require_unchanged)
     name = gateway_id(settings.home)
     query_log = QueryLog(metastore, name)
@@ -190,130 +191,17 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
 
 
 def _members(settings: Settings) -> list[Member]:
-    members = []
-    if settings.duckdb.enabled:
-        members.append(_duckdb(settings.duckdb, planners=settings.limits.planners))
-    if settings.impala.enabled:
-        members.append(_impala(settings.impala))
-    if settings.spark.enabled:
-        members.append(_spark(settings, settings.spark))
-    if settings.hive.enabled:
-        members.append(_hive(settings.hive))
-    return members
+    return [_member(adapter, section, settings) for adapter, section in settings.engines()]
 
 
-def _duckdb(settings: DuckDBSettings, *, planners: int) -> Member:
+def _member(adapter: Adapter[Any], section: EngineSettings, settings: Settings) -> Member:
+    around = Surroundings(settings.home / adapter.section, settings.limits.planners, os.cpu_count() or 1)
     try:
-        from engines.duckdb.pool import DuckDBEngine
+        built = adapter.build(section, around)
     except ImportError as error:
-        raise MissingExtra("DuckDB is configured: pip install 'fusion-sql-gateway[duckdb]'") from error
-    threads = settings.threads or os.cpu_count() or 1
-    engine = DuckDBEngine(
-        workers=settings.workers,
-        threads=threads,
-        planners=planners,
-        spare=settings.spare_workers,
-        recycle_after=settings.recycle_after,
-        recycle_growth_bytes=int(settings.recycle_growth),
-    )
-    limit = int(settings.memory_limit)
-    ledger = Ledger(engine.name, slots=settings.workers, capacity_bytes=limit * settings.workers, guests=engine.guests)
-    return Member(engine, ledger, limit_bytes=limit, threads=threads, planners=planners)
-
-
-def _impala(settings: ImpalaSettings) -> Member:
-    try:
-        from engines.impala.connection import Access, Auth
-        from engines.impala.engine import ImpalaEngine
-    except ImportError as error:
-        raise MissingExtra("Impala is configured: pip install 'fusion-sql-gateway[impala]'") from error
-    access = Access(
-        auth=Auth(settings.auth),
-        user=settings.user,
-        password=settings.password.get_secret_value() if settings.password else None,
-        http_path=settings.http_path,
-        tls=settings.tls,
-        ca_file=str(settings.ca_file) if settings.ca_file else None,
-        verify=settings.verify,
-        kerberos_service=settings.kerberos_service,
-        database=settings.database,
-        timeout_s=settings.timeout_s,
-    )
-    engine = ImpalaEngine(
-        settings.addresses,
-        access,
-        slots=settings.slots,
-        mt_dop=settings.mt_dop,
-        request_pool=settings.request_pool,
-        options=settings.options,
-        refresh_s=settings.refresh_s,
-        check_s=settings.check_s,
-    )
-    limit = int(settings.memory_limit)
-    ledger = Ledger(engine.name, slots=settings.slots, capacity_bytes=limit * settings.slots)
-    return Member(engine, ledger, limit_bytes=limit, threads=max(1, settings.mt_dop), hosts=settings.hosts)
-
-
-def _spark(settings: Settings, spark: SparkSettings) -> Member:
-    try:
-        from engines.spark.engine import SparkConnectEngine
-        from engines.spark.server import ServerSettings, SparkConnectServer
-    except ImportError as error:
-        raise MissingExtra("Spark is configured: pip install 'fusion-sql-gateway[spark]'") from error
-    server: SparkConnectServer | str
-    if spark.remote_address is not None:
-        server = spark.remote_address
-    else:
-        server = SparkConnectServer(
-            ServerSettings(
-                work_folder=settings.home / "spark",
-                driver_memory_bytes=int(spark.driver_memory),
-                cores=os.cpu_count() or 2,
-                master=spark.master,
-                executor_memory_bytes=int(spark.executor_memory),
-                hive_metastore_uri=spark.hive_metastore_uri,
-                configuration=spark.configuration,
-                environment=spark.environment,
-            )
-        )
-    engine = SparkConnectEngine(server, slots=spark.slots)
-    if spark.warm_up:
-
-        def warm_up() -> None:
-            try:
-                engine.warm_up()
-            except EngineError as error:
-                log.warning("Spark did not warm up: %s", error.message)
-
-        threading.Thread(target=warm_up, name="spark warm-up", daemon=True).start()
-    return Member(engine, Ledger(engine.name, slots=spark.slots, capacity_bytes=None))
-
-
-def _hive(settings: HiveSettings) -> Member:
-    try:
-        from engines.hive.engine import HiveEngine
-        from engines.hive.transport import Access, Auth
-    except ImportError as error:
-        raise MissingExtra("Hive is configured: pip install 'fusion-sql-gateway[hive]'") from error
-    access = Access(
-        auth=Auth(settings.auth.upper()),
-        user=settings.user,
-        password=settings.password.get_secret_value() if settings.password else None,
-        kerberos_service=settings.kerberos_service,
-        http_path=settings.http_path,
-        tls=settings.tls,
-        ca_file=str(settings.ca_file) if settings.ca_file else None,
-        verify=settings.verify,
-        database=settings.database,
-    )
-    engine = HiveEngine(
-        [split_address(address) for address in settings.addresses],
-        access,
-        dialect=settings.dialect,
-        tables=settings.tables,
-        slots=settings.slots,
-        whole_results=settings.whole_results,
-        settings=settings.session_settings,
-        idle_s=settings.idle_s,
-    )
-    return Member(engine, Ledger(engine.name, slots=settings.slots, capacity_bytes=None))
+        hint = f"{adapter.product} is configured: pip install 'fusion-sql-gateway[{adapter.extra}]'"
+        raise MissingExtra(hint) from error
+    engine, limit = built.engine, built.limit_bytes
+    capacity = None if limit is None else limit * engine.slots
+    ledger = Ledger(engine.name, slots=engine.slots, capacity_bytes=capacity, guests=built.guests)
+    return Member(engine, ledger, limit_bytes=limit, threads=built.threads, hosts=built.hosts, planners=built.planners)

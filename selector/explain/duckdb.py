@@ -24,7 +24,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from selector.keys import KeyPair, key_groups
-from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
+from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape, UnreadablePlan
 
 DIALECT = "duckdb"
 FILTERED_SHARE = 0.2  # what DuckDB's optimizer keeps of a scan that has any filter
@@ -88,10 +88,6 @@ _SPARK_TYPES = {
     "UBIGINT": "bigint",
     "UHUGEINT": "decimal(38,0)",
 }
-
-
-class UnreadablePlan(ValueError):
-    """The text is not a DuckDB plan."""
 
 
 def read(

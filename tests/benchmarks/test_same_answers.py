@@ -57,3 +57,12 @@ def test_only_the_limit_at_the_end_is_taken_away() -> None:
     sql = "SELECT a FROM (SELECT a FROM t LIMIT 3) ORDER BY a LIMIT 5"
     assert without_limit(sql) == "SELECT a FROM (SELECT a FROM t LIMIT 3) ORDER BY a"
     assert without_limit("SELECT a FROM t") is None
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us", "UTC")])
+def test_days_that_python_does_not_have_are_compared_too(kind: pa.DataType) -> None:
+    number = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+    late = 9_000_000 if pa.types.is_date32(kind) else 9_000_000 * 86_400_000_000
+    tables = [pa.table({"x": pa.array([0, day], number).cast(kind)}) for day in (late, late, late + 1)]
+    assert difference(tables[0], tables[1]) is None
+    assert difference(tables[0], tables[2]) is not None

@@ -21,8 +21,10 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import SecretStr
 
+from engines.duckdb.adapter import DuckDBSettings
 from engines.protocol import EngineKind
 from engines.scripted import ScriptedEngine
+from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
 from gateway.routing.admission import Ledger
 from gateway.routing.engines import Fleet, Member
@@ -176,8 +178,8 @@ def client(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterato
     pytest.importorskip("duckdb")
     settings = settings_module.load(
         tmp_path_factory.mktemp("home"),
-        duckdb=settings_module.DuckDBSettings(workers=1, threads=1),
-        spark=settings_module.SparkSettings(enabled=False),
+        duckdb=DuckDBSettings(workers=1, threads=1),
+        spark=SparkSettings(enabled=False),
         routing=settings_module.RoutingSettings(minimum_confidence=0.0),
     )
     gateway = wiring.build(settings)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selector.decide import MIB, Candidate, Decision, NoEngine, Policy, ReasonCode, Remedy, decide
+from selector.decide import MIB, Candidate, Decision, EngineEstimate, NoEngine, Policy, ReasonCode, Remedy, decide
 from selector.estimate import UNKNOWN, MemoryEstimate
 
 LIMIT = 1024 * MIB
@@ -19,7 +19,8 @@ LARGE = MemoryEstimate(900 * MIB, 1215 * MIB, confidence=1.0)
 def decided(
     *candidates: Candidate, estimate: MemoryEstimate = SMALL, pinned: str | None = None
 ) -> tuple[Decision, list[ReasonCode]]:
-    decision = decide(candidates, estimate, policy=Policy(), pinned=pinned)
+    weighed = [each if each.dependable else replace(each, estimate=estimate) for each in candidates]
+    decision = decide(weighed, policy=Policy(), pinned=pinned)
     return decision, [reason.code for reason in decision.reasons]
 
 
@@ -146,3 +147,25 @@ def test_a_remedy_is_enough_and_not_a_byte_too_much(upper: int, confidence: floa
             assert engine_with(limit - 1, sure) == "spark"
         if decision.remedy.confidence is not None:
             assert engine_with(limit, confidence) == "spark"
+
+
+def test_each_fast_engine_is_weighed_by_its_own_estimate_and_limit() -> None:
+    first = replace(FAST, estimate=LARGE)
+    second = Candidate("impala", dependable=False, limit_bytes=10 * LIMIT, estimate=SMALL)
+    decision = decide([first, second, SPARK], policy=Policy())
+    assert decision.ranking == ("impala", "spark")
+    assert (decision.estimate, decision.limit_bytes, decision.estimated_for) == (SMALL, 10 * LIMIT, "impala")
+    assert decision.on("impala") == EngineEstimate("impala", SMALL, 10 * LIMIT)
+    assert decision.on("duckdb") == EngineEstimate("duckdb", LARGE, LIMIT)
+    assert decision.on("spark") is None
+
+
+def test_where_no_fast_engine_may_the_first_with_an_estimate_tells_what_would_change_that() -> None:
+    unknown = replace(FAST, estimate=UNKNOWN)
+    large = Candidate("impala", dependable=False, limit_bytes=LIMIT, estimate=LARGE)
+    decision = decide([unknown, large, SPARK], policy=Policy())
+    assert decision.engine == "spark"
+    assert decision.estimated_for == "impala"
+    assert decision.remedy == Remedy("impala", limit_bytes=LARGE.upper_bytes)
+    pinned = decide([unknown, large, SPARK], policy=Policy(), pinned="duckdb")
+    assert (pinned.estimated_for, pinned.estimate, pinned.limit_bytes) == ("duckdb", UNKNOWN, LIMIT)

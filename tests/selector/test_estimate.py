@@ -10,10 +10,10 @@ import pytest
 
 from selector.cardinality.tree import EstimatedNode, estimate_rows
 from selector.estimate import MemoryEstimate
-from selector.explain.duckdb import UnreadablePlan, read
+from selector.explain.duckdb import read
 from selector.memory import paper
 from selector.memory.paper import LOAD_FACTOR, POINTER_BYTES, UPPER_FACTOR
-from selector.plan import JoinType, Operator, Plan, PlanNode, TableShape
+from selector.plan import JoinType, Operator, Plan, PlanNode, TableShape, UnreadablePlan
 from tests.selector.examples import BOOKS, CATEGORIES, SHAPES, STATISTICS, TRANSACTIONS
 
 pytest.importorskip("duckdb")

@@ -15,6 +15,7 @@ from pydantic import ByteSize
 from rich.console import Console
 from rich.table import Table
 
+from engines.duckdb.adapter import DuckDBSettings
 from gateway import settings as settings_module
 from gateway.cli.client import Client, RequestFailed
 from gateway.cli.demo.paper_queries import PAPER_QUERIES, SURPRISE_QUERY
@@ -43,9 +44,8 @@ def run(home: Path, *, scale: float, keep_serving: bool, console: Console) -> No
     _generate(data / "bookstore", scale, console)
     with _server(settings) as url, Client(url) as client:
         _register(client, data / "bookstore", console)
-        console.print(
-            f"\nThe paper's queries; DuckDB gives one statement {mebibytes(int(settings.duckdb.memory_limit))}:"
-        )
+        limit_bytes = int(settings.section(DuckDBSettings).memory_limit)
+        console.print(f"\nThe paper's queries; DuckDB gives one statement {mebibytes(limit_bytes)}:")
         results = Table("query", "engine", "why", "estimated", "measured", "seconds", "rows")
         for name, sql in PAPER_QUERIES.items():
             with progress_bar(f"{name} is running"):
@@ -78,7 +78,7 @@ def demo_settings(home: Path, scale: float) -> Settings:
     limit = max(SMALLEST_LIMIT, round(MEMORY_LIMIT_AT_1_32 * scale / SCALE_1_32))
     return settings_module.load(
         home,
-        duckdb=settings_module.DuckDBSettings(memory_limit=ByteSize(limit)),
+        duckdb=DuckDBSettings(enabled=True, memory_limit=ByteSize(limit)),
         # Beside the home folder: no table lies in that.
         catalog=settings_module.CatalogSettings(roots=(home.with_name(f"{home.name}-data"),)),
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from engines.protocol import TableSource
+from engines.protocol import Engine, TableSource
 from gateway.sql.commands.commands import Command
 from gateway.sql.commands.writes import Write
 from gateway.sql.compiled import CompiledStatement
@@ -87,7 +87,8 @@ class StatementReader:
                 self._known.popitem(last=False)
 
 
-def engines_of(dialects: Sequence[tuple[str, bool]]) -> work.Engines:
-    """Return which engines statements are written for. dialects: each with whether its engine is a fast one."""
-    fast = tuple(dialect for dialect, is_fast in dialects if is_fast and dialect in work.PLAN_READERS)
-    return work.Engines(tuple(dict.fromkeys([SPARK, *(dialect for dialect, _ in dialects)])), fast)
+def engines_of(engines: Iterable[Engine]) -> work.Engines:
+    """Return what statements are written for."""
+    engines = tuple(engines)
+    dialects = tuple(dict.fromkeys([SPARK, *(engine.dialect for engine in engines)]))
+    return work.Engines(dialects, tuple(engine.dialect for engine in engines if engine.cost_model is not None))

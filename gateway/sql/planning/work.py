@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from engines.protocol import TableSource
@@ -16,14 +16,11 @@ from gateway.sql.planning.regular_expressions import search
 from gateway.sql.statement import CheckedStatement
 from metastore.records import View
 from selector.cardinality.matching import use_search
-from selector.cardinality.tree import EstimatedNode, estimate_rows
+from selector.cardinality.tree import estimate_rows
+from selector.cost.model import model_of
 from selector.estimate import UNKNOWN, MemoryEstimate
-from selector.explain import duckdb as duckdb_explain
-from selector.explain import impala as impala_explain
 from selector.keys import KeyPair
-from selector.memory import duckdb as duckdb_memory
-from selector.memory import impala as impala_memory
-from selector.plan import Plan, TableShape
+from selector.plan import TableShape, UnreadablePlan
 from selector.statistics import TableStatistics
 
 use_search(search)
@@ -50,32 +47,15 @@ class Engines:
 
 @dataclass(frozen=True, slots=True)
 class EnginePlan:
-    """A fast engine's plan of a statement, as its text. threads, hosts: that the statement would run on."""
+    """A fast engine's plan of a statement, as its text. threads, hosts: that the statement would run on.
+
+    cost_model: the module of the engine's.
+    """
 
     text: str
-    dialect: str
+    cost_model: str
     threads: int
     hosts: int
-
-
-PlanReader = Callable[
-    [str, Sequence[TableShape], Iterable[KeyPair], Mapping[str, int], Mapping[str, Sequence[str]]], Plan
-]
-PLAN_READERS: Mapping[str, PlanReader] = {  # by the dialect of a fast engine
-    "duckdb": duckdb_explain.read,
-    impala_explain.DIALECT: lambda text, shapes, *_: impala_explain.read(text, shapes),
-}
-UNREADABLE = (duckdb_explain.UnreadablePlan, impala_explain.UnreadablePlan)
-
-MemoryModel = Callable[[EstimatedNode, Plan, Mapping[str, TableStatistics], EnginePlan], MemoryEstimate]
-MEMORY_MODELS: Mapping[str, MemoryModel] = {
-    "duckdb": lambda tree, plan, statistics, asked: duckdb_memory.estimate(
-        tree, statistics, threads=asked.threads, notes=plan.notes
-    ),
-    impala_explain.DIALECT: lambda tree, plan, statistics, asked: impala_memory.estimate(
-        tree, plan, statistics, hosts=asked.hosts
-    ),
-}
 
 
 def understand(
@@ -110,11 +90,13 @@ def estimate(
 ) -> MemoryEstimate:
     """Return what a plan is expected to need. shapes, builds: of the statement's tables, as far as there are any."""
     statistics = {build.table: build for build in builds}
+    model = model_of(plan.cost_model)
     try:
-        read = PLAN_READERS[plan.dialect](plan.text, shapes, joined, references, named)
-    except UNREADABLE:
+        read = model.read(plan.text, shapes, joined, references, named)
+    except UnreadablePlan:
         return UNKNOWN
-    return MEMORY_MODELS[plan.dialect](estimate_rows(read, statistics, shapes), read, statistics, plan)
+    tree = estimate_rows(read, statistics, shapes)
+    return model.price(tree, read, statistics, threads=plan.threads, hosts=plan.hosts)
 
 
 def _with_query(statement: Command | Write, engines: Engines) -> Command | Write:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from selector.explain.impala.nodes import Builder
-from selector.explain.impala.outline import Outline, UnreadablePlan
-from selector.plan import Plan, TableShape
+from selector.explain.impala.outline import Outline
+from selector.plan import Plan, TableShape, UnreadablePlan
 
 DIALECT = "hive"  # nearest to Impala's own, which sqlglot does not have
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from selector.plan import Placement
+from selector.plan import Placement, UnreadablePlan
 
 MAXIMUM_DEPTH = 120  # entries above one another; TPC-DS's deepest has 34
 MAXIMUM_NOTES = 20
@@ -85,10 +85,6 @@ _PLAIN = re.compile(
     r"|\S+:\S+ (?:NOT_EQUAL|EQUAL|LESS|GREATER)|missing |max-parallelism=|.*\bsegment-costs=|.*\bfiles="
     r"|est-scan-range=|.*-id="
 )
-
-
-class UnreadablePlan(ValueError):
-    """The text is not an Impala plan. The message begins with the line that shows it."""
 
 
 @dataclass(slots=True, eq=False)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from engines.duckdb.adapter import DuckDBSettings
+from engines.spark.adapter import SparkSettings
 from gateway.server.serve import own_server
 from gateway.server.startup import AlreadyServed
 from gateway.settings import Settings, load
@@ -64,8 +66,8 @@ def quiet(home: Path) -> Settings:
     return settings.model_copy(
         update={
             "server": settings.server.model_copy(update={"port": 0}),
-            "spark": settings.spark.model_copy(update={"enabled": False}),
-            "duckdb": settings.duckdb.model_copy(update={"workers": 1}),
+            "spark": settings.section(SparkSettings).model_copy(update={"enabled": False}),
+            "duckdb": settings.section(DuckDBSettings).model_copy(update={"workers": 1}),
             "routing": settings.routing.model_copy(update={"minimum_confidence": 0.0}),
         }
     )

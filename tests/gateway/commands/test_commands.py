@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import engines.lifeline
+from engines.duckdb.adapter import DuckDBSettings
+from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
 from gateway.server import wiring
 from gateway.server.app import create_app
@@ -62,8 +64,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, bookstore: Path, sales: Pa
     pytest.importorskip("duckdb")
     settings = settings_module.load(
         tmp_path_factory.mktemp("home"),
-        duckdb=settings_module.DuckDBSettings(workers=1, threads=1),
-        spark=settings_module.SparkSettings(enabled=False),
+        duckdb=DuckDBSettings(workers=1, threads=1),
+        spark=SparkSettings(enabled=False),
         routing=settings_module.RoutingSettings(minimum_confidence=0.0),
     )
     command = [sys.executable, "-I", engines.lifeline.__file__, "--", sys.executable, job_process.__file__]

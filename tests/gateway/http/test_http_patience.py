@@ -13,9 +13,11 @@ import httpx
 import pytest
 from fastapi import FastAPI, Request
 
+from engines.duckdb.adapter import DuckDBSettings
+from engines.spark.adapter import SparkSettings
 from gateway.server import protocol
 from gateway.server.serve import own_server
-from gateway.settings import DuckDBSettings, SparkSettings, load
+from gateway.settings import load
 from tests.gateway.conftest import serving
 
 pytestmark = pytest.mark.e2e

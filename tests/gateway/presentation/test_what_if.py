@@ -21,7 +21,7 @@ from gateway.routing.engines import Fleet, Member
 from gateway.server import wiring
 from gateway.server.app import create_app
 from gateway.statistics.staleness import Drift
-from selector.decide import Candidate, Policy, decide
+from selector.decide import Candidate, Decision, Policy, decide
 from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate
 from selector.statistics import TableStatistics
 from tests.gateway.conftest import BOOKS, MIB, TRANSACTIONS, register, serving
@@ -144,9 +144,14 @@ def test_an_engine_asked_for_by_name_is_left_without_remedy(narrow: httpx.Client
     assert reply["outlook"][0] == "The estimate would decide if no engine were asked for by name."
 
 
+def decided(candidates: list[Candidate], estimate: MemoryEstimate) -> Decision:
+    weighed = [each if each.dependable else replace(each, estimate=estimate) for each in candidates]
+    return decide(weighed, policy=Policy())
+
+
 def test_a_miss_on_record_asks_for_more_than_the_limit_that_was_not_enough() -> None:
     fast = Candidate("duckdb", dependable=False, limit_bytes=1024 * MIB, misestimates=("q1",), missed_bytes=1024 * MIB)
-    decision = decide([fast, SPARK], JOIN, policy=Policy())
+    decision = decided([fast, SPARK], JOIN)
     assert decision.remedy is not None
     assert decision.remedy.limit_bytes == 1024 * MIB + 1
     told = (
@@ -156,7 +161,7 @@ def test_a_miss_on_record_asks_for_more_than_the_limit_that_was_not_enough() -> 
 
 
 def test_what_would_change_a_decision_in_words() -> None:
-    over = decide([FAST, SPARK], JOIN, policy=Policy())
+    over = decided([FAST, SPARK], JOIN)
     assert outlook(over) == (
         "It would go to duckdb if the limit were 401 MiB (it is 256 MiB).",
         "Driver of the peak: hash join of transactions and books, which holds 200 MiB.",
@@ -164,20 +169,20 @@ def test_what_would_change_a_decision_in_words() -> None:
     )
     notes = operator_notes(JOIN)
     assert notes == (("drives the peak", "parts from the engine's rows by a factor of 4.0"), (), ())
-    unsure = decide([FAST, SPARK], replace(JOIN, confidence=0.1), policy=Policy())
+    unsure = decided([FAST, SPARK], replace(JOIN, confidence=0.1))
     told = "It would go to duckdb if the limit were 401 MiB (it is 256 MiB) and the confidence were 0.30 (it is 0.10)."
     assert outlook(unsure)[0] == told
     vague = replace(JOIN, peak_bytes=200 * MIB, gaps=("books has no statistics",))
-    assert outlook(decide([FAST, SPARK], vague, policy=Policy()))[0].endswith("so that surer statistics may do.")
-    assert outlook(decide([replace(FAST, down="gone"), SPARK], UNKNOWN, policy=Policy())) == (
+    assert outlook(decided([FAST, SPARK], vague))[0].endswith("so that surer statistics may do.")
+    assert outlook(decided([replace(FAST, down="gone"), SPARK], UNKNOWN)) == (
         "It would go to duckdb if it took work again and its memory could be estimated.",
     )
-    unable = decide([replace(FAST, unsupported="no such function"), SPARK], JOIN, policy=Policy())
+    unable = decided([replace(FAST, unsupported="no such function"), SPARK], JOIN)
     assert outlook(unable)[0] == "Nothing sends it to duckdb, which cannot run this statement."
     small = replace(JOIN, peak_bytes=MIB, upper_bytes=10 * MIB + 1)
-    alone = decide([FAST], small, policy=Policy())
+    alone = decided([FAST], small)
     assert outlook(alone)[0] == "No engine would take it if the limit of duckdb were below 10 MiB (it is 256 MiB)."
-    assert outlook(decide([SPARK], UNKNOWN, policy=Policy())) == ()
+    assert outlook(decided([SPARK], UNKNOWN)) == ()
 
 
 def test_how_far_statistics_can_be_trusted_in_words() -> None:

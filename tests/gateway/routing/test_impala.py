@@ -9,8 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from engines.duckdb.adapter import DuckDBSettings
+from engines.impala.adapter import ImpalaSettings
 from engines.protocol import EngineKind
 from engines.scripted import Script, ScriptedEngine
+from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
 from gateway.routing.admission import Ledger
 from gateway.routing.engines import Fleet, Member
@@ -55,9 +58,9 @@ def house(tmp_path: Path, bookstore: Path) -> Iterator[House]:
     with ImpalaServer() as server:
         settings = settings_module.load(
             tmp_path / "home",
-            duckdb=settings_module.DuckDBSettings(enabled=False),
-            spark=settings_module.SparkSettings(enabled=False),
-            impala=settings_module.ImpalaSettings(
+            duckdb=DuckDBSettings(enabled=False),
+            spark=SparkSettings(enabled=False),
+            impala=ImpalaSettings(
                 enabled=True, coordinators=(f"127.0.0.1:{server.port}",), memory_limit=LIMIT, mt_dop=2, timeout_s=20.0
             ),
             routing=settings_module.RoutingSettings(minimum_confidence=0.0),
@@ -145,17 +148,17 @@ def test_what_impala_says_decides_what_happens_next(
     assert again.attempts[0].engine == ("dependable" if remembered else "impala")
 
 
-def test_a_gateway_has_one_fast_engine(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="one fast engine"):
-        settings_module.load(tmp_path, impala=settings_module.ImpalaSettings(enabled=True))
+def test_fast_engines_may_stand_beside_each_other(tmp_path: Path) -> None:
+    settings = settings_module.load(tmp_path, impala=ImpalaSettings(enabled=True))
+    assert [adapter.section for adapter, _ in settings.engines()] == ["duckdb", "impala", "spark"]
 
 
 @pytest.mark.parametrize("coordinator", ["impala-1", "impala-1:", ":21050", "impala-1:0", "impala-1:x"])
 def test_coordinators_have_a_host_and_a_port(coordinator: str) -> None:
     with pytest.raises(ValueError, match="is not host:port"):
-        settings_module.ImpalaSettings(coordinators=(coordinator,))
+        ImpalaSettings(coordinators=(coordinator,))
 
 
 def test_addresses_may_be_of_either_internet_protocol() -> None:
-    settings = settings_module.ImpalaSettings(coordinators=("impala-1:21050", "[::1]:21051"))
+    settings = ImpalaSettings(coordinators=("impala-1:21050", "[::1]:21051"))
     assert settings.addresses == [("impala-1", 21050), ("::1", 21051)]

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engines.errors import EngineBusy
+from engines.errors import EngineBusy, MemoryExceeded
 from engines.protocol import EXPLAIN_S, EngineKind, TableSource, never
-from engines.scripted import ScriptedEngine
+from engines.scripted import Script, ScriptedEngine
 from gateway.catalog.locations import Locations
 from gateway.routing.admission import Ledger
 from gateway.routing.engines import Fleet, Member
@@ -23,8 +23,9 @@ from gateway.server.runtime import Gateway
 from gateway.statements.statement import Statement
 from metastore.inspection import inspect
 from metastore.records import QueryState
+from selector.decide import MIB
 from tests.gateway.conftest import LIMIT, register, settings_for
-from tests.gateway.execution.test_coordinator import ANSWER, PLAN, SQL
+from tests.gateway.execution.test_coordinator import ANSWER, PLAN, SQL, failing
 
 UNREADABLE = "no plan that anybody can read"
 Build = Callable[..., Gateway]
@@ -72,6 +73,32 @@ def test_the_estimate_is_of_the_fast_engine_that_has_one(gateway_of: Build, firs
     gateway = gateway_of(fast("first", first), fast("second", second))
     _, decision = gateway.coordinator.explain(Statement(SQL))
     assert decision.estimate.known
+
+
+def toy(name: str, takes: int, *scripts: Script) -> ScriptedEngine:
+    """Return an engine with a cost model of its own. takes: MiB, as its plan says."""
+    engine = ScriptedEngine(name, cost_model="tests.gateway.routing.toy_cost")
+    engine.script("books", *(replace(script, plan=f"takes {takes} MiB") for script in scripts))
+    return engine
+
+
+def test_each_fast_engine_has_a_cost_model_of_its_own_and_a_limit(gateway_of: Build) -> None:
+    small, large = toy("small", 10, ANSWER), toy("large", 1_000, ANSWER)
+    gateway = gateway_of(large, small, fast("planned", UNREADABLE))
+    _, decision = gateway.coordinator.explain(Statement(SQL))
+    assert decision.ranking == ("small", "dependable")
+    taken = {each.engine: each.estimate.peak_bytes for each in decision.others}
+    assert taken == {"large": 1_000 * MIB, "planned": None}
+    assert (decision.estimated_for, decision.estimate.peak_bytes) == ("small", 10 * MIB)
+
+    pinned = gateway.coordinator.submit(Statement(SQL, engine="large")).done.result(30)
+    assert pinned.decision is not None
+    assert (pinned.decision.estimate.peak_bytes, pinned.state) == (1_000 * MIB, QueryState.FINISHED)
+    small.script("books", replace(failing(MemoryExceeded("full", peak_bytes=MIB)), plan="takes 10 MiB"))
+    failed = gateway.coordinator.submit(Statement(SQL + " LIMIT 1")).done.result(30)
+    assert [attempt.engine for attempt in failed.attempts] == ["small", "dependable"]
+    (missed,) = gateway.metastore.misestimates.list()
+    assert (missed.engine, missed.estimated_bytes) == ("small", 10 * MIB)
 
 
 def test_a_plan_that_was_not_made_in_time_is_asked_for_again(gateway_of: Build) -> None:

@@ -13,6 +13,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from engines.duckdb.adapter import DuckDBSettings
+from engines.impala.adapter import ImpalaSettings
+from engines.spark.adapter import SparkSettings
 from gateway import settings
 
 ROOT = Path(__file__).parents[3]
@@ -58,7 +61,7 @@ def test_settings_that_are_commented_out_exist_too(file: Path, tmp_path: Path) -
     text = file.read_text(encoding="utf-8")
     switched_on.write_text(re.sub(r"^#(\w+ = )", r"\1", text, flags=re.MULTILINE), encoding="utf-8")
 
-    assert loaded(switched_on, tmp_path).spark.remote == "sc://spark.example.com:15002"
+    assert loaded(switched_on, tmp_path).section(SparkSettings).remote == "sc://spark.example.com:15002"
 
 
 def test_the_default_pair_is_written_out_in_full(tmp_path: Path) -> None:
@@ -79,10 +82,13 @@ def test_the_default_pair_is_written_out_in_full(tmp_path: Path) -> None:
 def test_the_cluster_file_runs_on_impala_and_spark(tmp_path: Path) -> None:
     loaded_settings = loaded(DEPLOY / "impala-spark.toml", tmp_path)
 
-    assert not loaded_settings.duckdb.enabled
-    assert loaded_settings.impala.enabled
-    assert loaded_settings.impala.addresses == [("impala-1.example.com", 21050), ("impala-2.example.com", 21050)]
-    assert loaded_settings.spark.enabled
+    assert not loaded_settings.section(DuckDBSettings).enabled
+    assert loaded_settings.section(ImpalaSettings).enabled
+    assert loaded_settings.section(ImpalaSettings).addresses == [
+        ("impala-1.example.com", 21050),
+        ("impala-2.example.com", 21050),
+    ]
+    assert loaded_settings.section(SparkSettings).enabled
 
 
 def test_compose_runs_the_gateway_with_postgresql_and_spark(services: Mapping[str, Service]) -> None:
@@ -129,8 +135,8 @@ def test_variables_in_compose_are_settings(
     chosen = settings.load(tmp_path)
 
     assert chosen.metastore_url == "postgresql+psycopg://fusion:@postgres:5432/fusion"
-    assert chosen.spark.remote == "sc://spark:15002"
-    assert chosen.duckdb.memory_limit == 1 << 30
+    assert chosen.section(SparkSettings).remote == "sc://spark:15002"
+    assert chosen.section(DuckDBSettings).memory_limit == 1 << 30
 
 
 def test_passwords_come_from_outside(services: Mapping[str, Service]) -> None:

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from engines.adapter import split_address
+from engines.hive.adapter import HiveSettings
 from engines.hive.engine import HiveEngine
 from engines.protocol import EngineKind
+from engines.spark.adapter import SparkSettings
 from gateway.server import wiring
-from gateway.settings import HiveSettings, SparkSettings, load, split_address
+from gateway.settings import load
 
 TOKEN = "a/token; of=ours"  # noqa: S105
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
+from engines.duckdb.adapter import DuckDBSettings
 from engines.errors import EngineBusy, EngineUnavailable, StatementCancelled
 from engines.protocol import Lease
 from engines.scripted import Script, ScriptedEngine
@@ -186,8 +187,8 @@ def test_settings_come_from_file_and_environment(tmp_path: Path, monkeypatch: py
     )
     monkeypatch.setenv("FUSION_DUCKDB__WORKERS", "5")
     loaded = settings_module.load(tmp_path)
-    assert loaded.duckdb.memory_limit == 384 * MIB
-    assert (loaded.duckdb.workers, loaded.server.port, loaded.server.host) == (5, 1234, "127.0.0.1")
+    assert loaded.section(DuckDBSettings).memory_limit == 384 * MIB
+    assert (loaded.section(DuckDBSettings).workers, loaded.server.port, loaded.server.host) == (5, 1234, "127.0.0.1")
     assert loaded.metastore_url == f"sqlite:///{tmp_path / 'metastore.db'}"
 
 

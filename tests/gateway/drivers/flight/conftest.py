@@ -14,11 +14,13 @@ import adbc_driver_flightsql.dbapi as adbc
 import adbc_driver_manager
 import pytest
 
+from engines.duckdb.adapter import DuckDBSettings
 from engines.scripted import ScriptedEngine
+from engines.spark.adapter import SparkSettings
 from gateway.drivers.flight.server import FlightServer
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
-from gateway.settings import DuckDBSettings, FlightSettings, RoutingSettings, SparkSettings, load
+from gateway.settings import FlightSettings, RoutingSettings, load
 from metastore.inspection import inspect
 from tests.gateway.conftest import register
 from tests.gateway.scripted_gateway import ScriptedGateway, scripted_gateway

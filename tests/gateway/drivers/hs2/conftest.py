@@ -15,8 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from engines.duckdb.adapter import DuckDBSettings
 from engines.protocol import EngineKind
 from engines.scripted import Pause, Script, ScriptedEngine
+from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
 from gateway.drivers.hs2.binary import BinaryServer
 from gateway.routing.admission import Ledger
@@ -142,8 +144,8 @@ def bookshop(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Itera
     pytest.importorskip("duckdb")
     settings = settings_module.load(
         tmp_path_factory.mktemp("home"),
-        duckdb=settings_module.DuckDBSettings(workers=1, threads=1, spare_workers=0),
-        spark=settings_module.SparkSettings(enabled=False),
+        duckdb=DuckDBSettings(workers=1, threads=1, spare_workers=0),
+        spark=SparkSettings(enabled=False),
         routing=settings_module.RoutingSettings(minimum_confidence=0.0),
     )
     gateway = wiring.build(settings)

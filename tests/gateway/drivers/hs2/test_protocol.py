@@ -16,7 +16,9 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from engines.duckdb.adapter import DuckDBSettings
 from engines.protocol import Column
+from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
 from gateway.catalog.snapshot import Relation, RelationKind
 from gateway.cli.client import Client as GatewayClient
@@ -48,14 +50,7 @@ from gateway.errors import AuthenticationFailed
 from gateway.security.authentication import Anonymous, Login, UsersFile, UsersFileInvalid, is_loopback, user_line
 from gateway.server.serve import driver_server, own_server, tls_context
 from gateway.server.startup import CertificateInvalid
-from gateway.settings import (
-    AuthenticationSettings,
-    DuckDBSettings,
-    Hs2Settings,
-    ServerSettings,
-    SparkSettings,
-    TlsSettings,
-)
+from gateway.settings import AuthenticationSettings, Hs2Settings, ServerSettings, TlsSettings
 from metastore.records import QueryState
 from tests.gateway.drivers.hs2.conftest import EVERY_TYPE, MANY_ROWS, MOMENTS, Drivers
 from tests.gateway.drivers.hs2.wire import Client, call_bytes, reply_of, success_of

@@ -1,0 +1,116 @@
+"""HiveServer2 servers as a dependable engine: Spark Thrift Server, Kyuubi, Hive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from engines.adapter import (
+    BuiltEngine,
+    EngineSettings,
+    Finding,
+    HostPort,
+    ServerConfiguration,
+    Surroundings,
+    package,
+    split_address,
+)
+
+
+class HiveSettings(EngineSettings):
+    """A dependable engine behind HiveServer2: Spark Thrift Server, Kyuubi or Hive."""
+
+    enabled: bool = False
+    """Whether statements may run on it."""
+    addresses: tuple[HostPort, ...] = Field(("localhost:10000",), min_length=1)
+    """host:port of each server; a statement goes to the one that answered last, or to the next that does."""
+    dialect: Literal["spark", "hive"] = "spark"
+    """What the servers speak: spark for Spark Thrift Server and Kyuubi, hive for Hive."""
+    tables: Literal["session", "metastore"] = "session"
+    """session: views of the catalog's files in each session (spark only); metastore: the servers know the tables."""
+    database: str = Field("default", pattern=r"^\w+$")
+    """Database in which unqualified names are looked for."""
+    auth: Literal["none", "ldap", "custom", "nosasl", "kerberos"] = "none"
+    """The servers' hive.server2.authentication; kerberos takes the ticket of the gateway's process."""
+    user: str = "fusion"
+    """User under whom statements run on HiveServer2."""
+    password: SecretStr | None = None
+    """Password of that user, for ldap and custom."""
+    kerberos_service: str = "hive"
+    """Kerberos service of the servers' principals."""
+    http_path: str | None = None
+    """Path of the HTTP transport, such as cliservice; without it, the binary one."""
+    tls: bool = False
+    """Whether connections to HiveServer2 are encrypted."""
+    ca_file: Path | None = None
+    """Certificates that the servers' must be signed by; without it, those that the system trusts."""
+    verify: bool = True
+    """Whether the servers' certificates are verified."""
+    slots: int = Field(4, ge=1)
+    """Statements at once, and idle sessions that are kept."""
+    whole_results: bool = False
+    """Spark computes a result at once and holds it in its driver, instead of piece by piece while it is read."""
+    session_settings: ServerConfiguration = Field(default_factory=dict)
+    """Further settings of each session, by the servers' names."""
+    idle_s: float = Field(300.0, gt=0.0)
+    """After how long an idle session is closed."""
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Self:
+        if self.tables == "session" and self.dialect != "spark":
+            raise ValueError("views over files are Spark's: with dialect hive set tables to metastore")
+        if self.enabled and (self.auth in ("ldap", "custom")) != (self.password is not None):
+            raise ValueError("a password belongs to auth ldap and custom, and they need one")
+        return self
+
+
+class HiveAdapter:
+    """Implements ``Adapter``."""
+
+    section = "hive"
+    product = "Hive"
+    extra = "hive"
+    rank = 40
+    settings = HiveSettings
+
+    def build(self, settings: HiveSettings, around: Surroundings) -> BuiltEngine:
+        """Connect when first needed. Raises ImportError."""
+        from engines.hive.engine import HiveEngine
+        from engines.hive.transport import Access, Auth
+
+        access = Access(
+            auth=Auth(settings.auth.upper()),
+            user=settings.user,
+            password=settings.password.get_secret_value() if settings.password else None,
+            kerberos_service=settings.kerberos_service,
+            http_path=settings.http_path,
+            tls=settings.tls,
+            ca_file=str(settings.ca_file) if settings.ca_file else None,
+            verify=settings.verify,
+            database=settings.database,
+        )
+        engine = HiveEngine(
+            [split_address(address) for address in settings.addresses],
+            access,
+            dialect=settings.dialect,
+            tables=settings.tables,
+            slots=settings.slots,
+            whole_results=settings.whole_results,
+            settings=settings.session_settings,
+            idle_s=settings.idle_s,
+        )
+        return BuiltEngine(engine)
+
+    def findings(self, settings: HiveSettings) -> Iterator[Finding]:
+        """Look for the driver."""
+        yield package("PyHive", "pyhive", self.extra)
+
+    def memory_bytes(self, settings: HiveSettings) -> int:
+        """Return zero: its memory is elsewhere."""
+        return 0
+
+
+ADAPTER = HiveAdapter()

@@ -1,0 +1,131 @@
+"""Spark through Spark Connect: the dependable engine, embedded or remote."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Self
+from urllib.parse import quote
+
+from pydantic import ByteSize, Field, SecretStr
+
+from engines.adapter import (
+    BuiltEngine,
+    EngineSettings,
+    Finding,
+    ServerConfiguration,
+    Size,
+    Surroundings,
+    package,
+)
+from engines.errors import EngineError
+
+log = logging.getLogger(__name__)
+
+
+class SparkSettings(EngineSettings):
+    """The dependable engine."""
+
+    enabled: bool = True
+    """Whether statements may run on Spark."""
+    remote: str | None = Field(None, pattern=r"^sc://.+")
+    """Spark Connect address (sc://host:port); without it, an embedded server is started when first needed."""
+    remote_token: SecretStr | None = None
+    """Token that a remote server asks for; sent over TLS only, unless the server is on this machine."""
+    remote_tls: bool = False
+    """Whether the connection to a remote server is encrypted, also without a token."""
+    master: str | None = Field(None, pattern=r"^(spark|yarn|k8s|local)")
+    """Cluster for the embedded server's executors (spark://host:7077, yarn); without it, tasks run in the server."""
+    driver_memory: Size = Field(ByteSize(2 << 30), ge=512 << 20)
+    """Heap of the embedded server, which takes a quarter more outside of it; also of statistics jobs."""
+    executor_memory: Size = Field(ByteSize(1 << 30), ge=512 << 20)
+    """Heap of each executor on a cluster; without one, tasks run in the driver's."""
+    hive_metastore_uri: str | None = Field(None, pattern=r"^thrift://.+")
+    """Hive Metastore (thrift://host:port) whose tables the embedded server can read beside ours."""
+    configuration: ServerConfiguration = Field(default_factory=dict)
+    """Further Spark settings of the embedded server, by Spark's names; in a file that others cannot read."""
+    environment: tuple[str, ...] = ()
+    """Names of the gateway's environment variables that the embedded server and statistics jobs get, too."""
+    slots: int = Field(4, ge=1)
+    """Statements at once."""
+    warm_up: bool = True
+    """Start the embedded server with the gateway instead of with the first statement."""
+
+    @property
+    def remote_address(self) -> str | None:
+        """The address of a remote server with all that it asks for, as Spark Connect's clients write it. Secret."""
+        if self.remote is None:
+            return None
+        parameters = ["use_ssl=true"] if self.remote_tls else []
+        if self.remote_token is not None:
+            parameters.append(f"token={quote(self.remote_token.get_secret_value(), safe='')}")
+        separator = ";" if "/;" in self.remote else "/;"
+        return separator.join((self.remote.rstrip("/"), ";".join(parameters))) if parameters else self.remote
+
+    def quiet(self) -> Self:
+        """Return the same without a server that starts before it is needed."""
+        return self.model_copy(update={"warm_up": False})
+
+
+class SparkAdapter:
+    """Implements ``Adapter``."""
+
+    section = "spark"
+    product = "PySpark"
+    extra = "spark"
+    rank = 30
+    settings = SparkSettings
+
+    def build(self, settings: SparkSettings, around: Surroundings) -> BuiltEngine:
+        """Start the embedded server in the background, where it is to be warm. Raises ImportError."""
+        from engines.spark.engine import SparkConnectEngine
+        from engines.spark.server import ServerSettings, SparkConnectServer
+
+        server: SparkConnectServer | str
+        if settings.remote_address is not None:
+            server = settings.remote_address
+        else:
+            server = SparkConnectServer(
+                ServerSettings(
+                    work_folder=around.folder,
+                    driver_memory_bytes=int(settings.driver_memory),
+                    cores=around.processors,
+                    master=settings.master,
+                    executor_memory_bytes=int(settings.executor_memory),
+                    hive_metastore_uri=settings.hive_metastore_uri,
+                    configuration=settings.configuration,
+                    environment=settings.environment,
+                )
+            )
+        engine = SparkConnectEngine(server, slots=settings.slots)
+        if settings.warm_up:
+
+            def warm_up() -> None:
+                try:
+                    engine.warm_up()
+                except EngineError as error:
+                    log.warning("Spark did not warm up: %s", error.message)
+
+            threading.Thread(target=warm_up, name="spark warm-up", daemon=True).start()
+        return BuiltEngine(engine)
+
+    def findings(self, settings: SparkSettings) -> Iterator[Finding]:
+        """Look for the package, and for the Java of an embedded server."""
+        found = package(self.product, "pyspark", self.extra)
+        yield found
+        if not found.good or settings.remote is not None:
+            return
+        from engines.spark.java import JavaNotFound, find_java_home
+
+        try:
+            yield Finding("Java", True, str(find_java_home()))
+        except JavaNotFound as error:
+            yield Finding("Java", False, "none", str(error))
+
+    def memory_bytes(self, settings: SparkSettings) -> int:
+        """Return what an embedded server takes, with a quarter outside of its heap."""
+        return int(settings.driver_memory) * 5 // 4 if settings.remote is None else 0
+
+
+ADAPTER = SparkAdapter()

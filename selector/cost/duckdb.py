@@ -1,0 +1,37 @@
+"""DuckDB's plans and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from selector.cardinality.tree import EstimatedNode
+from selector.estimate import MemoryEstimate
+from selector.explain import duckdb as explain
+from selector.keys import KeyPair
+from selector.memory import duckdb as memory
+from selector.plan import Plan, TableShape
+from selector.statistics import TableStatistics
+
+
+class DuckDBCost:
+    """Implements ``CostModel``."""
+
+    def read(
+        self,
+        text: str,
+        tables: Sequence[TableShape],
+        joined: Iterable[KeyPair],
+        references: Mapping[str, int],
+        named: Mapping[str, Sequence[str]],
+    ) -> Plan:
+        """Read the JSON of EXPLAIN. Raises UnreadablePlan."""
+        return explain.read(text, tables, joined, references, named)
+
+    def price(
+        self, tree: EstimatedNode, plan: Plan, statistics: Mapping[str, TableStatistics], *, threads: int, hosts: int
+    ) -> MemoryEstimate:
+        """Return the peak of its operators; it runs on one host."""
+        return memory.estimate(tree, statistics, threads=threads, notes=plan.notes)
+
+
+MODEL = DuckDBCost()

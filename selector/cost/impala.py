@@ -1,0 +1,37 @@
+"""Impala's plans and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from selector.cardinality.tree import EstimatedNode
+from selector.estimate import MemoryEstimate
+from selector.explain import impala as explain
+from selector.keys import KeyPair
+from selector.memory import impala as memory
+from selector.plan import Plan, TableShape
+from selector.statistics import TableStatistics
+
+
+class ImpalaCost:
+    """Implements ``CostModel``."""
+
+    def read(
+        self,
+        text: str,
+        tables: Sequence[TableShape],
+        joined: Iterable[KeyPair],
+        references: Mapping[str, int],
+        named: Mapping[str, Sequence[str]],
+    ) -> Plan:
+        """Read the text of EXPLAIN, at any level. Raises UnreadablePlan."""
+        return explain.read(text, tables)
+
+    def price(
+        self, tree: EstimatedNode, plan: Plan, statistics: Mapping[str, TableStatistics], *, threads: int, hosts: int
+    ) -> MemoryEstimate:
+        """Return the peak of the host that takes most."""
+        return memory.estimate(tree, plan, statistics, hosts=hosts)
+
+
+MODEL = ImpalaCost()

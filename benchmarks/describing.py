@@ -32,7 +32,7 @@ TEXTS = ("string", "binary")
 
 
 def register(workplace: Workplace, source: TableSource) -> None:
-    """Make a table known to our job."""
+    """Make a table known to computed here."""
     found = inspect(source.name, source.location, format=source.format, options=source.options, columns=source.columns)
     workplace.store.catalog.put(found, at=dt.datetime.now(dt.UTC))
 
@@ -59,7 +59,7 @@ def ours(workplace: Workplace, name: str, mode: Mode = Mode.FULL) -> None:
 
 
 def in_force(workplace: Workplace, name: str) -> TableStatistics:
-    """Return the statistics that our job has put in force."""
+    """Return the statistics that computed here has put in force."""
     statistics = workplace.store.statistics.current(name)
     assert statistics is not None
     return statistics

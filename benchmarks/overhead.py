@@ -109,21 +109,21 @@ def _settings(home: Path) -> Settings:
 
 def _measure(gateway: Gateway, client: Client, name: str, sql: str, repeats: int) -> list[Pair]:
     step(f"{name} statement: {repeats} pairs")
-    member = gateway.fleet["duckdb"]
+    entry = gateway.engines["duckdb"]
     lease = Lease(int(gateway.settings.section(DuckDBSettings).memory_limit))
-    straight_sql = engine_sql(client, sql, member.engine.dialect)
+    straight_sql = engine_sql(client, sql, entry.engine.dialect)
     for _ in range(WARM_UP):
         timed_query(client, sql)
-        timed_straight(member.engine, straight_sql, lease)
+        timed_straight(entry.engine, straight_sql, lease)
     pairs = []
     with progress_bar(f"{name} statement", total=float(repeats)) as advance:
         for repeat in range(repeats):
             if repeat % 2:
-                straight_s, _ = timed_straight(member.engine, straight_sql, lease)
+                straight_s, _ = timed_straight(entry.engine, straight_sql, lease)
                 gateway_s, reply = timed_query(client, sql)
             else:
                 gateway_s, reply = timed_query(client, sql)
-                straight_s, _ = timed_straight(member.engine, straight_sql, lease)
+                straight_s, _ = timed_straight(entry.engine, straight_sql, lease)
             pairs.append(Pair(gateway_s * MS, straight_s * MS, inside_server_ms(reply)))
             advance(repeat + 1)
     return pairs
@@ -191,11 +191,11 @@ def _watched(gateway: Gateway) -> list[tuple[object, str, str]]:
         (store.catalog, "version", "metastore: catalog version"),
         (checking, "check", "SQL: parse, check, fingerprint"),
         (store.misestimates, "on_record", "metastore: misestimates"),
-        (gateway.fleet["duckdb"].engine, "explain", "engine: EXPLAIN"),
+        (gateway.engines["duckdb"].engine, "explain", "engine: EXPLAIN"),
         (store.queries, "decided", "metastore: decision"),
         (store.queries, "attempt_started", "metastore: attempt started"),
         (checking.CheckedStatement, "sql", "SQL: the engine's text"),
-        (gateway.fleet["duckdb"].engine, "execute", ENGINE),
+        (gateway.engines["duckdb"].engine, "execute", ENGINE),
         (PooledStatement, "__next__", ENGINE),
         (gateway.spool, "write", "spool: write"),
         (store.queries, "close", "metastore: query closed"),

@@ -33,7 +33,7 @@ from engines.protocol import Lease
 from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
 from gateway.cli.progress import progress_bar
 from gateway.routing.admission import Ledger
-from gateway.routing.engines import Fleet, Member
+from gateway.routing.engines import EngineEntry, EngineRegistry
 from metastore.database import sqlite_url
 from metastore.store import Metastore
 from selector.cardinality.tree import EstimatedNode, estimate_rows
@@ -150,14 +150,14 @@ def _planner(folder: Path) -> Iterator[tuple[DuckDBEngine, CatalogSnapshot]]:
         url = sqlite_url(Path(scratch) / "metastore.db")
         describe(folder, url, DESCRIBED, [BOOK_SOLD])
         engine = DuckDBEngine(workers=1)
-        fleet = Fleet([Member(engine, Ledger(engine.name, slots=engine.slots, capacity_bytes=None))])
+        engines = EngineRegistry([EngineEntry(engine, Ledger(engine.name, slots=engine.slots, capacity_bytes=None))])
         try:
             with Metastore(url) as store:
-                yield engine, CatalogView(store, fleet).current()
+                yield engine, CatalogView(store, engines).current()
         except EngineError as error:
             raise RunFailed(f"DuckDB: {error.message}") from error
         finally:
-            fleet.close()
+            engines.close()
 
 
 def _measure(

@@ -23,7 +23,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One repeat: our job's run and ANALYZE's."""
+    """One repeat: computed here's run and ANALYZE's."""
 
     ours: Side
     analyze: Side

@@ -77,7 +77,7 @@ def run(
 def _measure(gateway: Gateway, client: Client, name: str, sql: str, pairs: int) -> tuple[str, list[Round]]:
     """Return the engine that the statement was routed to, and all repeats."""
     step(f"{name}: {pairs} pairs")
-    duckdb = gateway.fleet["duckdb"].engine
+    duckdb = gateway.engines["duckdb"].engine
     lease = Lease(int(gateway.settings.section(DuckDBSettings).memory_limit))
     straight_sql = engine_sql(client, sql, duckdb.dialect)
 

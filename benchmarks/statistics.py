@@ -124,7 +124,7 @@ def run(
         if Section.SPEED in sections:
             by_analyze = _speed([*skewed.values(), lineitem], warm_up, pairs, found)
         if set(sections) - {Section.SPEED}:
-            with spark_process() as process:  # of our job alone, where no side needs a fresh one
+            with spark_process() as process:  # of computed here alone, where no side needs a fresh one
                 process.call(register, warm_up)
                 process.call(ours, warm_up.name)
                 if Section.GROWTH in sections:

@@ -2,7 +2,7 @@
 
 EngineError
   StatementError      wrong statement or wrong data   never fails over
-    WrongData         data that is wrong to it alone  fails over
+    DataError         data that is wrong to it alone  fails over
   UnsupportedFeature  this engine cannot              fails over
   MemoryExceeded      ran out of memory               fails over, remembered
   EngineBusy          queue full                      fails over
@@ -58,7 +58,7 @@ class StatementError(EngineError):
     sqlstate = "42000"
 
 
-class WrongData(StatementError):
+class DataError(StatementError):
     """A value does not allow the statement, as this engine sees it; one that sees values otherwise may be asked."""
 
     fails_over = True

@@ -30,7 +30,7 @@ OwnerCheck = Callable[[str | None], None]
 """Hears who owns what is about to be changed, within the same transaction; what it raises keeps it as it is."""
 
 
-class AlreadyThere(Exception):
+class AlreadyExists(Exception):
     """The name is taken, by a table or a view. Its argument is the name."""
 
 
@@ -64,8 +64,8 @@ class Catalog:
         at: when the look at its files began. instead_of: the table that was looked at, which has to be there still;
         where a later look at it is on record already, that one stays. Without it, whatever is there is replaced.
 
-        Raises AlreadyThere for a view's name, and for a table's if it is to be new. Raises TableChanged where the table
-        is not what was looked at. Raises InvalidTable for one that cannot be used.
+        Raises AlreadyExists for a view's name, and for a table's if it is to be new. Raises TableChanged where the
+        table is not what was looked at. Raises InvalidTable for one that cannot be used.
 
         Statistics of the same columns stay in force, others are retired together with what could be merged into them.
         """
@@ -77,14 +77,14 @@ class Catalog:
             advance_version(session)  # first: other writers wait
             row = session.scalar(select(TableRow).where(TableRow.name == name))
             if session.get(ViewRow, name) is not None:
-                raise AlreadyThere(name)
+                raise AlreadyExists(name)
             if row is None:
                 if instead_of is not None:
                     raise TableChanged(name)
                 row = TableRow(name=name, owner=owner)
                 session.add(row)
             elif new:
-                raise AlreadyThere(name)
+                raise AlreadyExists(name)
             else:
                 if instead_of is not None and not is_registered(instead_of, row):
                     raise TableChanged(name)

@@ -10,30 +10,30 @@ from metastore.records import Misestimate
 
 
 class Misestimates:
-    """What was learned the hard way. New statistics or a new limit make a lesson moot, without deleting it."""
+    """What was learned the hard way. New statistics or a new limit make a misestimate moot, without deleting it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def remember(self, lesson: Misestimate) -> None:
-        """Keep a lesson; the newest of a kind wins."""
+    def remember(self, misestimate: Misestimate) -> None:
+        """Keep a misestimate; the newest of a kind wins."""
         with Session(self._engine) as session, session.begin():
             session.merge(
                 MisestimateRow(
-                    fingerprint=lesson.fingerprint,
-                    engine=lesson.engine,
-                    statistics_version=lesson.statistics_version,
-                    limit_bytes=lesson.limit_bytes,
-                    query_id=lesson.query_id,
-                    sql=lesson.sql,
-                    estimated_bytes=lesson.estimated_bytes,
-                    peak_bytes=lesson.peak_bytes,
-                    recorded_at=lesson.recorded_at,
+                    fingerprint=misestimate.fingerprint,
+                    engine=misestimate.engine,
+                    statistics_version=misestimate.statistics_version,
+                    limit_bytes=misestimate.limit_bytes,
+                    query_id=misestimate.query_id,
+                    sql=misestimate.sql,
+                    estimated_bytes=misestimate.estimated_bytes,
+                    peak_bytes=misestimate.peak_bytes,
+                    recorded_at=misestimate.recorded_at,
                 )
             )
 
     def on_record(self, fingerprint: str, *, statistics_version: str) -> tuple[Misestimate, ...]:
-        """Return the lessons about a statement under these statistics, oldest first."""
+        """Return the misestimates about a statement under these statistics, oldest first."""
         wanted = (
             select(MisestimateRow)
             .where(
@@ -46,13 +46,13 @@ class Misestimates:
             return tuple(_record(row) for row in session.scalars(wanted))
 
     def list(self) -> tuple[Misestimate, ...]:
-        """Return all lessons, newest first."""
+        """Return all misestimates, newest first."""
         with Session(self._engine) as session:
             rows = session.scalars(select(MisestimateRow).order_by(MisestimateRow.recorded_at.desc()))
             return tuple(_record(row) for row in rows)
 
     def forget(self, fingerprint: str) -> int:
-        """Forget all lessons about a statement; returns how many there were."""
+        """Forget all misestimates about a statement; returns how many there were."""
         with Session(self._engine) as session, session.begin():
             gone = session.execute(
                 delete(MisestimateRow)

@@ -376,7 +376,7 @@ class AttemptRow(Base):
 
 
 class MisestimateRow(Base):
-    """One lesson: this statement, under these statistics and this limit, does not fit into that engine."""
+    """One misestimate: this statement, under these statistics and this limit, does not fit into that engine."""
 
     __tablename__ = "misestimates"
 

@@ -184,7 +184,7 @@ class QueryRecord:
 
 @dataclass(frozen=True, slots=True)
 class Misestimate:
-    """One lesson: this fingerprint did not fit into that engine under these statistics and this limit."""
+    """One misestimate: this fingerprint did not fit into that engine under these statistics and this limit."""
 
     fingerprint: str
     engine: str

@@ -8,7 +8,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from engines.protocol import Column, InvalidTable
-from metastore.catalog import AlreadyThere, OwnerCheck, advance_version
+from metastore.catalog import AlreadyExists, OwnerCheck, advance_version
 from metastore.models import TableRow, ViewRow
 from metastore.records import View
 
@@ -22,14 +22,14 @@ class Views:
     def put(self, view: View, *, at: dt.datetime, replace: bool, check: OwnerCheck = lambda _: None) -> None:
         """Keep a view; one that is replaced keeps its owner, whom ``check`` hears of.
 
-        Raises AlreadyThere for a table's name, and for a view's if it is not to be replaced.
+        Raises AlreadyExists for a table's name, and for a view's if it is not to be replaced.
         """
         with Session(self._engine) as session, session.begin():
             advance_version(session)  # first: other writers wait
             row = session.get(ViewRow, view.name)
             taken = session.scalar(select(TableRow.id).where(TableRow.name == view.name)) is not None
             if taken or (row is not None and not replace):
-                raise AlreadyThere(view.name)
+                raise AlreadyExists(view.name)
             if row is None:
                 row = ViewRow(name=view.name, owner=view.owner)
                 session.add(row)

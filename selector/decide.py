@@ -43,7 +43,7 @@ class Candidate:
     """An engine as seen now.
 
     limit_bytes: memory that one statement may take there; None where the engine spills instead of failing.
-    down: why it takes no work, None if it does. unsupported: why it cannot run this statement. not_portable: what of
+    down: why it is not available, None if it does. unsupported: why it cannot run this statement. not_portable: what of
         it would mean something else there.
     estimate: what the statement takes there, of a fast engine.
     misestimates: query ids of runs of this statement that ran out of memory there, under these statistics and
@@ -227,7 +227,7 @@ def _pinned(candidates: Sequence[Candidate], name: str) -> Decision:
 def _obstacles(candidate: Candidate) -> list[Reason]:
     obstacles = []
     if candidate.down is not None:
-        obstacles.append(Reason(ReasonCode.ENGINE_DOWN, f"{candidate.engine} takes no work: {candidate.down}."))
+        obstacles.append(Reason(ReasonCode.ENGINE_DOWN, f"{candidate.engine} is not available: {candidate.down}."))
     if candidate.unsupported is not None:
         text = f"{candidate.engine} cannot run it: {candidate.unsupported}"
         obstacles.append(Reason(ReasonCode.UNSUPPORTED_FEATURE, text))

@@ -29,7 +29,7 @@ class OperatorEstimate:
     table: str | None = None
 
     @property
-    def parting(self) -> float | None:
+    def divergence(self) -> float | None:
         """How many times the two cardinalities differ, at least 1; None where one is unknown. No row counts as one."""
         if self.rows is None or self.engine_rows is None:
             return None
@@ -39,7 +39,7 @@ class OperatorEstimate:
     @property
     def parts(self) -> bool:
         """Whether the two cardinalities no longer agree."""
-        return self.parting is not None and self.parting > PARTING_FACTOR
+        return self.divergence is not None and self.divergence > PARTING_FACTOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class MemoryEstimate:
         """Whether anything is expected at all."""
         return self.peak_bytes is not None
 
-    def partings(self) -> tuple[int, ...]:
+    def divergences(self) -> tuple[int, ...]:
         """Return the positions where the engine's cardinalities leave ours: what is below still agrees, if known."""
         return tuple(
             place
@@ -106,7 +106,7 @@ class MemoryEstimate:
             if hidden is not None and part.depth > hidden:
                 continue
             hidden = None
-            if part.parting is not None:
+            if part.divergence is not None:
                 hidden = part.depth
                 yield below
 

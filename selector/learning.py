@@ -32,7 +32,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What ran, and on which ground: lessons hold for the same statistics and the same limit of the engine only.
+    """What ran, and on which ground: misestimates hold for the same statistics and the same limit of the engine only.
 
     template: the same for statements that differ in their literals only.
     """

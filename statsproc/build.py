@@ -13,7 +13,6 @@ from engines.protocol import TableSource
 from metastore.inspection import DataFile, data_files
 from metastore.records import CatalogTable, JobRequest, Mode, StatisticsPart
 from selector.statistics import ColumnStatistics, TableStatistics
-from statsproc.extent import Extent, Pieces, changed, everything, pieces, whole_files
 from statsproc.files import FileUnusable
 from statsproc.keys import Cut, describe_key
 from statsproc.partitions import of_all_partitions, with_partition
@@ -21,6 +20,7 @@ from statsproc.plain import NotPlain
 from statsproc.read import Wanted
 from statsproc.sample import row_sample, rows_wanted
 from statsproc.scan import LITTLE_BYTES, WorkerDied, scan_here, scan_splits, scan_through_spark
+from statsproc.scan_scope import Pieces, ScanScope, changed, everything, pieces, whole_files
 from statsproc.session import is_local
 from statsproc.summary import ColumnSummary, describe, is_summarised
 from statsproc.table import TableSummary, UnreadableSummary, compact_table, decode, encode, merge_tables
@@ -106,12 +106,12 @@ def build(
     root = Path(source.location)
     if request.mode is Mode.INCREMENTAL:
         _check_partitions(source, request.partitions, files, before.parts)
-        extent = changed(files, root, before.parts, only=request.partitions)
+        scope = changed(files, root, before.parts, only=request.partitions)
     else:
-        extent = everything(files)
-    stored = {folder: summary for folder, summary in (before.summaries or {}).items() if folder in extent.kept}
+        scope = everything(files)
+    stored = {folder: summary for folder, summary in (before.summaries or {}).items() if folder in scope.kept}
     try:
-        found = pieces(extent, source, columns, share=request.share if request.mode is Mode.SAMPLE else 1.0)
+        found = pieces(scope, source, columns, share=request.share if request.mode is Mode.SAMPLE else 1.0)
         shares = [summary.sample.share for summary in stored.values()]
         rows = found.rows if found.rows is not None else sum(file.bytes for file in files) // BYTES_A_ROW
         chance = min([1.2 * rows_wanted(len(columns)) / max(1.0, rows * found.share), 1.0, *shares])
@@ -119,26 +119,26 @@ def build(
         little = request.mode is Mode.INCREMENTAL and _is_little(spark, source, found)
         values = {file.folder: file.values for file in files}
         with ThreadPoolExecutor(1) as aside:  # what stays is put together while what is new is read
-            stay = {folder: summary for folder, summary in stored.items() if folder not in extent.anew}
+            stay = {folder: summary for folder, summary in stored.items() if folder not in scope.anew}
             rest = aside.submit(_together, source, stay, values)
             anew = scan_here(found.splits, wanted) if little else _read(spark, source, found, wanted)
             staying = rest.result()
     except FileUnusable as failure:
         raise BuildFailed(str(failure)) from failure
-    folders = sorted({*extent.anew, *extent.kept})
+    folders = sorted({*scope.anew, *scope.kept})
     nothing = TableSummary(columns=dict.fromkeys(columns, ColumnSummary()), cut=cut.identity, types=columns)
-    parts = {folder: _added(stored.get(folder), anew.get(folder)) or nothing for folder in extent.anew}
+    parts = {folder: _added(stored.get(folder), anew.get(folder)) or nothing for folder in scope.anew}
     new = _together(source, parts, values)
     whole = merge_tables([part for part in (staying, new) if part is not None] or [with_partition(nothing, source, {})])
     if request.mode is Mode.SAMPLE:
         whole = replace(whole, columns={**whole.columns, **of_all_partitions(whole, source, files)})
-    share = found.share * _known(files, extent)
+    share = found.share * _known(files, scope)
     statistics = _described(table, whole, cut, files, found, request, before.statistics, share=share)
     if request.mode is Mode.SAMPLE or request.columns:
         return Built(statistics, None)
-    kept = {folder: part for folder, part in extent.kept.items() if folder not in extent.anew}
+    kept = {folder: part for folder, part in scope.kept.items() if folder not in scope.anew}
     fewer = FEWER if len(folders) > MANY_PARTS else 1
-    for folder in extent.anew:
+    for folder in scope.anew:
         marks = tuple(file.mark(root) for file in files if file.folder == folder)
         kept[folder] = StatisticsPart(
             folder=folder,
@@ -235,9 +235,9 @@ def _check_partitions(
             raise BuildFailed(f"{source.name} has no partition {folder}")
 
 
-def _known(files: Sequence[DataFile], extent: Extent) -> float:
+def _known(files: Sequence[DataFile], scope: ScanScope) -> float:
     """Return the share of the table, by bytes, that lies in partitions which are read or were once."""
-    known = sum(file.bytes for file in files if file.folder in extent.anew or file.folder in extent.kept)
+    known = sum(file.bytes for file in files if file.folder in scope.anew or file.folder in scope.kept)
     return known / sum(file.bytes for file in files) if known else 1.0
 
 

@@ -23,6 +23,12 @@ class PostgreSQL:
     url: str
     _server: Any
 
+    def restart_if_gone(self) -> None:
+        """Start it again where somebody else ended it, and show what it wrote to its log until then."""
+        if not self._server._postmaster_info.is_running():
+            print("PostgreSQL is gone:", *self._server.log.read_text(encoding="utf-8").splitlines()[-30:], sep="\n")
+            _start(self._server)
+
     def stop(self) -> None:
         """End it, with every connection."""
         self._server.stop()

@@ -5,7 +5,7 @@ arrives through Arrow as an OSError with nothing but that text.
 
 DuckDB sees no text from a client: only statements that were parsed, checked against the catalog and written
 anew in its dialect. What it cannot parse or bind is therefore most likely a gap between dialects, so it is an
-UnsupportedFeature, as is a file that it cannot read; a value that it cannot convert may be none to Spark: WrongData.
+UnsupportedFeature, as is a file that it cannot read; a value that it cannot convert may be none to Spark: DataError.
 The dependable engine has the last word on whether the statement or the data is wrong.
 """
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 from engines.errors import (
     DIVISION_BY_ZERO,
     OTHER_MEANING,
+    DataError,
     EngineBusy,
     EngineError,
     EngineFault,
@@ -29,7 +30,6 @@ from engines.errors import (
     StatementCancelled,
     StatementError,
     UnsupportedFeature,
-    WrongData,
 )
 
 _BY_PREFIX: dict[str, type[EngineError]] = {
@@ -41,10 +41,10 @@ _BY_PREFIX: dict[str, type[EngineError]] = {
     "catalog error": UnsupportedFeature,
     "not implemented error": UnsupportedFeature,
     "invalid type error": UnsupportedFeature,
-    "conversion error": WrongData,
-    "out of range error": WrongData,
-    "mismatch type error": WrongData,
-    "invalid input error": WrongData,
+    "conversion error": DataError,
+    "out of range error": DataError,
+    "mismatch type error": DataError,
+    "invalid input error": DataError,
     "permission error": StatementError,
     "fatal error": EngineUnavailable,
     "internal error": EngineUnavailable,
@@ -80,7 +80,7 @@ def translate(error: BaseException) -> EngineError:
     text = _OUR_SQL.split(str(error), maxsplit=1)[0]  # what it quotes of our SQL says nothing about the error
     _, given_up, what = text.partition(OTHER_MEANING)
     if what.startswith(DIVISION_BY_ZERO):
-        return WrongData("Division by zero; try_divide(a, b) gives NULL instead.")
+        return DataError("Division by zero; try_divide(a, b) gives NULL instead.")
     if given_up:
         return UnsupportedFeature(f"it meets {_END_OF_TEXT.split(what, maxsplit=1)[0]}.")
     if (untyped := _NO_TYPE.search(text)) is not None:
@@ -90,7 +90,7 @@ def translate(error: BaseException) -> EngineError:
         )
     prefix = _PREFIX.match(text)
     kind = _BY_PREFIX.get(prefix.group(1).lower(), EngineFault) if prefix else EngineFault
-    if isinstance(error, MemoryError) or (kind is not WrongData and _BAD_ALLOC.search(text)):
+    if isinstance(error, MemoryError) or (kind is not DataError and _BAD_ALLOC.search(text)):
         # The process's own cap was reached, in memory that DuckDB does not count.
         return MemoryExceeded("DuckDB ran out of memory outside its own limit.")
     if kind is MemoryExceeded:
@@ -99,7 +99,7 @@ def translate(error: BaseException) -> EngineError:
         return MemoryExceeded(f"DuckDB ran out of its memory limit{limit}.", peak_bytes=used_bytes(text))
     if kind is EngineFault and _VANISHED.search(text):
         return EngineBusy("A file of a table went away while it was read, as when rows are replaced.")
-    if kind in (EngineFault, WrongData) and _UNREADABLE.search(text):
+    if kind in (EngineFault, DataError) and _UNREADABLE.search(text):
         return UnsupportedFeature(f"it cannot read a file of a table: {readable(text)}")
     return kind(readable(text) or type(error).__name__)
 

@@ -20,12 +20,12 @@ import pyarrow as pa
 from engines.duckdb import wire
 from engines.environment import child_environment
 from engines.errors import (
+    DataError,
     DeadlineExceeded,
     EngineError,
     EngineFault,
     EngineUnavailable,
     StatementCancelled,
-    WrongData,
 )
 from engines.protocol import Actuals, OperatorActual, TableSource
 
@@ -43,7 +43,7 @@ _FRUGAL_ALLOCATORS = {
     "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
 
-_ERRORS = {kind.__name__: kind for kind in (*EngineError.__subclasses__(), WrongData)}
+_ERRORS = {kind.__name__: kind for kind in (*EngineError.__subclasses__(), DataError)}
 
 
 class WorkerLost(EngineUnavailable):

@@ -34,7 +34,7 @@ from engines.errors import (
 
 
 class CoordinatorLost(EngineUnavailable):
-    """The coordinator itself does not answer or takes no work; another one may."""
+    """The coordinator itself does not answer or is not available; another one may."""
 
 
 _Table = tuple[tuple[type[EngineError], tuple[str, ...]], ...]

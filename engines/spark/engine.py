@@ -27,10 +27,10 @@ from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, TableSo
 from engines.spark.connect import ConnectSession, as_batches, statement_plan
 from engines.spark.errors import spark_errors
 from engines.spark.gate import Gate
+from engines.spark.orphaned_jobs import OrphanedJobs
 from engines.spark.server import ServerState, SparkConnectServer
 from engines.spark.sessions import FORMATS
 from engines.spark.staging import can_be_staged, may_be_large, staged_rows
-from engines.spark.strays import StrayJobs
 from engines.spark.watch import OWN_DEADLINE_S, HealthWatch, Patience
 from engines.spark.writing import selected
 
@@ -111,7 +111,7 @@ class SparkConnectEngine:
         self._gate = Gate()
         self._strays, self._health = None, None
         if isinstance(server, SparkConnectServer):
-            self._strays = StrayJobs(server.web_ui)
+            self._strays = OrphanedJobs(server.web_ui)
             self._health = HealthWatch(server, self._gate, self._run_own, patience=patience)
         self._closed = False
 

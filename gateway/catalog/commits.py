@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 
 from gateway.catalog.folders import Folder
-from metastore.patience import insist, insist_on_insert
 from metastore.records import TableCommit
+from metastore.retry import retry, retry_insert
 from metastore.store import Metastore
 
 log = logging.getLogger(__name__)
@@ -68,12 +68,12 @@ class Commits:
     def begin(self, query_id: str, root: Path) -> Path:
         """Record a write, and return the folder for its files, which is not there yet."""
         begin = partial(self._metastore.commits.begin, query_id, str(root), at=dt.datetime.now(dt.UTC))
-        insist_on_insert(begin)
+        retry_insert(begin)
         return root / f"{_STAGED}{query_id}"
 
     def commit(self, folder: Folder, query_id: str, *, files: Sequence[str], replaced: Sequence[str]) -> None:
         """Commit what a write has put into its folder: from now on it can only be late. Others are kept out."""
-        insist(partial(self._metastore.commits.prepare, query_id, files=files, replaced=replaced))
+        retry(partial(self._metastore.commits.prepare, query_id, files=files, replaced=replaced))
         folder.rename(f"{_STAGED}{query_id}", f"{_COMMITTED}{query_id}")
 
     def give_up(self, query_id: str, root: Path) -> None:
@@ -88,7 +88,7 @@ class Commits:
                 "what %s wrote into %s could not be deleted; the next start tries again: %s", query_id, root, error
             )
             return
-        insist(partial(self._metastore.commits.end, query_id))
+        retry(partial(self._metastore.commits.end, query_id))
 
     def finish(self, folder: Folder, root: Path, *, sweep: bool = False) -> int:
         """End all commits of a folder, the oldest first; returns how many there were. Others are kept out.
@@ -96,7 +96,7 @@ class Commits:
         sweep: delete what dead writes left, too. May be called again after it was broken off. Raises OSError.
         """
         ended = 0
-        for commit in insist(partial(self._metastore.commits.list, str(root))):
+        for commit in retry(partial(self._metastore.commits.list, str(root))):
             if commit.files is not None and folder.has(f"{_COMMITTED}{commit.query_id}"):
                 self._move_in(commit, folder, root)
                 ended += 1
@@ -104,7 +104,7 @@ class Commits:
                 folder.remove_tree(f"{_STAGED}{commit.query_id}")
             else:
                 continue
-            insist(partial(self._metastore.commits.end, commit.query_id))
+            retry(partial(self._metastore.commits.end, commit.query_id))
         return ended
 
     def unfinished(self) -> list[Path]:

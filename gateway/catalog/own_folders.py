@@ -12,8 +12,8 @@ from pathlib import Path
 
 from engines.private_files import private_folder
 from gateway.catalog.folders import remove_folder, set_rights
-from metastore.patience import insist, insist_on_insert
 from metastore.records import CatalogTable, ManagedFolder
+from metastore.retry import retry, retry_insert
 from metastore.store import Metastore
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class OwnFolders:
             private_folder(self._warehouse)
         folder = self._place_of(table, query_id)
         record = ManagedFolder(str(folder), query_id)
-        insist_on_insert(partial(self._metastore.folders.add, record, at=dt.datetime.now(dt.UTC)))
+        retry_insert(partial(self._metastore.folders.add, record, at=dt.datetime.now(dt.UTC)))
         return folder
 
     def share(self, folder: Path) -> None:
@@ -47,7 +47,7 @@ class OwnFolders:
         """Delete a folder that the gateway made, if no table lies in it or around it; what it did not make stays."""
         if self._metastore.folders.get(location) is None:
             return
-        if _is_used(Path(location), insist(self._metastore.catalog.list)):
+        if _is_used(Path(location), retry(self._metastore.catalog.list)):
             return
         try:
             gone = remove_folder(Path(location))
@@ -55,7 +55,7 @@ class OwnFolders:
             log.warning("%s could not be deleted, the next start tries again: %s", location, error)
             return
         if gone:
-            insist(partial(self._metastore.folders.remove, location))
+            retry(partial(self._metastore.folders.remove, location))
 
     def sweep(self) -> None:
         """Delete folders whose table was never made, or was dropped while they could not be deleted."""

@@ -17,7 +17,7 @@ from gateway.errors import TableExists, TableInMotion, UnknownColumn, UnknownTab
 from gateway.security.policy import Action, Need, Owned, Policy
 from gateway.security.principals import Principal
 from gateway.sql.names import did_you_mean
-from metastore.catalog import AlreadyThere, TableChanged
+from metastore.catalog import AlreadyExists, TableChanged
 from metastore.inspection import InspectionFailed, data_files
 from metastore.inspector import inspect
 from metastore.records import CatalogTable, Inspection
@@ -122,7 +122,7 @@ class Registration:
         return self._metastore.catalog.put(replace(found, declared=table.declared), at=began, instead_of=table)
 
     def put_made(self, found: Inspection, *, user: Principal) -> CatalogTable:
-        """Register a table that a statement of this user made. Raises AlreadyThere."""
+        """Register a table that a statement of this user made. Raises AlreadyExists."""
         return self._metastore.catalog.put(found, at=_now(), new=True, owner=user.owner)
 
     def require_unchanged(self, tables: Iterable[TableSource]) -> None:
@@ -176,7 +176,7 @@ def _settled(name: str, look: Callable[[], CatalogTable]) -> CatalogTable:
     for _ in range(LOOKS):
         try:
             return look()
-        except (AlreadyThere, TableChanged):
+        except (AlreadyExists, TableChanged):
             continue
     raise TableInMotion(f"The table {name} was registered anew each time that its files were looked at; try again.")
 

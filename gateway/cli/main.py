@@ -1,7 +1,7 @@
 """The ``fusion`` command.
 
 Everything but ``serve`` and ``doctor`` speaks HTTP: to the gateway that serves the home folder, or to one of its own
-for the moment where none does.
+for the moment where none does. Commands import what they need by themselves, so that none waits for what others need.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from gateway.cli import doctor as doctoring
-from gateway.cli.client import RequestFailed
 from gateway.cli.stats import stats_app
 from gateway.cli.terminal import FAILED, Home, connected, count, err, fail, out, plain, reported, settings_of, size
 from gateway.presentation.trees import branches
-from gateway.security.authentication import user_line
 from gateway.security.principals import Role
 from gateway.server.startup import configure_logging
-from gateway.statements.statement import AUTO
+from gateway.statements import AUTO
 from metastore.hive.client import DEFAULT_DATABASE, HiveFailed, HiveMetastore
-from metastore.hive.tables import HiveFiles, files_of
+
+if TYPE_CHECKING:
+    from metastore.hive.tables import HiveFiles
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 tables_app = typer.Typer(no_args_is_help=True, help="Registered tables.")
@@ -66,7 +65,7 @@ def serve_command(
             sections[name] = getattr(chosen, name).model_copy(update={"port": taken})
     chosen = chosen.model_copy(update=sections)
     configure_logging(chosen.log_level)
-    from gateway.server.serve import serve  # takes seconds, for which no other command need wait
+    from gateway.server.serve import serve
 
     with reported():
         serve(chosen)
@@ -78,6 +77,8 @@ def password(
     role: Annotated[Role | None, typer.Option(help="Role of the user; without it, as the settings say.")] = None,
 ) -> None:
     """Ask for a user's password and print the line for the users file."""
+    from gateway.security.authentication import user_line
+
     asked = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     try:
         typer.echo(user_line(name, asked, role))
@@ -130,7 +131,7 @@ def explain(
         f"estimate {size(estimate['peak_bytes'])}, at most {size(estimate['upper_bytes'])}, "
         f"confidence {estimate['confidence']:.2f}, limit {size(decision['limit_bytes'])}"
     )
-    for text in (*reply["outlook"], *(basis["text"] for basis in reply["statistics"])):
+    for text in (*reply["what_if"], *(basis["text"] for basis in reply["statistics"])):
         _line(text)
     _print_plan(estimate["operators"])
 
@@ -159,6 +160,9 @@ def import_tables(
     database: Annotated[str, typer.Option(help="Database of the metastore.")] = DEFAULT_DATABASE,
 ) -> None:
     """Register tables of a Hive Metastore, whose files the gateway must see where the metastore says that they are."""
+    from gateway.cli.client import RequestFailed
+    from metastore.hive.tables import files_of
+
     refused = 0
     try:
         with connected(home) as client, HiveMetastore(hive_metastore) as hive:
@@ -200,15 +204,15 @@ def list_misestimates(home: Home = None) -> None:
     with connected(home) as client:
         known = client.get("/v1/misestimates")["misestimates"]
     table = Table("fingerprint", "engine", "limit", "estimated", "peak", "statistics", "statement")
-    for lesson in known:
+    for misestimate in known:
         table.add_row(
-            lesson["fingerprint"],
-            lesson["engine"],
-            size(lesson["limit_bytes"]),
-            size(lesson["estimated_bytes"]),
-            size(lesson["peak_bytes"]),
-            lesson["statistics_version"],
-            " ".join(lesson["sql"].split())[:60],
+            misestimate["fingerprint"],
+            misestimate["engine"],
+            size(misestimate["limit_bytes"]),
+            size(misestimate["estimated_bytes"]),
+            size(misestimate["peak_bytes"]),
+            misestimate["statistics_version"],
+            " ".join(misestimate["sql"].split())[:60],
         )
     out.print(table)
 
@@ -240,7 +244,9 @@ def demo(
 @app.command()
 def doctor(home: Home = None) -> None:
     """Say what is missing on this machine and how to get it."""
-    findings = doctoring.examine(settings_of(home))
+    from gateway.cli.doctor import examine
+
+    findings = examine(settings_of(home))
     for finding in findings:
         wanting = "[red]missing[/red]" if finding.needed else "[yellow]warning[/yellow]"
         out.print(f"{'[green]ok     [/green]' if finding.good else wanting} {finding.subject}: ", end="")
@@ -249,6 +255,15 @@ def doctor(home: Home = None) -> None:
             out.print(f"        {finding.remedy}", markup=False, highlight=False)
     if any(finding.needed and not finding.good for finding in findings):
         raise typer.Exit(FAILED)
+
+
+@app.command()
+def reference() -> None:
+    """Print all settings and error codes as Markdown, engines of other packages among them."""
+    from gateway.cli.reference import lines
+
+    for line in lines():
+        typer.echo(line)
 
 
 def _registration(files: HiveFiles) -> dict[str, Any]:

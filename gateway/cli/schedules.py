@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from gateway.cli.client import running_address
 from gateway.cli.progress import job_bars
 from gateway.cli.terminal import Home, connected, err, fail, out, settings_of
 
@@ -36,6 +35,8 @@ def add_schedule(
     home: Home = None,
 ) -> None:
     """Add a schedule; one of --cron, --stale-files or --stale-days, and --after-misestimate says when it runs."""
+    from gateway.cli.client import running_address
+
     body: dict[str, Any] = {
         "name": name,
         "tables": [table.strip() for table in tables.split(",") if table.strip()],

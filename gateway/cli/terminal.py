@@ -6,18 +6,17 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 
-from gateway import settings as settings_module
-from gateway.cli.client import Client, RequestFailed, running_address
-from gateway.security.authentication import UsersFileInvalid
 from gateway.server.startup import StartFailed, configure_logging
-from gateway.settings import Settings
 from selector.decide import mebibytes
+
+if TYPE_CHECKING:
+    from gateway.cli.client import Client
+    from gateway.settings import Settings
 
 FAILED = 1
 
@@ -29,8 +28,12 @@ Home = Annotated[Path | None, typer.Option(help="Folder of the gateway; also FUS
 
 def settings_of(home: Path | None) -> Settings:
     """Read the settings of a home folder, or end with what is wrong about them."""
+    from pydantic import ValidationError
+
+    from gateway.settings import load
+
     try:
-        return settings_module.load(home)
+        return load(home)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         fail(f"the settings are wrong: {problems}")
@@ -39,6 +42,8 @@ def settings_of(home: Path | None) -> Settings:
 @contextmanager
 def connected(home: Path | None) -> Iterator[Client]:
     """Give a client of the gateway that serves a home, or of one of our own for the moment."""
+    from gateway.cli.client import Client
+
     configure_logging("WARNING")
     chosen = _quiet(settings_of(home))
     with reported(), _served(chosen) as url, Client(url, certificate=chosen.tls.certificate) as client:
@@ -47,6 +52,8 @@ def connected(home: Path | None) -> Iterator[Client]:
 
 @contextmanager
 def _served(settings: Settings) -> Iterator[str]:
+    from gateway.cli.client import running_address
+
     running = running_address(settings.home)
     if running is not None:
         yield running
@@ -71,6 +78,9 @@ def _quiet(chosen: Settings) -> Settings:
 @contextmanager
 def reported(*also: type[Exception]) -> Iterator[None]:
     """End with a message where something fails that a person can mend. also: further errors that say how."""
+    from gateway.cli.client import RequestFailed
+    from gateway.security.authentication import UsersFileInvalid
+
     mendable: tuple[type[Exception], ...] = (StartFailed, UsersFileInvalid, *also)
     try:
         yield

@@ -12,13 +12,13 @@ from engines.arrow_types import spark_type
 from engines.errors import EngineError, EngineUnavailable, StatementError
 from engines.protocol import Column, InvalidTable, Lease
 from gateway.errors import NoSession, TableExists
-from gateway.routing.engines import Fleet, Member
+from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.policy import Action, Policy
 from gateway.security.principals import Principal
 from gateway.sql.commands.commands import CreateView, DropView
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.statement import Run
-from metastore.catalog import AlreadyThere
+from metastore.catalog import AlreadyExists
 from metastore.records import View
 from metastore.store import Metastore
 
@@ -26,10 +26,10 @@ from metastore.store import Metastore
 class ViewMaker:
     """Makes and forgets views. Thread-safe. queue_s: longest wait for an engine that tells a view's columns."""
 
-    def __init__(self, metastore: Metastore, fleet: Fleet, policy: Policy, *, queue_s: float) -> None:
+    def __init__(self, metastore: Metastore, engines: EngineRegistry, policy: Policy, *, queue_s: float) -> None:
         self._metastore = metastore
         self._policy = policy
-        self._fleet = fleet
+        self._engines = engines
         self._queue_s = queue_s
 
     def make(self, command: CreateView, run: Run) -> None:
@@ -58,7 +58,7 @@ class ViewMaker:
         check = self._policy.owner_check(principal, Action.REPLACE, "view", view.name)
         try:
             self._metastore.views.put(made, at=dt.datetime.now(dt.UTC), replace=replace, check=check)
-        except AlreadyThere:
+        except AlreadyExists:
             return False
         return True
 
@@ -82,16 +82,16 @@ class ViewMaker:
 
     def _schema(self, command: CreateView, run: Run) -> pa.Schema:
         """Have the first engine that can run the query without rows, which tells its columns."""
-        failure: EngineError = EngineUnavailable("No engine takes work.")
-        for member in self._fleet.values():
-            if member.why_down() is not None:
+        failure: EngineError = EngineUnavailable("No engine is available.")
+        for entry in self._engines.values():
+            if entry.why_down() is not None:
                 continue
             try:
-                sql = f"SELECT * FROM ({command.query.sql(member.engine.dialect)}) AS described LIMIT 0"  # noqa: S608 - checked
-                with self._lease(member, run) as lease, member.breaker.watched():
+                sql = f"SELECT * FROM ({command.query.sql(entry.engine.dialect)}) AS described LIMIT 0"  # noqa: S608 - checked
+                with self._lease(entry, run) as lease, entry.breaker.watched():
                     run.require()
-                    run.engine = member.name
-                    with member.engine.execute(sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s) as result:
+                    run.engine = entry.name
+                    with entry.engine.execute(sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s) as result:
                         return result.schema
             except EngineError as error:
                 if not error.fails_over:
@@ -99,10 +99,10 @@ class ViewMaker:
                 failure = error
         raise failure
 
-    def _lease(self, member: Member, run: Run) -> AbstractContextManager[Lease]:
+    def _lease(self, entry: EngineEntry, run: Run) -> AbstractContextManager[Lease]:
         """Hold a slot like a query's; without rows it needs hardly any memory."""
-        return member.ledger.lease(
-            member.limit_bytes or 0,
+        return entry.ledger.lease(
+            entry.limit_bytes or 0,
             wait_s=min(self._queue_s, max(0.0, run.remaining_s)),
             cancelled=lambda: run.cancelled,
             who=run.statement.principal,

@@ -85,7 +85,7 @@ def query_list(
         older=wanted.query_string(before=page.older) if page.older else None,
         read=page.read,
         states=[state.value for state in QueryState],
-        names=list(gateway.fleet),
+        names=list(gateway.engines),
         engines=[EngineCard.of(engine) for engine in list_engines(gateway).engines],
         queries=[QueryRow.of(visible(record, user, gateway.policy), now) for record in page.records],
         live=wanted.before is None and any(not record.state.ended for record in page.records),
@@ -99,14 +99,14 @@ def query_page(request: Request, gateway: Served, user: User, query_id: str) -> 
     record = gateway.metastore.queries.get(query_id)
     if record is None:
         return _not_found(request, "There is no such query.", query_id)
-    lessons = gateway.metastore.misestimates.on_record(
+    misestimates = gateway.metastore.misestimates.on_record(
         record.fingerprint or "", statistics_version=record.statistics_version or ""
     )
     page = QueryPage.of(
         visible(record, user, gateway.policy),
-        lessons=lessons,
+        misestimates=misestimates,
         result_kept=gateway.spool.path(record.id).exists() and may_see(record, user, gateway.policy),
-        fleet=gateway.fleet,
+        engines=gateway.engines,
         now=_now(),
     )
     return _page(request, "query.html", query=page, live=page.live)

@@ -310,7 +310,7 @@ def _error(schedule: Schedule) -> str:
 
 
 def _source(build: TableStatistics) -> str:
-    return {"spark": "our job", "hive": "from Hive", "manual": "set by hand"}.get(build.source, build.source)
+    return {"spark": "computed here", "hive": "from Hive", "manual": "set by hand"}.get(build.source, build.source)
 
 
 def _drift(build: TableStatistics | None, drift: Drift | None) -> str:

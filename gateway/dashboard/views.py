@@ -12,8 +12,8 @@ from gateway.http.models.engines import EngineModel
 from gateway.presentation import timeline
 from gateway.presentation.formatting import DASH, cardinality, distance, duration, exact, memory
 from gateway.presentation.trees import branches
-from gateway.presentation.what_if import operator_notes, outlook
-from gateway.routing.engines import Fleet
+from gateway.presentation.what_if import operator_notes, what_if
+from gateway.routing.engines import EngineRegistry
 from metastore.records import Attempt, Misestimate, Position, QueryRecord, QueryState
 from selector.decide import Decision, Reason
 
@@ -257,7 +257,7 @@ class QueryPage:
     sql: MarkedSql
     error: ErrorBox | None
     reasons: tuple[ReasonLine, ...]
-    outlook: tuple[str, ...]
+    what_if: tuple[str, ...]
     confidence: str
     chart: MemoryChart | None
     operators: tuple[OperatorLine, ...]
@@ -267,9 +267,15 @@ class QueryPage:
 
     @classmethod
     def of(
-        cls, record: QueryRecord, *, lessons: Sequence[Misestimate], result_kept: bool, fleet: Fleet, now: dt.datetime
+        cls,
+        record: QueryRecord,
+        *,
+        misestimates: Sequence[Misestimate],
+        result_kept: bool,
+        engines: EngineRegistry,
+        now: dt.datetime,
     ) -> QueryPage:
-        """Show a query. lessons: what is on record about its statement. result_kept: its rows can be fetched."""
+        """Show a query. misestimates: what is on record about its statement. result_kept: its rows can be fetched."""
         decision = record.decision
         finished = record.state is QueryState.FINISHED
         position = record.error.position if record.error else None
@@ -278,15 +284,15 @@ class QueryPage:
             state=StateBadge.of(record.state),
             live=not record.state.ended,
             headline=timeline.headline(record),
-            steps=timeline.steps(record, lessons),
+            steps=timeline.steps(record, misestimates),
             facts=_facts(record, now),
             submitted=Moment.of(record.submitted_at, now),
             sql=MarkedSql.of(record.sql, position),
             error=_error(record),
             reasons=tuple(ReasonLine.of(reason) for reason in decision.reasons) if decision else (),
-            outlook=outlook(decision) if decision else (),
+            what_if=what_if(decision) if decision else (),
             confidence=f"{decision.estimate.confidence:.2f}" if decision else "",
-            chart=MemoryChart.of(decision, record.attempts, spilling=_spilling(fleet)) if decision else None,
+            chart=MemoryChart.of(decision, record.attempts, spilling=_spilling(engines)) if decision else None,
             operators=_operators(decision) if decision else (),
             attempts=tuple(AttemptEntry.of(attempt, now) for attempt in record.attempts),
             has_result=finished and result_kept,
@@ -353,5 +359,5 @@ def _operators(decision: Decision) -> tuple[OperatorLine, ...]:
     )
 
 
-def _spilling(fleet: Fleet) -> frozenset[str]:
-    return frozenset(member.name for member in fleet.values() if member.limit_bytes is None)
+def _spilling(engines: EngineRegistry) -> frozenset[str]:
+    return frozenset(entry.name for entry in engines.values() if entry.limit_bytes is None)

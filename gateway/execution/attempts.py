@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from engines.errors import EngineBusy, EngineError, EngineRestarted, EngineUnavailable, MemoryExceeded, WrongData
+from engines.errors import DataError, EngineBusy, EngineError, EngineRestarted, EngineUnavailable, MemoryExceeded
 
 LOSSES = 1
 """How often a query goes back to an engine that was lost under it: it may be what kills the engine."""
@@ -29,14 +29,14 @@ class Try:
 class Tries:
     """The tries of one query, in the order of a decision's ranking.
 
-    waiting: what comes next. lost: what comes back once its engine takes work again. verdict: of an engine, that the
+    waiting: what comes next. lost: what comes back once its engine is available again. verdict: of an engine, that the
     data is wrong, which another one may see otherwise.
     """
 
     def __init__(self, ranking: Sequence[str], *, dependable: Collection[str]) -> None:
         self.waiting = [Try(engine) for engine in ranking]
         self.lost: list[Try] = []
-        self.verdict: WrongData | None = None
+        self.verdict: DataError | None = None
         self._dependable = frozenset(dependable)
         self._losses: Counter[tuple[Try, bool]] = Counter()
 
@@ -48,7 +48,7 @@ class Tries:
         """Note how a try failed; tell whether another one may follow."""
         if not error.fails_over:
             return False
-        if isinstance(error, WrongData):
+        if isinstance(error, DataError):
             self.verdict = error
         if isinstance(error, MemoryExceeded) and this.engine in self._dependable and not this.careful:
             self.waiting.insert(0, Try(this.engine, careful=True))

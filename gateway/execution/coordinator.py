@@ -34,15 +34,15 @@ from gateway.execution.reader import Reader, Understood, asker_of
 from gateway.execution.results import Spool
 from gateway.execution.waiting import Waiting
 from gateway.execution.writing import TableWriter
-from gateway.routing.engines import Fleet
+from gateway.routing.engines import EngineRegistry
 from gateway.routing.joins import JoinLearner
 from gateway.routing.router import Router
 from gateway.sql.commands.writes import WRITES, Write
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.parsing import require_length
 from gateway.statements.statement import Run, Statement
-from metastore.patience import insist
 from metastore.records import Attempt, QueryState
+from metastore.retry import retry
 from selector.decide import Decision, NoEngine
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Coordinator:
     def __init__(
         self,
         *,
-        fleet: Fleet,
+        engines: EngineRegistry,
         router: Router,
         reader: Reader,
         executor: Executor,
@@ -73,7 +73,7 @@ class Coordinator:
         queries: int,
         queue_s: float,
     ) -> None:
-        self._fleet = fleet
+        self._engines = engines
         self._router = router
         self._reader = reader
         self._executor = executor
@@ -82,9 +82,9 @@ class Coordinator:
         self._spool = spool
         self._joins = joins
         self._queue_s = queue_s
-        self._waiting = Waiting(fleet, router, queue_s)
+        self._waiting = Waiting(engines, router, queue_s)
         self.parser_limits = reader.limits
-        self._alive = LiveStatements(fleet, queries)
+        self._alive = LiveStatements(engines, queries)
         self._stopping = False
 
     # ------------------------------------------------------------------ what clients ask for
@@ -203,8 +203,10 @@ class Coordinator:
         """Decide, and try the ranked engines in turn. A client sees only whole results."""
         decision = self._waiting.decision(run, query, snapshot)
         log.info("query %s: %s because %s", run.id, decision.engine, _codes(decision))
-        insist(partial(self._joins.learn, query))
-        tries = Tries(decision.ranking, dependable=[name for name in decision.ranking if self._fleet[name].dependable])
+        retry(partial(self._joins.learn, query))
+        tries = Tries(
+            decision.ranking, dependable=[name for name in decision.ranking if self._engines[name].dependable]
+        )
         ordinal = 0
         while tries.waiting:
             this, ordinal = tries.next(), ordinal + 1
@@ -259,8 +261,8 @@ class Coordinator:
             self._log.end_unrecorded(run)
 
     def _require_engine(self, statement: Statement) -> None:
-        if statement.pinned is not None and statement.pinned not in self._fleet:
-            raise UnknownEngine(f"There is no engine {statement.pinned}; there are {', '.join(self._fleet)}.")
+        if statement.pinned is not None and statement.pinned not in self._engines:
+            raise UnknownEngine(f"There is no engine {statement.pinned}; there are {', '.join(self._engines)}.")
 
 
 def _attempt(ordinal: int, engine: str) -> Attempt:

@@ -21,7 +21,7 @@ from gateway.execution.attempts import Try
 from gateway.execution.query_log import QueryLog, now
 from gateway.execution.results import Spool, SpooledResult
 from gateway.execution.writing import TableWriter
-from gateway.routing.engines import Fleet, Member
+from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.router import Router
 from gateway.sql.commands.commands import Command
 from gateway.sql.commands.writes import Write, reads
@@ -53,7 +53,7 @@ class Executor:
     def __init__(
         self,
         *,
-        fleet: Fleet,
+        engines: EngineRegistry,
         router: Router,
         commands: CommandRunner,
         writer: TableWriter,
@@ -63,7 +63,7 @@ class Executor:
         misestimated: Callable[[Sequence[str]], None],
         queue_s: float,
     ) -> None:
-        self._fleet = fleet
+        self._engines = engines
         self._router = router
         self._commands = commands
         self._writer = writer
@@ -75,18 +75,18 @@ class Executor:
 
     def query(self, run: Run, query: CompiledStatement, this: Try, attempt: Attempt, *, wait_s: float) -> Outcome:
         """Run a query on an engine, and learn from how it went. wait_s: longest wait for a slot."""
-        member = self._fleet[attempt.engine]
-        outcome = _carried_out(attempt, partial(self._query, run, query, this, member, wait_s))
+        entry = self._engines[attempt.engine]
+        outcome = _carried_out(attempt, partial(self._query, run, query, this, entry, wait_s))
         if not isinstance(outcome.error, GatewayError):
             self._router.learn(run.record, outcome.attempt)
-        if isinstance(outcome.error, EngineError) and outcome.error.remembered and member.limit_bytes is not None:
-            self._remember(run, query, member, member.limit_bytes, outcome.error)
+        if isinstance(outcome.error, EngineError) and outcome.error.remembered and entry.limit_bytes is not None:
+            self._remember(run, query, entry, entry.limit_bytes, outcome.error)
         return outcome
 
     def write(self, run: Run, write: Write, attempt: Attempt) -> Outcome:
         """Have an engine write, once."""
-        member = self._fleet[attempt.engine]
-        return _carried_out(attempt, partial(self._write, run, write, member))
+        entry = self._engines[attempt.engine]
+        return _carried_out(attempt, partial(self._write, run, write, entry))
 
     def command(self, run: Run, command: Command, attempt: Attempt) -> Outcome:
         """Carry out a command; its rows are spooled like any others."""
@@ -94,37 +94,37 @@ class Executor:
             attempt, lambda: _Done(self._spool.write(run.id, self._commands.run(command, run).to_reader()))
         )
 
-    def _query(self, run: Run, query: CompiledStatement, this: Try, member: Member, wait_s: float) -> _Done:
+    def _query(self, run: Run, query: CompiledStatement, this: Try, entry: EngineEntry, wait_s: float) -> _Done:
         """Hold a lease, run the engine's own SQL and spool every row."""
-        sql = query.sql(member.engine.dialect)
-        expected = run.record.decision.on(member.name) if run.record.decision else None
+        sql = query.sql(entry.engine.dialect)
+        expected = run.record.decision.on(entry.name) if run.record.decision else None
         estimate = expected.estimate if expected else None
-        lease_held = member.ledger.lease(
-            member.limit_bytes or 0,
+        lease_held = entry.ledger.lease(
+            entry.limit_bytes or 0,
             wait_s=min(wait_s, self._queue_s, max(0.0, run.remaining_s)),
             cancelled=lambda: run.cancelled,
             who=run.statement.principal,
             needed_bytes=(estimate.learned or estimate).upper_bytes if estimate else None,
         )
-        with lease_held as lease, member.breaker.watched():
+        with lease_held as lease, entry.breaker.watched():
             run.require()
-            run.engine = member.name
+            run.engine = entry.name
             lease = replace(lease, careful=this.careful)
             self._registration.require_unchanged(query.tables)
-            stream = member.engine.execute(sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s)
+            stream = entry.engine.execute(sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s)
             with stream:
                 result = self._spool.write(run.id, stream)
         self._require_honest(run, query)
         return _Done(result, stream.actuals)
 
-    def _write(self, run: Run, write: Write, member: Member) -> _Done:
+    def _write(self, run: Run, write: Write, entry: EngineEntry) -> _Done:
         def produce(sql: str, target: WriteTarget) -> pa.Schema:
             wait_s = min(self._queue_s, max(0.0, run.remaining_s))
-            lease = member.ledger.lease(0, wait_s=wait_s, cancelled=lambda: run.cancelled, who=run.statement.principal)
-            with lease, member.breaker.watched():
-                run.engine = member.name
-                assert isinstance(member.engine, Writer)
-                schema = member.engine.write(sql, target, query_id=run.id, deadline_s=run.remaining_s)
+            lease = entry.ledger.lease(0, wait_s=wait_s, cancelled=lambda: run.cancelled, who=run.statement.principal)
+            with lease, entry.breaker.watched():
+                run.engine = entry.name
+                assert isinstance(entry.engine, Writer)
+                schema = entry.engine.write(sql, target, query_id=run.id, deadline_s=run.remaining_s)
             self._registration.require_unchanged(reads(write))
             return schema
 
@@ -143,12 +143,12 @@ class Executor:
             raise
 
     def _remember(
-        self, run: Run, query: CompiledStatement, member: Member, limit_bytes: int, error: EngineError
+        self, run: Run, query: CompiledStatement, entry: EngineEntry, limit_bytes: int, error: EngineError
     ) -> None:
-        expected = run.record.decision.on(member.name) if run.record.decision else None
+        expected = run.record.decision.on(entry.name) if run.record.decision else None
         missed = Misestimate(
             fingerprint=query.fingerprint,
-            engine=member.name,
+            engine=entry.name,
             statistics_version=run.record.statistics_version or "",
             limit_bytes=limit_bytes,
             query_id=run.id,

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 from gateway.routing.admission import Places
-from gateway.routing.engines import Fleet
+from gateway.routing.engines import EngineRegistry
 from gateway.security.principals import Principal
 from gateway.sql.commands.command_parsing import is_quick
 from gateway.statements.statement import Run
@@ -19,8 +19,8 @@ CANCEL_REPEAT_S = 0.25
 class LiveStatements:
     """All statements that are alive. Thread-safe. most: how many; commands, which are quick, are counted apart."""
 
-    def __init__(self, fleet: Fleet, most: int) -> None:
-        self._fleet = fleet
+    def __init__(self, engines: EngineRegistry, most: int) -> None:
+        self._engines = engines
         self._places = Places(most)
         self._command_places = Places(most)
         self._runs: dict[str, Run] = {}
@@ -74,5 +74,5 @@ class LiveStatements:
         """Repeat a cancel until it is heard: it may come while an engine is just about to start the statement."""
         while not run.done.done():
             if run.engine is not None:
-                self._fleet[run.engine].engine.cancel(run.id)
+                self._engines[run.engine].engine.cancel(run.id)
             time.sleep(CANCEL_REPEAT_S)

@@ -20,8 +20,8 @@ from gateway.errors import GatewayStopped, InternalError, MetastoreUnavailable
 from gateway.execution.results import SpooledResult
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.statement import Run
-from metastore.patience import insist, insist_on_insert
 from metastore.records import Attempt, Failure, Misestimate, QueryRecord, QueryState
+from metastore.retry import retry, retry_insert
 from metastore.store import Metastore
 from selector.decide import Decision
 
@@ -83,20 +83,20 @@ class QueryLog:
             decision=decision,
             first=first,
         )
-        insist_on_insert(decided)
+        retry_insert(decided)
 
     def attempt_started(self, run: Run, attempt: Attempt) -> None:
         """Record an attempt that is about to begin."""
-        insist_on_insert(partial(self._queries.attempt_started, run.id, attempt))
+        retry_insert(partial(self._queries.attempt_started, run.id, attempt))
 
     def attempt_failed(self, run: Run, attempt: Attempt) -> None:
         """Record an attempt that failed, with another one to follow."""
-        insist(partial(self._queries.attempt_ended, run.id, attempt))
+        retry(partial(self._queries.attempt_ended, run.id, attempt))
         run.record = replace(run.record, attempts=(*run.record.attempts, attempt))
 
     def misestimated(self, missed: Misestimate) -> None:
         """Remember that a statement did not fit."""
-        insist(partial(self._misestimates.remember, missed))
+        retry(partial(self._misestimates.remember, missed))
 
     def close(
         self,
@@ -129,7 +129,7 @@ class QueryLog:
             result_bytes=closed.result_bytes,
             error=error,
         )
-        run.record = closed if insist(close) else insist(partial(self._queries.get, run.id)) or closed
+        run.record = closed if retry(close) else retry(partial(self._queries.get, run.id)) or closed
 
     def require_closed(self, run: Run) -> None:
         """Close what a defect left open. Nothing is raised."""

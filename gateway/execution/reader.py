@@ -11,7 +11,7 @@ from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
 from gateway.errors import NotAllowed
 from gateway.execution.needs import needs
-from gateway.routing.engines import Fleet
+from gateway.routing.engines import EngineRegistry
 from gateway.security.policy import Policy
 from gateway.sql.commands.commands import Command, CreateView
 from gateway.sql.commands.writes import CreateTable, InsertInto, Write, reads
@@ -33,14 +33,14 @@ class Reader:
         self,
         parser: StatementReader,
         catalog: CatalogView,
-        fleet: Fleet,
+        engines: EngineRegistry,
         registration: Registration,
         policy: Policy,
         limits: ParserLimits,
     ) -> None:
         self._parser = parser
         self._catalog = catalog
-        self._fleet = fleet
+        self._engines = engines
         self._registration = registration
         self._policy = policy
         self.limits = limits
@@ -63,8 +63,8 @@ class Reader:
         return found
 
     def _require_hinted_engine(self, query: CompiledStatement) -> None:
-        if query.engine is not None and query.engine not in self._fleet:
-            raise NotAllowed(f"A hint asks for the engine {query.engine}; there are {', '.join(self._fleet)}.")
+        if query.engine is not None and query.engine not in self._engines:
+            raise NotAllowed(f"A hint asks for the engine {query.engine}; there are {', '.join(self._engines)}.")
 
 
 def asker_of(statement: Statement) -> Asker:

@@ -9,11 +9,11 @@ from functools import partial
 from engines.errors import StatementCancelled
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.execution.attempts import Try
-from gateway.routing.engines import Fleet
+from gateway.routing.engines import EngineRegistry
 from gateway.routing.router import Router
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.statement import Run
-from metastore.patience import insist
+from metastore.retry import retry
 from selector.decide import Decision, NoEngine
 
 RETURN_POLL_S = 0.25
@@ -22,8 +22,8 @@ RETURN_POLL_S = 0.25
 class Waiting:
     """How long queries wait for engines. Thread-safe. queue_s: at most."""
 
-    def __init__(self, fleet: Fleet, router: Router, queue_s: float) -> None:
-        self._fleet = fleet
+    def __init__(self, engines: EngineRegistry, router: Router, queue_s: float) -> None:
+        self._engines = engines
         self._router = router
         self._queue_s = queue_s
 
@@ -37,9 +37,9 @@ class Waiting:
         until_s = time.monotonic() + min(self._queue_s, run.remaining_s)
         while True:
             try:
-                return insist(decide)
+                return retry(decide)
             except NoEngine:
-                rests_s = [each.breaker.open_for_s() for each in self._fleet.values() if pinned in (None, each.name)]
+                rests_s = [each.breaker.open_for_s() for each in self._engines.values() if pinned in (None, each.name)]
                 wait_s = min((rest_s for rest_s in rests_s if rest_s > 0), default=None)
                 if wait_s is None or time.monotonic() + wait_s > until_s:
                     raise
@@ -54,7 +54,7 @@ class Waiting:
         engines = [this.engine for this in lost]
         until_s = time.monotonic() + min(self._queue_s, run.remaining_s)
         while engines and time.monotonic() < until_s and not run.cancelled:
-            back = [name for name in engines if self._fleet[name].why_down() is None]
+            back = [name for name in engines if self._engines[name].why_down() is None]
             if back:
                 return back
             run.wait(RETURN_POLL_S)

@@ -26,17 +26,17 @@ from gateway.errors import TableBusy, TableExists, TableInMotion, UnknownTable, 
 from gateway.security.policy import Action, Policy
 from gateway.sql.commands.writes import CreateTable, DropTable, InsertInto, Overwrite, Write
 from gateway.statements.statement import Run
-from metastore.catalog import AlreadyThere
+from metastore.catalog import AlreadyExists
 from metastore.inspection import InspectionFailed, data_files
 from metastore.inspector import inspect
-from metastore.patience import insist
 from metastore.records import Inspection
+from metastore.retry import retry
 from metastore.store import Metastore
 from selector.quoting import spark_name
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 5.0  # with a disk that does not take committed files
+RETRY_S = 5.0  # with a disk that does not take committed files
 TURN_S = 60.0  # longest wait for others who commit to the same table
 RECOVERY_TURN_S = 1.0
 INSERTABLE = ("parquet", "orc")
@@ -58,7 +58,7 @@ class TableWriter:
         registration: Registration,
         *,
         policy: Policy | None = None,
-        patience_s: float = PATIENCE_S,
+        retry_s: float = RETRY_S,
         turn_s: float = TURN_S,
     ) -> None:
         self._metastore = metastore
@@ -66,7 +66,7 @@ class TableWriter:
         self._registration = registration
         self._folders = OwnFolders(metastore, warehouse)
         self._commits = Commits(metastore)
-        self._patience_s = patience_s
+        self._retry_s = retry_s
         self._turn_s = turn_s
 
     def write(self, write: Write, run: Run, produce: Produce) -> pa.Table:
@@ -132,7 +132,7 @@ class TableWriter:
             found = _made(write, folder, schema)
             self._registration.put_made(found, user=run.statement.principal)
             kept = True
-        except AlreadyThere:
+        except AlreadyExists:
             return self._exists(write)
         except (InvalidTable, InspectionFailed) as error:
             raise WriteFailed(f"The table cannot be made: {error}.") from error
@@ -193,7 +193,7 @@ class TableWriter:
     def _make_visible(self, source: TableSource, folder: Folder) -> None:
         """Move files that are committed into their table. Raises WritePending."""
         root = Path(source.location)
-        until = time.monotonic() + self._patience_s
+        until = time.monotonic() + self._retry_s
         while True:
             try:
                 self._commits.finish(folder, root)
@@ -207,11 +207,11 @@ class TableWriter:
                     )
                     raise WritePending(message) from error
             time.sleep(_PAUSE_S)
-        table = insist(partial(self._metastore.catalog.get, source.name))
+        table = retry(partial(self._metastore.catalog.get, source.name))
         if table is None or table.source.location != source.location:
             return
         try:
-            insist(partial(self._registration.rows_came, source.name))
+            retry(partial(self._registration.rows_came, source.name))
         except (OSError, UnknownTable, TableInMotion, InspectionFailed) as error:  # the rows are there all the same
             log.warning("the catalog does not know the new files of %s: %s", source.name, error)
 

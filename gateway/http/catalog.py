@@ -13,7 +13,7 @@ from gateway.http.models.queries import MisestimateList, MisestimateModel
 from gateway.http.models.tables import TableList, TableReply, TableRequest
 from gateway.http.queries import Served
 from gateway.http.services import Services
-from gateway.presentation.disclosure import visible_lesson
+from gateway.presentation.disclosure import visible_misestimate
 from gateway.security.policy import Action
 from selector.keys import KeyPair
 
@@ -63,15 +63,15 @@ def add_table(body: TableRequest, gateway: Served, user: User) -> TableReply:
 @router.get("/misestimates", tags=["routing"])
 def list_misestimates(gateway: Served, user: User) -> MisestimateList:
     """List what was learned from estimates that were wrong."""
-    lessons = gateway.metastore.misestimates.list()
+    misestimates = gateway.metastore.misestimates.list()
     return MisestimateList(
-        misestimates=[MisestimateModel.of(visible_lesson(each, user, gateway.policy)) for each in lessons]
+        misestimates=[MisestimateModel.of(visible_misestimate(each, user, gateway.policy)) for each in misestimates]
     )
 
 
 @router.delete("/misestimates/{fingerprint}", tags=["routing"])
 def forget_misestimate(fingerprint: str, gateway: Served, user: User) -> dict[str, int]:
-    """Forget all lessons about one statement; the next run tries the fast engine again."""
+    """Forget all misestimates about one statement; the next run tries the fast engine again."""
     gateway.policy.require(user, Action.FORGET_MISESTIMATE)
     forgotten = gateway.metastore.misestimates.forget(fingerprint)
     if not forgotten:
@@ -83,16 +83,16 @@ def forget_misestimate(fingerprint: str, gateway: Served, user: User) -> dict[st
 def list_engines(gateway: Served) -> EngineList:
     """List engines as they are now."""
     engines = []
-    for member in gateway.fleet.values():
-        status = member.engine.status()
+    for entry in gateway.engines.values():
+        status = entry.engine.status()
         engines.append(
             EngineModel(
-                name=member.name,
-                kind=member.engine.kind.value,
-                alive=status.alive and member.breaker.why_open() is None,
-                detail=member.breaker.why_open() or status.detail,
-                limit_bytes=member.limit_bytes,
-                ledger=member.ledger.describe(),
+                name=entry.name,
+                kind=entry.engine.kind.value,
+                alive=status.alive and entry.breaker.why_open() is None,
+                detail=entry.breaker.why_open() or status.detail,
+                limit_bytes=entry.limit_bytes,
+                ledger=entry.ledger.describe(),
             )
         )
     return EngineList(engines=engines)

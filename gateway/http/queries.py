@@ -37,7 +37,7 @@ from gateway.http.services import Services
 from gateway.http.streaming import RowStream
 from gateway.presentation.disclosure import may_see, visible
 from gateway.presentation.json_values import json_value
-from gateway.presentation.what_if import by_weight, outlook, statistics_sentence
+from gateway.presentation.what_if import by_weight, statistics_sentence, what_if
 from gateway.security.policy import Action, Owned
 from gateway.security.principals import Principal
 from gateway.sql.compiled import CompiledStatement
@@ -170,13 +170,13 @@ def explain(body: ExplainRequest, gateway: Served, user: User) -> ExplainReply:
     statement = replace(session.statement(body.sql, dialect=body.dialect, engine=body.engine), session=None)
     checked, decision = gateway.coordinator.explain(statement)
     sql: dict[str, str] = {}
-    for member in gateway.fleet.values():
+    for entry in gateway.engines.values():
         with contextlib.suppress(UnsupportedFeature):
-            sql[member.name] = checked.sql(member.engine.dialect)
+            sql[entry.name] = checked.sql(entry.engine.dialect)
     return ExplainReply(
         fingerprint=checked.fingerprint,
         decision=DecisionModel.of(decision),
-        outlook=list(outlook(decision)),
+        what_if=list(what_if(decision)),
         statistics=_bases(gateway, checked, decision),
         sql=sql,
     )

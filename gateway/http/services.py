@@ -9,7 +9,7 @@ from gateway.catalog.snapshot import CatalogView
 from gateway.execution.coordinator import Coordinator
 from gateway.execution.downloads import Downloads
 from gateway.execution.results import Spool
-from gateway.routing.engines import Fleet
+from gateway.routing.engines import EngineRegistry
 from gateway.security.authentication import Authenticator
 from gateway.security.policy import Policy
 from gateway.settings import Settings
@@ -26,7 +26,7 @@ class Services:
 
     settings: Settings
     metastore: Metastore
-    fleet: Fleet
+    engines: EngineRegistry
     planners: Planners
     catalog: CatalogView
     registration: Registration

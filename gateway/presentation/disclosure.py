@@ -58,11 +58,11 @@ def may_see(record: QueryRecord, principal: Principal, policy: Policy) -> bool:
     return policy.allows(principal, Action.SEE_STATEMENT, Owned("query", record.id, record.owner))
 
 
-def visible_lesson(lesson: Misestimate, principal: Principal, policy: Policy) -> Misestimate:
+def visible_misestimate(misestimate: Misestimate, principal: Principal, policy: Policy) -> Misestimate:
     """Return of a misestimate what a user may see; whose statement it was is not on record."""
     if policy.allows(principal, Action.FORGET_MISESTIMATE):
-        return lesson
-    return replace(lesson, sql=without_values(lesson.sql, "spark"))
+        return misestimate
+    return replace(misestimate, sql=without_values(misestimate.sql, "spark"))
 
 
 def without_values(sql: str, dialect: str) -> str:

@@ -24,7 +24,7 @@ ELSEWHERE: Mapping[ReasonCode, str] = {
     ReasonCode.MISESTIMATE_ON_RECORD: "the same statement ran out of memory on the fast engine before",
     ReasonCode.UNSUPPORTED_FEATURE: "the fast engine cannot run it",
     ReasonCode.DIALECT: "the fast engine might answer it differently",
-    ReasonCode.ENGINE_DOWN: "the fast engine took no work at that moment",
+    ReasonCode.ENGINE_DOWN: "the fast engine was not available at that moment",
     ReasonCode.NO_FAST_ENGINE: "no fast engine is configured",
     ReasonCode.WRITE: "it writes, which the fast engine never does",
 }
@@ -103,8 +103,8 @@ def decision_sentence(decision: Decision) -> str:
     return f"It was sent to {engine} because {why}.{line}"
 
 
-def steps(record: QueryRecord, lessons: Sequence[Misestimate]) -> tuple[Step, ...]:
-    """Tell a query's life in order. lessons: what is on record about its statement now."""
+def steps(record: QueryRecord, misestimates: Sequence[Misestimate]) -> tuple[Step, ...]:
+    """Tell a query's life in order. misestimates: what is on record about its statement now."""
     told: list[Step] = []
     decision = record.decision
     if decision is not None:
@@ -114,7 +114,7 @@ def steps(record: QueryRecord, lessons: Sequence[Misestimate]) -> tuple[Step, ..
         told.append(_attempt(record, attempt))
     missed = next((a for a in record.attempts if a.failure == MemoryExceeded.code), None)
     if missed is not None:
-        told.append(_next_time(record, missed, lessons))
+        told.append(_next_time(record, missed, misestimates))
     return tuple(told)
 
 
@@ -139,8 +139,8 @@ def _attempt(record: QueryRecord, attempt: Attempt) -> Step:
             return Step(f"{engine} {failure(attempt)}", text, Tone.BAD, attempt.failure)
 
 
-def _next_time(record: QueryRecord, missed: Attempt, lessons: Sequence[Misestimate]) -> Step:
-    if not any(lesson.engine == missed.engine for lesson in lessons):
+def _next_time(record: QueryRecord, missed: Attempt, misestimates: Sequence[Misestimate]) -> Step:
+    if not any(misestimate.engine == missed.engine for misestimate in misestimates):
         text = f"The miss is no longer on record: the next run may try {missed.engine} again."
         return Step("Next time", text, Tone.NOTE)
     later = [attempt.engine for attempt in record.attempts if attempt.ordinal > missed.ordinal]

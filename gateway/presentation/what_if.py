@@ -16,9 +16,9 @@ PARTINGS_TOLD = 3
 TENTHS_BELOW = 10 * MIB  # sizes are written with a decimal below, as ``mebibytes`` has it
 
 
-def outlook(decision: Decision) -> tuple[str, ...]:
+def what_if(decision: Decision) -> tuple[str, ...]:
     """Say what would send a statement elsewhere, what drives its peak, and where the engine's rows leave ours."""
-    told = [_change(decision), _driver(decision.estimate), *_partings(decision.estimate)]
+    told = [_change(decision), _driver(decision.estimate), *_divergences(decision.estimate)]
     return tuple(text for text in told if text)
 
 
@@ -27,8 +27,8 @@ def operator_notes(estimate: MemoryEstimate) -> tuple[tuple[str, ...], ...]:
     notes: list[list[str]] = [[] for _ in estimate.operators]
     if estimate.driver is not None:
         notes[estimate.driver].append("drives the peak")
-    for place in estimate.partings():
-        notes[place].append(f"parts from the engine's rows by {_times(estimate.operators[place].parting or 1.0)}")
+    for place in estimate.divergences():
+        notes[place].append(f"differs from the engine's rows by {_times(estimate.operators[place].divergence or 1.0)}")
     return tuple(tuple(some) for some in notes)
 
 
@@ -73,7 +73,7 @@ def _opening(remedy: Remedy, decision: Decision, codes: Sequence[ReasonCode]) ->
         return f"Nothing sends it to {engine}, which might answer this statement differently."
     needed = []
     if ReasonCode.ENGINE_DOWN in remedy.blocked:
-        needed.append("it took work again")
+        needed.append("it were available again")
     if ReasonCode.NO_ESTIMATE in remedy.blocked:
         needed.append("its memory could be estimated")
     if remedy.limit_bytes is not None:
@@ -98,8 +98,8 @@ def _driver(estimate: MemoryEstimate) -> str:
     return f"Driver of the peak: {_named(estimate, estimate.driver)}, which holds {held}."
 
 
-def _partings(estimate: MemoryEstimate) -> list[str]:
-    places = sorted(estimate.partings(), key=lambda place: -(estimate.operators[place].parting or 1.0))
+def _divergences(estimate: MemoryEstimate) -> list[str]:
+    places = sorted(estimate.divergences(), key=lambda place: -(estimate.operators[place].divergence or 1.0))
     told = []
     for place in places[:PARTINGS_TOLD]:
         part = estimate.operators[place]

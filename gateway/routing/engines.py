@@ -11,7 +11,7 @@ from gateway.routing.circuit_breaker import CircuitBreaker
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class EngineEntry:
     """One engine.
 
     limit_bytes: memory that one statement may take there; None for an engine that spills instead of failing.
@@ -38,32 +38,32 @@ class Member:
         return self.engine.kind is EngineKind.DEPENDABLE
 
     def why_down(self) -> str | None:
-        """Return why the engine takes no work, None if it does."""
+        """Return why the engine is not available, None if it does."""
         status = self.engine.status()
         return self.breaker.why_open() if status.alive else status.detail
 
 
-class Fleet(Mapping[str, Member]):
+class EngineRegistry(Mapping[str, EngineEntry]):
     """All engines by name, in the order in which they were configured."""
 
-    def __init__(self, members: Sequence[Member]) -> None:
-        self._members = {member.name: member for member in members}
+    def __init__(self, entries: Sequence[EngineEntry]) -> None:
+        self._entries = {entry.name: entry for entry in entries}
 
-    def __getitem__(self, name: str) -> Member:
-        return self._members[name]
+    def __getitem__(self, name: str) -> EngineEntry:
+        return self._entries[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._members)
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._entries)
 
     def use_tables(self, tables: Sequence[TableSource]) -> None:
         """Tell every engine which tables there are."""
-        for member in self._members.values():
-            member.engine.use_tables(tables)
+        for entry in self._entries.values():
+            entry.engine.use_tables(tables)
 
     def close(self) -> None:
         """Stop every engine."""
-        for member in self._members.values():
-            member.engine.close()
+        for entry in self._entries.values():
+            entry.engine.close()

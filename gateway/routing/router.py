@@ -12,7 +12,7 @@ from engines.errors import EngineError, MemoryExceeded, UnsupportedFeature
 from engines.protocol import EXPLAIN_S, TableSource, Writer
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.errors import StatementTooComplex
-from gateway.routing.engines import Fleet, Member
+from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.sql.commands.writes import DropTable, Write, reads
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.duckdb.values import NotPortable
@@ -57,29 +57,29 @@ class Router:
 
     def __init__(
         self,
-        fleet: Fleet,
+        engines: EngineRegistry,
         metastore: Metastore,
         policy: Policy,
         planners: Planners,
         *,
         require_unchanged: Callable[[Sequence[TableSource]], None] = lambda _: None,
     ) -> None:
-        self._fleet = fleet
+        self._engines = engines
         self._require_unchanged = require_unchanged
         self._metastore = metastore
         self._policy = policy
         self._planners = planners
         self._explaining = {
-            member.name: FairPlaces(member.planners, wait_s=planners.wait_s)
-            for member in fleet.values()
-            if not member.dependable
+            entry.name: FairPlaces(entry.planners, wait_s=planners.wait_s)
+            for entry in engines.values()
+            if not entry.dependable
         }
         self._lock = threading.Lock()
         self._prospects: OrderedDict[tuple[int, str, str], _Prospect] = OrderedDict()
         self._residuals = {
-            member.name: Residuals(metastore.queries.observations(member.name, limit=RECENT))
-            for member in fleet.values()
-            if member.limit_bytes is not None
+            entry.name: Residuals(metastore.queries.observations(entry.name, limit=RECENT))
+            for entry in engines.values()
+            if entry.limit_bytes is not None
         }
 
     def decide(
@@ -91,22 +91,22 @@ class Router:
         where nobody waits for it any more.
         """
         version = snapshot.statistics_version(statement.tables)
-        lessons = self._metastore.misestimates.on_record(statement.fingerprint, statistics_version=version)
+        misestimates = self._metastore.misestimates.on_record(statement.fingerprint, statistics_version=version)
         candidates: list[Candidate] = []
-        for member in self._fleet.values():
-            prospect = self._prospect(member, statement, snapshot, asker)
-            missed = [lesson for lesson in lessons if _applies(lesson, member)]
+        for entry in self._engines.values():
+            prospect = self._prospect(entry, statement, snapshot, asker)
+            missed = [misestimate for misestimate in misestimates if _applies(misestimate, entry)]
             candidates.append(
                 Candidate(
-                    engine=member.name,
-                    dependable=member.dependable,
-                    limit_bytes=member.limit_bytes,
-                    down=member.why_down(),
+                    engine=entry.name,
+                    dependable=entry.dependable,
+                    limit_bytes=entry.limit_bytes,
+                    down=entry.why_down(),
                     unsupported=prospect.unsupported,
                     not_portable=prospect.not_portable,
-                    estimate=self._corrected(prospect.estimate, member, statement, version),
-                    misestimates=tuple(lesson.query_id for lesson in missed),
-                    missed_bytes=max((lesson.limit_bytes for lesson in missed), default=None),
+                    estimate=self._corrected(prospect.estimate, entry, statement, version),
+                    misestimates=tuple(misestimate.query_id for misestimate in missed),
+                    missed_bytes=max((misestimate.limit_bytes for misestimate in missed), default=None),
                 )
             )
         return decide(candidates, policy=self._policy, pinned=pinned)
@@ -115,17 +115,15 @@ class Router:
         """Return the engine that writes. Raises NoEngine."""
         formats = {table.format: table.name for table in reads(write)}
         candidates = []
-        for member in self._fleet.values():
-            unreadable = sorted(name for format, name in formats.items() if format not in member.engine.formats)
+        for entry in self._engines.values():
+            unreadable = sorted(name for format, name in formats.items() if format not in entry.engine.formats)
             unsupported = f"it cannot read the form of {', '.join(unreadable)}." if unreadable else None
             query = None if isinstance(write, DropTable) else write.query
             if query is not None:
-                unsupported = unsupported or _unsafe_pattern(member, query)
-            if not isinstance(member.engine, Writer):
+                unsupported = unsupported or _unsafe_pattern(entry, query)
+            if not isinstance(entry.engine, Writer):
                 unsupported = "it does not write."
-            candidates.append(
-                Candidate(member.name, member.dependable, down=member.why_down(), unsupported=unsupported)
-            )
+            candidates.append(Candidate(entry.name, entry.dependable, down=entry.why_down(), unsupported=unsupported))
         return decide_write(candidates, pinned=pinned)
 
     def learn(self, query: QueryRecord, attempt: Attempt) -> None:
@@ -145,31 +143,31 @@ class Router:
                 residuals.add(observation)
 
     def _corrected(
-        self, estimate: MemoryEstimate, member: Member, statement: CompiledStatement, version: str
+        self, estimate: MemoryEstimate, entry: EngineEntry, statement: CompiledStatement, version: str
     ) -> MemoryEstimate:
-        if member.limit_bytes is None or member.dependable:
+        if entry.limit_bytes is None or entry.dependable:
             return estimate
-        subject = Subject(statement.fingerprint, statement.template, version, member.limit_bytes)
+        subject = Subject(statement.fingerprint, statement.template, version, entry.limit_bytes)
         with self._lock:
-            return self._residuals[member.name].correct(estimate, subject)
+            return self._residuals[entry.name].correct(estimate, subject)
 
     def _prospect(
-        self, member: Member, statement: CompiledStatement, snapshot: CatalogSnapshot, asker: Asker
+        self, entry: EngineEntry, statement: CompiledStatement, snapshot: CatalogSnapshot, asker: Asker
     ) -> _Prospect:
-        unreadable = [table.name for table in statement.tables if table.format not in member.engine.formats]
+        unreadable = [table.name for table in statement.tables if table.format not in entry.engine.formats]
         if unreadable:
             return _Prospect(unsupported=f"it cannot read the form of {', '.join(unreadable)}.")
-        if unsafe := _unsafe_pattern(member, statement):
+        if unsafe := _unsafe_pattern(entry, statement):
             return _Prospect(unsupported=unsafe)
-        if member.dependable:
+        if entry.dependable:
             return _Prospect()
-        key = (snapshot.version, member.name, statement.fingerprint)
+        key = (snapshot.version, entry.name, statement.fingerprint)
         with self._lock:
             known = self._prospects.get(key)
         if known is not None:
             return known
         try:
-            prospect = _Prospect(self._estimate(member, statement, snapshot, asker))
+            prospect = _Prospect(self._estimate(entry, statement, snapshot, asker))
         except NotPortable as error:
             prospect = _Prospect(not_portable=error.message)
         except UnsupportedFeature as error:
@@ -184,9 +182,9 @@ class Router:
         return prospect
 
     def _estimate(
-        self, member: Member, statement: CompiledStatement, snapshot: CatalogSnapshot, asker: Asker
+        self, entry: EngineEntry, statement: CompiledStatement, snapshot: CatalogSnapshot, asker: Asker
     ) -> MemoryEstimate:
-        engine = member.engine
+        engine = entry.engine
         sql = statement.sql(engine.dialect)
         if engine.cost_model is None:
             return UNKNOWN
@@ -194,9 +192,9 @@ class Router:
         builds = [snapshot.statistics[table.name] for table in statement.tables if table.name in snapshot.statistics]
         named = statement.named.get(engine.dialect, {})
         self._require_unchanged(statement.tables)
-        with self._explaining[member.name].hold(asker):
+        with self._explaining[entry.name].hold(asker):
             text = engine.explain(sql, deadline_s=min(EXPLAIN_S, asker.remaining_s), cancelled=asker.cancelled)
-        plan = EnginePlan(text, engine.cost_model, member.threads, member.hosts)
+        plan = EnginePlan(text, engine.cost_model, entry.threads, entry.hosts)
         try:
             with self._planners.place(asker) as place:
                 found: MemoryEstimate = place.call(
@@ -210,9 +208,9 @@ class Router:
         return found
 
 
-def _unsafe_pattern(member: Member, statement: CheckedStatement | CompiledStatement) -> str | None:
+def _unsafe_pattern(entry: EngineEntry, statement: CheckedStatement | CompiledStatement) -> str | None:
     """Return why a statement's regular expressions keep it from an engine; None where they do not."""
-    pattern = statement.explosive_pattern() if member.engine.dialect in BACKTRACKING else None
+    pattern = statement.explosive_pattern() if entry.engine.dialect in BACKTRACKING else None
     if pattern is None:
         return None
     return (
@@ -221,6 +219,10 @@ def _unsafe_pattern(member: Member, statement: CheckedStatement | CompiledStatem
     )
 
 
-def _applies(lesson: Misestimate, member: Member) -> bool:
-    """Tell whether a lesson holds for an engine: until its limit is raised above the one that was not enough."""
-    return lesson.engine == member.name and member.limit_bytes is not None and member.limit_bytes <= lesson.limit_bytes
+def _applies(misestimate: Misestimate, entry: EngineEntry) -> bool:
+    """Tell whether a misestimate holds for an engine: until its limit is raised above the one that was not enough."""
+    return (
+        misestimate.engine == entry.name
+        and entry.limit_bytes is not None
+        and entry.limit_bytes <= misestimate.limit_bytes
+    )

@@ -62,9 +62,9 @@ def create_app(gateway: Gateway) -> FastAPI:
 
     @app.get("/readyz", tags=["health"])
     def readyz(gateway: Served) -> ExactJSONResponse:
-        """Answer 200 when statements can run: the metastore answers and at least one engine takes work."""
+        """Answer 200 when statements can run: the metastore answers and at least one engine is available."""
         gateway.metastore.catalog.version()
-        engines = {member.name: member.why_down() for member in gateway.fleet.values()}
+        engines = {entry.name: entry.why_down() for entry in gateway.engines.values()}
         ready = any(why is None for why in engines.values())
         body = {"status": "ready" if ready else "not ready", "engines": {n: w or "ok" for n, w in engines.items()}}
         return ExactJSONResponse(body, status_code=200 if ready else 503)

@@ -71,6 +71,6 @@ class Gateway(Services):
         self.coordinator.stop(grace_s=STOP_GRACE_S)
         self.jobs.stop()
         self.planners.close()
-        self.fleet.close()
+        self.engines.close()
         self.heartbeat.stop()
         self.metastore.close()

@@ -23,7 +23,7 @@ from gateway.execution.reader import Reader
 from gateway.execution.results import Spool
 from gateway.execution.writing import TableWriter
 from gateway.routing.admission import Ledger
-from gateway.routing.engines import Fleet, Member
+from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.joins import JoinLearner
 from gateway.routing.router import Router
 from gateway.security import policy as access_policy
@@ -50,14 +50,14 @@ log = logging.getLogger(__name__)
 
 def build(settings: Settings) -> Gateway:
     """Build a gateway that is ready to be started. Raises MissingExtra."""
-    return assemble(settings, Fleet(_members(settings)))
+    return assemble(settings, EngineRegistry(_entries(settings)))
 
 
-def assemble(settings: Settings, fleet: Fleet) -> Gateway:
+def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
     """Put a gateway together over engines that exist already."""
     private_folder(settings.home)
     metastore = Metastore(settings.metastore_url)
-    catalog = CatalogView(metastore, fleet)
+    catalog = CatalogView(metastore, engines)
     results = settings.results
     spool = Spool(settings.home / "results", limit_bytes=int(results.bytes), row_bytes=int(results.row))
     login = settings.authentication
@@ -89,14 +89,14 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
     limits = settings.limits
     planners = Planners(size=settings.limits.planners, cpu_s=limits.planning_s, wait_s=limits.queue_s)
     parser_limits = ParserLimits(statement_bytes=int(limits.statement), nesting=limits.nesting)
-    engines = engines_of(member.engine for member in fleet.values())
-    router = Router(fleet, metastore, policy, planners, require_unchanged=registration.require_unchanged)
+    written_for = engines_of(entry.engine for entry in engines.values())
+    router = Router(engines, metastore, policy, planners, require_unchanged=registration.require_unchanged)
     name = gateway_id(settings.home)
     query_log = QueryLog(metastore, name)
     writer = TableWriter(metastore, settings.warehouse, registration, policy=access)
-    views = ViewMaker(metastore, fleet, access, queue_s=limits.queue_s)
+    views = ViewMaker(metastore, engines, access, queue_s=limits.queue_s)
     executor = Executor(
-        fleet=fleet,
+        engines=engines,
         router=router,
         commands=CommandRunner(metastore, catalog, registration, jobs, views, access),
         writer=writer,
@@ -107,9 +107,9 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
         queue_s=limits.queue_s,
     )
     coordinator = Coordinator(
-        fleet=fleet,
+        engines=engines,
         router=router,
-        reader=Reader(StatementReader(planners, engines), catalog, fleet, registration, access, parser_limits),
+        reader=Reader(StatementReader(planners, written_for), catalog, engines, registration, access, parser_limits),
         executor=executor,
         query_log=query_log,
         writer=writer,
@@ -136,7 +136,7 @@ def assemble(settings: Settings, fleet: Fleet) -> Gateway:
     return Gateway(
         settings=settings,
         metastore=metastore,
-        fleet=fleet,
+        engines=engines,
         planners=planners,
         catalog=catalog,
         registration=registration,
@@ -190,11 +190,11 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
     )
 
 
-def _members(settings: Settings) -> list[Member]:
-    return [_member(adapter, section, settings) for adapter, section in settings.engines()]
+def _entries(settings: Settings) -> list[EngineEntry]:
+    return [_entry(adapter, section, settings) for adapter, section in settings.engines()]
 
 
-def _member(adapter: Adapter[Any], section: EngineSettings, settings: Settings) -> Member:
+def _entry(adapter: Adapter[Any], section: EngineSettings, settings: Settings) -> EngineEntry:
     around = Surroundings(settings.home / adapter.section, settings.limits.planners, os.cpu_count() or 1)
     try:
         built = adapter.build(section, around)
@@ -204,4 +204,6 @@ def _member(adapter: Adapter[Any], section: EngineSettings, settings: Settings) 
     engine, limit = built.engine, built.limit_bytes
     capacity = None if limit is None else limit * engine.slots
     ledger = Ledger(engine.name, slots=engine.slots, capacity_bytes=capacity, guests=built.guests)
-    return Member(engine, ledger, limit_bytes=limit, threads=built.threads, hosts=built.hosts, planners=built.planners)
+    return EngineEntry(
+        engine, ledger, limit_bytes=limit, threads=built.threads, hosts=built.hosts, planners=built.planners
+    )

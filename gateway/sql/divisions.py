@@ -20,7 +20,7 @@ def mark_typed_divisions(tree: exp.Expr) -> None:
             division.replace(exp.Anonymous(this=TYPED_DIVISION, expressions=[division.this, division.expression]))
 
 
-def settle_divisions(tree: exp.Expr, tables: Sequence[TableSource]) -> None:
+def resolve_divisions(tree: exp.Expr, tables: Sequence[TableSource]) -> None:
     """Put what Spark calls them in place of marked divisions. Raises NotAllowed where the types cannot be told."""
     marked = [node for node in tree.find_all(exp.Anonymous) if node.name.lower() == TYPED_DIVISION]
     if not marked:

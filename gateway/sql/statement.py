@@ -20,7 +20,7 @@ from gateway.sql import allowlist, names, parsing, rewriting
 from gateway.sql.brackets import put_brackets
 from gateway.sql.dialects.column_types import tell_types
 from gateway.sql.dialects.normalize import HIVES, put_into_sparks
-from gateway.sql.divisions import mark_typed_divisions, settle_divisions
+from gateway.sql.divisions import mark_typed_divisions, resolve_divisions
 from gateway.sql.duckdb.expressions import RAISE
 from gateway.sql.duckdb.queries import Queries
 from gateway.sql.duckdb.values import NotPortable
@@ -161,7 +161,7 @@ def check(
             tree, _ = parsing.parse(_in_spark(tree, dialect), SPARK, limits, of_ours=True)
             tables = names.resolve(tree, catalog)
             rewriting.settle_casts(tree, SPARK)
-            settle_divisions(tree, tables)
+            resolve_divisions(tree, tables)
         rewriting.name_outputs(tree)
         check_growth(tree, tables)
         normal = without_hints(tree).sql(dialect=SparkAsWritten, normalize=True, identify=True, comments=False)
@@ -201,7 +201,7 @@ def _query_of(
 def _settle(view: View, tree: exp.Expr, catalog: Mapping[str, TableSource]) -> None:
     """Settle what a view's dialect leaves to the types of its columns."""
     if view.dialect != SPARK:
-        settle_divisions(tree, names.resolve(tree, catalog))
+        resolve_divisions(tree, names.resolve(tree, catalog))
 
 
 def _in_spark(tree: exp.Expr, dialect: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from gateway.errors import SettingNotObeyed
 from gateway.sql.commands.writes import Overwrite
 from gateway.sql.parsing import DIALECTS
-from gateway.statements.statement import AUTO
+from gateway.statements import AUTO
 
 OWN = "fusion."
 IGNORED = "SETTING_IGNORED"

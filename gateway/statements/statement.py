@@ -15,14 +15,13 @@ from engines.errors import DeadlineExceeded, StatementCancelled
 from gateway.security.principals import IN_PROCESS, Principal
 from gateway.sql.commands.writes import AS_THE_DIALECT_HAS_IT, PartitionSettings
 from gateway.sql.planning.fairness import Asker
+from gateway.statements import AUTO
 from metastore.records import QueryRecord, QueryState
 
 if TYPE_CHECKING:
     from gateway.sql.commands.commands import Command
     from gateway.sql.commands.writes import Write
     from gateway.statements.session import Session
-
-AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from selector.cardinality.domains import Cut, Domain, after_prefix
 from selector.cardinality.evaluate import constant
 from selector.cardinality.matching import Like
-from selector.cardinality.regions import Cut, Region, after_prefix
 from selector.cardinality.vectors import (
     DAY_US,
     CannotSay,
@@ -127,7 +127,7 @@ def _inward(expression: exp.Expr, *, negated: bool) -> exp.Expr:
 
 
 @lru_cache(maxsize=4096)
-def region_of(condition: Condition, data_type: str) -> Region | None:
+def domain_of(condition: Condition, data_type: str) -> Domain | None:
     """Return the region of its only column that a condition keeps; None where it is not one.
 
     data_type: of the column, Spark's short form.
@@ -156,7 +156,7 @@ class _Image:
     """A function of the column. kind: of its values. pull: from a region of them to the column's region."""
 
     kind: Kind
-    pull: Callable[[Region], Region | None]
+    pull: Callable[[Domain], Domain | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class _Reader:
     kind: Kind
     dialect: str
 
-    def kept(self, expression: exp.Expr, *, negated: bool) -> Region | None:
+    def kept(self, expression: exp.Expr, *, negated: bool) -> Domain | None:
         expression = expression.unnest()
         match expression:
             case exp.Not():
@@ -178,7 +178,7 @@ class _Reader:
                 if len(found) < len(parts):
                     return None
                 both = isinstance(expression, exp.And) is not negated
-                return reduce(Region.__and__ if both else Region.__or__, found)
+                return reduce(Domain.__and__ if both else Domain.__or__, found)
             case exp.Boolean():
                 return self._all_or_nothing(bool(expression.this) is not negated)
             case exp.Null():
@@ -207,35 +207,35 @@ class _Reader:
         if isinstance(expression, exp.Column | exp.Cast):
             image = self.image(expression)
             if image is not None and image.kind is Kind.BOOLEAN:
-                return image.pull(Region.where("=", 0.0 if negated else 1.0))
+                return image.pull(Domain.where("=", 0.0 if negated else 1.0))
         return None
 
-    def _all_or_nothing(self, kept: bool) -> Region:
+    def _all_or_nothing(self, kept: bool) -> Domain:
         text = self.kind is Kind.TEXT
-        return Region.everything(text=text, nulls=True) if kept else Region.nothing(text=text)
+        return Domain.everything(text=text, nulls=True) if kept else Domain.nothing(text=text)
 
-    def _is(self, expression: exp.Expr, *, negated: bool) -> Region | None:
+    def _is(self, expression: exp.Expr, *, negated: bool) -> Domain | None:
         if isinstance(expression.expression, exp.Null):
             image = self.image(expression.this)
             if image is None:
                 return None
             text = image.kind is Kind.TEXT
-            return image.pull(Region.everything(text=text) if negated else Region.nothing(text=text, nulls=True))
+            return image.pull(Domain.everything(text=text) if negated else Domain.nothing(text=text, nulls=True))
         if isinstance(expression.expression, exp.Boolean):
             found = self.kept(expression.this, negated=not expression.expression.this)
             return found.otherwise() if found is not None and negated else found
         return None
 
-    def _null_safe(self, expression: exp.Expr, *, different: bool) -> Region | None:
+    def _null_safe(self, expression: exp.Expr, *, different: bool) -> Domain | None:
         sides = self._sides(expression)
         if sides is None:
             return None
         image, value, _ = sides
         text = image.kind is Kind.TEXT
-        same = Region.nothing(text=text, nulls=True) if value is None else Region.where("=", value)
+        same = Domain.nothing(text=text, nulls=True) if value is None else Domain.where("=", value)
         return image.pull(same.otherwise() if different else same)
 
-    def _compared(self, expression: exp.Expr, *, negated: bool) -> Region | None:
+    def _compared(self, expression: exp.Expr, *, negated: bool) -> Domain | None:
         sides = self._sides(expression)
         if sides is None:
             return None
@@ -244,9 +244,9 @@ class _Reader:
             return self._all_or_nothing(False)
         name = _COMPARISONS[type(expression)]
         name = _MIRRORED[name] if turned else name
-        return image.pull(Region.where(_NEGATED[name] if negated else name, value))
+        return image.pull(Domain.where(_NEGATED[name] if negated else name, value))
 
-    def _one_of(self, expression: exp.Expr, *, negated: bool) -> Region | None:
+    def _one_of(self, expression: exp.Expr, *, negated: bool) -> Domain | None:
         items = expression.expressions
         image = self.image(expression.this)
         if image is None or not items or expression.args.get("query") or expression.args.get("unnest"):
@@ -264,10 +264,10 @@ class _Reader:
                 values.append(value)
         if missing and negated:
             return self._all_or_nothing(False)
-        among = Region.one_of(values, text=image.kind is Kind.TEXT)
+        among = Domain.one_of(values, text=image.kind is Kind.TEXT)
         return image.pull(~among if negated else among)
 
-    def _cases(self, expression: exp.Expr, *, negated: bool) -> Region | None:
+    def _cases(self, expression: exp.Expr, *, negated: bool) -> Domain | None:
         """Return the region of a CASE whose branches are predicates."""
         left = self._all_or_nothing(True)
         kept = self._all_or_nothing(False)
@@ -280,7 +280,7 @@ class _Reader:
             left &= met.otherwise()
         return kept
 
-    def _prefix(self, expression: exp.Expr) -> Region | None:
+    def _prefix(self, expression: exp.Expr) -> Domain | None:
         """Return the strings that a pattern keeps, if it is a whole string or a beginning."""
         prefix: str | None = None
         whole, negated = False, False
@@ -316,7 +316,7 @@ class _Reader:
         if len(prefix.encode()) > TEXT_KEY_BYTES:
             return None
         key = as_text_key(prefix)
-        region = Region.where("=", key) if whole else Region.beginning_with(key)
+        region = Domain.where("=", key) if whole else Domain.beginning_with(key)
         return image.pull(~region if negated else region)
 
     def _text(self, expression: exp.Expr) -> str | None:
@@ -351,7 +351,7 @@ class _Reader:
         return None
 
     def image(self, expression: exp.Expr) -> _Image | None:
-        """Return an expression as a function of the column; None where its regions are not known."""
+        """Return an expression as a function of the column; None where its domains are not known."""
         expression = expression.unnest()
         match expression:
             case exp.Column():
@@ -548,11 +548,11 @@ class _Reader:
         if inner is None or not inner.kind.is_number:
             return None
 
-        def pull(region: Region) -> Region | None:
-            above = Region(region.cuts) & Region.where(">=", 0.0)
-            below = Region(region.cuts).mapped(lambda x, side: (_negative(x), 1 - side), falling=True)
-            both = above | (below & Region.where("<=", 0.0))
-            return inner.pull(Region(both.cuts, region.nulls))
+        def pull(region: Domain) -> Domain | None:
+            above = Domain(region.cuts) & Domain.where(">=", 0.0)
+            below = Domain(region.cuts).mapped(lambda x, side: (_negative(x), 1 - side), falling=True)
+            both = above | (below & Domain.where("<=", 0.0))
+            return inner.pull(Domain(both.cuts, region.nulls))
 
         return _Image(inner.kind, pull)
 
@@ -586,7 +586,7 @@ class _Reader:
     def _chosen(self, branches: Sequence[tuple[exp.Expr | None, exp.Expr]]) -> _Image | None:
         """Return the value of the first branch whose condition holds; a branch without one always does."""
         left = self._all_or_nothing(True)
-        parts: list[tuple[Region, _Image | None, Key | None]] = []
+        parts: list[tuple[Domain, _Image | None, Key | None]] = []
         kind: Kind | None = None
         for condition, result in branches:
             met = left if condition is None else self.kept(condition, negated=False)
@@ -612,7 +612,7 @@ class _Reader:
         if kind is None:
             return None
 
-        def pull(region: Region) -> Region | None:
+        def pull(region: Domain) -> Domain | None:
             kept = self._all_or_nothing(False)
             for where, image, value in parts:
                 if image is not None:
@@ -633,7 +633,7 @@ def _after(
     falling: bool = False,
     *,
     text: bool = False,
-) -> Callable[[Region], Region | None]:
+) -> Callable[[Domain], Domain | None]:
     """Return how to pull a region through a monotone function, and then through what it is applied to."""
     return lambda region: inner.pull(region.mapped(place, falling=falling, text=text))  # type: ignore[arg-type]
 
@@ -690,17 +690,17 @@ def _iso_time(us: float, side: int) -> Cut:
     return time.removesuffix(".000000").encode(), side
 
 
-def _numbers_as_text(inner: _Image) -> Callable[[Region], Region | None]:
+def _numbers_as_text(inner: _Image) -> Callable[[Domain], Domain | None]:
     """Return how to pull a region of strings that are whole numbers; only single ones have a place."""
 
-    def pull(region: Region) -> Region | None:
+    def pull(region: Domain) -> Domain | None:
         points = region if len(region.cuts) < 2 or region.cuts[0] != region.line[0] else ~region
         keys = [low[0] for low, high in zip(points.cuts[::2], points.cuts[1::2], strict=True) if low[0] == high[0]]
         if 2 * len(keys) != len(points.cuts):
             return None
         texts = [key.decode("utf-8", "ignore") for key in keys if isinstance(key, bytes)]
-        found = Region.one_of((float(t) for t in texts if re.fullmatch(r"0|-?[1-9]\d*", t)), text=False)
+        found = Domain.one_of((float(t) for t in texts if re.fullmatch(r"0|-?[1-9]\d*", t)), text=False)
         cuts = found.cuts if points is region else (~found).cuts
-        return inner.pull(Region(cuts, region.nulls))
+        return inner.pull(Domain(cuts, region.nulls))
 
     return pull

@@ -16,8 +16,8 @@ from selector.cardinality.messages import (
     Message,
     added,
     applied,
+    expected_distinct,
     same_bins,
-    survivors,
 )
 from selector.cardinality.relations import Base, Relation
 from selector.estimate import bounded_rows
@@ -42,7 +42,7 @@ class Derived(Relation):
         if spread is None:
             return None
         share = self.rows / max(1e-9, self._source.rows)
-        ndv = survivors(spread.ndv, spread.rows, np.full(spread.ndv.shape, min(1.0, share)))
+        ndv = expected_distinct(spread.ndv, spread.rows, np.full(spread.ndv.shape, min(1.0, share)))
         assert isinstance(ndv, np.ndarray)
         return replace(spread, rows=spread.rows * share, ndv=ndv)
 
@@ -69,7 +69,7 @@ class Derived(Relation):
         if found is None:
             return None
         share = self.rows / max(1e-9, self._source.rows)
-        return max(1.0, min(float(survivors(found, self._source.rows, min(1.0, share))), self.rows))
+        return max(1.0, min(float(expected_distinct(found, self._source.rows, min(1.0, share))), self.rows))
 
     def base(self, column: PlanColumn) -> Base | None:
         """Return the rows that a column was read from."""

@@ -53,7 +53,7 @@ class Message:
     null: float = 0.0
 
 
-def survivors(ndv: Floats | float, rows: Floats | float, share: Floats | float) -> Floats | float:
+def expected_distinct(ndv: Floats | float, rows: Floats | float, share: Floats | float) -> Floats | float:
     """Return the different values that are expected among a share of the rows: d (1 - (1 - s)^(n / d)).
 
     Every value is taken to have n / d rows; Yao, "Approximating Block Accesses in Database Organizations", 1977.
@@ -78,7 +78,7 @@ def added(a: KeyVector, b: KeyVector) -> KeyVector:
 def filtered(key: KeyStatistics, given: Floats) -> KeyVector:
     """Return the rows of a table by a key's bins. given: shape (bins,): the share that filters leave of each."""
     rows = key.rows * given
-    ndv = survivors(key.ndv, key.rows, given)
+    ndv = expected_distinct(key.ndv, key.rows, given)
     assert isinstance(ndv, np.ndarray)
     return KeyVector(
         key.bins, rows, ndv, key.ndv, np.minimum(key.largest, key.rows), np.minimum(key.rows, np.ceil(rows))
@@ -87,7 +87,7 @@ def filtered(key: KeyStatistics, given: Floats) -> KeyVector:
 
 def applied(spread: KeyVector, factor: Floats, kept: Floats, upper: Floats) -> KeyVector:
     """Return a relation's rows after a join. factor, kept, upper: shape (bins,), as in ``Message``."""
-    ndv = survivors(spread.ndv, spread.rows, kept)
+    ndv = expected_distinct(spread.ndv, spread.rows, kept)
     assert isinstance(ndv, np.ndarray)
     most = np.where(kept > 0.0, np.maximum(upper, 0.0), 0.0)
     rows, largest, upper_rows = spread.rows * factor, spread.largest * most, spread.upper * most

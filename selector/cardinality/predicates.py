@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from selector.cardinality.conditions import Condition, parsed, region_of, truth_of
+from selector.cardinality.conditions import Condition, domain_of, parsed, truth_of
+from selector.cardinality.domains import Domain
 from selector.cardinality.evaluate import constant, truth
-from selector.cardinality.regions import Region
 from selector.cardinality.shares import share, shares
 from selector.cardinality.vectors import Bools
 from selector.keys import Bins, KeyStatistics, association
@@ -81,7 +81,7 @@ class _Part:
     basis: str
     conditions: tuple[Condition, ...] = ()
     column: ColumnStatistics | None = None
-    region: Region | None = None
+    region: Domain | None = None
     unanswered: tuple[str, ...] = ()
 
 
@@ -89,10 +89,10 @@ class _Part:
 class Filtered(Selectivity):
     """A table's rows behind a filter.
 
-    regions: by column, what its conjuncts keep of it.
+    domains: by column, what its conjuncts keep of it.
     """
 
-    regions: Mapping[str, Region] = field(default_factory=dict)
+    domains: Mapping[str, Domain] = field(default_factory=dict)
     _parts: tuple[_Part, ...] = ()
     _statistics: TableStatistics | None = None
 
@@ -164,7 +164,7 @@ def selectivity(predicates: Sequence[str], statistics: TableStatistics | None, *
 def filter_of(predicates: Sequence[str], statistics: TableStatistics | None, *, dialect: str) -> Filtered:
     """Return what predicates (SQL texts, ANDed) leave of a table, of whose statistics there may be none."""
     parts: list[_Part] = []
-    by_column: dict[str, list[tuple[Condition, Region]]] = {}
+    by_column: dict[str, list[tuple[Condition, Domain]]] = {}
     for text in predicates:
         conditions = parsed(text, dialect)
         if conditions is None:
@@ -177,16 +177,16 @@ def filter_of(predicates: Sequence[str], statistics: TableStatistics | None, *, 
                 by_column.setdefault(column.name, []).append((condition, region))
             else:
                 parts.append(_other(condition, statistics))
-    regions: dict[str, Region] = {}
+    domains: dict[str, Domain] = {}
     for name, found in by_column.items():
         assert statistics is not None
         column = statistics.columns[name]
-        regions[name] = reduce(Region.__and__, (region for _, region in found))
-        parts.append(_one_column(column, regions[name], tuple(c for c, _ in found), statistics))
+        domains[name] = reduce(Domain.__and__, (region for _, region in found))
+        parts.append(_one_column(column, domains[name], tuple(c for c, _ in found), statistics))
     kept, confidence = _together(parts, statistics)
     basis = "; ".join(dict.fromkeys(part.basis for part in parts if part.basis))
     unanswered = tuple(text for part in parts for text in part.unanswered)
-    return Filtered(kept, confidence, basis, unanswered, regions, tuple(parts), statistics)
+    return Filtered(kept, confidence, basis, unanswered, domains, tuple(parts), statistics)
 
 
 def _only_column(condition: Condition, statistics: TableStatistics | None) -> ColumnStatistics | None:
@@ -202,11 +202,11 @@ def _column(name: str, statistics: TableStatistics) -> ColumnStatistics | None:
     return next((column for known, column in statistics.columns.items() if known.lower() == name.lower()), None)
 
 
-def _region(condition: Condition, column: ColumnStatistics | None, statistics: TableStatistics | None) -> Region | None:
+def _region(condition: Condition, column: ColumnStatistics | None, statistics: TableStatistics | None) -> Domain | None:
     """Return the region of a column that a condition keeps; any condition has one where all values are counted."""
     if column is None or statistics is None:
         return None
-    region = region_of(condition, column.data_type)
+    region = domain_of(condition, column.data_type)
     if region is not None or column.common is None:
         return region
     if float(column.common.rows.sum()) < COUNTED_SHARE * (statistics.rows - column.nulls):
@@ -215,7 +215,7 @@ def _region(condition: Condition, column: ColumnStatistics | None, statistics: T
 
 
 @lru_cache(maxsize=1024)
-def _region_of_values(condition: Condition, column: ColumnStatistics) -> Region | None:
+def _region_of_values(condition: Condition, column: ColumnStatistics) -> Domain | None:
     """Apply a condition to each of a column's common values, and to NULL."""
     assert column.common is not None
     held = column.common.values
@@ -228,7 +228,7 @@ def _region_of_values(condition: Condition, column: ColumnStatistics) -> Region 
     mask = truth(condition.expression, rows, {column.name: column.data_type}, dialect=condition.dialect)
     if mask is None:
         return None
-    kept = Region.one_of(held[mask[:-1]].tolist(), text=is_text)
+    kept = Domain.one_of(held[mask[:-1]].tolist(), text=is_text)
     return replace(kept, nulls=bool(mask[-1]))
 
 
@@ -237,7 +237,7 @@ def _unanswered(text: str) -> _Part:
 
 
 def _one_column(
-    column: ColumnStatistics, region: Region, conditions: tuple[Condition, ...], statistics: TableStatistics
+    column: ColumnStatistics, region: Domain, conditions: tuple[Condition, ...], statistics: TableStatistics
 ) -> _Part:
     """Return the part of one column's conjuncts."""
     found = share(region, column, statistics.rows, complete=statistics.share >= 1.0)

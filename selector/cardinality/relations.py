@@ -25,9 +25,9 @@ from selector.cardinality.messages import (
     Message,
     applied,
     carried,
+    expected_distinct,
     filtered,
     same_bins,
-    survivors,
     weighted_mean,
 )
 from selector.cardinality.predicates import filter_of
@@ -156,7 +156,7 @@ class Base(Relation):
         spread = self.vector(column)
         if spread is not None:
             return max(1.0, float(spread.ndv.sum()))
-        left = float(survivors(known.ndv, float(self._statistics.rows), self.filtered.share))
+        left = float(expected_distinct(known.ndv, float(self._statistics.rows), self.filtered.share))
         return max(1.0, min(left, self.domain(column) or left))
 
     def domain(self, column: PlanColumn) -> float | None:
@@ -164,7 +164,7 @@ class Base(Relation):
         known = self._statistics.columns.get(column.name)
         if known is None or not self.holds(column):
             return None
-        region = self.filtered.regions.get(column.name)
+        region = self.filtered.domains.get(column.name)
         kept = share_of(region, known, self._statistics.rows) if region is not None else None
         return max(1.0, known.ndv * (kept.share if kept is not None else 1.0))
 
@@ -256,7 +256,9 @@ class Base(Relation):
         if alone is not None and largest is not None and sample.rows < statistics.rows:
             each = skew(alone, whole, statistics.columns[largest].ndv + (statistics.columns[largest].nulls > 0))
             found = rows * math.pow(min(1.0, found / rows), each)
-        return found if seen is not None or not filtered else float(survivors(found, whole, self.filtered.share))
+        return (
+            found if seen is not None or not filtered else float(expected_distinct(found, whole, self.filtered.share))
+        )
 
     def _after(self, spread: KeyVector, name: str, key: KeyStatistics, message: Message) -> KeyVector:
         if message.bins is None:
@@ -335,7 +337,7 @@ class Joined(Relation):
         found = side.ndv(column)
         if found is None:
             return None
-        return max(1.0, min(float(survivors(found, side.rows, self._kept(to_left=to_left))), self.rows))
+        return max(1.0, min(float(expected_distinct(found, side.rows, self._kept(to_left=to_left))), self.rows))
 
     def domain(self, column: PlanColumn) -> float | None:
         """Return the different values before other filters and joins."""
@@ -363,7 +365,7 @@ class Joined(Relation):
                 found = side.distinct(own)
                 if found is None:
                     return None
-                counts.append(float(survivors(found, side.rows, self._kept(to_left=to_left))))
+                counts.append(float(expected_distinct(found, side.rows, self._kept(to_left=to_left))))
         return max(1.0, min(independent(counts, self.rows) if len(counts) > 1 else counts[0], self.rows))
 
     def base(self, column: PlanColumn) -> Base | None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from selector.cardinality.regions import TEXT_TOP, Region, joined
+from selector.cardinality.domains import TEXT_TOP, Domain, joined
 from selector.keys import Bins
 from selector.statistics import TEXT_KEY_BYTES, ColumnStatistics, way_between
 
@@ -118,7 +118,7 @@ def line_of(data_type: str) -> _Line:
 
 
 @lru_cache(maxsize=1024)
-def share(region: Region, column: ColumnStatistics, rows: int, *, complete: bool = True) -> Share | None:
+def share(region: Domain, column: ColumnStatistics, rows: int, *, complete: bool = True) -> Share | None:
     """Return the share of a table's rows in a region of a column; None where no statistic tells.
 
     complete: the whole table was read, so that nothing lies beyond the minimum and the maximum.
@@ -141,7 +141,7 @@ def share(region: Region, column: ColumnStatistics, rows: int, *, complete: bool
     return Share(kept_nulls + (1.0 - nulls) * kept, confidence, f"{statistic} of {column.name}")
 
 
-def shares(region: Region, bins: Bins, column: ColumnStatistics, rows: int) -> Floats | None:
+def shares(region: Domain, bins: Bins, column: ColumnStatistics, rows: int) -> Floats | None:
     """Return the share of each bin's rows that a region keeps; the last entry is that of NULL.
 
     bins: a cut of the column's own line. rows: of the table. Shape of the result: (bins.count + 1,). None where the
@@ -213,7 +213,7 @@ def _cut(bins: Bins, column: ColumnStatistics, rows: int) -> _CutColumn | None:
     )
 
 
-def _kept(region: Region, cells: _Cells) -> tuple[float, float, bool] | None:
+def _kept(region: Domain, cells: _Cells) -> tuple[float, float, bool] | None:
     """Return the share of a column's values in a region, the mass of cells cut in two, and whether all are points.
 
     A cell that is cut keeps at least what one value has, and leaves as much; some points of it keep no more than the
@@ -293,7 +293,7 @@ def _lone(ends: Sequence[Any], line: _Line) -> list[tuple[Any, Any, float]]:
     ]
 
 
-def _places(region: Region, line: _Line) -> list[Any]:
+def _places(region: Domain, line: _Line) -> list[Any]:
     """Return where stretches begin and end on a column's line; empty ones are left out."""
     ends = [line.place(*cut) for cut in region.cuts]
     if any(high <= low for low, high in pairwise(ends)):

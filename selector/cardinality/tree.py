@@ -13,11 +13,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from selector.cardinality.above import kept_above, kept_groups
 from selector.cardinality.conditions import columns_in
 from selector.cardinality.derived import Derived, Groups, Opaque, Union
 from selector.cardinality.predicates import Selectivity
 from selector.cardinality.relations import Base, Joined, Relation
+from selector.cardinality.residual_filters import kept_above, kept_groups
 from selector.estimate import bounded_rows
 from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
 from selector.statistics import TableStatistics

@@ -28,7 +28,7 @@ from engines.spark.engine import SparkConnectEngine
 from engines.spark.server import SparkConnectServer
 from gateway.errors import NoEngineAvailable
 from gateway.routing.admission import Ledger
-from gateway.routing.engines import Fleet, Member
+from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
 from gateway.settings import load
@@ -63,11 +63,11 @@ def gateway(tmp_path: Path, duckdb: DuckDBEngine, spark_engine: SparkConnectEngi
     ids = pa.array(range(ROWS), pa.int64())
     groups = pa.array([number % GROUPS for number in range(ROWS)], pa.int32())
     pq.write_table(pa.table({"id": ids, "grp": groups}), tmp_path / "numbers" / "part.parquet")
-    members = [
-        Member(duckdb, Ledger("duckdb", slots=2, capacity_bytes=2 * LIMIT), limit_bytes=LIMIT),
-        Member(spark_engine, Ledger("spark", slots=4, capacity_bytes=None)),
+    entries = [
+        EngineEntry(duckdb, Ledger("duckdb", slots=2, capacity_bytes=2 * LIMIT), limit_bytes=LIMIT),
+        EngineEntry(spark_engine, Ledger("spark", slots=4, capacity_bytes=None)),
     ]
-    built = wiring.assemble(load(tmp_path / "home"), Fleet(members))
+    built = wiring.assemble(load(tmp_path / "home"), EngineRegistry(entries))
     built.metastore.catalog.put(inspect("numbers", tmp_path / "numbers"), at=dt.datetime.now(dt.UTC))
     built.coordinator.recover()
     built.catalog.current()
@@ -143,8 +143,8 @@ def rows(gateway: Gateway, record: QueryRecord) -> list[tuple[int, int]]:
 
 
 def group_of(number: int) -> tuple[int, int]:
-    members = range(number % GROUPS, ROWS, GROUPS)
-    return len(members), sum(members)
+    entries = range(number % GROUPS, ROWS, GROUPS)
+    return len(entries), sum(entries)
 
 
 def held(gateway: Gateway) -> dict[str, int]:

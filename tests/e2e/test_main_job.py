@@ -58,9 +58,9 @@ def test_a_real_out_of_memory_fails_over_once_and_never_again(gateway: RealGatew
     assert [(a["engine"], a["failure"]) for a in again["attempts"]] == [("spark", None)]
     assert again["decision"]["reasons"][0]["code"] == "MISESTIMATE_ON_RECORD"
     assert again["rows"] == first["rows"]
-    (lesson,) = gateway.http.get("/v1/misestimates").json()["misestimates"]
-    assert lesson["query_id"] == first["id"]
-    assert lesson["statistics_version"] == "books@1,transactions@1"
+    (misestimate,) = gateway.http.get("/v1/misestimates").json()["misestimates"]
+    assert misestimate["query_id"] == first["id"]
+    assert misestimate["statistics_version"] == "books@1,transactions@1"
 
 
 def test_a_killed_duckdb_worker_costs_no_query(gateway: RealGateway) -> None:

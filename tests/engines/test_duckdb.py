@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engines.errors import (
+    DataError,
     DeadlineExceeded,
     EngineBusy,
     EngineError,
@@ -31,7 +32,6 @@ from engines.errors import (
     StatementCancelled,
     StatementError,
     UnsupportedFeature,
-    WrongData,
 )
 from engines.protocol import Column, Engine, Lease, TableSource
 from metastore.inspection import inspect
@@ -388,10 +388,10 @@ def test_tables_in_a_form_that_it_cannot_read_are_left_out(pool: DuckDBEngine, t
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("Conversion Error: Could not convert string 'x' to INT32\nLINE 1: SELECT", WrongData),
-        ("Conversion Error: Could not convert string 'malloc' to INT32", WrongData),
-        ("Out of Range Error: Overflow in multiplication", WrongData),
-        ("Invalid Input Error: invalid repetition size: {200}", WrongData),
+        ("Conversion Error: Could not convert string 'x' to INT32\nLINE 1: SELECT", DataError),
+        ("Conversion Error: Could not convert string 'malloc' to INT32", DataError),
+        ("Out of Range Error: Overflow in multiplication", DataError),
+        ("Invalid Input Error: invalid repetition size: {200}", DataError),
         ("Permission Error: no\n\nLINE 1: SELECT error('meant otherwise by Spark: x')", StatementError),
         ("Permission Error: no\n\nLINE 1: SELECT 'bad_alloc'", StatementError),
         ("Catalog Error: Scalar Function with name nope does not exist!", UnsupportedFeature),
@@ -406,7 +406,7 @@ def test_errors_are_told_apart_by_their_first_words(text: str, kind: type[Except
 
 
 def test_data_that_is_wrong_to_it_is_asked_of_another_engine(pool: DuckDBEngine, numbers: TableSource) -> None:
-    with pytest.raises(WrongData, match="Could not convert string 'x1' to INT32") as caught:
+    with pytest.raises(DataError, match="Could not convert string 'x1' to INT32") as caught:
         run(pool, "SELECT CAST('x' || n AS INTEGER) FROM numbers WHERE n = 1")
     assert (caught.value.code, caught.value.fails_over) == ("STATEMENT_ERROR", True)
 

@@ -27,7 +27,7 @@ from engines.scripted import ScriptedEngine
 from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
 from gateway.routing.admission import Ledger
-from gateway.routing.engines import Fleet, Member
+from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security import authentication
 from gateway.server import wiring
 from gateway.server.app import create_app
@@ -102,9 +102,9 @@ def scripted(tmp_path: Path, bookstore: Path) -> Iterator[Callable[..., Scripted
     ) -> Scripted:
         fast = ScriptedEngine("fast", kind=EngineKind.FAST, dialect="duckdb", slots=slots)
         dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, dialect="spark", slots=slots)
-        members = [
-            Member(fast, Ledger("fast", slots=slots, capacity_bytes=slots * limit_bytes), limit_bytes=limit_bytes),
-            Member(dependable, Ledger("dependable", slots=slots, capacity_bytes=None)),
+        entries = [
+            EngineEntry(fast, Ledger("fast", slots=slots, capacity_bytes=slots * limit_bytes), limit_bytes=limit_bytes),
+            EngineEntry(dependable, Ledger("dependable", slots=slots, capacity_bytes=None)),
         ]
         settings = settings_for(tmp_path / home, **limits)
         settings = settings.model_copy(update={"catalog": settings_module.CatalogSettings(roots=roots)})
@@ -112,7 +112,7 @@ def scripted(tmp_path: Path, bookstore: Path) -> Iterator[Callable[..., Scripted
             settings = settings.model_copy(
                 update={"metastore": settings_module.MetastoreSettings(url=SecretStr(metastore_url))}
             )
-        gateway = wiring.assemble(settings, Fleet(members))
+        gateway = wiring.assemble(settings, EngineRegistry(entries))
         built.append(gateway)
         register(gateway, bookstore)
         gateway.start()

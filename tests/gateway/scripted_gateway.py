@@ -13,7 +13,7 @@ from engines.errors import MemoryExceeded
 from engines.protocol import Actuals, EngineKind, EngineStatus, OperatorActual, WriteTarget
 from engines.scripted import Script, ScriptedEngine
 from gateway.routing.admission import Ledger
-from gateway.routing.engines import Fleet, Member
+from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
 from gateway.settings import load
@@ -58,10 +58,10 @@ def scripted_gateway(home: Path) -> ScriptedGateway:
     for engine in (fast, dependable):
         engine.script("select", Script(steps=(ROWS,), actuals=ACTUALS, plan=PLAN))
     fast.script("too big", Script(steps=(ROWS, RAN_OUT), plan=PLAN))
-    fleet = Fleet(
+    engines = EngineRegistry(
         [
-            Member(fast, Ledger("duckdb", slots=2, capacity_bytes=2 * LIMIT_BYTES), limit_bytes=LIMIT_BYTES),
-            Member(dependable, Ledger("spark", slots=4, capacity_bytes=None)),
+            EngineEntry(fast, Ledger("duckdb", slots=2, capacity_bytes=2 * LIMIT_BYTES), limit_bytes=LIMIT_BYTES),
+            EngineEntry(dependable, Ledger("spark", slots=4, capacity_bytes=None)),
         ]
     )
-    return ScriptedGateway(wiring.assemble(load(home), fleet), fast, dependable)
+    return ScriptedGateway(wiring.assemble(load(home), engines), fast, dependable)

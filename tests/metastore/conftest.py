@@ -11,16 +11,16 @@ from sqlalchemy import Engine, create_engine, make_url, text
 
 from metastore.database import make_engine, sqlite_url
 from metastore.store import Metastore
-from tests.postgresql import postgresql
+from tests.postgresql import PostgreSQL, postgresql
 
 DATABASES = ("sqlite", "postgresql")
 
 
 @pytest.fixture(scope="module")
-def postgresql_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgreSQL]:
     """Start a real PostgreSQL."""
     with postgresql(tmp_path_factory.mktemp("postgresql")) as server:
-        yield server.url
+        yield server
 
 
 @pytest.fixture(params=DATABASES)
@@ -29,12 +29,15 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield sqlite_url(tmp_path / "metastore.db")
         return
-    server_url = make_url(request.getfixturevalue("postgresql_url"))
+    database: PostgreSQL = request.getfixturevalue("postgresql_server")
+    database.restart_if_gone()
+    server_url = make_url(database.url)
     name = f"test_{uuid.uuid4().hex}"
     server = create_engine(server_url, isolation_level="AUTOCOMMIT")
     with server.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name}"))
     yield server_url.set(database=name).render_as_string(hide_password=False)
+    database.restart_if_gone()
     with server.connect() as connection:
         connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
     server.dispose()

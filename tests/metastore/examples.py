@@ -118,8 +118,8 @@ def query(name: str = "q1", at: dt.datetime = NOON) -> QueryRecord:
     return QueryRecord(name, "SELECT 1", "ansi", "ann", "auto", QueryState.QUEUED, at)
 
 
-def lesson(
+def misestimate(
     *, engine: str = "duckdb", version: str = "books@1", limit_bytes: int = 1 << 33, at: dt.datetime = NOON
 ) -> Misestimate:
-    """Return a lesson about the fingerprint ``f``."""
+    """Return a misestimate about the fingerprint ``f``."""
     return Misestimate("f", engine, version, limit_bytes, "q1", "SELECT ?", 100, 200, at)

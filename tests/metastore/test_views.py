@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from engines.protocol import Column
-from metastore.catalog import AlreadyThere
+from metastore.catalog import AlreadyExists
 from metastore.records import View
 from metastore.store import Metastore
 from tests.metastore.examples import MINUTE, NOON, books
@@ -23,7 +23,7 @@ def test_a_view_comes_back_as_it_was_put(store: Metastore) -> None:
 def test_a_view_is_replaced_only_where_that_is_asked_for(store: Metastore) -> None:
     store.views.put(CHEAP, at=NOON, replace=False)
     other = replace(CHEAP, sql="SELECT 1 AS id", dialect="duckdb")
-    with pytest.raises(AlreadyThere, match="cheap"):
+    with pytest.raises(AlreadyExists, match="cheap"):
         store.views.put(other, at=NOON, replace=False)
     assert store.views.list() == (CHEAP,)
     store.views.put(other, at=NOON + MINUTE, replace=True)
@@ -32,11 +32,11 @@ def test_a_view_is_replaced_only_where_that_is_asked_for(store: Metastore) -> No
 
 def test_tables_and_views_share_their_names(store: Metastore) -> None:
     store.catalog.put(books(), at=NOON)
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(AlreadyExists):
         store.views.put(replace(CHEAP, name="books"), at=NOON, replace=True)
     store.views.put(CHEAP, at=NOON, replace=False)
     cheap = replace(books(), source=replace(books().source, name="Cheap"))
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(AlreadyExists):
         store.catalog.put(cheap, at=NOON)
     assert [table.name for table in store.catalog.list()] == ["books"]
 
@@ -52,7 +52,7 @@ def test_a_view_that_is_forgotten_is_gone(store: Metastore) -> None:
 
 def test_a_table_that_is_to_be_new_replaces_none(store: Metastore) -> None:
     store.catalog.put(books(), at=NOON, new=True)
-    with pytest.raises(AlreadyThere, match="books"):
+    with pytest.raises(AlreadyExists, match="books"):
         store.catalog.put(replace(books(), rows=7), at=NOON, new=True)
     found = store.catalog.get("books")
     assert found is not None

@@ -90,7 +90,7 @@ def test_pinning_leaves_one_engine() -> None:
 
 
 def test_pinning_to_an_engine_that_is_down_names_it() -> None:
-    with pytest.raises(NoEngine, match="spark takes no work: gone"):
+    with pytest.raises(NoEngine, match="spark is not available: gone"):
         decided(FAST, changed(SPARK, down="gone"), pinned="spark")
 
 
@@ -134,8 +134,8 @@ def test_a_remedy_is_enough_and_not_a_byte_too_much(upper: int, confidence: floa
     candidate = changed(FAST, misestimates=("q1",), missed_bytes=missed) if missed is not None else FAST
 
     def engine_with(limit: int, confidence: float) -> str:
-        lesson = missed is not None and limit <= missed
-        now = changed(candidate, limit_bytes=limit, misestimates=("q1",) if lesson else ())
+        misestimate = missed is not None and limit <= missed
+        now = changed(candidate, limit_bytes=limit, misestimates=("q1",) if misestimate else ())
         return decided(now, SPARK, estimate=replace(estimate, confidence=confidence))[0].engine
 
     decision, _ = decided(candidate, SPARK, estimate=estimate)

@@ -1,4 +1,4 @@
-"""The evaluator and the regions beside DuckDB: each predicate must keep the very rows that the engine keeps."""
+"""The evaluator and the domains beside DuckDB: each predicate must keep the very rows that the engine keeps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sqlglot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selector.cardinality.conditions import parsed, region_of
+from selector.cardinality.conditions import domain_of, parsed
 from selector.cardinality.evaluate import truth
 from selector.statistics import RowSample, SampleColumn, as_key
 
@@ -90,13 +90,13 @@ def kept_by_sample(predicate: str) -> tuple[bool, ...] | None:
 
 
 def kept_by_region(predicate: str) -> tuple[bool, ...] | None:
-    """Apply the regions of all conjuncts to the rows; None if one has no region."""
+    """Apply the domains of all conjuncts to the rows; None if one has no region."""
     conditions = parsed(predicate, "duckdb")
     assert conditions is not None
     kept = [True] * ROWS
     for condition in conditions:
         (name,) = condition.columns if len(condition.columns) == 1 else ("",)
-        region = region_of(condition, TYPES[name]) if name else None
+        region = domain_of(condition, TYPES[name]) if name else None
         if region is None:
             return None
         keys = [None if value is None else as_key(value, TYPES[name]) for value in table()[1][name]]

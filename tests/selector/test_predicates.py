@@ -270,7 +270,7 @@ def test_a_filter_that_keeps_all_or_nothing_does_so_in_each_bin() -> None:
     assert np.all(of_data().given("owner") == 1.0)
     assert np.all(of_data("kind > 77").given("owner") == 0.0)
     assert np.all(of_data("owner IS NULL").given("owner") < 1e-6)
-    assert of_data("kind = 1").regions["kind"].holds(1.0)
+    assert of_data("kind = 1").domains["kind"].holds(1.0)
 
 
 prices = st.floats(-10, 200).map(lambda price: round(price, 2))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selector.cardinality.derived import Groups, Opaque
-from selector.cardinality.messages import survivors
+from selector.cardinality.messages import expected_distinct
 from selector.cardinality.relations import Base, Joined, Relation
 from selector.keys import ColumnRef as Ref
 from selector.keys import ConditionalCounts, KeyPair, KeyStatistics, key_groups
@@ -203,7 +203,7 @@ def test_what_nothing_is_known_of_meets_as_unique_on_the_smaller_side() -> None:
 
 @given(st.floats(1, 1e9), st.floats(1, 1e9), st.floats(0, 1))
 def test_survivors_are_no_more_than_values_and_rows(ndv: float, rows: float, share: float) -> None:
-    left = float(survivors(min(ndv, rows), rows, share))
+    left = float(expected_distinct(min(ndv, rows), rows, share))
     assert 0.0 <= left <= min(ndv, rows) * (1 + 1e-9)
     assert left <= rows * share * (1 + 1e-6) + 1e-9
 

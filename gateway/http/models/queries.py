@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from gateway.http.models.common import ColumnModel, ErrorModel, RequestModel
 from gateway.presentation.what_if import operator_notes
-from gateway.statements.statement import AUTO
+from gateway.statements import AUTO
 from gateway.statistics.staleness import Drift
 from metastore.records import (
     Attempt,
@@ -55,7 +55,7 @@ class ReasonModel(BaseModel):
 class OperatorModel(BaseModel):
     """One operator's part of an estimate; null is unknown.
 
-    upper_rows: the most that there can be. parting: how many times our rows and the engine's differ, at least 1.
+    upper_rows: the most that there can be. divergence: how many times our rows and the engine's differ, at least 1.
     notes: what is special about it, in words.
     """
 
@@ -65,7 +65,7 @@ class OperatorModel(BaseModel):
     rows: float | None
     upper_rows: float | None
     engine_rows: float | None
-    parting: float | None
+    divergence: float | None
     held_bytes: int
     basis: str
     notes: list[str]
@@ -74,8 +74,8 @@ class OperatorModel(BaseModel):
 class EstimateModel(BaseModel):
     """Expected peak and its upper bound; null is unknown.
 
-    operators: of the plan, parents first. driver: position of the one that holds most at the peak. partings: positions
-    where the engine's rows leave ours by more than a factor of two, though they agree below.
+    operators: of the plan, parents first. driver: position of the one that holds most at the peak. divergences:
+    positions where the engine's rows leave ours by more than a factor of two, though they agree below.
     """
 
     peak_bytes: int | None
@@ -83,7 +83,7 @@ class EstimateModel(BaseModel):
     confidence: float
     operators: list[OperatorModel]
     driver: int | None
-    partings: list[int]
+    divergences: list[int]
 
     @classmethod
     def of(cls, estimate: MemoryEstimate) -> EstimateModel:
@@ -96,7 +96,7 @@ class EstimateModel(BaseModel):
                 rows=part.rows,
                 upper_rows=part.upper_rows,
                 engine_rows=part.engine_rows,
-                parting=part.parting,
+                divergence=part.divergence,
                 held_bytes=part.held_bytes,
                 basis=part.basis,
                 notes=list(notes),
@@ -109,7 +109,7 @@ class EstimateModel(BaseModel):
             confidence=estimate.confidence,
             operators=operators,
             driver=estimate.driver,
-            partings=list(estimate.partings()),
+            divergences=list(estimate.divergences()),
         )
 
 
@@ -261,19 +261,19 @@ class BasisModel(BaseModel):
 class ExplainReply(BaseModel):
     """A decision about a statement that was not run. sql: as each engine would get it.
 
-    outlook: what would change the decision, what drives the peak and where the estimates part, in words. statistics: of
-    its tables, those first that meet where the peak is driven.
+    what_if: what would change the decision, what drives the peak and where the estimates differ, in words.
+    statistics: of its tables, those first that meet where the peak is driven.
     """
 
     fingerprint: str
     decision: DecisionModel
-    outlook: list[str]
+    what_if: list[str]
     statistics: list[BasisModel]
     sql: dict[str, str]
 
 
 class MisestimateModel(BaseModel):
-    """One lesson."""
+    """One misestimate."""
 
     fingerprint: str
     engine: str
@@ -286,12 +286,12 @@ class MisestimateModel(BaseModel):
     recorded_at: dt.datetime
 
     @classmethod
-    def of(cls, lesson: Misestimate) -> MisestimateModel:
-        """Show a lesson."""
-        return cls.model_validate(lesson, from_attributes=True)
+    def of(cls, misestimate: Misestimate) -> MisestimateModel:
+        """Show a misestimate."""
+        return cls.model_validate(misestimate, from_attributes=True)
 
 
 class MisestimateList(BaseModel):
-    """All lessons, newest first."""
+    """All misestimates, newest first."""
 
     misestimates: list[MisestimateModel]

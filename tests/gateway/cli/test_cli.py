@@ -182,3 +182,10 @@ def test_two_gateways_do_not_share_a_home(fusion: Fusion, tmp_path: Path) -> Non
                 pass
         assert fusion("query", "SELECT 1 AS one", "--format", "csv").stdout.splitlines() == ['"one"', "1"]
         assert url.startswith("http://127.0.0.1:")
+
+
+def test_help_waits_for_nothing_that_a_command_needs() -> None:
+    heavy = ("duckdb", "fastapi", "httpx", "numpy", "pyarrow", "pydantic", "pyspark", "sqlalchemy", "sqlglot")
+    script = f"import sys; import gateway.cli.main; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -14,7 +14,7 @@ from engines.duckdb.pool import DuckDBEngine
 from engines.protocol import Column
 from gateway.errors import NotAllowed, SessionFull, SqlError, StatementTooDeep, UnknownTable
 from gateway.routing.admission import Ledger
-from gateway.routing.engines import Fleet, Member
+from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.principals import Principal
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
@@ -59,9 +59,9 @@ class House:
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("views")
     engine = DuckDBEngine(workers=1, threads=1)
-    members = [Member(engine, Ledger("duckdb", slots=1, capacity_bytes=LIMIT), limit_bytes=LIMIT)]
+    entries = [EngineEntry(engine, Ledger("duckdb", slots=1, capacity_bytes=LIMIT), limit_bytes=LIMIT)]
     settings = load(folder / "home", routing=RoutingSettings(minimum_confidence=0.0))
-    gateway = wiring.assemble(settings, Fleet(members))
+    gateway = wiring.assemble(settings, EngineRegistry(entries))
     (folder / "a").mkdir()
     pq.write_table(pa.table({"id": pa.array([1, 2, 3], pa.int64())}), folder / "a" / "1.parquet")
     gateway.metastore.catalog.put(inspect("a", folder / "a"), at=dt.datetime.now(dt.UTC))

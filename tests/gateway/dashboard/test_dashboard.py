@@ -169,9 +169,9 @@ def test_the_strip_shows_engines_as_they_are_now(client: TestClient, scripted: S
 
     text = read(client, "/dashboard")
 
-    assert "duckdb fast ✓ takes work Slots held 0 of 2" in text
+    assert "duckdb fast ✓ available Slots in use 0 of 2" in text
     assert "Limit per statement 384 MiB Says 2 workers are idle" in text
-    assert "spark dependable ✗ takes no work Slots held 0 of 4" in text
+    assert "spark dependable ✗ not available Slots in use 0 of 4" in text
     assert "none: it spills to disk Says the server is <gone>" in text
 
 
@@ -291,7 +291,9 @@ def test_the_plan_stands_beside_the_engines_own(client: TestClient, scripted: Sc
 
     assert "hash join 31,500,200 unknown 25,245,458 91 MiB containment of keys" in text
     assert "├─ scan of transactions 339,799,026 unknown unknown 12 MiB rows of transactions" in text
-    assert "└─ scan of books 2.5 unknown 126,227,290 0 MiB histogram of price; parts from the engine's rows by" in text
+    assert (
+        "└─ scan of books 2.5 unknown 126,227,290 0 MiB histogram of price; differs from the engine's rows by" in text
+    )
     assert (
         "What would change it It would go to spark if the limit of duckdb were below 300 MiB (it is 384 MiB)." in text
     )

@@ -147,7 +147,7 @@ def test_engine_restarted_on_purpose_runs_it_again_and_is_not_blamed(scripted: B
     record = finished(house, engine="dependable")
     assert record.state is QueryState.FINISHED
     assert [failure for _, failure in outcomes(record)] == ["ENGINE_UNAVAILABLE"] * 3 + [None]
-    assert house.gateway.fleet["dependable"].breaker.why_open() is None
+    assert house.gateway.engines["dependable"].breaker.why_open() is None
 
 
 def test_the_same_miss_never_happens_twice(scripted: Build) -> None:
@@ -300,7 +300,7 @@ def lose(breaker: CircuitBreaker, times: int) -> None:
 def test_a_query_waits_for_an_engine_that_rests(scripted: Build) -> None:
     house = scripted()
     house.dependable.script("books", ANSWER)
-    breaker = house.gateway.fleet["dependable"].breaker
+    breaker = house.gateway.engines["dependable"].breaker
     breaker._open_s = 0.5
     lose(breaker, 3)
     begun = time.monotonic()
@@ -311,7 +311,7 @@ def test_a_query_waits_for_an_engine_that_rests(scripted: Build) -> None:
 
 def test_a_query_that_waits_for_an_engine_can_be_cancelled(scripted: Build) -> None:
     house = scripted()
-    lose(house.gateway.fleet["dependable"].breaker, 3)
+    lose(house.gateway.engines["dependable"].breaker, 3)
     run = started(house, engine="dependable")
     time.sleep(0.2)
     assert not run.done.done()

@@ -13,7 +13,7 @@ from engines.errors import MemoryExceeded
 from engines.scripted import Script
 from gateway.execution import query_log
 from gateway.statements.statement import Statement
-from metastore import patience
+from metastore import retry as retrying
 from metastore.records import QueryState
 from tests.gateway.conftest import Scripted
 from tests.gateway.execution.test_coordinator import ANSWER, ONE, PLAN, SQL, outcomes, rows
@@ -49,14 +49,14 @@ def test_query_outlives_its_database(scripted: Build, database: PostgreSQL) -> N
     assert outcomes(record) == [("fast", "MEMORY_EXCEEDED"), ("dependable", None)]
     assert rows(house, record) == [1, 2, 3]
     assert house.gateway.metastore.queries.get(run.id) == record
-    assert [lesson.query_id for lesson in house.gateway.metastore.misestimates.list()] == [run.id]
+    assert [misestimate.query_id for misestimate in house.gateway.metastore.misestimates.list()] == [run.id]
 
 
 def test_query_ends_for_its_client_although_nobody_can_write_that_down(
     scripted: Build, database: PostgreSQL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house = scripted(metastore_url=database.url)
-    monkeypatch.setattr(query_log, "insist", lambda ask: patience.insist(ask, patience_s=0.5))
+    monkeypatch.setattr(query_log, "retry", lambda ask: retrying.retry(ask, retry_s=0.5))
     gone = threading.Event()
     house.fast.script("books", Script(steps=(ONE, gone), plan=PLAN))
     run = house.gateway.coordinator.submit(Statement(SQL))

@@ -22,7 +22,7 @@ from engines.spark.engine import SparkConnectEngine
 from engines.spark.server import SparkConnectServer
 from gateway.errors import UnknownTable
 from gateway.routing.admission import Ledger
-from gateway.routing.engines import Fleet, Member
+from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.principals import Principal
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
@@ -92,11 +92,11 @@ def house(tmp_path: Path, duckdb: DuckDBEngine, spark_engine: SparkConnectEngine
 
 def built(home: Path, duckdb: DuckDBEngine, spark: SparkConnectEngine) -> Gateway:
     """Build a gateway over engines that outlive it."""
-    members = [
-        Member(duckdb, Ledger("duckdb", slots=1, capacity_bytes=LIMIT), limit_bytes=LIMIT),
-        Member(spark, Ledger("spark", slots=2, capacity_bytes=None)),
+    entries = [
+        EngineEntry(duckdb, Ledger("duckdb", slots=1, capacity_bytes=LIMIT), limit_bytes=LIMIT),
+        EngineEntry(spark, Ledger("spark", slots=2, capacity_bytes=None)),
     ]
-    gateway = wiring.assemble(load(home), Fleet(members))
+    gateway = wiring.assemble(load(home), EngineRegistry(entries))
     gateway.coordinator.recover()
     gateway.catalog.current()
     return gateway

@@ -45,7 +45,7 @@ def metastore(tmp_path: Path) -> Iterator[Metastore]:
 def writer(metastore: Metastore, tmp_path: Path) -> TableWriter:
     rules = Rules(own=(tmp_path / "home", tmp_path / "warehouse"))
     registration = Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None)
-    return TableWriter(metastore, tmp_path / "warehouse", registration, patience_s=0.3)
+    return TableWriter(metastore, tmp_path / "warehouse", registration, retry_s=0.3)
 
 
 @pytest.fixture

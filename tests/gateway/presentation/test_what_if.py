@@ -15,9 +15,9 @@ import pytest
 from engines.protocol import EngineKind
 from engines.scripted import ScriptedEngine
 from gateway import settings as settings_module
-from gateway.presentation.what_if import by_weight, operator_notes, outlook, statistics_sentence
+from gateway.presentation.what_if import by_weight, operator_notes, statistics_sentence, what_if
 from gateway.routing.admission import Ledger
-from gateway.routing.engines import Fleet, Member
+from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.app import create_app
 from gateway.statistics.staleness import Drift
@@ -61,17 +61,17 @@ def narrow(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterato
     from engines.duckdb.pool import DuckDBEngine
 
     behind = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark")
-    fleet = Fleet(
+    engines = EngineRegistry(
         [
-            Member(
+            EngineEntry(
                 DuckDBEngine(workers=1, threads=1),
                 Ledger("duckdb", slots=1, capacity_bytes=LIMIT_BYTES),
                 limit_bytes=LIMIT_BYTES,
             ),
-            Member(behind, Ledger("spark", slots=1, capacity_bytes=None)),
+            EngineEntry(behind, Ledger("spark", slots=1, capacity_bytes=None)),
         ]
     )
-    gateway = wiring.assemble(settings_module.load(tmp_path_factory.mktemp("home")), fleet)
+    gateway = wiring.assemble(settings_module.load(tmp_path_factory.mktemp("home")), engines)
     register(gateway, bookstore)
     ages = {"books": NINE_DAYS, "transactions": dt.timedelta(0)}
     for name, types in TYPES.items():
@@ -99,8 +99,8 @@ def test_the_tree_has_our_rows_and_the_engines_with_their_bound_bytes_and_basis(
     assert all(part["upper_rows"] >= part["rows"] for part in estimate["operators"])
     for place, part in enumerate(estimate["operators"]):
         ratio = max(part["rows"], 1) / max(part["engine_rows"], 1) if part["engine_rows"] is not None else None
-        assert part["parting"] == (pytest.approx(max(ratio, 1 / ratio)) if ratio else None)
-        assert any("parts from" in note for note in part["notes"]) == (place in estimate["partings"])
+        assert part["divergence"] == (pytest.approx(max(ratio, 1 / ratio)) if ratio else None)
+        assert any("differs from" in note for note in part["notes"]) == (place in estimate["divergences"])
     driver = estimate["operators"][estimate["driver"]]
     assert driver["held_bytes"] > 0
     assert "drives the peak" in driver["notes"]
@@ -118,15 +118,15 @@ def test_the_limit_that_is_told_is_the_one_from_which_the_fast_engine_is_chosen(
         "confidence": None,
         "blocked": [],
     }
-    assert reply["outlook"][0].startswith("It would go to duckdb if the limit were ")
-    assert reply["outlook"][0].endswith("(it is 2.0 MiB).")
-    assert any(text.startswith("Driver of the peak: ") for text in reply["outlook"])
+    assert reply["what_if"][0].startswith("It would go to duckdb if the limit were ")
+    assert reply["what_if"][0].endswith("(it is 2.0 MiB).")
+    assert any(text.startswith("Driver of the peak: ") for text in reply["what_if"])
 
 
 def test_what_fits_tells_when_it_would_not(narrow: httpx.Client) -> None:
     reply = explained(narrow, SMALL)
     assert (reply["decision"]["engine"], reply["decision"]["remedy"]) == ("duckdb", None)
-    assert reply["outlook"][0].startswith("It would go to spark if the limit of duckdb were below ")
+    assert reply["what_if"][0].startswith("It would go to spark if the limit of duckdb were below ")
     assert reply["statistics"] == []
 
 
@@ -141,7 +141,7 @@ def test_each_tables_statistics_tell_their_age(narrow: httpx.Client) -> None:
 def test_an_engine_asked_for_by_name_is_left_without_remedy(narrow: httpx.Client) -> None:
     reply = explained(narrow, GROUPED, engine="duckdb")
     assert reply["decision"]["remedy"] is None
-    assert reply["outlook"][0] == "The estimate would decide if no engine were asked for by name."
+    assert reply["what_if"][0] == "The estimate would decide if no engine were asked for by name."
 
 
 def decided(candidates: list[Candidate], estimate: MemoryEstimate) -> Decision:
@@ -157,32 +157,32 @@ def test_a_miss_on_record_asks_for_more_than_the_limit_that_was_not_enough() -> 
     told = (
         "It would go to duckdb if the limit were 1,025 MiB (it is 1,024 MiB), or once its tables have new statistics."
     )
-    assert outlook(decision)[0] == told
+    assert what_if(decision)[0] == told
 
 
 def test_what_would_change_a_decision_in_words() -> None:
     over = decided([FAST, SPARK], JOIN)
-    assert outlook(over) == (
+    assert what_if(over) == (
         "It would go to duckdb if the limit were 401 MiB (it is 256 MiB).",
         "Driver of the peak: hash join of transactions and books, which holds 200 MiB.",
         "The estimates part at the hash join of transactions and books: 1,000 rows by our count, 250 by the engine's.",
     )
     notes = operator_notes(JOIN)
-    assert notes == (("drives the peak", "parts from the engine's rows by a factor of 4.0"), (), ())
+    assert notes == (("drives the peak", "differs from the engine's rows by a factor of 4.0"), (), ())
     unsure = decided([FAST, SPARK], replace(JOIN, confidence=0.1))
     told = "It would go to duckdb if the limit were 401 MiB (it is 256 MiB) and the confidence were 0.30 (it is 0.10)."
-    assert outlook(unsure)[0] == told
+    assert what_if(unsure)[0] == told
     vague = replace(JOIN, peak_bytes=200 * MIB, gaps=("books has no statistics",))
-    assert outlook(decided([FAST, SPARK], vague))[0].endswith("so that surer statistics may do.")
-    assert outlook(decided([replace(FAST, down="gone"), SPARK], UNKNOWN)) == (
-        "It would go to duckdb if it took work again and its memory could be estimated.",
+    assert what_if(decided([FAST, SPARK], vague))[0].endswith("so that surer statistics may do.")
+    assert what_if(decided([replace(FAST, down="gone"), SPARK], UNKNOWN)) == (
+        "It would go to duckdb if it were available again and its memory could be estimated.",
     )
     unable = decided([replace(FAST, unsupported="no such function"), SPARK], JOIN)
-    assert outlook(unable)[0] == "Nothing sends it to duckdb, which cannot run this statement."
+    assert what_if(unable)[0] == "Nothing sends it to duckdb, which cannot run this statement."
     small = replace(JOIN, peak_bytes=MIB, upper_bytes=10 * MIB + 1)
     alone = decided([FAST], small)
-    assert outlook(alone)[0] == "No engine would take it if the limit of duckdb were below 10 MiB (it is 256 MiB)."
-    assert outlook(decided([SPARK], UNKNOWN)) == ()
+    assert what_if(alone)[0] == "No engine would take it if the limit of duckdb were below 10 MiB (it is 256 MiB)."
+    assert what_if(decided([SPARK], UNKNOWN)) == ()
 
 
 def test_how_far_statistics_can_be_trusted_in_words() -> None:

@@ -16,7 +16,7 @@ from engines.scripted import Script, ScriptedEngine
 from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
 from gateway.routing.admission import Ledger
-from gateway.routing.engines import Fleet, Member
+from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
 from gateway.statements.statement import Statement
@@ -68,9 +68,9 @@ def house(tmp_path: Path, bookstore: Path) -> Iterator[House]:
         only_impala = wiring.build(settings)  # the settings' own way to the adapter
         dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, dialect="spark")
         dependable.script("select", Script(steps=(ANSWER,)))
-        impala = only_impala.fleet["impala"]
-        fleet = Fleet([impala, Member(dependable, Ledger("dependable", slots=2, capacity_bytes=None))])
-        gateway = wiring.assemble(settings, fleet)
+        impala = only_impala.engines["impala"]
+        engines = EngineRegistry([impala, EngineEntry(dependable, Ledger("dependable", slots=2, capacity_bytes=None))])
+        gateway = wiring.assemble(settings, engines)
         register(gateway, bookstore)
         gateway.start()
         yield House(gateway, server, dependable)

@@ -17,7 +17,7 @@ from engines.protocol import EXPLAIN_S, EngineKind, TableSource, never
 from engines.scripted import Script, ScriptedEngine
 from gateway.catalog.locations import Locations
 from gateway.routing.admission import Ledger
-from gateway.routing.engines import Fleet, Member
+from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
 from gateway.statements.statement import Statement
@@ -48,11 +48,12 @@ def gateway_of(tmp_path: Path, bookstore: Path) -> Iterator[Build]:
 
         def build(*fast: ScriptedEngine) -> Gateway:
             dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, dialect="spark")
-            members = [
-                Member(each, Ledger(each.name, slots=2, capacity_bytes=2 * LIMIT), limit_bytes=LIMIT) for each in fast
+            entries = [
+                EngineEntry(each, Ledger(each.name, slots=2, capacity_bytes=2 * LIMIT), limit_bytes=LIMIT)
+                for each in fast
             ]
-            members.append(Member(dependable, Ledger("dependable", slots=2, capacity_bytes=None)))
-            gateway = wiring.assemble(settings_for(tmp_path / "home"), Fleet(members))
+            entries.append(EngineEntry(dependable, Ledger("dependable", slots=2, capacity_bytes=None)))
+            gateway = wiring.assemble(settings_for(tmp_path / "home"), EngineRegistry(entries))
             stack.callback(gateway.close)
             register(gateway, bookstore)
             gateway.start()

@@ -44,14 +44,14 @@ def test_hive_is_a_dependable_engine_beside_spark(tmp_path: Path) -> None:
     )
     gateway = wiring.build(settings)
     try:
-        assert list(gateway.fleet) == ["spark", "hive"]
-        engine = gateway.fleet["hive"].engine
+        assert list(gateway.engines) == ["spark", "hive"]
+        engine = gateway.engines["hive"].engine
         assert isinstance(engine, HiveEngine)
         assert (engine.kind, engine.dialect, engine.slots) == (EngineKind.DEPENDABLE, "spark", 3)
-        assert "127.0.0.1:1 does not answer" in (gateway.fleet["hive"].why_down() or "")
+        assert "127.0.0.1:1 does not answer" in (gateway.engines["hive"].why_down() or "")
         assert "secret" not in repr(settings)
     finally:
-        gateway.fleet.close()
+        gateway.engines.close()
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from engines.scripted import Script, ScriptedEngine
 from gateway import settings as settings_module
 from gateway.errors import ScheduleInvalid, SchedulePaused, ScheduleTaken, ScheduleUnknown, UnknownTable
 from gateway.routing.admission import Ledger
-from gateway.routing.engines import Fleet, Member
+from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
 from gateway.settings import MetastoreSettings, ScheduleSettings
@@ -109,10 +109,10 @@ def open_gateway(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch)
         for engine in (fast, dependable):
             engine.script("select", Script(steps=(ROWS,), plan=PLAN))
         fast.script("77", Script(steps=(MemoryExceeded("Out of memory"),), plan=PLAN))
-        fleet = Fleet(
+        engines = EngineRegistry(
             [
-                Member(fast, Ledger("fast", slots=2, capacity_bytes=2 * LIMIT_BYTES), limit_bytes=LIMIT_BYTES),
-                Member(dependable, Ledger("dependable", slots=2, capacity_bytes=None)),
+                EngineEntry(fast, Ledger("fast", slots=2, capacity_bytes=2 * LIMIT_BYTES), limit_bytes=LIMIT_BYTES),
+                EngineEntry(dependable, Ledger("dependable", slots=2, capacity_bytes=None)),
             ]
         )
         chosen = settings_module.load(
@@ -121,7 +121,7 @@ def open_gateway(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch)
             schedules=ScheduleSettings(**({"misestimate_wait_s": 0.5, "retry_first_s": 1.0, "retries": 2} | settings)),
             routing=settings_module.RoutingSettings(minimum_confidence=0.0),
         )
-        gateway = wiring.assemble(chosen, fleet)
+        gateway = wiring.assemble(chosen, engines)
         for table in sorted(library.iterdir()):
             gateway.metastore.catalog.put(inspect(table.name, table), at=now())
         gateway.start()
@@ -199,6 +199,7 @@ def test_a_paused_schedule_does_not_run_until_it_is_resumed(open_gateway: Callab
     added = gateway.schedules.add(schedule(Cron("* * * * * *")))
     paused = gateway.schedules.change(replace(added, paused=True))
     assert paused.next_run_at is None
+    time.sleep(1.0)  # what was claimed just before is on record by then
     before = len(jobs_of(gateway))
     assert before <= 1
     with pytest.raises(SchedulePaused):

@@ -342,7 +342,7 @@ class OpenSessionReply(Struct):
 
 @dataclass(slots=True)
 class InfoReply(Struct):
-    """A fact; drivers insist on a value even beside an error."""
+    """A fact; drivers want a value even beside an error."""
 
     status: Status = field(1, struct_of(Status), factory=Status)
     value: InfoValue = field(2, struct_of(InfoValue), factory=lambda: InfoValue(text=""))

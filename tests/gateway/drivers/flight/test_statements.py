@@ -22,7 +22,7 @@ from engines.scripted import Pause, Script
 from gateway.drivers.flight import data, messages
 from gateway.drivers.flight.service import FRESH_S
 from gateway.routing.admission import Ledger
-from gateway.routing.engines import Fleet, Member
+from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server.wiring import assemble
 from gateway.settings import load
 from metastore.records import QueryState
@@ -310,7 +310,9 @@ def writing(tmp_path: Path) -> Iterator[Served]:
     """Serve a gateway whose dependable engine writes."""
     engine = WritingEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark")
     engine.script("select", Script(steps=(WRITTEN.to_batches()[0],)))
-    gateway = assemble(load(tmp_path / "home"), Fleet([Member(engine, Ledger("spark", slots=2, capacity_bytes=None))]))
+    gateway = assemble(
+        load(tmp_path / "home"), EngineRegistry([EngineEntry(engine, Ledger("spark", slots=2, capacity_bytes=None))])
+    )
     gateway.start()
     try:
         with flight_port(gateway) as server:

@@ -22,7 +22,7 @@ from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
 from gateway.drivers.hs2.binary import BinaryServer
 from gateway.routing.admission import Ledger
-from gateway.routing.engines import Fleet, Member
+from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.app import create_app
 from gateway.server.runtime import Gateway
@@ -116,11 +116,11 @@ def scripted_engines() -> tuple[ScriptedEngine, ScriptedEngine]:
 def scripted(home: Path, **sections: Any) -> Iterator[Drivers]:
     """Serve a gateway over scripted engines."""
     fast, dependable = scripted_engines()
-    members = [
-        Member(fast, Ledger("duckdb", slots=8, capacity_bytes=8 * LIMIT_BYTES), limit_bytes=LIMIT_BYTES),
-        Member(dependable, Ledger("spark", slots=8, capacity_bytes=None)),
+    entries = [
+        EngineEntry(fast, Ledger("duckdb", slots=8, capacity_bytes=8 * LIMIT_BYTES), limit_bytes=LIMIT_BYTES),
+        EngineEntry(dependable, Ledger("spark", slots=8, capacity_bytes=None)),
     ]
-    with driving(wiring.assemble(settings_module.load(home, **sections), Fleet(members))) as drivers:
+    with driving(wiring.assemble(settings_module.load(home, **sections), EngineRegistry(entries))) as drivers:
         yield drivers
 
 

@@ -61,8 +61,8 @@ def rows(printed: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("way", ["SASL", "noSasl", "http"])
 def test_beeline(drivers: Drivers, way: str) -> None:
-    for lesson in drivers.gateway.metastore.misestimates.list():
-        drivers.gateway.metastore.misestimates.forget(lesson.fingerprint)
+    for misestimate in drivers.gateway.metastore.misestimates.list():
+        drivers.gateway.metastore.misestimates.forget(misestimate.fingerprint)
     printed, said = beeline(url(drivers, way), [TOO_BIG, "SELECT 'every type'", "SET fusion.engine=spark", "SELECT 1"])
 
     assert "Connected to: Fusion SQL Gateway" in said

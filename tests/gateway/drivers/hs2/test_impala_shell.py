@@ -36,8 +36,8 @@ def shell(drivers: Drivers, way: str, sql: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("way", ["hs2", "ldap", "hs2-http"])
 def test_impala_shell(drivers: Drivers, way: str) -> None:
-    for lesson in drivers.gateway.metastore.misestimates.list():
-        drivers.gateway.metastore.misestimates.forget(lesson.fingerprint)
+    for misestimate in drivers.gateway.metastore.misestimates.list():
+        drivers.gateway.metastore.misestimates.forget(misestimate.fingerprint)
     printed, said = shell(drivers, way, f"{TOO_BIG}; summary; profile")
     assert printed.startswith("42\n43\n")
     assert f"attempt 1 on duckdb: {RAN_OUT.code}" in said  # as a warning

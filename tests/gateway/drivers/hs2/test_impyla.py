@@ -71,8 +71,8 @@ def test_views_are_among_the_tables(cursor: Any) -> None:
 
 
 def test_a_failover_looks_like_one_query(cursor: Any, drivers: Drivers) -> None:
-    for lesson in drivers.gateway.metastore.misestimates.list():
-        drivers.gateway.metastore.misestimates.forget(lesson.fingerprint)
+    for misestimate in drivers.gateway.metastore.misestimates.list():
+        drivers.gateway.metastore.misestimates.forget(misestimate.fingerprint)
     cursor.execute(TOO_BIG)
     assert "attempt 2 on spark" in cursor.get_log()
     assert cursor.fetchall() == [(42,), (43,)]

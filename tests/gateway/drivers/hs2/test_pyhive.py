@@ -74,8 +74,8 @@ def test_every_type_comes_back_as_it_was(cursor: Any) -> None:
 
 
 def test_a_failover_looks_like_one_query(cursor: Any, drivers: Drivers) -> None:
-    for lesson in drivers.gateway.metastore.misestimates.list():
-        drivers.gateway.metastore.misestimates.forget(lesson.fingerprint)
+    for misestimate in drivers.gateway.metastore.misestimates.list():
+        drivers.gateway.metastore.misestimates.forget(misestimate.fingerprint)
     cursor.execute(TOO_BIG)
     assert cursor.fetchall() == [(42,), (43,)]
     log = "\n".join(cursor.fetch_logs())

@@ -24,7 +24,7 @@ _WATCH_FOR_S = 30.0
 _LOOK_EVERY_S = 1.0
 
 
-class StrayJobs:
+class OrphanedJobs:
     """Kills what Spark still submits for statements that were ended. Thread-safe; waits in a thread of its own."""
 
     def __init__(self, web_ui: Callable[[], WebUi | None]) -> None:
@@ -38,7 +38,7 @@ class StrayJobs:
             runs = bool(self._watched)
             self._watched[tag] = time.monotonic() + _WATCH_FOR_S
         if not runs:
-            threading.Thread(target=self._watch, name="spark-strays", daemon=True).start()
+            threading.Thread(target=self._watch, name="spark-orphaned-jobs", daemon=True).start()
 
     def _watch(self) -> None:
         while tags := self._tags():

@@ -24,7 +24,7 @@ DIRECT = ("parquet", "orc")  # formats that tasks read themselves
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class ScanScope:
     """Files to read, and summaries that still hold.
 
     anew: files to read, by partition. kept: partitions whose stored summary still holds, and is merged with what
@@ -42,11 +42,11 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The files of an extent as they are read.
+    """The files of an scope as they are read.
 
     shapes: what their footers tell. splits: for tasks that read themselves. folders: for Spark's reader; of text both
     are there, since only reading it tells whether it is plain.
-    share: of what the extent holds, by rows where they are known, else by bytes.
+    share: of what the scope holds, by rows where they are known, else by bytes.
     """
 
     shapes: tuple[FileShape, ...]
@@ -60,14 +60,14 @@ class Pieces:
         return None if (self.folders or self.splits) and not self.shapes else sum(shape.rows for shape in self.shapes)
 
 
-def everything(files: Iterable[DataFile]) -> Extent:
+def everything(files: Iterable[DataFile]) -> ScanScope:
     """Read all files."""
-    return Extent(anew=_by_folder(files))
+    return ScanScope(anew=_by_folder(files))
 
 
 def changed(
     files: Iterable[DataFile], root: Path, stored: Sequence[StatisticsPart], *, only: Sequence[str] = ()
-) -> Extent:
+) -> ScanScope:
     """Read what is new or changed since the stored summaries were made. only: partitions to look at; empty for all.
 
     A partition that only gained files is merged with what they hold; one in which a file changed or went is read
@@ -92,15 +92,15 @@ def changed(
                 anew[folder] = new
         else:
             anew[folder] = members
-    return Extent(anew, kept)
+    return ScanScope(anew, kept)
 
 
-def pieces(extent: Extent, source: TableSource, columns: Mapping[str, str], *, share: float = 1.0) -> Pieces:
+def pieces(scope: ScanScope, source: TableSource, columns: Mapping[str, str], *, share: float = 1.0) -> Pieces:
     """Look at the files and cut them. columns: to read. share: to read of row groups, or of files. Raises FileUnusable.
 
     The share is drawn by the table's name, so that the same data give the same statistics.
     """
-    files = [(folder, file) for folder, members in extent.anew.items() for file in members]
+    files = [(folder, file) for folder, members in scope.anew.items() for file in members]
     chance = np.random.Generator(np.random.PCG64(zlib.crc32(source.name.encode())))
     shapes: list[FileShape] = []
     if source.format in DIRECT:

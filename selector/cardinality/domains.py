@@ -21,7 +21,7 @@ _TEXTS = ((b"", 0), (TEXT_TOP, 1))
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class Domain:
     """What a predicate keeps of one column.
 
     cuts: an even number, strictly increasing; values between the first and the second are kept, and so on.
@@ -33,17 +33,17 @@ class Region:
     text: bool = False
 
     @classmethod
-    def everything(cls, *, text: bool = False, nulls: bool = False) -> Region:
+    def everything(cls, *, text: bool = False, nulls: bool = False) -> Domain:
         """Keep every value."""
         return cls(_TEXTS if text else _NUMBERS, nulls, text)
 
     @classmethod
-    def nothing(cls, *, text: bool = False, nulls: bool = False) -> Region:
+    def nothing(cls, *, text: bool = False, nulls: bool = False) -> Domain:
         """Keep no value."""
         return cls((), nulls, text)
 
     @classmethod
-    def where(cls, comparison: str, value: Key) -> Region:
+    def where(cls, comparison: str, value: Key) -> Domain:
         """Keep the values that compare so with one. comparison: one of = <> < <= > >=."""
         text = isinstance(value, bytes)
         bottom, top = _TEXTS if text else _NUMBERS
@@ -59,12 +59,12 @@ class Region:
         return cls(joined(cuts), text=text)
 
     @classmethod
-    def one_of(cls, values: Iterable[Key], *, text: bool) -> Region:
+    def one_of(cls, values: Iterable[Key], *, text: bool) -> Domain:
         """Keep some values."""
         return cls(tuple(cut for value in sorted(set(values)) for cut in ((value, 0), (value, 1))), text=text)
 
     @classmethod
-    def beginning_with(cls, prefix: bytes) -> Region:
+    def beginning_with(cls, prefix: bytes) -> Domain:
         """Keep the strings with a prefix."""
         end = after_prefix(prefix)
         return cls(((prefix, 0), end if end is not None else _TEXTS[1]), text=True)
@@ -79,26 +79,26 @@ class Region:
         """Whether every value is kept."""
         return self.cuts == self.line
 
-    def __and__(self, other: Region) -> Region:
+    def __and__(self, other: Domain) -> Domain:
         cuts = self._without_line(other)
         if cuts is None:
             cuts = _intersection(self.cuts, other.cuts)
-        return Region(cuts, self.nulls and other.nulls, self.text)
+        return Domain(cuts, self.nulls and other.nulls, self.text)
 
-    def __or__(self, other: Region) -> Region:
-        return Region((~(~self & ~other)).cuts, self.nulls or other.nulls, self.text)
+    def __or__(self, other: Domain) -> Domain:
+        return Domain((~(~self & ~other)).cuts, self.nulls or other.nulls, self.text)
 
-    def __invert__(self) -> Region:
+    def __invert__(self) -> Domain:
         """Keep the other values; NULL, of which nothing is known, stays out."""
         bottom, top = self.line
         head = self.cuts[1:] if self.cuts[:1] == (bottom,) else (bottom, *self.cuts)
-        return Region(head[:-1] if head[-1:] == (top,) else (*head, top), False, self.text)
+        return Domain(head[:-1] if head[-1:] == (top,) else (*head, top), False, self.text)
 
-    def otherwise(self) -> Region:
+    def otherwise(self) -> Domain:
         """Keep all rows that this region does not, those with NULL among them."""
-        return Region((~self).cuts, not self.nulls, self.text)
+        return Domain((~self).cuts, not self.nulls, self.text)
 
-    def mapped(self, place: Callable[[Key, int], Cut], *, falling: bool = False, text: bool = False) -> Region:
+    def mapped(self, place: Callable[[Key, int], Cut], *, falling: bool = False, text: bool = False) -> Domain:
         """Return the values whose images under a monotone function lie here.
 
         place: the cut of such values for a cut of images. falling: the function falls. text: they are strings.
@@ -107,13 +107,13 @@ class Region:
         if falling:
             low, high = high, low
         moved = [low if cut == bottom else high if cut == top else place(*cut) for cut in self.cuts]
-        return Region(joined(moved[::-1] if falling else moved), self.nulls, text)
+        return Domain(joined(moved[::-1] if falling else moved), self.nulls, text)
 
     def holds(self, value: Key) -> bool:
         """Return whether a value is kept."""
         return sum(1 for cut in self.cuts if cut <= (value, 0)) % 2 == 1
 
-    def _without_line(self, other: Region) -> tuple[Cut, ...] | None:
+    def _without_line(self, other: Domain) -> tuple[Cut, ...] | None:
         if self.is_everything:
             return other.cuts
         return self.cuts if other.is_everything else None

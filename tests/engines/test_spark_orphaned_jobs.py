@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from engines.errors import StatementCancelled
 from engines.spark.connect import ConnectSession, statement_plan
 from engines.spark.engine import SparkConnectEngine
+from engines.spark.orphaned_jobs import OrphanedJobs
 from engines.spark.server import SparkConnectServer
-from engines.spark.strays import StrayJobs
 from engines.spark.web_ui import WebUi
 from tests.engines.conformance import SLOW_SQL, SOON_S, Warehouse, ask
 
@@ -42,7 +42,7 @@ def test_stray_jobs_are_killed_and_no_others(
     web_ui: WebUi, session: ConnectSession, spark_engine: SparkConnectEngine, warehouse: Warehouse
 ) -> None:
     plan = statement_plan(SLOW_SQL, warehouse.tables)
-    strays = StrayJobs(lambda: web_ui)
+    strays = OrphanedJobs(lambda: web_ui)
     with ThreadPoolExecutor(1) as pool:
         # Nobody ended it: to Spark's web UI that is the same as a job that came after its end.
         stray = pool.submit(lambda: list(session.run(plan, "stray")[1]))

@@ -1,4 +1,4 @@
-"""Patience with a database that restarts: what is under way waits for it, instead of being lost."""
+"""What is under way waits for a database that restarts, instead of being lost: calls are repeated until it answers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 60.0
+RETRY_S = 60.0
 _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 2.0
 
 Answer = TypeVar("Answer")
 
 
-def insist(ask: Callable[[], Answer], *, patience_s: float = PATIENCE_S) -> Answer:
+def retry(ask: Callable[[], Answer], *, retry_s: float = RETRY_S) -> Answer:
     """Ask the database, again for as long as it does not answer; what it raises in the end passes through.
 
     ask: a whole transaction, which does no harm when it is repeated.
     """
-    until_s = time.monotonic() + patience_s
+    until_s = time.monotonic() + retry_s
     wait_s = _FIRST_WAIT_S
     while True:
         try:
@@ -36,8 +36,8 @@ def insist(ask: Callable[[], Answer], *, patience_s: float = PATIENCE_S) -> Answ
         wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
 
-def insist_on_insert(write: Callable[[], None], *, patience_s: float = PATIENCE_S) -> None:
-    """Insist on a transaction that inserts; a row that is there at a second try was written at the first."""
+def retry_insert(write: Callable[[], None], *, retry_s: float = RETRY_S) -> None:
+    """Repeat a transaction that inserts; a row that is there at a second try was written at the first."""
     tries = 0
 
     def attempt() -> None:
@@ -49,4 +49,4 @@ def insist_on_insert(write: Callable[[], None], *, patience_s: float = PATIENCE_
             if tries == 1:
                 raise
 
-    insist(attempt, patience_s=patience_s)
+    retry(attempt, retry_s=retry_s)

@@ -14,6 +14,8 @@ GatewayError
 
 A new error is a class here, and a line in the status table of each door whose default does not fit (``http/errors.py``,
 ``drivers/flight/errors.py``). What engines raise has a tree of its own (``engines/errors.py``).
+
+It is long because it is one list, to be read side by side.
 """
 
 from __future__ import annotations

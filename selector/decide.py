@@ -111,6 +111,11 @@ class Decision:
     estimated_for: str | None = None
     others: tuple[EngineEstimate, ...] = ()
 
+    @property
+    def codes(self) -> str:
+        """The codes of the reasons, with commas between them."""
+        return ", ".join(dict.fromkeys(reason.code.value for reason in self.reasons))
+
     def on(self, engine: str) -> EngineEstimate | None:
         """Return what was expected of an engine; None of a dependable one, and of one that was not considered."""
         if engine == self.estimated_for:

@@ -2,6 +2,8 @@
 
 ``spark-submit`` from the pyspark wheel runs the server on 127.0.0.1 behind ``engines/lifeline.py``, so that
 it ends with the gateway however the gateway ends. Only callers that hold the token of this start get in.
+
+It is long because a process has many ways to start badly and to end, each told apart here.
 """
 
 from __future__ import annotations

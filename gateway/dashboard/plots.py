@@ -1,4 +1,4 @@
-"""Plots of columns, drawn by pygal as SVG that stands in the page: no script, no style of its own, our colours.
+"""Plots of columns: what is drawn of a histogram and of key bins, in shares and in words.
 
 What is drawn are shares of rows over ranges of equal width, read off the equi-height histogram. A long tail would
 squeeze everything else into one bar, so that it is left out and said in words.
@@ -7,22 +7,17 @@ squeeze everything else into one bar, so that it is left out and said in words.
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from xml.etree import ElementTree
 
 import numpy as np
-import pygal
-from markupsafe import Markup
 from numpy.typing import NDArray
 
+from gateway.dashboard import drawing
+from gateway.dashboard.drawing import Drawing
 from gateway.presentation.formatting import cardinality, share, value
 from selector.keys import KeyStatistics
 from selector.statistics import ColumnStatistics, Histogram
-
-# pygal looks for its maps by a protocol that Python has given up, and warns at each import that fails anywhere.
-sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, pygal.PluginImportFixer)]
 
 BARS = 48
 TAILS = (0.01, 0.05)  # shares of rows at either end that may be left out
@@ -32,8 +27,7 @@ FEW_GROUPS, MANY_GROUPS, LONGEST_PREFIX = 8, 64, 3
 SMEARED = 0.002  # shares between two endpoints of text are a guess; smaller ones are none
 WHOLE = ("tinyint", "smallint", "int", "bigint", "boolean", "date")
 LABEL_CHARACTERS = 130  # side by side below a plot
-SIZE = {"width": 960, "height": 300}
-_NOT_SHOWN = ("defs", "title", "desc")
+AXIS_LABELS = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +44,7 @@ class Bar:
 class Plot:
     """A drawing with what it shows in words, its bars as numbers, and what it leaves out."""
 
-    svg: Markup
+    drawing: Drawing
     summary: str
     rows: tuple[tuple[str, str], ...]
     note: str = ""
@@ -67,19 +61,14 @@ def histogram(column: ColumnStatistics) -> Plot | None:
     tallest = max(bars, key=lambda bar: bar.share)
     summary = f"Shares of the rows of {column.name} in {len(bars)} ranges; the largest is {share(tallest.share)}"
     summary += f" at {tallest.label}."
-    chart = pygal.Histogram(
-        **_style(),
-        show_legend=False,
-        x_value_formatter=lambda x: "" if text else value(x, column.data_type),
-        value_formatter=share,
-    )
     if text:
-        chart.x_labels = [{"value": bar.start + 0.5, "label": bar.label} for bar in _spaced(bars)]
+        along = _spaced(bars)
     else:
-        chart.x_labels = [float(x) for x in np.linspace(bars[0].start, bars[-1].end, 7)]
-    chart.add("share", [{"value": (bar.share, bar.start, bar.end), "label": bar.label} for bar in bars])
-    tips = [f"{bar.label}: {share(bar.share)}" for bar in bars]
-    return Plot(_drawn(chart, summary, tips), summary, tuple((bar.label, share(bar.share)) for bar in bars), note)
+        places = np.linspace(bars[0].start, bars[-1].end, AXIS_LABELS).tolist()
+        along = [(place, value(place, column.data_type)) for place in places]
+    boxes = [drawing.Bar(bar.share, bar.start, bar.end, f"{bar.label}: {share(bar.share)}") for bar in bars]
+    drawn = drawing.draw(summary, [("share", boxes)], along, written=share)
+    return Plot(drawn, summary, tuple((bar.label, share(bar.share)) for bar in bars), note)
 
 
 def key_bins(name: str, keys: KeyStatistics, data_type: str) -> Plot:
@@ -88,15 +77,14 @@ def key_bins(name: str, keys: KeyStatistics, data_type: str) -> Plot:
     labels = [value(start, data_type) for start in keys.bins.starts.tolist()]
     summary = f"Rows of {name} in the {keys.bins.count} bins of the key group {keys.bins.group}"
     summary += f", and how many of them hold the most frequent key; at most {cardinality(float(rows.max()))} rows."
-    chart = pygal.Histogram(**_style(), legend_at_bottom=True, value_formatter=lambda y: f"{y:,.0f}")
     bars = [Bar(label, 0.0, at, at + 1.0) for at, label in enumerate(labels)]
-    chart.x_labels = [{"value": bar.start + 0.5, "label": bar.label} for bar in _spaced(bars)]
-    chart.add("rows of the bin", [(float(count), at, at + 1) for at, count in enumerate(rows)])
-    chart.add("rows of its most frequent key", [(float(count), at, at + 1) for at, count in enumerate(largest)])
-    tips = [f"from {label}: {count:,.0f} rows" for label, count in zip(labels, rows, strict=True)]
-    tips += [f"from {label}: {count:,.0f} rows of one key" for label, count in zip(labels, largest, strict=True)]
+    series = [
+        ("rows of the bin", _counted(labels, rows, "rows")),
+        ("rows of its most frequent key", _counted(labels, largest, "rows of one key")),
+    ]
+    drawn = drawing.draw(summary, series, _spaced(bars), written=lambda count: f"{count:,.0f}")
     shown = tuple((f"from {label}", f"{count:,.0f}") for label, count in zip(labels, rows, strict=True))
-    return Plot(_drawn(chart, summary, tips), summary, shown)
+    return Plot(drawn, summary, shown)
 
 
 # ---------------------------------------------------------------------- bars
@@ -170,42 +158,19 @@ def _starting_with(histogram: Histogram, prefix: bytes) -> float:
     return histogram.share_below(prefix[:-1] + bytes([prefix[-1] + 1])) - histogram.share_below(prefix)
 
 
-# ---------------------------------------------------------------------- drawing
+def _counted(labels: Sequence[str], counts: NDArray[np.float64], what: str) -> list[drawing.Bar]:
+    """Return a bar per bin. labels: where each bin begins."""
+    return [
+        drawing.Bar(float(count), at, at + 1.0, f"from {label}: {count:,.0f} {what}")
+        for at, (label, count) in enumerate(zip(labels, counts, strict=True))
+    ]
 
 
-def _spaced(bars: Sequence[Bar]) -> Sequence[Bar]:
-    """Return the bars that have room for a label."""
+# ---------------------------------------------------------------------- labels
+
+
+def _spaced(bars: Sequence[Bar]) -> list[tuple[float, str]]:
+    """Return the places and the labels of the bars that have room for one."""
     longest = max(len(bar.label) for bar in bars)
-    return bars[:: max(1, -(-len(bars) * (longest + 3) // LABEL_CHARACTERS))]
-
-
-def _style() -> dict[str, object]:
-    return SIZE | {
-        "css": [],
-        "js": [],
-        "explicit_size": False,
-        "disable_xml_declaration": True,
-        "no_prefix": True,
-        "include_x_axis": False,
-        "margin": 4,
-        "zero": 0,
-        "y_labels_major_count": 0,
-        "show_minor_y_labels": True,
-        "min_scale": 3,
-        "max_scale": 5,
-    }
-
-
-def _drawn(chart: pygal.Histogram, summary: str, tips: Sequence[str]) -> Markup:
-    """Return a chart as SVG for a page: its own styles and scripts out, a name and tips for people in."""
-    drawn: ElementTree.Element = chart.render_tree()
-    for parent in list(drawn.iter()):
-        for child in list(parent):
-            if child.tag in _NOT_SHOWN or "tooltip-overlay" in child.get("class", "") or not isinstance(child.tag, str):
-                parent.remove(child)
-    for element in drawn.iter():
-        element.attrib.pop("id", None)
-    drawn.attrib |= {"role": "img", "aria-label": summary, "focusable": "false"}
-    for bar, tip in zip(drawn.iterfind(".//g[@class='histbar']/rect"), tips, strict=True):
-        ElementTree.SubElement(bar, "title").text = tip
-    return Markup(ElementTree.tostring(drawn, encoding="unicode"))  # noqa: S704 - the writer escapes texts
+    step = max(1, -(-len(bars) * (longest + 3) // LABEL_CHARACTERS))
+    return [((bar.start + bar.end) / 2, bar.label) for bar in bars[::step]]

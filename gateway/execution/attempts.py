@@ -29,8 +29,8 @@ class Try:
 class Tries:
     """The tries of one query, in the order of a decision's ranking.
 
-    waiting: what comes next. lost: what comes back once its engine is available again. verdict: of an engine, that the
-    data is wrong, which another one may see otherwise.
+    waiting: what comes next. lost: what comes back once its engine is available again. verdict: of an engine
+    that the data is wrong; another one may accept it.
     """
 
     def __init__(self, ranking: Sequence[str], *, dependable: Collection[str]) -> None:
@@ -60,7 +60,7 @@ class Tries:
         return bool(self.waiting or self.lost)
 
     def told(self, error: EngineError) -> EngineError:
-        """Return what a client is told in the end: rather what an engine said of its data than that others are busy."""
+        """Return what a client is told in the end: what an engine says of its data, not that others are busy."""
         return self.verdict if self.verdict and isinstance(error, EngineBusy | EngineUnavailable) else error
 
     def resume(self, engines: Collection[str]) -> None:

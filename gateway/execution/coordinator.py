@@ -18,14 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from engines.errors import EngineError, StatementCancelled
 from gateway.catalog.snapshot import CatalogSnapshot
-from gateway.errors import (
-    GatewayError,
-    GatewayStopped,
-    NoEngineAvailable,
-    NotAllowed,
-    UnknownEngine,
-    failure_of,
-)
+from gateway.errors import GatewayError, GatewayStopped, NotAllowed, failure_of
 from gateway.execution.attempts import SECOND_OPINION_S, Tries
 from gateway.execution.executor import Executor, Outcome
 from gateway.execution.live import LiveStatements
@@ -102,7 +95,7 @@ class Coordinator:
         """
         if self._stopping:
             raise GatewayStopped(STOPPING)
-        self._require_engine(statement)
+        self._engines.require(statement.pinned)
         require_length(statement.sql, self.parser_limits)
         run = Run(statement)
         self._alive.take_in(run)
@@ -125,7 +118,7 @@ class Coordinator:
 
     def explain(self, statement: Statement) -> tuple[CompiledStatement, Decision]:
         """Return where a query would go and why; nothing runs. Raises SqlError, UnknownEngine, NoEngine."""
-        self._require_engine(statement)
+        self._engines.require(statement.pinned)
         with self._alive.place(statement.principal):
             asker = asker_of(statement)
             snapshot, query = self._reader.understand(statement, asker)
@@ -173,7 +166,7 @@ class Coordinator:
             self._run(run, understood, snapshot)
         except (GatewayError, EngineError, NoEngine) as error:
             refusal = None if isinstance(error, StatementCancelled) else error
-            self._close_failed(run, error)
+            self._log.close_untried(run, error)
         except SQLAlchemyError as error:
             refusal = error
             self._log.end_unrecorded(run)
@@ -202,11 +195,10 @@ class Coordinator:
     def _query(self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot) -> None:
         """Decide, and try the ranked engines in turn. A client sees only whole results."""
         decision = self._waiting.decision(run, query, snapshot)
-        log.info("query %s: %s because %s", run.id, decision.engine, _codes(decision))
+        log.info("query %s: %s because %s", run.id, decision.engine, decision.codes)
         retry(partial(self._joins.learn, query))
-        tries = Tries(
-            decision.ranking, dependable=[name for name in decision.ranking if self._engines[name].dependable]
-        )
+        dependable = [name for name in decision.ranking if self._engines[name].dependable]
+        tries = Tries(decision.ranking, dependable=dependable)
         ordinal = 0
         while tries.waiting:
             this, ordinal = tries.next(), ordinal + 1
@@ -235,8 +227,6 @@ class Coordinator:
         self._log.decided(run, decision, attempt)
         self._close(run, self._executor.write(run, write, attempt))
 
-    # ------------------------------------------------------------------ its end
-
     def _close(self, run: Run, outcome: Outcome, tries: Tries | None = None) -> None:
         """Record the end of a statement with its last attempt."""
         error = outcome.error
@@ -250,24 +240,6 @@ class Coordinator:
             error=failure_of(error) if error is not None else None,
         )
 
-    def _close_failed(self, run: Run, error: GatewayError | EngineError | NoEngine) -> None:
-        """Record the end of a statement that no engine was tried for."""
-        if isinstance(error, NoEngine):
-            error = NoEngineAvailable(f"No engine can take it: {error}")
-        state = QueryState.CANCELLED if isinstance(error, StatementCancelled) else QueryState.FAILED
-        try:
-            self._log.close(run, state, error=failure_of(error))
-        except SQLAlchemyError:
-            self._log.end_unrecorded(run)
-
-    def _require_engine(self, statement: Statement) -> None:
-        if statement.pinned is not None and statement.pinned not in self._engines:
-            raise UnknownEngine(f"There is no engine {statement.pinned}; there are {', '.join(self._engines)}.")
-
 
 def _attempt(ordinal: int, engine: str) -> Attempt:
     return Attempt(ordinal, engine, QueryState.RUNNING, started_at=now())
-
-
-def _codes(decision: Decision) -> str:
-    return ", ".join(dict.fromkeys(reason.code.value for reason in decision.reasons))

@@ -16,14 +16,22 @@ from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.errors import GatewayStopped, InternalError, MetastoreUnavailable
+from engines.errors import EngineError, StatementCancelled
+from gateway.errors import (
+    GatewayError,
+    GatewayStopped,
+    InternalError,
+    MetastoreUnavailable,
+    NoEngineAvailable,
+    failure_of,
+)
 from gateway.execution.results import SpooledResult
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.statement import Run
 from metastore.records import Attempt, Failure, Misestimate, QueryRecord, QueryState
 from metastore.retry import retry, retry_insert
 from metastore.store import Metastore
-from selector.decide import Decision
+from selector.decide import Decision, NoEngine
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +138,16 @@ class QueryLog:
             error=error,
         )
         run.record = closed if retry(close) else retry(partial(self._queries.get, run.id)) or closed
+
+    def close_untried(self, run: Run, error: GatewayError | EngineError | NoEngine) -> None:
+        """Record the end of a statement that no engine was tried for. Nothing is raised."""
+        if isinstance(error, NoEngine):
+            error = NoEngineAvailable(f"No engine can take it: {error}")
+        state = QueryState.CANCELLED if isinstance(error, StatementCancelled) else QueryState.FAILED
+        try:
+            self.close(run, state, error=failure_of(error))
+        except SQLAlchemyError:
+            self.end_unrecorded(run)
 
     def require_closed(self, run: Run) -> None:
         """Close what a defect left open. Nothing is raised."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engines.protocol import Engine, EngineKind, TableSource
+from gateway.errors import UnknownEngine
 from gateway.routing.admission import Ledger
 from gateway.routing.circuit_breaker import CircuitBreaker
 
@@ -38,7 +39,7 @@ class EngineEntry:
         return self.engine.kind is EngineKind.DEPENDABLE
 
     def why_down(self) -> str | None:
-        """Return why the engine is not available, None if it does."""
+        """Return why the engine is not available, None if it is."""
         status = self.engine.status()
         return self.breaker.why_open() if status.alive else status.detail
 
@@ -57,6 +58,11 @@ class EngineRegistry(Mapping[str, EngineEntry]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def require(self, name: str | None) -> None:
+        """Raise UnknownEngine for a name that no engine has; None is whichever the gateway chooses."""
+        if name is not None and name not in self:
+            raise UnknownEngine(f"There is no engine {name}; there are {', '.join(self)}.")
 
     def use_tables(self, tables: Sequence[TableSource]) -> None:
         """Tell every engine which tables there are."""

@@ -7,6 +7,8 @@ half the weight of the one before. What is no region is counted on the sample. W
 form, or keeps all rows; it is named as unanswered.
 
 ``Filtered.given`` spreads the same over the bins of a key, for joins.
+
+It is long because each statistic answers in its own way, and they are asked in turn.
 """
 
 from __future__ import annotations

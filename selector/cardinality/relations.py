@@ -4,6 +4,8 @@ A join multiplies per bin: with n rows of d different keys on one side and n', d
 meet, as if the fewer keys were among the more (FactorJoin's expected-value form; Wu et al., SIGMOD 2023). The most
 rows of one key give the bound n' max as well. Here are rows as they are read and joined; ``derived`` has what is made
 of them by groupings, unions and limits.
+
+It is long because every kind of input of a join answers the same questions, each in its own way.
 """
 
 from __future__ import annotations

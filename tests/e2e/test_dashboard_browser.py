@@ -171,7 +171,7 @@ def test_a_person_watches_statistics_being_computed_and_looks_at_a_column(tmp_pa
         expect(plot).to_be_visible()
         assert page.evaluate(FITS_WIDTH)
         page.set_viewport_size(WIDE)
-        bars = page.locator(".histbar rect")
+        bars = page.locator(".bars rect")
         expect(bars).to_have_count(48)
         colour = bars.first.evaluate("bar => getComputedStyle(bar).fill")
         page.emulate_media(color_scheme="light")

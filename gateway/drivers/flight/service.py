@@ -1,7 +1,9 @@
-"""Flight SQL's calls, each with its request in and its reply out; errors leave as those of ``failures.MAPPED``.
+"""Flight SQL's calls, each with its request in and its reply out; errors leave as those of ``errors.MAPPED``.
 
 A statement runs to its end before its client is told of rows: the spool holds whole results, with their columns and
 their count. A ticket is a statement's handle, or the question about the catalog itself.
+
+It is long because each call of the protocol has a method.
 """
 
 from __future__ import annotations

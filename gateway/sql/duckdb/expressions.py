@@ -2,6 +2,8 @@
 
 Each kind of node has its method; what functions mean stands in the files of their themes. A node or a function that is
 not named anywhere here is not portable.
+
+It is long because each kind of node has a method.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A name that a clause takes from the select list is written out as what it stands for, or as the place where it stands,
 so that it does not matter which of two meanings DuckDB would prefer. NULL comes first in ascending order.
+
+It is long because all clauses of a query share its scope.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A column goes by its name, and by its place where an alias gives it another one. Where neither is sure, it counts as
 the largest that it may be.
+
+It is long because each kind of expression has a rule of its own, and the rules need each other.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A planner's process: it runs one function after the other, each within a limit of processor time and memory.
 
-    python -m gateway.planning.worker FILE_DESCRIPTOR
+    python -m gateway.sql.planning.worker FILE_DESCRIPTOR
 
 What comes through the socket is pickled by the gateway that started the process, and by nobody else. A function that
 has used up its time is stopped by an exception; where that is not heard, in the middle of one call of a library, the

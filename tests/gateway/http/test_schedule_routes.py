@@ -7,7 +7,6 @@ import html
 import itertools
 import json
 import re
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +21,7 @@ from typer.testing import CliRunner
 
 from gateway.cli import terminal
 from gateway.cli.main import app
-from gateway.dashboard import plots
+from gateway.dashboard import drawing, plots
 from gateway.server.app import create_app
 from gateway.server.runtime import Gateway
 from gateway.statistics.jobs import JobRunner
@@ -374,8 +373,25 @@ def test_strings_are_grouped_by_how_they_begin() -> None:
     assert sum(bar.share for bar in bars) == pytest.approx(1.0, abs=0.01)
 
 
-def test_the_plots_library_leaves_no_finder_behind() -> None:
-    assert [type(finder).__name__ for finder in sys.meta_path if not hasattr(finder, "find_spec")] == []
+def test_a_drawing_has_a_box_for_each_bar_within_its_lines() -> None:
+    heights = [0.0, 3.0, 7.0, 1.0]
+    bars = [drawing.Bar(height, at, at + 1.0, f"tip {at}") for at, height in enumerate(heights)]
+    drawn = drawing.draw("bars", [("one", bars), ("two", bars[:2])], [(0.5, "first")], written=lambda y: f"{y:g}")
+    assert [label.text for label in drawn.up] == ["0", "2", "4", "6", "8"]
+    zero, top = float(drawn.up[0].at), float(drawn.up[-1].at)
+    boxes = drawn.series[0].boxes
+    assert [box.tip for box in boxes] == ["tip 0", "tip 1", "tip 2", "tip 3"]
+    for box, height in zip(boxes, heights, strict=True):
+        assert float(box.y) + float(box.height) == pytest.approx(zero, abs=0.2)
+        assert float(box.height) == pytest.approx((zero - top) * height / 8.0, abs=0.2)
+    assert float(boxes[0].x) == float(drawn.left)
+    assert float(boxes[-1].x) + float(boxes[-1].width) == pytest.approx(float(drawn.right), abs=0.2)
+    assert len(drawn.series[1].boxes) == 2
+
+
+def test_a_drawing_of_nothing_has_an_axis() -> None:
+    drawn = drawing.draw("none", [("one", [drawing.Bar(0.0, 0.0, 1.0, "")])], [], written=str)
+    assert [label.text for label in drawn.up] == ["0.0", "1.0"]
 
 
 def test_a_column_with_one_value_has_no_plot() -> None:

@@ -183,10 +183,13 @@ class Queries:
     def close_orphans(self, *, at: dt.datetime, error: Failure, own: str | None = None) -> tuple[str, ...]:
         """End what gateways left open that died; returns the queries' ids.
 
-        own: a gateway that has just started, of which nothing runs yet. Others are dead that gave no sign for SILENCE.
+        own: a gateway that has just started, of which nothing runs yet, nor of those that gave no name, as earlier
+        releases did. Others are dead that gave no sign for SILENCE.
         """
         alive = select(GatewayRow.id).where(GatewayRow.seen_at > at - SILENCE)
-        dead = or_(QueryRow.gateway.is_(None), QueryRow.gateway == own, QueryRow.gateway.not_in(alive))
+        silent = and_(QueryRow.gateway.is_not(None), QueryRow.gateway.not_in(alive))
+        started_again = or_(QueryRow.gateway == own, QueryRow.gateway.is_(None))
+        dead = silent if own is None else or_(silent, started_again)
         with Session(self._engine) as session, session.begin():
             orphans = tuple(session.scalars(select(QueryRow.id).where(QueryRow.state.in_(_OPEN), dead)))
             session.execute(

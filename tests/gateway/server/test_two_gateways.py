@@ -25,8 +25,8 @@ Build = Callable[..., Scripted]
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with postgresql(tmp_path_factory.mktemp("postgresql")) as server:
+def database() -> Iterator[str]:
+    with postgresql() as server:
         yield server.url
 
 

@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 IN_PARALLEL := -n logical --maxprocesses 4 --dist loadfile
+TWO_SPARKS := -n 2 --dist loadfile
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help install demo serve test test-fast test-thorough check fmt bench lock clean
@@ -27,7 +28,7 @@ serve: $(INSTALLED) ## Serve a gateway under .fusion on 127.0.0.1:8650
 
 test: $(INSTALLED) ## Run the tests, against real engines
 	$(BIN)/python -m pytest -m "not spark and not thorough" $(IN_PARALLEL)
-	$(BIN)/python -m pytest -m "spark and not thorough"
+	$(BIN)/python -m pytest -m "spark and not thorough" $(TWO_SPARKS)
 
 test-thorough: $(INSTALLED) ## Run all tests, also those that repeat others another way or for longer
 	$(BIN)/python -m pytest

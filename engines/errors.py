@@ -33,7 +33,7 @@ class EngineError(Exception):
 
     message: one or two sentences for the person who sent the statement; no paths, no stack traces.
     peak_bytes: memory that the failed attempt had reached, where the engine can tell.
-    how_failed: completes "The engine ..."; why_refused: "Refused: ...", as in the gateway's own tree.
+    how_failed: completes "The engine ...".
     """
 
     code: ClassVar[str]
@@ -42,7 +42,6 @@ class EngineError(Exception):
     remembered: ClassVar[bool] = False
     trips_breaker: ClassVar[bool] = False
     how_failed: ClassVar[str | None] = None
-    why_refused: ClassVar[str | None] = None
 
     def __init__(self, message: str, *, peak_bytes: int | None = None) -> None:
         super().__init__(message)

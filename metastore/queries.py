@@ -192,6 +192,8 @@ class Queries:
         dead = silent if own is None else or_(silent, started_again)
         with Session(self._engine) as session, session.begin():
             orphans = tuple(session.scalars(select(QueryRow.id).where(QueryRow.state.in_(_OPEN), dead)))
+            if not orphans:  # as it is every few seconds: nobody need wait for a write
+                return ()
             session.execute(
                 update(AttemptRow)
                 .where(AttemptRow.query_id.in_(orphans), AttemptRow.state.in_(_OPEN))

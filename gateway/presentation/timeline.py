@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from engines.errors import MemoryExceeded
-from gateway.errors import KINDS
+from gateway.errors import KINDS, GatewayError
 from gateway.presentation.formatting import counted, duration, memory
 from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
 from selector.decide import Decision, ReasonCode
 
 FAILURES: Mapping[str, str] = {code: kind.how_failed for code, kind in KINDS.items() if kind.how_failed is not None}
 
-REFUSALS: Mapping[str, str] = {code: kind.why_refused for code, kind in KINDS.items() if kind.why_refused is not None}
+REFUSALS: Mapping[str, str] = {
+    code: kind.why_refused
+    for code, kind in KINDS.items()
+    if issubclass(kind, GatewayError) and kind.why_refused is not None
+}
 
 ELSEWHERE: Mapping[ReasonCode, str] = {
     ReasonCode.NO_ESTIMATE: "its memory could not be estimated, and guesses do not open the fast engine",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -150,10 +150,12 @@ def test_what_is_written_stays_what_it_is(door: Door, spark_gateway: Served) -> 
 
 def test_no_secret_is_in_the_environment_of_a_child(spark_gateway: Served) -> None:
     spark_gateway.ask(Door.HTTP, "select 1 as a", engine="spark")
-    children = spark_gateway.process.children(recursive=True)
-    assert any("SparkConnectServer" in " ".join(child.cmdline()) for child in children)
-    for child in children:
-        names = psutil.Process(child.pid).environ()
+    seen: list[tuple[list[str], dict[str, str]]] = []
+    for child in spark_gateway.process.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # one that ended meanwhile, or a zombie: it has no environment any more
+            seen.append((child.cmdline(), child.environ()))
+    assert any("SparkConnectServer" in argument for command, _ in seen for argument in command)
+    for _, names in seen:
         assert not [name for name in names if name.startswith("FUSION_") or "TOKEN" in name or "SECRET" in name]
 
 

@@ -95,10 +95,11 @@ class Schedules:
         with Session(self._engine) as session:
             return tuple(_record(row) for row in session.scalars(wanted))
 
-    def next_due_at(self) -> dt.datetime | None:
-        """Return when the next schedule is due, None where none is."""
+    def next_due_at(self, *, after: dt.datetime | None = None) -> dt.datetime | None:
+        """Return when the next schedule is due, None where none is. after: what is due by then does not count."""
+        wanted = select(func.min(ScheduleRow.next_run_at)).where(_NOT_WAITING)
         with Session(self._engine) as session:
-            return session.scalar(select(func.min(ScheduleRow.next_run_at)).where(_NOT_WAITING))
+            return session.scalar(wanted if after is None else wanted.where(ScheduleRow.next_run_at > after))
 
     def claim(self, name: str, *, due_at: dt.datetime, next_run_at: dt.datetime | None, at: dt.datetime) -> bool:
         """Take a due run, and write when the one after it is due; False where another gateway was faster.

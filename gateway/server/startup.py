@@ -31,4 +31,3 @@ def configure_logging(level: str) -> None:
     """Log to standard error, one line per event."""
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    logging.getLogger("apscheduler").setLevel(logging.WARNING)

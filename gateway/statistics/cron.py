@@ -14,7 +14,7 @@ from cronsim import CronSim, CronSimError
 
 from gateway.errors import ScheduleInvalid, UnknownTimeZone
 from gateway.sql.names import did_you_mean
-from metastore.records import Cron, Staleness, Trigger
+from metastore.records import AfterMisestimate, Cron, Staleness, Trigger
 
 FIELDS = "minute, hour, day of month, month, day of week"
 
@@ -51,6 +51,23 @@ def next_time(trigger: Trigger, *, after: dt.datetime) -> dt.datetime | None:
         if moment > after:  # asked in an hour that comes twice, the first answer may lie in its first pass
             return moment
     return None
+
+
+def next_due(
+    trigger: Trigger, *, previous: dt.datetime | None, now: dt.datetime, check_every: dt.timedelta
+) -> dt.datetime | None:
+    """Return when a schedule is due after its previous time and after now; None where an event decides.
+
+    Times that have passed are skipped: what was missed is caught up once. check_every: how often a schedule on
+    staleness is due, which is to look, not yet to compute; the first time is now.
+    """
+    match trigger:
+        case Staleness():
+            return now if previous is None else now + check_every
+        case AfterMisestimate():
+            return None
+        case Cron():
+            return next_time(trigger, after=now if previous is None else max(previous, now))
 
 
 def _plain(expression: str) -> str:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from gateway.errors import ScheduleInvalid, UnknownTimeZone
-from gateway.statistics.cron import check, next_time
+from gateway.statistics.cron import check, next_due, next_time
 from metastore.records import AfterMisestimate, Cron, Staleness, Trigger
 
 BERLIN = "Europe/Berlin"
@@ -110,3 +110,28 @@ def test_an_unknown_zone_is_refused_with_those_that_are_near() -> None:
     for outside in ("../etc/passwd", "Europe", ""):
         with pytest.raises(UnknownTimeZone):
             check(Cron("0 3 * * *", outside))
+
+
+@pytest.mark.parametrize(
+    ("trigger", "first", "following"),
+    [
+        (Cron("0 * * * *"), HOUR, 3 * HOUR),  # what was missed meanwhile is skipped
+        (Staleness(days=1.0), 0 * HOUR, 2.5 * HOUR + DAY),
+        (AfterMisestimate(), None, None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_when_a_schedule_is_due_next(
+    trigger: Trigger, first: dt.timedelta | None, following: dt.timedelta | None
+) -> None:
+    begin = eve(SPRING)
+    due = next_due(trigger, previous=None, now=begin, check_every=DAY)
+    assert due == (begin + first if first is not None else None)
+    again = next_due(trigger, previous=due, now=begin + 2.5 * HOUR, check_every=DAY)
+    assert again == (None if due is None or following is None else begin + following)
+
+
+def test_a_time_that_was_put_off_is_not_due_twice() -> None:
+    begin = eve(SPRING)
+    late = next_due(Cron("0 * * * *"), previous=begin + 2 * HOUR, now=begin, check_every=DAY)
+    assert late == begin + 3 * HOUR

@@ -27,7 +27,6 @@ from gateway.server.runtime import Gateway
 from gateway.settings import MetastoreSettings, ScheduleSettings
 from gateway.statements.statement import Statement
 from gateway.statistics.jobs import JobRunner
-from gateway.statistics.schedule_store import MetastoreJobStore
 from metastore.inspection import inspect
 from metastore.records import (
     ALL_TABLES,
@@ -290,15 +289,15 @@ def test_a_claim_without_a_job_is_given_up_once_it_was_taken_over(open_gateway: 
     assert first.metastore.schedules.claim("s", due_at=added.next_run_at, next_run_at=later, at=claimed_at)
     second = open_gateway("two")
     (job,) = ended(second, 1)
-    first.schedules._run("s", claimed_at)  # its thread at last
+    first.schedules._runs.run("s", claimed_at)  # its thread at last
     assert jobs_of(first) == [job]
 
 
 def test_a_run_whose_gateway_went_away_is_repeated_by_another_one(
     open_gateway: Callable[..., Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.statistics.schedules.TAKE_OVER_EVERY_S", 0.5)
-    monkeypatch.setattr("gateway.statistics.schedules.END_NOTICED_WITHIN", SECOND)
+    monkeypatch.setattr("gateway.statistics.schedule_runner.TAKE_OVER_EVERY_S", 0.5)
+    monkeypatch.setattr("gateway.statistics.scheduled_runs.END_NOTICED_WITHIN", SECOND)
     monkeypatch.setenv(job_process.SECONDS, "60")
     first, second = open_gateway("one"), open_gateway("two")
     first.schedules.add(schedule(AfterMisestimate()))
@@ -321,11 +320,11 @@ def test_a_metastore_that_is_away_for_a_moment_stops_nothing(
     gateway = open_gateway()
     asked = []
 
-    def away() -> None:
+    def away(**_: object) -> None:
         asked.append(now())
         raise OperationalError("SELECT", {}, Exception("away"))
 
-    monkeypatch.setattr("gateway.statistics.schedule_store.LOOK_AGAIN", 0.2 * SECOND)
+    monkeypatch.setattr("gateway.statistics.schedule_runner.LOOK_AGAIN_S", 0.2)
     with monkeypatch.context() as patched:
         patched.setattr(gateway.metastore.schedules, "next_due_at", away)
         gateway.schedules.add(schedule(seconds_from_now(2)))
@@ -448,21 +447,3 @@ def test_what_cannot_be_is_refused(open_gateway: Callable[..., Gateway]) -> None
     with pytest.raises(ScheduleUnknown, match="did you mean nightly"):
         gateway.schedules.add(schedule(EVERY_5_S, name="nightly"))
         gateway.schedules.remove("nightli")
-
-
-def test_the_library_sees_the_same_schedules(open_gateway: Callable[..., Gateway]) -> None:
-    gateway = open_gateway(enabled=False)
-    gateway.schedules.add(schedule(EVERY_5_S))
-    gateway.schedules.add(schedule(AfterMisestimate(), name="t"))
-    store = MetastoreJobStore(gateway.metastore.schedules, lambda _, __: None, SECOND)
-    store.start(gateway.schedules._scheduler, "default")
-    assert [(job.id, job.next_run_time) for job in store.get_all_jobs()] == [
-        (known.name, known.next_run_at) for known in gateway.metastore.schedules.list()
-    ]
-    one = store.lookup_job("t")
-    assert one is not None and one.next_run_time is None
-    assert store.lookup_job("nobody") is None
-    store.shutdown()
-    assert store.get_due_jobs(now() + 60 * SECOND) == []  # nobody would run them
-    store.remove_all_jobs()
-    assert gateway.metastore.schedules.list() == ()

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.claim import RunFailed, step
-from metastore.inspection import inspect
+from metastore.discovery.inspection import inspect
 from metastore.store import Metastore
 from selector.keys import ColumnRef, KeyPair
 from statsproc.bookstore import Bookstore

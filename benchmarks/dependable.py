@@ -32,7 +32,7 @@ from engines.duckdb.adapter import DuckDBSettings
 from engines.spark.java import find_java_home
 from gateway.cli.client import Client, RequestFailed
 from gateway.settings import load
-from metastore.inspection import inspect
+from metastore.discovery.inspection import inspect
 from metastore.store import Metastore
 
 MIB = 1 << 20

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from benchmarks.claim import RunFailed
 from benchmarks.spark_process import Workplace
 from engines.protocol import Column, TableSource
-from metastore.inspection import data_files, inspect
+from metastore.discovery.inspection import data_files, inspect
 from metastore.records import JobRequest, Mode
 from selector.statistics import ColumnStatistics, Histogram, TableStatistics, as_number
 from statsproc.job import run_job

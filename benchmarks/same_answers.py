@@ -29,7 +29,7 @@ from benchmarks.generated_queries import queries, write_tables
 from benchmarks.statements import Named, read_statements
 from engines.protocol import TableSource
 from engines.spark.server import MIB
-from metastore.inspection import inspect
+from metastore.discovery.inspection import inspect
 from statsproc.output import published
 
 GENERATED = 2_000

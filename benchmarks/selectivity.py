@@ -34,7 +34,7 @@ from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
 from gateway.cli.progress import progress_bar
 from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
-from metastore.database import sqlite_url
+from metastore.database.connection import sqlite_url
 from metastore.store import Metastore
 from selector.cardinality.tree import EstimatedNode, estimate_rows
 from selector.explain import duckdb as duckdb_explain

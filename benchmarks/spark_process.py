@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 import psutil
 
 from benchmarks.claim import RunFailed
-from metastore.database import sqlite_url
+from metastore.database.connection import sqlite_url
 from metastore.store import Metastore
 from statsproc.session import SparkFailed, SparkUnavailable, open_session
 

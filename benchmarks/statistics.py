@@ -31,7 +31,7 @@ from benchmarks.thresholds import spread
 from benchmarks.truth import ColumnErrors, Truth, parquet
 from benchmarks.warehouse import PARTITION_COLUMN, converted, cut, link, sliver, tpch
 from engines.protocol import TableSource
-from metastore.inspection import inspect
+from metastore.discovery.inspection import inspect
 from metastore.records import Mode
 from selector.cardinality.predicates import selectivity
 from selector.statistics import TableStatistics

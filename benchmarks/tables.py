@@ -18,7 +18,7 @@ from sqlglot.errors import SqlglotError
 from benchmarks.claim import RunFailed, step
 from engines.duckdb.tables import view
 from gateway.sql.planning.regular_expressions import search
-from metastore.inspection import InspectionFailed, inspect
+from metastore.discovery.inspection import InspectionFailed, inspect
 from metastore.records import CatalogTable, JobRequest
 from metastore.store import Metastore
 from selector.cardinality.matching import use_search

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from benchmarks.claim import RunFailed, step
 from benchmarks.spark_process import Workplace
 from engines.protocol import TableSource
-from metastore.inspection import data_files, inspect
+from metastore.discovery.inspection import data_files, inspect
 from statsproc.output import ROW_GROUP_ROWS, published
 from statsproc.session import spark_errors
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from metastore.catalog import Catalog
-from metastore.database import make_engine, migrate
-from metastore.folders import ManagedFolders, TableCommits
-from metastore.gateways import Gateways
-from metastore.history import History
-from metastore.jobs import StatisticsJobs
-from metastore.keys import Keys
-from metastore.misestimates import Misestimates
-from metastore.queries import Queries
-from metastore.schedules import Schedules
-from metastore.statistics import StatisticsStore
-from metastore.views import Views
+from metastore.database.connection import make_engine, migrate
+from metastore.repositories.catalog import Catalog
+from metastore.repositories.gateways import Gateways
+from metastore.repositories.history import History
+from metastore.repositories.jobs import StatisticsJobs
+from metastore.repositories.join_keys import Keys
+from metastore.repositories.managed_folders import ManagedFolders, TableCommits
+from metastore.repositories.misestimates import Misestimates
+from metastore.repositories.queries import Queries
+from metastore.repositories.schedules import Schedules
+from metastore.repositories.statistics import StatisticsStore
+from metastore.repositories.views import Views
 
 
 class Metastore:

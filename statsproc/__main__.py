@@ -23,10 +23,10 @@ import typer
 from sqlalchemy.exc import SQLAlchemyError
 
 from engines.spark.java import JavaNotFound
+from metastore.discovery.inspection import InspectionFailed
 from metastore.hive.client import DEFAULT_DATABASE, HiveFailed, HiveMetastore
-from metastore.inspection import InspectionFailed
-from metastore.jobs import TablesBusy
 from metastore.records import SMALLEST_SHARE, JobRequest, Mode
+from metastore.repositories.jobs import TablesBusy
 from metastore.store import Metastore
 from statsproc import job
 from statsproc.bookstore import Bookstore, Distribution, Format, write_table

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engines.protocol import TableSource
-from metastore.inspection import DataFile, data_files
+from metastore.discovery.inspection import DataFile, data_files
 from metastore.records import CatalogTable, JobRequest, Mode, StatisticsPart
 from selector.statistics import ColumnStatistics, TableStatistics
 from statsproc.files import FileUnusable

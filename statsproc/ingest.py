@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engines.protocol import Column, InvalidTable
-from metastore.inspection import data_files, inspect
+from metastore.discovery.inspection import data_files, inspect
 from statsproc.output import published, write_parquet
 from statsproc.session import spark_errors
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import SQLAlchemyError
 
 from engines.spark.java import JavaNotFound
-from metastore.inspection import InspectionFailed, listed
+from metastore.discovery.inspection import InspectionFailed, listed
 from metastore.records import CatalogTable, JobRequest, JobState, Mode, StatisticsJob, TableProgress
-from metastore.statistics import LockLost
+from metastore.repositories.statistics import LockLost
 from metastore.store import Metastore
 from selector.keys import Bins, ColumnRef, key_groups
 from statsproc.build import Before, BuildFailed, build, columns_of, files_of, look_for_keys

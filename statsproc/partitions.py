@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from engines.arrow_types import arrow_type
 from engines.protocol import TableSource
-from metastore.inspection import DEFAULT_PARTITION, DataFile
+from metastore.discovery.inspection import DEFAULT_PARTITION, DataFile
 from selector.types import parse
 from statsproc.sample import Draw
 from statsproc.summary import ColumnSummary, constant, is_summarised, merge

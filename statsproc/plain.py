@@ -21,7 +21,7 @@ from statsproc.files import Chunk, FileUnusable, TableChunk
 
 if TYPE_CHECKING:
     from engines.protocol import TableSource
-    from metastore.inspection import DataFile
+    from metastore.discovery.inspection import DataFile
 
 PIECE_BYTES = 32 << 20
 LINE_BYTES = 1 << 20  # read behind a piece's end to find the end of its last line; a longer line is not plain

@@ -12,7 +12,7 @@ import numpy as np
 
 from engines.arrow_types import stored_type
 from engines.protocol import TableSource
-from metastore.inspection import DataFile
+from metastore.discovery.inspection import DataFile
 from metastore.records import StatisticsPart
 from statsproc.files import FileShape, Piece, fields_of, look, look_at_all, splits_of
 from statsproc.plain import pieces_of

@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 
 from gateway.catalog.folders import Folder
+from metastore.database.retry import retry, retry_insert
 from metastore.records import TableCommit
-from metastore.retry import retry, retry_insert
 from metastore.store import Metastore
 
 log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from engines.protocol import TableSource
 from gateway.errors import LocationRefused, RootsRequired
-from metastore.database import sqlite_file
-from metastore.inspection import data_files, path_of
+from metastore.database.connection import sqlite_file
+from metastore.discovery.inspection import data_files, path_of
 
 if TYPE_CHECKING:
     from gateway.settings import Settings

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from engines.private_files import private_folder
 from gateway.catalog.folders import remove_folder, set_rights
+from metastore.database.retry import retry, retry_insert
 from metastore.records import CatalogTable, ManagedFolder
-from metastore.retry import retry, retry_insert
 from metastore.store import Metastore
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import math
 import re
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
-from metastore.inspection import DEFAULT_PARTITION
+from metastore.discovery.inspection import DEFAULT_PARTITION
 
 _DECIMAL = re.compile(r"decimal\(\d+,(\d+)\)")
 _DAY = re.compile(r"(\d{4})(?:-(\d{1,2}))?(?:-(\d{1,2}))?(?:[ T](.*))?")

@@ -17,10 +17,10 @@ from gateway.errors import TableExists, TableInMotion, UnknownColumn, UnknownTab
 from gateway.security.policy import Action, Need, Owned, Policy
 from gateway.security.principals import Principal
 from gateway.sql.names import did_you_mean
-from metastore.catalog import AlreadyExists, TableChanged
-from metastore.inspection import InspectionFailed, data_files
-from metastore.inspector import inspect
+from metastore.discovery.inspection import InspectionFailed, data_files
+from metastore.discovery.inspector import inspect
 from metastore.records import CatalogTable, Inspection
+from metastore.repositories.catalog import AlreadyExists, TableChanged
 from metastore.store import Metastore
 from selector.keys import ColumnRef, KeyPair
 

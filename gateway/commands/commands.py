@@ -56,9 +56,7 @@ from gateway.statements.settings import OBEYED
 from gateway.statements.statement import Run
 from gateway.statistics.jobs import JobRunner, job_running
 from gateway.statistics.tables import column_stats, rows_of, table_stats
-from metastore import statistics
-from metastore.inspection import InspectionFailed
-from metastore.jobs import TablesBusy
+from metastore.discovery.inspection import InspectionFailed
 from metastore.records import (
     CatalogTable,
     JobRequest,
@@ -66,6 +64,8 @@ from metastore.records import (
     Partition,
     StatisticsJob,
 )
+from metastore.repositories import statistics
+from metastore.repositories.jobs import TablesBusy
 from metastore.store import Metastore
 
 JOB_POLL_S = 0.1

@@ -18,8 +18,8 @@ from gateway.security.principals import Principal
 from gateway.sql.commands.commands import CreateView, DropView
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.statement import Run
-from metastore.catalog import AlreadyExists
 from metastore.records import View
+from metastore.repositories.catalog import AlreadyExists
 from metastore.store import Metastore
 
 

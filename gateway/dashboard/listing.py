@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from gateway.presentation.timeline import failed_over
-from metastore.queries import Queries
 from metastore.records import QueryRecord
+from metastore.repositories.queries import Queries
 
 PAGE_ROWS = 50
 READ_AT_ONCE = 200

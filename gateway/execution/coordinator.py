@@ -34,8 +34,8 @@ from gateway.sql.commands.writes import WRITES, Write
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.parsing import require_length
 from gateway.statements.statement import Run, Statement
+from metastore.database.retry import retry
 from metastore.records import Attempt, QueryState
-from metastore.retry import retry
 from selector.decide import Decision, NoEngine
 
 log = logging.getLogger(__name__)

@@ -28,8 +28,8 @@ from gateway.errors import (
 from gateway.execution.results import SpooledResult
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.statement import Run
+from metastore.database.retry import retry, retry_insert
 from metastore.records import Attempt, Failure, Misestimate, QueryRecord, QueryState
-from metastore.retry import retry, retry_insert
 from metastore.store import Metastore
 from selector.decide import Decision, NoEngine
 

@@ -13,7 +13,7 @@ from gateway.routing.engines import EngineRegistry
 from gateway.routing.router import Router
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.statement import Run
-from metastore.retry import retry
+from metastore.database.retry import retry
 from selector.decide import Decision, NoEngine
 
 RETURN_POLL_S = 0.25

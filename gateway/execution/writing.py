@@ -26,11 +26,11 @@ from gateway.errors import TableBusy, TableExists, TableInMotion, UnknownTable, 
 from gateway.security.policy import Action, Policy
 from gateway.sql.commands.writes import CreateTable, DropTable, InsertInto, Overwrite, Write
 from gateway.statements.statement import Run
-from metastore.catalog import AlreadyExists
-from metastore.inspection import InspectionFailed, data_files
-from metastore.inspector import inspect
+from metastore.database.retry import retry
+from metastore.discovery.inspection import InspectionFailed, data_files
+from metastore.discovery.inspector import inspect
 from metastore.records import Inspection
-from metastore.retry import retry
+from metastore.repositories.catalog import AlreadyExists
 from metastore.store import Metastore
 from selector.quoting import spark_name
 

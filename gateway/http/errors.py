@@ -14,7 +14,7 @@ from gateway.errors import GatewayError
 from gateway.http.models.common import ErrorModel, ErrorReply
 from gateway.http.replies import ExactJSONResponse
 from gateway.security.web import SECURITY_HEADERS
-from metastore.inspection import InspectionFailed
+from metastore.discovery.inspection import InspectionFailed
 from metastore.records import Failure
 from selector.decide import NoEngine
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from sqlalchemy.exc import SQLAlchemyError
 
 from engines.private_files import open_private
-from metastore.gateways import Gateways
+from metastore.repositories.gateways import Gateways
 
 log = logging.getLogger(__name__)
 

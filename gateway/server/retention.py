@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.execution.results import Spool
 from gateway.settings import HistorySettings, ResultSettings
-from metastore.history import History
+from metastore.repositories.history import History
 
 log = logging.getLogger(__name__)
 

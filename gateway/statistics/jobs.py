@@ -21,8 +21,8 @@ from gateway.errors import JobElsewhere, JobRunning
 from gateway.security.policy import Action, Owned, Policy
 from gateway.security.principals import IN_PROCESS, Principal
 from gateway.statements.statement import new_query_id
-from metastore.jobs import TablesBusy
 from metastore.records import JobRequest, JobState, StatisticsJob
+from metastore.repositories.jobs import TablesBusy
 from metastore.store import Metastore
 
 log = logging.getLogger(__name__)

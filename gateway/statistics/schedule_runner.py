@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.statistics.cron import next_due
-from metastore.schedules import Schedules
+from metastore.repositories.schedules import Schedules
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from gateway.settings import ScheduleSettings
 from gateway.sql.names import did_you_mean
 from gateway.statistics.jobs import CANCELLED, JobRunner
 from gateway.statistics.staleness import Freshness
-from metastore.inspection import InspectionFailed
+from metastore.discovery.inspection import InspectionFailed
 from metastore.records import ALL_TABLES, AfterMisestimate, JobRequest, JobState, Schedule, Staleness, StatisticsJob
 from metastore.store import Metastore
 

@@ -22,7 +22,7 @@ from gateway.statistics.schedule_runner import ScheduleRunner
 from gateway.statistics.scheduled_runs import ScheduledRuns
 from gateway.statistics.staleness import Freshness
 from metastore.records import ALL_TABLES, JobRequest, Schedule, StatisticsJob
-from metastore.schedules import ScheduleExists
+from metastore.repositories.schedules import ScheduleExists
 from metastore.store import Metastore
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engines.protocol import TableSource
-from metastore.inspection import DataFile, InspectionFailed, data_files
+from metastore.discovery.inspection import DataFile, InspectionFailed, data_files
 from metastore.records import FileMark, Staleness
 from metastore.store import Metastore
 from selector.statistics import TableStatistics

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from metastore.inspection import DEFAULT_PARTITION
+from metastore.discovery.inspection import DEFAULT_PARTITION
 from metastore.records import CatalogTable, Partition, StatisticsPart
 from selector.statistics import ColumnStatistics, TableStatistics
 

@@ -1,1 +1,4 @@
-"""What a Hive Metastore knows of tables."""
+"""What a Hive Metastore knows of tables.
+
+START HERE: client.py.
+"""

@@ -1,1 +1,4 @@
-"""Alembic migrations: the only makers of tables."""
+"""Alembic migrations: the only makers of tables.
+
+START HERE: env.py.
+"""

@@ -6,7 +6,7 @@ import importlib.util
 import tempfile
 from pathlib import Path
 
-from metastore.database import check_migrations, make_engine, migrate, sqlite_url
+from metastore.database.connection import check_migrations, make_engine, migrate, sqlite_url
 
 
 def check(url: str) -> None:

@@ -1,4 +1,4 @@
-"""Alembic's environment: runs on the connection that ``metastore.database`` hands over, or on a URL."""
+"""Alembic's environment: runs on the connection that ``metastore.database.connection`` hands over, or on a URL."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Literal
 from alembic import context
 from sqlalchemy import Connection
 
-from metastore.database import make_engine
-from metastore.models import Base, UtcDateTime
+from metastore.database.connection import make_engine
+from metastore.database.models import Base, UtcDateTime
 
 
 def _render(kind: str, item: Any, _: Any) -> str | Literal[False]:

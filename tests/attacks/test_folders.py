@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engines.protocol import Column, TableSource
-from metastore.database import sqlite_url
+from metastore.database.connection import sqlite_url
 from metastore.records import Inspection
 from metastore.store import Metastore
 from tests.attacks.conftest import DUCKDB

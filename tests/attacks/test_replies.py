@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import JSON, Text, cast, literal, select
 
 from gateway.http.replies import ExactJSONResponse
-from metastore.database import make_engine, sqlite_url
+from metastore.database.connection import make_engine, sqlite_url
 from tests.attacks.doors import Served
 
 MANY = 90  # tables of 5,000 rows each: more rows than a double has

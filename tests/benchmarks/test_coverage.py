@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.claim import RunFailed
 from benchmarks.coverage import SMALLEST, figures, measure, replay
-from metastore.database import sqlite_url
+from metastore.database.connection import sqlite_url
 from selector.learning import Observation, Subject
 
 MIB = 1 << 20

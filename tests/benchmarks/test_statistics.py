@@ -15,7 +15,7 @@ from benchmarks.describing import BINS, analyze, analyzed, declare, in_force, jo
 from benchmarks.sides import Pair, Side
 from benchmarks.spark_process import Cost, Peak, spark_process
 from benchmarks.statistics import ACCURACY, FORMATS, PREDICATES, TPCH_TABLE, Section
-from metastore.inspection import inspect
+from metastore.discovery.inspection import inspect
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 900

@@ -20,7 +20,7 @@ import uvicorn
 from engines.scripted import Script
 from gateway.server.app import create_app
 from gateway.server.runtime import Gateway
-from metastore.inspection import inspect
+from metastore.discovery.inspection import inspect
 from metastore.records import JobRequest, JobState, StatisticsJob, TableProgress
 from selector.statistics import ColumnStatistics, Histogram, TableStatistics
 from tests.gateway.scripted_gateway import PLAN, ROWS, SMALL, TOO_BIG, scripted_gateway

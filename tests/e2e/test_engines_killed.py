@@ -33,7 +33,7 @@ from gateway.server import wiring
 from gateway.server.runtime import Gateway
 from gateway.settings import load
 from gateway.statements.statement import Statement
-from metastore.inspection import inspect
+from metastore.discovery.inspection import inspect
 from metastore.records import QueryRecord, QueryState
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]

@@ -18,7 +18,7 @@ from benchmarks.generated_queries import queries, write_tables
 from engines.duckdb.pool import DuckDBEngine
 from engines.protocol import TableSource
 from engines.spark.engine import SparkConnectEngine
-from metastore.inspection import inspect
+from metastore.discovery.inspection import inspect
 
 pytestmark = pytest.mark.spark
 

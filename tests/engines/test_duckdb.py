@@ -34,7 +34,7 @@ from engines.errors import (
     UnsupportedFeature,
 )
 from engines.protocol import Column, Engine, Lease, TableSource
-from metastore.inspection import inspect
+from metastore.discovery.inspection import inspect
 from selector.explain.duckdb import read
 from selector.plan import Operator, TableShape
 from tests.engines.conformance import Conformance

@@ -33,7 +33,7 @@ from gateway.server import wiring
 from gateway.server.app import create_app
 from gateway.server.protocol import PatientProtocol
 from gateway.server.runtime import Gateway
-from metastore.inspection import inspect
+from metastore.discovery.inspection import inspect
 
 MIB = 1 << 20
 LIMIT = 64 * MIB

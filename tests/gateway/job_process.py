@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import engines.lifeline
-from metastore.inspection import InspectionFailed, data_files
+from metastore.discovery.inspection import InspectionFailed, data_files
 from metastore.records import JobState, StatisticsPart, TableProgress
 from metastore.store import Metastore
 from selector.statistics import TableStatistics

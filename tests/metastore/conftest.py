@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, create_engine, make_url, text
 
-from metastore.database import make_engine, sqlite_url
+from metastore.database.connection import make_engine, sqlite_url
 from metastore.store import Metastore
 from tests.postgresql import PostgreSQL, postgresql
 

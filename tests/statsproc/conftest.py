@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from metastore.database import sqlite_url
+from metastore.database.connection import sqlite_url
 from metastore.store import Metastore
 from tests.statsproc.runs import Runs
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engines.protocol import Column
-from metastore.inspection import inspect
+from metastore.discovery.inspection import inspect
 from metastore.records import JobRequest, JobState, Mode, StatisticsJob
 from metastore.store import Metastore
 from selector.statistics import TableStatistics

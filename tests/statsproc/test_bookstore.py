@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from metastore.inspection import data_files, inspect
+from metastore.discovery.inspection import data_files, inspect
 from statsproc import names
 from statsproc.bookstore import (
     BOOKS,

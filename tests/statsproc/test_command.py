@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from metastore.database import sqlite_url
-from metastore.inspection import inspect
+from metastore.database.connection import sqlite_url
+from metastore.discovery.inspection import inspect
 from metastore.records import JobRequest, JobState, StatisticsJob
 from metastore.store import Metastore
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engines.arrow_types import spark_type
-from metastore.inspection import data_files
+from metastore.discovery.inspection import data_files
 from metastore.records import JobState, Mode
 from statsproc.build import files_of
 from statsproc.files import FileChunk, FileUnusable, fields_of, look, splits_of, without_root

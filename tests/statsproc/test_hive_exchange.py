@@ -19,9 +19,9 @@ import pytest
 from impala._thrift_gen.hive_metastore import ttypes  # type: ignore[import-untyped]
 
 from engines.spark.server import ServerSettings, SparkConnectServer
-from metastore.database import sqlite_url
+from metastore.database.connection import sqlite_url
+from metastore.discovery.inspection import inspect
 from metastore.hive.client import HiveFailed, HiveMetastore
-from metastore.inspection import inspect
 from metastore.records import FileMark, StatisticsPart
 from metastore.store import Metastore
 from selector.statistics import ColumnStatistics, CommonValues, Histogram, TableStatistics, as_number

@@ -16,9 +16,9 @@ from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
 
 from engines.protocol import Column
-from metastore.database import sqlite_url
-from metastore.jobs import TablesBusy
+from metastore.database.connection import sqlite_url
 from metastore.records import JobRequest, JobState, StatisticsJob
+from metastore.repositories.jobs import TablesBusy
 from metastore.store import Metastore
 from statsproc.job import Stopped, run_job
 from statsproc.session import SparkUnavailable

@@ -19,7 +19,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from metastore.database import sqlite_url
+from metastore.database.connection import sqlite_url
 from metastore.records import JobState, Mode
 from metastore.store import Metastore
 from selector.statistics import TableStatistics

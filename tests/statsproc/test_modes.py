@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from engines.protocol import Column
-from metastore.inspection import DEFAULT_PARTITION
+from metastore.discovery.inspection import DEFAULT_PARTITION
 from metastore.records import Mode
 from selector.keys import ColumnRef, KeyPair
 from selector.statistics import TableStatistics

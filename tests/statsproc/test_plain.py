@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from engines.protocol import Column, TableSource
-from metastore.inspection import data_files
+from metastore.discovery.inspection import data_files
 from statsproc import plain
 from statsproc.files import FileUnusable
 from statsproc.plain import NotPlain, TextPiece, pieces_of

@@ -24,8 +24,8 @@ import pytest
 import statsproc
 from engines.ports import free_port
 from engines.spark.java import spark_environment
-from metastore.database import sqlite_url
-from metastore.inspection import inspect
+from metastore.database.connection import sqlite_url
+from metastore.discovery.inspection import inspect
 from metastore.records import JobState
 from metastore.store import Metastore
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.statement import CheckedStatement
-from metastore.inspection import DEFAULT_PARTITION
+from metastore.discovery.inspection import DEFAULT_PARTITION
 from metastore.records import Partition, Position
 
 Test = Callable[[Any, Any], bool]

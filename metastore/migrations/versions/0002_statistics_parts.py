@@ -8,7 +8,7 @@ import numpy as np
 import sqlalchemy as sa
 from alembic import op
 
-from metastore.encoding import histogram_blob, histogram_of
+from metastore.database.encoding import histogram_blob, histogram_of
 from selector.statistics import Histogram
 
 revision = "0002"

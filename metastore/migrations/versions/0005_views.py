@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-import metastore.models
+import metastore.database.models
 
 revision = "0005"
 down_revision = "0004"
@@ -20,7 +20,7 @@ def upgrade() -> None:
         sa.Column("sql", sa.Text(), nullable=False),
         sa.Column("dialect", sa.String(length=32), nullable=False),
         sa.Column("columns", sa.JSON(), nullable=False),
-        sa.Column("created_at", metastore.models.UtcDateTime(timezone=True), nullable=False),
+        sa.Column("created_at", metastore.database.models.UtcDateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_catalog_views")),
     )
 

@@ -9,7 +9,7 @@ import re
 import sqlalchemy as sa
 from alembic import op
 
-import metastore.models
+import metastore.database.models
 
 revision = "0007"
 down_revision = "0008"
@@ -34,7 +34,7 @@ def upgrade() -> None:
         "managed_folders",
         sa.Column("location", sa.Text(), nullable=False),
         sa.Column("query_id", sa.String(length=64), nullable=False),
-        sa.Column("created_at", metastore.models.UtcDateTime(timezone=True), nullable=False),
+        sa.Column("created_at", metastore.database.models.UtcDateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("location", name=op.f("pk_managed_folders")),
     )
     op.create_table(
@@ -43,7 +43,7 @@ def upgrade() -> None:
         sa.Column("location", sa.Text(), nullable=False),
         sa.Column("files", sa.JSON(), nullable=True),
         sa.Column("replaced", sa.JSON(), nullable=True),
-        sa.Column("begun_at", metastore.models.UtcDateTime(timezone=True), nullable=False),
+        sa.Column("begun_at", metastore.database.models.UtcDateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("query_id", name=op.f("pk_table_commits")),
     )
     connection = op.get_bind()

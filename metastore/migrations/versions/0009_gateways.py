@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-import metastore.models
+import metastore.database.models
 
 revision = "0009"
 down_revision = "0007"
@@ -17,7 +17,7 @@ def upgrade() -> None:
     op.create_table(
         "gateways",
         sa.Column("id", sa.String(length=64), nullable=False),
-        sa.Column("seen_at", metastore.models.UtcDateTime(timezone=True), nullable=False),
+        sa.Column("seen_at", metastore.database.models.UtcDateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_gateways")),
     )
     op.add_column("queries", sa.Column("gateway", sa.String(length=64), nullable=True))

@@ -1,1 +1,4 @@
-"""One file per step of the schema."""
+"""The steps from an empty database to the newest schema.
+
+START HERE: 0001_first_schema.py.
+"""

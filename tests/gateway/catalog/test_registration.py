@@ -17,8 +17,8 @@ from gateway.errors import LocationRefused, TableExists, TableInMotion, UnknownT
 from gateway.security.policy import Policy
 from gateway.security.principals import Principal, Role
 from gateway.statements.statement import Statement
-from metastore.database import sqlite_url
-from metastore.inspection import inspect
+from metastore.database.connection import sqlite_url
+from metastore.discovery.inspection import inspect
 from metastore.records import Inspection, ManagedFolder, QueryState, View
 from metastore.store import Metastore
 from tests.gateway.conftest import Scripted

@@ -23,7 +23,7 @@ from gateway.sql import parsing
 from gateway.sql.views import DEEPEST_VIEWS, MOST_VIEWS, temporary_in
 from gateway.statements.session import LARGEST_BYTES, LARGEST_SETTINGS, LONGEST_VALUE, Session
 from gateway.statements.statement import Statement
-from metastore.inspection import inspect
+from metastore.discovery.inspection import inspect
 from metastore.records import QueryRecord, QueryState, View
 
 LIMIT = 256 << 20

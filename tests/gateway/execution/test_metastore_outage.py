@@ -13,7 +13,7 @@ from engines.errors import MemoryExceeded
 from engines.scripted import Script
 from gateway.execution import query_log
 from gateway.statements.statement import Statement
-from metastore import retry as retrying
+from metastore.database import retry as retrying
 from metastore.records import QueryState
 from tests.gateway.conftest import Scripted
 from tests.gateway.execution.test_coordinator import ANSWER, ONE, PLAN, SQL, outcomes, rows

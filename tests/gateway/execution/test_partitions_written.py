@@ -23,8 +23,8 @@ from gateway.sql.parsing import ParserLimits
 from gateway.statements.session import Session
 from gateway.statements.settings import FIXED, OBEYED, Influence, influence_of
 from gateway.statements.statement import Run, Statement
-from metastore.database import sqlite_url
-from metastore.inspection import data_files, inspect
+from metastore.database.connection import sqlite_url
+from metastore.discovery.inspection import data_files, inspect
 from metastore.store import Metastore
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -29,7 +29,7 @@ from gateway.server.runtime import Gateway
 from gateway.settings import load
 from gateway.statements.session import Session
 from gateway.statements.statement import Statement
-from metastore.inspection import inspect
+from metastore.discovery.inspection import inspect
 from metastore.records import QueryRecord, QueryState
 from selector.decide import ReasonCode
 

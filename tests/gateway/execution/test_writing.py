@@ -26,8 +26,8 @@ from gateway.sql.commands.writes import CreateTable, DropTable, InsertInto, Over
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.statement import check
 from gateway.statements.statement import Run, Statement
-from metastore.database import sqlite_url
-from metastore.inspection import data_files, inspect
+from metastore.database.connection import sqlite_url
+from metastore.discovery.inspection import data_files, inspect
 from metastore.records import Failure, ManagedFolder, QueryState
 from metastore.store import Metastore
 

@@ -25,7 +25,7 @@ from gateway.dashboard import drawing, plots
 from gateway.server.app import create_app
 from gateway.server.runtime import Gateway
 from gateway.statistics.jobs import JobRunner
-from metastore.inspection import data_files, inspect
+from metastore.discovery.inspection import data_files, inspect
 from metastore.records import (
     AfterMisestimate,
     JobRequest,

@@ -21,7 +21,7 @@ from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
 from gateway.statements.statement import Statement
-from metastore.inspection import inspect
+from metastore.discovery.inspection import inspect
 from metastore.records import QueryState
 from selector.decide import MIB
 from tests.gateway.conftest import LIMIT, register, settings_for

@@ -14,8 +14,8 @@ from engines.scripted import Script
 from gateway.execution.query_log import GATEWAY_STOPPED
 from gateway.server.heartbeat import Heartbeat, gateway_id
 from gateway.statements.statement import Statement
-from metastore.gateways import SILENCE
 from metastore.records import QueryState
+from metastore.repositories.gateways import SILENCE
 from tests.gateway.conftest import Scripted
 from tests.gateway.scripted_gateway import PLAN, ROWS
 from tests.postgresql import postgresql

@@ -34,7 +34,7 @@ from gateway.sql.commands.commands import (
     UseDatabase,
 )
 from gateway.sql.parsing import DIALECTS, RECURSION_LIMIT, ParserLimits
-from metastore.inspection import DEFAULT_PARTITION
+from metastore.discovery.inspection import DEFAULT_PARTITION
 from metastore.records import Partition
 
 sys.setrecursionlimit(RECURSION_LIMIT)  # as the parser does; hypothesis wants nobody to do it in the middle of a test

@@ -14,9 +14,9 @@ from sqlalchemy.exc import OperationalError
 
 from gateway.statistics import schedule_runner
 from gateway.statistics.schedule_runner import ScheduleRunner
-from metastore.database import sqlite_url
+from metastore.database.connection import sqlite_url
 from metastore.records import AfterMisestimate, Cron, Schedule, Trigger
-from metastore.schedules import Schedules
+from metastore.repositories.schedules import Schedules
 from metastore.store import Metastore
 from tests.waiting import wait_until
 

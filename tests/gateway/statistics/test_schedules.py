@@ -27,7 +27,7 @@ from gateway.server.runtime import Gateway
 from gateway.settings import MetastoreSettings, ScheduleSettings
 from gateway.statements.statement import Statement
 from gateway.statistics.jobs import JobRunner
-from metastore.inspection import inspect
+from metastore.discovery.inspection import inspect
 from metastore.records import (
     ALL_TABLES,
     AfterMisestimate,

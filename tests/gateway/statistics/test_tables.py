@@ -11,7 +11,7 @@ import pytest
 
 from engines.protocol import Column, TableSource
 from gateway.statistics.tables import COLUMN_STATS, column_stats, table_stats
-from metastore.inspection import DEFAULT_PARTITION
+from metastore.discovery.inspection import DEFAULT_PARTITION
 from metastore.records import CatalogTable, Partition, StatisticsPart
 from selector.statistics import ColumnStatistics, Histogram, TableStatistics
 

@@ -21,7 +21,7 @@ from gateway.drivers.flight.server import FlightServer
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
 from gateway.settings import FlightSettings, RoutingSettings, load
-from metastore.inspection import inspect
+from metastore.discovery.inspection import inspect
 from tests.gateway.conftest import register
 from tests.gateway.scripted_gateway import ScriptedGateway, scripted_gateway
 

@@ -1,0 +1,97 @@
+"""Connections to the metastore's database, and its migrations."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Engine, create_engine, event, make_url
+
+from engines.private_files import private_file
+
+MIGRATIONS = Path(__file__).parents[1] / "migrations"
+BUSY_TIMEOUT_MS = 10_000
+
+
+def sqlite_url(path: Path) -> str:
+    """Return the URL of an SQLite database in a file."""
+    return f"sqlite:///{path}"
+
+
+def sqlite_file(url: str) -> Path | None:
+    """Return the file of an SQLite database; None for one in memory, and for others."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":
+        return None
+    return Path(parsed.database)
+
+
+def _json(value: Any) -> str:
+    """Write JSON as every database takes it: a number that is not finite is a text, which is read as that number."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value))
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case list() | tuple():
+            return [_finite(item) for item in value]
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+    return value
+
+
+def make_engine(url: str) -> Engine:
+    """Open a database. SQLite runs in WAL mode, so that readers and one writer do not wait for each other."""
+    if make_url(url).get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True, json_serializer=_json)
+    file = sqlite_file(url)
+    if file is not None:
+        private_file(file)  # its companions, -wal and -shm, get the rights that it has
+    engine = create_engine(url, json_serializer=_json)
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        cursor = connection.cursor()
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=NORMAL",
+            "foreign_keys=ON",
+            f"busy_timeout={BUSY_TIMEOUT_MS}",
+        ):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    return engine
+
+
+def migration_config(url: str = "") -> Config:
+    """Return Alembic's configuration for this package's migrations."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("sqlalchemy.url", url.replace("%", "%%"))
+    return config
+
+
+def migrate(engine: Engine) -> None:
+    """Bring a database to the newest schema."""
+    config = migration_config()
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def check_migrations(engine: Engine) -> None:
+    """Raise if the models and the migrated schema differ."""
+    config = migration_config()
+    with engine.connect() as connection:
+        config.attributes["connection"] = connection
+        command.check(config)

@@ -1,0 +1,421 @@
+"""The tables. Only migrations create them; only this package sees them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+    TypeDecorator,
+    false,
+    true,
+)
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+Blob = bytes  # what metastore.database.encoding makes; rows have columns that are named bytes
+
+
+class UtcDateTime(TypeDecorator[dt.datetime]):
+    """An aware UTC time on every database; SQLite keeps no zone of its own."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: dt.datetime | None, dialect: Dialect) -> dt.datetime | None:
+        """Store in UTC."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a time without a zone cannot be stored")
+        return value.astimezone(dt.UTC)
+
+    def process_result_value(self, value: dt.datetime | None, dialect: Dialect) -> dt.datetime | None:
+        """Read as UTC."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
+
+
+class Base(DeclarativeBase):
+    """Base of all rows; names every constraint so that migrations can find it."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012
+        dt.datetime: UtcDateTime,
+        dict[str, Any]: JSON,
+        list[Any]: JSON,
+        Blob: LargeBinary,
+    }
+
+
+class TableRow(Base):
+    """A registered table. statistics_version: the build in force, None before the first. declared: its columns were.
+
+    owner: a user of the users file; empty where it is nobody's, here as everywhere.
+    """
+
+    __tablename__ = "catalog_tables"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(255), unique=True)
+    location: Mapped[str] = mapped_column(Text)
+    format: Mapped[str] = mapped_column(String(32))
+    options: Mapped[dict[str, Any]]
+    files: Mapped[int] = mapped_column(Integer)
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    rows: Mapped[int | None] = mapped_column(BigInteger)
+    registered_at: Mapped[dt.datetime]
+    statistics_version: Mapped[int | None] = mapped_column(Integer)
+    declared: Mapped[bool] = mapped_column(default=False, server_default=false())
+    owner: Mapped[str | None] = mapped_column(String(255))
+
+    columns: Mapped[list[ColumnRow]] = relationship(
+        cascade="all, delete-orphan", order_by="ColumnRow.ordinal", lazy="selectin"
+    )
+    partitions: Mapped[list[PartitionRow]] = relationship(
+        cascade="all, delete-orphan", order_by="PartitionRow.path", lazy="selectin"
+    )
+
+
+class ColumnRow(Base):
+    """A column of a registered table. partition: it lives in the folder names."""
+
+    __tablename__ = "catalog_columns"
+
+    table_id: Mapped[int] = mapped_column(ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True)
+    ordinal: Mapped[int] = mapped_column(Integer, primary_key=True)
+    name: Mapped[str] = mapped_column(String(255))
+    data_type: Mapped[str] = mapped_column(Text)
+    partition: Mapped[bool] = mapped_column(default=False)
+
+
+class PartitionRow(Base):
+    """A partition's folder. values: column name to text, as in the path."""
+
+    __tablename__ = "catalog_partitions"
+
+    table_id: Mapped[int] = mapped_column(ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True)
+    path: Mapped[str] = mapped_column(String(1024), primary_key=True)
+    values: Mapped[dict[str, Any]]
+    files: Mapped[int] = mapped_column(Integer)
+    bytes: Mapped[int] = mapped_column(BigInteger)
+
+
+class ManagedFolderRow(Base):
+    """A folder that the gateway made for a table of its own, on record before it was made. Only these are deleted."""
+
+    __tablename__ = "managed_folders"
+
+    location: Mapped[str] = mapped_column(Text, primary_key=True)
+    query_id: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[dt.datetime]
+
+
+class TableCommitRow(Base):
+    """An INSERT under way. files, replaced: paths below the table's folder; None before the rows are written."""
+
+    __tablename__ = "table_commits"
+
+    query_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    location: Mapped[str] = mapped_column(Text)
+    files: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    replaced: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    begun_at: Mapped[dt.datetime]
+
+
+class ViewRow(Base):
+    """A view. columns: [name, type] each, as they were when it was made."""
+
+    __tablename__ = "catalog_views"
+
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    sql: Mapped[str] = mapped_column(Text)
+    dialect: Mapped[str] = mapped_column(String(32))
+    columns: Mapped[list[Any]]
+    created_at: Mapped[dt.datetime]
+    owner: Mapped[str | None] = mapped_column(String(255))
+
+
+class CatalogVersionRow(Base):
+    """One row: grows with every change of the catalog or of statistics, so that caches know when to forget."""
+
+    __tablename__ = "catalog_version"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    version: Mapped[int] = mapped_column(BigInteger)
+
+
+class StatisticsBuildRow(Base):
+    """One build of a table's statistics. sample: a blob; manual: names of fields that a person set."""
+
+    __tablename__ = "statistics_builds"
+
+    table_id: Mapped[int] = mapped_column(ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True)
+    version: Mapped[int] = mapped_column(Integer, primary_key=True)
+    rows: Mapped[int] = mapped_column(BigInteger)
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    files: Mapped[int] = mapped_column(Integer)
+    row_group_rows: Mapped[int | None] = mapped_column(BigInteger)
+    share: Mapped[float] = mapped_column(Float(53))
+    notes: Mapped[list[Any]]
+    manual: Mapped[list[Any]]
+    sample: Mapped[Blob | None]
+    built_at: Mapped[dt.datetime]
+    source: Mapped[str] = mapped_column(String(64))
+
+
+class ColumnStatisticsRow(Base):
+    """One column of one build. histogram, common: blobs; minimum and maximum: a number or text."""
+
+    __tablename__ = "column_statistics"
+
+    table_id: Mapped[int] = mapped_column(ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True)
+    version: Mapped[int] = mapped_column(Integer, primary_key=True)
+    ordinal: Mapped[int] = mapped_column(Integer, primary_key=True)
+    name: Mapped[str] = mapped_column(String(255))
+    data_type: Mapped[str] = mapped_column(Text)
+    nulls: Mapped[int] = mapped_column(BigInteger)
+    ndv: Mapped[float] = mapped_column(Float(53))
+    minimum: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+    maximum: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+    average_length: Mapped[float | None] = mapped_column(Float(53))
+    maximum_length: Mapped[int | None] = mapped_column(BigInteger)
+    histogram: Mapped[Blob | None]
+    common: Mapped[Blob | None]
+    manual: Mapped[list[Any]]
+
+
+class KeyStatisticsRow(Base):
+    """One key column of one build: a blob with its bins and its counts, also those of other columns per bin."""
+
+    __tablename__ = "key_statistics"
+
+    table_id: Mapped[int] = mapped_column(ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True)
+    version: Mapped[int] = mapped_column(Integer, primary_key=True)
+    column: Mapped[str] = mapped_column(String(255), primary_key=True)
+    counts: Mapped[Blob]
+
+
+class StatisticsPartRow(Base):
+    """What incremental builds merge: one partition's summary, or the whole table's. marks: a blob, of its files."""
+
+    __tablename__ = "statistics_parts"
+
+    table_id: Mapped[int] = mapped_column(ForeignKey("catalog_tables.id", ondelete="CASCADE"), primary_key=True)
+    folder: Mapped[str] = mapped_column(String(1024), primary_key=True)
+    marks: Mapped[Blob]
+    rows: Mapped[int] = mapped_column(BigInteger)
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    share: Mapped[float] = mapped_column(Float(53))
+    built_at: Mapped[dt.datetime]
+    summary: Mapped[Blob]
+
+
+class KeyPairRow(Base):
+    """Two columns that are joined. source: where that was learned from first."""
+
+    __tablename__ = "key_pairs"
+
+    left_table: Mapped[str] = mapped_column(String(255), primary_key=True)
+    left_column: Mapped[str] = mapped_column(String(255), primary_key=True)
+    right_table: Mapped[str] = mapped_column(String(255), primary_key=True)
+    right_column: Mapped[str] = mapped_column(String(255), primary_key=True)
+    source: Mapped[str] = mapped_column(String(64))
+    learned_at: Mapped[dt.datetime]
+
+
+class KeyGroupRow(Base):
+    """The newest cut of a key group. starts: a blob."""
+
+    __tablename__ = "key_groups"
+
+    name: Mapped[str] = mapped_column(String(512), primary_key=True)
+    version: Mapped[int] = mapped_column(Integer)
+    starts: Mapped[Blob]
+
+
+class StatisticsJobRow(Base):
+    """One run of the statistics processor, as it was asked for and how it goes."""
+
+    __tablename__ = "statistics_jobs"
+    __table_args__ = (Index("ix_statistics_jobs_created_at", "created_at"),)
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    mode: Mapped[str] = mapped_column(String(16))
+    columns: Mapped[list[Any]]
+    share: Mapped[float] = mapped_column(Float(53))
+    partitions: Mapped[list[Any]]
+    state: Mapped[str] = mapped_column(String(16), index=True)
+    schedule: Mapped[str | None] = mapped_column(String(255))
+    host: Mapped[str | None] = mapped_column(String(255))
+    process_id: Mapped[int | None] = mapped_column(Integer)
+    created_at: Mapped[dt.datetime]
+    started_at: Mapped[dt.datetime | None]
+    heartbeat_at: Mapped[dt.datetime | None]
+    finished_at: Mapped[dt.datetime | None]
+    error: Mapped[str | None] = mapped_column(Text)
+    owner: Mapped[str | None] = mapped_column(String(255))
+
+    tables: Mapped[list[JobTableRow]] = relationship(
+        cascade="all, delete-orphan", order_by="JobTableRow.ordinal", lazy="selectin"
+    )
+
+
+class JobTableRow(Base):
+    """One table of one job, and how far it is."""
+
+    __tablename__ = "statistics_job_tables"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("statistics_jobs.id", ondelete="CASCADE"), primary_key=True)
+    ordinal: Mapped[int] = mapped_column(Integer, primary_key=True)
+    table: Mapped[str] = mapped_column(String(255), index=True)
+    state: Mapped[str] = mapped_column(String(16))
+    files_done: Mapped[int] = mapped_column(Integer)
+    files_all: Mapped[int] = mapped_column(Integer)
+    rows: Mapped[int | None] = mapped_column(BigInteger)
+    columns: Mapped[int | None] = mapped_column(Integer)
+    seconds: Mapped[float | None] = mapped_column(Float(53))
+    version: Mapped[int | None] = mapped_column(Integer)
+    error: Mapped[str | None] = mapped_column(Text)
+
+
+class TableLockRow(Base):
+    """An open job's hold on a table; there is one at most."""
+
+    __tablename__ = "statistics_locks"
+
+    table: Mapped[str] = mapped_column(String(255), primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("statistics_jobs.id", ondelete="CASCADE"), index=True)
+
+
+class GatewayRow(Base):
+    """A gateway that uses this database. seen_at: its last sign of life."""
+
+    __tablename__ = "gateways"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    seen_at: Mapped[dt.datetime]
+
+
+class QueryRow(Base):
+    """One statement as it was asked, and how it ended.
+
+    expected_bytes, upper_bytes, holder: what the memory model said by itself, which runs are held against; limit_bytes:
+    of the fast engine. The decision has them, too, but is long to read. gateway: that runs it.
+    """
+
+    __tablename__ = "queries"
+    __table_args__ = (Index("ix_queries_submitted_at", "submitted_at"),)
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    sql: Mapped[str] = mapped_column(Text)
+    dialect: Mapped[str] = mapped_column(String(32))
+    user: Mapped[str] = mapped_column(String(255))
+    authenticated: Mapped[bool] = mapped_column(default=False, server_default=true())  # what is older is nobody else's
+    requested_engine: Mapped[str] = mapped_column(String(64))
+    gateway: Mapped[str | None] = mapped_column(String(64))
+    state: Mapped[str] = mapped_column(String(16), index=True)
+    engine: Mapped[str | None] = mapped_column(String(64))
+    fingerprint: Mapped[str | None] = mapped_column(String(64), index=True)
+    template: Mapped[str | None] = mapped_column(String(64))
+    statistics_version: Mapped[str | None] = mapped_column(Text)
+    expected_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    upper_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    holder: Mapped[str | None] = mapped_column(Text)
+    limit_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    decision: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+    rows: Mapped[int | None] = mapped_column(BigInteger)
+    result_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    error_code: Mapped[str | None] = mapped_column(String(64))
+    error_message: Mapped[str | None] = mapped_column(Text)
+    error_position: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+    submitted_at: Mapped[dt.datetime]
+    finished_at: Mapped[dt.datetime | None]
+
+    attempts: Mapped[list[AttemptRow]] = relationship(
+        cascade="all, delete-orphan", order_by="AttemptRow.ordinal", lazy="selectin"
+    )
+
+
+class AttemptRow(Base):
+    """One try of one query on one engine. actuals: operators with the rows that came out of them."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (Index("ix_attempts_engine", "engine", "started_at"),)
+
+    query_id: Mapped[str] = mapped_column(ForeignKey("queries.id", ondelete="CASCADE"), primary_key=True)
+    ordinal: Mapped[int] = mapped_column(Integer, primary_key=True)
+    engine: Mapped[str] = mapped_column(String(64))
+    state: Mapped[str] = mapped_column(String(16))
+    started_at: Mapped[dt.datetime]
+    wall_s: Mapped[float | None] = mapped_column(Float(53))
+    failure: Mapped[str | None] = mapped_column(String(64))
+    message: Mapped[str | None] = mapped_column(Text)
+    rows: Mapped[int | None] = mapped_column(BigInteger)
+    peak_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    actuals: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+
+
+class MisestimateRow(Base):
+    """One misestimate: this statement, under these statistics and this limit, does not fit into that engine."""
+
+    __tablename__ = "misestimates"
+
+    fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
+    engine: Mapped[str] = mapped_column(String(64), primary_key=True)
+    statistics_version: Mapped[str] = mapped_column(String(512), primary_key=True)
+    limit_bytes: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    query_id: Mapped[str] = mapped_column(String(64))
+    sql: Mapped[str] = mapped_column(Text)
+    estimated_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    peak_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    recorded_at: Mapped[dt.datetime]
+
+
+class ScheduleRow(Base):
+    """When statistics are computed anew. kind: of the trigger, which has its own of the columns below it.
+
+    next_run_at: empty while it is paused or waits for an event.
+    """
+
+    __tablename__ = "schedules"
+
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    tables: Mapped[list[Any]]
+    kind: Mapped[str] = mapped_column(String(16))
+    expression: Mapped[str | None] = mapped_column(String(255))
+    time_zone: Mapped[str | None] = mapped_column(String(64))
+    changed_files: Mapped[float | None] = mapped_column(Float(53))
+    days: Mapped[float | None] = mapped_column(Float(53))
+    mode: Mapped[str] = mapped_column(String(16))
+    share: Mapped[float] = mapped_column(Float(53))
+    created_at: Mapped[dt.datetime]
+    paused: Mapped[bool]
+    next_run_at: Mapped[dt.datetime | None] = mapped_column(index=True)
+    awaited: Mapped[list[Any]]
+    last_run_at: Mapped[dt.datetime | None]
+    running: Mapped[bool]
+    last_job_id: Mapped[str | None] = mapped_column(String(64))
+    last_error: Mapped[str | None] = mapped_column(Text)
+    failures: Mapped[int] = mapped_column(Integer)
+    retries: Mapped[int] = mapped_column(Integer)
+    owner: Mapped[str | None] = mapped_column(String(255))

@@ -1,0 +1,227 @@
+"""The catalog: which tables there are, where they lie and what they hold."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Engine, Row, delete, or_, select, update
+from sqlalchemy.orm import Session
+
+from engines.protocol import Column, InvalidTable, TableSource
+from metastore.database.batches import batched
+from metastore.database.models import (
+    CatalogVersionRow,
+    ColumnRow,
+    KeyPairRow,
+    PartitionRow,
+    StatisticsPartRow,
+    TableRow,
+    ViewRow,
+)
+from metastore.records import CatalogTable, Inspection, Partition
+
+VERSION_ROW = 1
+READ_AT_ONCE = 500  # tables
+
+OwnerCheck = Callable[[str | None], None]
+"""Hears who owns what is about to be changed, within the same transaction; what it raises keeps it as it is."""
+
+
+class AlreadyExists(Exception):
+    """The name is taken, by a table or a view. Its argument is the name."""
+
+
+class TableChanged(LookupError):
+    """A table is no more what somebody has looked at."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"table {name} was dropped or registered in another way meanwhile: try again")
+
+
+class Catalog:
+    """Registered tables. Names are unique without regard to case and kept in lower case."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._read: dict[int, tuple[Row[Any], CatalogTable]] = {}  # by the table's id, with the row that it was read of
+
+    def put(
+        self,
+        found: Inspection,
+        *,
+        at: dt.datetime,
+        new: bool = False,
+        instead_of: CatalogTable | None = None,
+        owner: str | None = None,
+        check: OwnerCheck = lambda _: None,
+    ) -> CatalogTable:
+        """Register a table, or what is new about it. owner: of a new one. check: hears the owner of one that is there.
+
+        at: when the look at its files began. instead_of: the table that was looked at, which has to be there still;
+        where a later look at it is on record already, that one stays. Without it, whatever is there is replaced.
+
+        Raises AlreadyExists for a view's name, and for a table's if it is to be new. Raises TableChanged where the
+        table is not what was looked at. Raises InvalidTable for one that cannot be used.
+
+        Statistics of the same columns stay in force, others are retired together with what could be merged into them.
+        """
+        source = found.source
+        if source.defect:
+            raise InvalidTable(source.defect)
+        name = source.name.lower()
+        with Session(self._engine) as session, session.begin():
+            advance_version(session)  # first: other writers wait
+            row = session.scalar(select(TableRow).where(TableRow.name == name))
+            if session.get(ViewRow, name) is not None:
+                raise AlreadyExists(name)
+            if row is None:
+                if instead_of is not None:
+                    raise TableChanged(name)
+                row = TableRow(name=name, owner=owner)
+                session.add(row)
+            elif new:
+                raise AlreadyExists(name)
+            else:
+                if instead_of is not None and not is_registered(instead_of, row):
+                    raise TableChanged(name)
+                check(row.owner)
+                if instead_of is not None and row.registered_at > at:
+                    return _record(row)
+            if row.id is not None and [(c.name, c.data_type) for c in row.columns] != [
+                (c.name, c.data_type) for c in source.columns
+            ]:
+                row.statistics_version = None
+                session.execute(delete(StatisticsPartRow).where(StatisticsPartRow.table_id == row.id))
+            row.location, row.format, row.options = source.location, source.format, dict(source.options)
+            row.files, row.bytes, row.rows, row.registered_at = found.files, found.bytes, found.rows, at
+            row.declared = found.declared
+            session.flush()
+            session.execute(delete(ColumnRow).where(ColumnRow.table_id == row.id))
+            session.execute(delete(PartitionRow).where(PartitionRow.table_id == row.id))
+            session.expire(row, ["columns", "partitions"])
+            session.add_all(
+                ColumnRow(
+                    table_id=row.id,
+                    ordinal=ordinal,
+                    name=column.name,
+                    data_type=column.data_type,
+                    partition=column.name in source.partition_columns,
+                )
+                for ordinal, column in enumerate(source.columns)
+            )
+            session.add_all(
+                PartitionRow(table_id=row.id, path=p.path, values=dict(p.values), files=p.files, bytes=p.bytes)
+                for p in found.partitions
+            )
+            session.flush()
+            return _record(row)
+
+    def get(self, name: str) -> CatalogTable | None:
+        """Return one table, or None."""
+        with Session(self._engine) as session:
+            row = session.scalar(select(TableRow).where(TableRow.name == name.lower()))
+            return _record(row) if row else None
+
+    def list(self) -> tuple[CatalogTable, ...]:
+        """Return all tables by name. Columns and partitions are read of tables that changed since the last time."""
+        with Session(self._engine) as session:
+            rows = session.execute(select(*TableRow.__table__.columns).order_by(TableRow.name)).all()
+            with self._lock:
+                known = self._read
+            read = {row.id: known[row.id] for row in rows if row.id in known and known[row.id][0] == row}
+            changed = {row.id: row for row in rows if row.id not in read}
+            for ids in batched(changed, READ_AT_ONCE):
+                for found in session.scalars(select(TableRow).where(TableRow.id.in_(ids))):
+                    read[found.id] = (changed[found.id], _record(found))
+        with self._lock:
+            self._read = read
+        return tuple(sorted((table for _, table in read.values()), key=lambda table: table.name))
+
+    def remove(self, name: str, *, check: OwnerCheck = lambda _: None) -> bool:
+        """Forget a table, its statistics and how it is joined; its files stay. Returns whether it was there.
+
+        check: hears its owner.
+        """
+        with Session(self._engine) as session, session.begin():
+            wait_for_writers(session)
+            row = session.scalar(select(TableRow).where(TableRow.name == name.lower()))
+            if row is None:
+                return False
+            check(row.owner)
+            advance_version(session)
+            session.delete(row)
+            session.execute(
+                delete(KeyPairRow).where(or_(KeyPairRow.left_table == row.name, KeyPairRow.right_table == row.name))
+            )
+            return True
+
+    def set_owner(self, name: str, owner: str, *, check: OwnerCheck = lambda _: None) -> bool:
+        """Give a table to somebody. check: hears whose it was. Returns whether it was there."""
+        with Session(self._engine) as session, session.begin():
+            advance_version(session)
+            row = session.scalar(select(TableRow).where(TableRow.name == name.lower()))
+            if row is not None:
+                check(row.owner)
+                row.owner = owner
+            return row is not None
+
+    def version(self) -> int:
+        """Return a number that grows with every change of tables or statistics."""
+        with self._engine.connect() as connection:
+            return connection.scalar(select(CatalogVersionRow.version)) or 0
+
+
+def advance_version(session: Session) -> None:
+    """Mark that the catalog or its statistics changed, in the caller's transaction."""
+    session.execute(
+        update(CatalogVersionRow)
+        .where(CatalogVersionRow.id == VERSION_ROW)
+        .values(version=CatalogVersionRow.version + 1)
+    )
+
+
+def wait_for_writers(session: Session) -> None:
+    """Let no other process change the catalog, statistics, keys or locks until the caller's transaction ends."""
+    session.execute(
+        update(CatalogVersionRow).where(CatalogVersionRow.id == VERSION_ROW).values(version=CatalogVersionRow.version)
+    )
+
+
+def is_registered(looked_at: CatalogTable, row: TableRow) -> bool:
+    """Tell whether what somebody looked at is still the table: its place, how it is read and its columns."""
+    now = _record(row)
+    return (now.source, now.declared) == (looked_at.source, looked_at.declared)
+
+
+def _record(row: TableRow) -> CatalogTable:
+    try:
+        source = _source(row)
+    except InvalidTable as failure:
+        source = TableSource(row.name, row.location, row.format, (), defect=str(failure))
+    partitions = tuple(Partition(p.path, dict(p.values), p.files, p.bytes) for p in row.partitions)
+    return CatalogTable(
+        source,
+        row.files,
+        row.bytes,
+        row.rows,
+        partitions,
+        row.registered_at,
+        row.statistics_version,
+        declared=row.declared,
+        owner=row.owner,
+    )
+
+
+def _source(row: TableRow) -> TableSource:
+    return TableSource(
+        name=row.name,
+        location=row.location,
+        format=row.format,
+        columns=tuple(Column(column.name, column.data_type) for column in row.columns),
+        partition_columns=tuple(column.name for column in row.columns if column.partition),
+        options=dict(row.options),
+    )

@@ -1,0 +1,114 @@
+"""The past that the metastore keeps: queries with their attempts, misestimates, jobs. What is too old or too much goes.
+
+Rows go in small batches, each in a transaction of its own, so that nobody waits for them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Engine, Select, Text, cast, delete, func, select
+from sqlalchemy.orm import Session
+
+from metastore.database.models import AttemptRow, JobTableRow, MisestimateRow, QueryRow, StatisticsJobRow
+from metastore.records import QueryState
+
+BATCH_ROWS = 200
+_ENDED = (QueryState.FINISHED, QueryState.FAILED, QueryState.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySize:
+    """What is kept. bytes: of statements and decisions, about; oldest: None where there is no query."""
+
+    queries: int
+    bytes: int
+    oldest: dt.datetime | None
+
+
+class History:
+    """All that has ended."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def size(self) -> HistorySize:
+        """Return how much there is; it reads all statements."""
+        with Session(self._engine) as session:
+            count, taken, oldest = session.execute(
+                select(func.count(), func.sum(_bytes()), func.min(QueryRow.submitted_at)).select_from(QueryRow)
+            ).one()
+        return HistorySize(int(count), int(taken or 0), oldest)
+
+    def drop_older(self, than: dt.datetime) -> int:
+        """Delete a batch of what ended and began before a time; returns how many rows went, 0 where none is left."""
+        jobs = select(StatisticsJobRow.id).where(
+            StatisticsJobRow.finished_at.is_not(None), StatisticsJobRow.created_at < than
+        )
+        return (
+            self._drop_queries(_oldest().where(QueryRow.submitted_at < than).limit(BATCH_ROWS))
+            + self._drop_jobs(jobs.limit(BATCH_ROWS))
+            + self._drop_misestimates(than)
+        )
+
+    def drop_oldest(self, count: int) -> int:
+        """Delete some of the oldest queries that have ended, at most a batch; returns how many."""
+        return self._drop_queries(_oldest().limit(min(count, BATCH_ROWS)))
+
+    def drop_oldest_bytes(self, excess_bytes: int) -> int:
+        """Delete a batch of the oldest queries that have ended, or as many as give so much; returns their bytes."""
+        with Session(self._engine) as session:
+            found = session.execute(_oldest().add_columns(_bytes()).limit(BATCH_ROWS)).all()
+        chosen, taken = list[str](), 0
+        for query_id, size in found:
+            if taken >= excess_bytes:
+                break
+            chosen.append(query_id)
+            taken += int(size or 0)
+        return taken if self._drop_these(chosen) else 0
+
+    def owners(self, query_ids: Sequence[str]) -> Mapping[str, str]:
+        """Return who sent each of some queries."""
+        found: dict[str, str] = {}
+        with Session(self._engine) as session:
+            for start in range(0, len(query_ids), BATCH_ROWS):
+                some = query_ids[start : start + BATCH_ROWS]
+                rows = session.execute(select(QueryRow.id, QueryRow.user).where(QueryRow.id.in_(some))).all()
+                found.update((row.id, row.user) for row in rows)
+        return found
+
+    def _drop_queries(self, wanted: Select[str]) -> int:
+        with Session(self._engine) as session:
+            return self._drop_these(list(session.scalars(wanted)))
+
+    def _drop_these(self, query_ids: Sequence[str]) -> int:
+        if query_ids:
+            with self._engine.begin() as connection:
+                connection.execute(delete(AttemptRow).where(AttemptRow.query_id.in_(query_ids)))
+                connection.execute(delete(QueryRow).where(QueryRow.id.in_(query_ids)))
+        return len(query_ids)
+
+    def _drop_jobs(self, wanted: Select[str]) -> int:
+        with self._engine.begin() as connection:
+            jobs = list(connection.scalars(wanted))
+            if jobs:
+                connection.execute(delete(JobTableRow).where(JobTableRow.job_id.in_(jobs)))
+                connection.execute(delete(StatisticsJobRow).where(StatisticsJobRow.id.in_(jobs)))
+        return len(jobs)
+
+    def _drop_misestimates(self, than: dt.datetime) -> int:
+        with self._engine.begin() as connection:
+            gone = connection.execute(delete(MisestimateRow).where(MisestimateRow.recorded_at < than))
+        return gone.rowcount
+
+
+def _oldest() -> Select[str]:
+    return select(QueryRow.id).where(QueryRow.state.in_(_ENDED)).order_by(QueryRow.submitted_at)
+
+
+def _bytes() -> ColumnElement[int]:
+    """Return what a row takes, about: its statement and its decision, which are long."""
+    decision = func.coalesce(func.length(cast(QueryRow.decision, Text)), 0)
+    return func.length(QueryRow.sql) + decision

@@ -1,0 +1,85 @@
+"""What the gateway does to files, on record before it does it: folders that it made, and writes that it commits.
+
+What is not written here is not the gateway's: a folder on the disk proves nothing about who put it there.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+
+from sqlalchemy import Engine, delete, insert, select, update
+from sqlalchemy.orm import Session
+
+from metastore.database.models import ManagedFolderRow, TableCommitRow
+from metastore.records import ManagedFolder, TableCommit
+
+
+class ManagedFolders:
+    """Folders that the gateway made for tables of its own. Nothing else is ever deleted with a table."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def add(self, folder: ManagedFolder, *, at: dt.datetime) -> None:
+        """Record a folder that is about to be made."""
+        with self._engine.begin() as connection:
+            connection.execute(
+                insert(ManagedFolderRow).values(location=folder.location, query_id=folder.query_id, created_at=at)
+            )
+
+    def get(self, location: str) -> ManagedFolder | None:
+        """Return the record of exactly this folder, None where the gateway did not make it."""
+        with Session(self._engine) as session:
+            row = session.get(ManagedFolderRow, location)
+            return ManagedFolder(row.location, row.query_id) if row else None
+
+    def list(self) -> tuple[ManagedFolder, ...]:
+        """Return all folders by their location."""
+        with Session(self._engine) as session:
+            rows = session.scalars(select(ManagedFolderRow).order_by(ManagedFolderRow.location))
+            return tuple(ManagedFolder(row.location, row.query_id) for row in rows)
+
+    def remove(self, location: str) -> None:
+        """Forget a folder that is no more."""
+        with self._engine.begin() as connection:
+            connection.execute(delete(ManagedFolderRow).where(ManagedFolderRow.location == location))
+
+
+class TableCommits:
+    """INSERTs under way: from before their first file until all files are in their table."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def begin(self, query_id: str, location: str, *, at: dt.datetime) -> None:
+        """Record that a query is about to write into a table's folder."""
+        with self._engine.begin() as connection:
+            connection.execute(insert(TableCommitRow).values(query_id=query_id, location=location, begun_at=at))
+
+    def prepare(self, query_id: str, *, files: Sequence[str], replaced: Sequence[str]) -> None:
+        """Record what a commit will do, before it can begin."""
+        with self._engine.begin() as connection:
+            connection.execute(
+                update(TableCommitRow)
+                .where(TableCommitRow.query_id == query_id)
+                .values(files=list(files), replaced=list(replaced))
+            )
+
+    def list(self, location: str | None = None) -> tuple[TableCommit, ...]:
+        """Return what is under way, in one table's folder or in all, the oldest first."""
+        chosen = select(TableCommitRow).order_by(TableCommitRow.query_id)
+        if location is not None:
+            chosen = chosen.where(TableCommitRow.location == location)
+        with Session(self._engine) as session:
+            return tuple(_commit(row) for row in session.scalars(chosen))
+
+    def end(self, query_id: str) -> None:
+        """Forget a write of which nothing is left to be done."""
+        with self._engine.begin() as connection:
+            connection.execute(delete(TableCommitRow).where(TableCommitRow.query_id == query_id))
+
+
+def _commit(row: TableCommitRow) -> TableCommit:
+    files = None if row.files is None else tuple(row.files)
+    return TableCommit(row.query_id, row.location, files, tuple(row.replaced or ()))

@@ -1,0 +1,76 @@
+"""Lessons: statements that ran out of memory where the estimate said that they fit."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine, delete, select
+from sqlalchemy.orm import Session
+
+from metastore.database.models import MisestimateRow
+from metastore.records import Misestimate
+
+
+class Misestimates:
+    """What was learned the hard way. New statistics or a new limit make a misestimate moot, without deleting it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def remember(self, misestimate: Misestimate) -> None:
+        """Keep a misestimate; the newest of a kind wins."""
+        with Session(self._engine) as session, session.begin():
+            session.merge(
+                MisestimateRow(
+                    fingerprint=misestimate.fingerprint,
+                    engine=misestimate.engine,
+                    statistics_version=misestimate.statistics_version,
+                    limit_bytes=misestimate.limit_bytes,
+                    query_id=misestimate.query_id,
+                    sql=misestimate.sql,
+                    estimated_bytes=misestimate.estimated_bytes,
+                    peak_bytes=misestimate.peak_bytes,
+                    recorded_at=misestimate.recorded_at,
+                )
+            )
+
+    def on_record(self, fingerprint: str, *, statistics_version: str) -> tuple[Misestimate, ...]:
+        """Return the misestimates about a statement under these statistics, oldest first."""
+        wanted = (
+            select(MisestimateRow)
+            .where(
+                MisestimateRow.fingerprint == fingerprint,
+                MisestimateRow.statistics_version == statistics_version,
+            )
+            .order_by(MisestimateRow.recorded_at)
+        )
+        with Session(self._engine) as session:
+            return tuple(_record(row) for row in session.scalars(wanted))
+
+    def list(self) -> tuple[Misestimate, ...]:
+        """Return all misestimates, newest first."""
+        with Session(self._engine) as session:
+            rows = session.scalars(select(MisestimateRow).order_by(MisestimateRow.recorded_at.desc()))
+            return tuple(_record(row) for row in rows)
+
+    def forget(self, fingerprint: str) -> int:
+        """Forget all misestimates about a statement; returns how many there were."""
+        with Session(self._engine) as session, session.begin():
+            gone = session.execute(
+                delete(MisestimateRow)
+                .where(MisestimateRow.fingerprint == fingerprint)
+                .returning(MisestimateRow.fingerprint)
+            ).all()
+            return len(gone)
+
+
+def _record(row: MisestimateRow) -> Misestimate:
+    return Misestimate(
+        fingerprint=row.fingerprint,
+        engine=row.engine,
+        statistics_version=row.statistics_version,
+        limit_bytes=row.limit_bytes,
+        query_id=row.query_id,
+        sql=row.sql,
+        estimated_bytes=row.estimated_bytes,
+        peak_bytes=row.peak_bytes,
+        recorded_at=row.recorded_at,
+    )

@@ -1,0 +1,299 @@
+"""Queries and their attempts: written before anything runs, closed whatever happens."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import Connection, Engine, and_, insert, or_, select, update
+from sqlalchemy.orm import Session
+
+from engines.errors import MemoryExceeded
+from engines.protocol import Actuals
+from metastore.database.batches import batched
+from metastore.database.models import AttemptRow, GatewayRow, QueryRow
+from metastore.records import Attempt, Failure, Position, QueryRecord, QueryState
+from metastore.repositories.gateways import SILENCE
+from selector.decide import Decision
+from selector.estimate import LARGEST_BYTES
+from selector.learning import Observation, Subject, holder_of
+
+_DECISION = TypeAdapter(Decision)
+_ACTUALS = TypeAdapter(Actuals)
+ASKED_AT_ONCE = 500
+_OPEN = (QueryState.QUEUED, QueryState.RUNNING)
+
+
+class Queries:
+    """The query log."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def open(self, record: QueryRecord, *, gateway: str | None = None) -> None:
+        """Write a query that was just submitted. gateway: that runs it."""
+        with self._engine.begin() as connection:
+            connection.execute(
+                insert(QueryRow).values(
+                    id=record.id,
+                    sql=record.sql,
+                    dialect=record.dialect,
+                    user=record.user,
+                    authenticated=record.authenticated,
+                    requested_engine=record.requested_engine,
+                    gateway=gateway,
+                    state=record.state,
+                    submitted_at=record.submitted_at,
+                )
+            )
+
+    def decided(
+        self,
+        query_id: str,
+        *,
+        fingerprint: str,
+        template: str,
+        statistics_version: str,
+        decision: Decision,
+        first: Attempt,
+    ) -> None:
+        """Keep where a query goes and why, and that its first attempt starts now."""
+        model = decision.estimate.learned or decision.estimate
+        with self._engine.begin() as connection:
+            connection.execute(
+                update(QueryRow)
+                .where(QueryRow.id == query_id)
+                .values(
+                    fingerprint=fingerprint,
+                    template=template,
+                    statistics_version=statistics_version,
+                    expected_bytes=_storable(model.peak_bytes),
+                    upper_bytes=_storable(model.upper_bytes),
+                    holder=holder_of(decision.estimate),
+                    limit_bytes=decision.limit_bytes,
+                    decision=_DECISION.dump_python(decision, mode="json"),
+                )
+            )
+            _start(connection, query_id, first)
+
+    def attempt_started(self, query_id: str, attempt: Attempt) -> None:
+        """Write an attempt before it runs; the query runs from now on."""
+        with self._engine.begin() as connection:
+            _start(connection, query_id, attempt)
+
+    def attempt_ended(self, query_id: str, attempt: Attempt) -> None:
+        """Close an attempt with what it took."""
+        with self._engine.begin() as connection:
+            connection.execute(_closing(query_id, attempt))
+
+    def close(
+        self,
+        query_id: str,
+        state: QueryState,
+        *,
+        at: dt.datetime,
+        attempt: Attempt | None = None,
+        rows: int | None = None,
+        result_bytes: int | None = None,
+        error: Failure | None = None,
+    ) -> bool:
+        """End a query, with its last attempt in the same transaction.
+
+        An ended query stays as it ended; returns whether it was still open.
+        """
+        with self._engine.begin() as connection:
+            if attempt is not None:
+                connection.execute(_closing(query_id, attempt))
+            closed = connection.execute(
+                update(QueryRow)
+                .where(QueryRow.id == query_id, QueryRow.state.in_(_OPEN))
+                .values(
+                    state=state,
+                    finished_at=at,
+                    rows=rows,
+                    result_bytes=result_bytes,
+                    error_code=error.code if error else None,
+                    error_message=error.message if error else None,
+                    error_position=[error.position.line, error.position.column] if error and error.position else None,
+                )
+            )
+            return closed.rowcount > 0
+
+    def get(self, query_id: str) -> QueryRecord | None:
+        """Return one query, or None."""
+        with Session(self._engine) as session:
+            row = session.get(QueryRow, query_id)
+            return _record(row) if row else None
+
+    def list(self, *, limit: int, before: dt.datetime | None = None) -> tuple[QueryRecord, ...]:
+        """Return queries, newest first; before: only those submitted earlier."""
+        wanted = select(QueryRow).order_by(QueryRow.submitted_at.desc(), QueryRow.id.desc()).limit(limit)
+        if before is not None:
+            wanted = wanted.where(QueryRow.submitted_at < before)
+        with Session(self._engine) as session:
+            return tuple(_record(row) for row in session.scalars(wanted))
+
+    def observations(self, engine: str, *, limit: int) -> tuple[Observation, ...]:
+        """Return the last runs on an engine that teach something about its memory, oldest first.
+
+        Those are the ones that were measured and those that ran out of memory; a run that was cancelled, or that failed
+        otherwise, teaches nothing.
+        """
+        ran_out = AttemptRow.failure == MemoryExceeded.code
+        measured = and_(AttemptRow.state == QueryState.FINISHED, AttemptRow.peak_bytes.is_not(None))
+        wanted = (
+            select(
+                QueryRow.fingerprint,
+                QueryRow.template,
+                QueryRow.statistics_version,
+                QueryRow.limit_bytes,
+                QueryRow.holder,
+                QueryRow.expected_bytes,
+                QueryRow.upper_bytes,
+                AttemptRow.failure,
+                AttemptRow.peak_bytes,
+            )
+            .join(AttemptRow, AttemptRow.query_id == QueryRow.id)
+            .where(
+                AttemptRow.engine == engine,
+                or_(measured, ran_out),
+                QueryRow.template.is_not(None),
+                QueryRow.expected_bytes.is_not(None),
+                QueryRow.limit_bytes.is_not(None),
+                AttemptRow.ordinal == 1,  # on the engine that the estimate is of
+            )
+            .order_by(AttemptRow.started_at.desc())
+            .limit(limit)
+        )
+        with self._engine.connect() as connection:
+            rows = connection.execute(wanted).all()
+        return tuple(
+            Observation(
+                Subject(row.fingerprint, row.template, row.statistics_version, row.limit_bytes),
+                row.holder,
+                row.expected_bytes,
+                row.upper_bytes,
+                None if row.failure == MemoryExceeded.code else row.peak_bytes,
+            )
+            for row in reversed(rows)
+        )
+
+    def close_orphans(self, *, at: dt.datetime, error: Failure, own: str | None = None) -> tuple[str, ...]:
+        """End what gateways left open that died; returns the queries' ids.
+
+        own: a gateway that has just started, of which nothing runs yet, nor of those that gave no name, as earlier
+        releases did. Others are dead that gave no sign for SILENCE.
+        """
+        alive = select(GatewayRow.id).where(GatewayRow.seen_at > at - SILENCE)
+        silent = and_(QueryRow.gateway.is_not(None), QueryRow.gateway.not_in(alive))
+        started_again = or_(QueryRow.gateway == own, QueryRow.gateway.is_(None))
+        dead = silent if own is None else or_(silent, started_again)
+        with Session(self._engine) as session, session.begin():
+            orphans = tuple(session.scalars(select(QueryRow.id).where(QueryRow.state.in_(_OPEN), dead)))
+            if not orphans:  # as it is every few seconds: nobody need wait for a write
+                return ()
+            session.execute(
+                update(AttemptRow)
+                .where(AttemptRow.query_id.in_(orphans), AttemptRow.state.in_(_OPEN))
+                .values(state=QueryState.FAILED, failure=error.code, message=error.message)
+            )
+            session.execute(
+                update(QueryRow)
+                .where(QueryRow.id.in_(orphans))
+                .values(
+                    state=QueryState.FAILED,
+                    finished_at=at,
+                    error_code=error.code,
+                    error_message=error.message,
+                )
+            )
+            return orphans
+
+    def finished(self, among: Iterable[str]) -> frozenset[str]:
+        """Return those of some queries whose results are worth keeping."""
+        found: set[str] = set()
+        with Session(self._engine) as session:
+            for some in batched(among, ASKED_AT_ONCE):
+                wanted = select(QueryRow.id).where(QueryRow.id.in_(some), QueryRow.state == QueryState.FINISHED)
+                found.update(session.scalars(wanted))
+        return frozenset(found)
+
+
+def _storable(count: int | None) -> int | None:
+    """Return bytes that fit into a column: estimates of cross joins may be larger than any number there."""
+    return None if count is None else min(count, LARGEST_BYTES)
+
+
+def _start(connection: Connection, query_id: str, attempt: Attempt) -> None:
+    connection.execute(
+        update(QueryRow).where(QueryRow.id == query_id).values(state=QueryState.RUNNING, engine=attempt.engine)
+    )
+    connection.execute(
+        insert(AttemptRow).values(
+            query_id=query_id,
+            ordinal=attempt.ordinal,
+            engine=attempt.engine,
+            state=attempt.state,
+            started_at=attempt.started_at,
+        )
+    )
+
+
+def _closing(query_id: str, attempt: Attempt) -> Any:
+    return (
+        update(AttemptRow)
+        .where(AttemptRow.query_id == query_id, AttemptRow.ordinal == attempt.ordinal)
+        .values(
+            state=attempt.state,
+            wall_s=attempt.wall_s,
+            failure=attempt.failure,
+            message=attempt.message,
+            rows=attempt.rows,
+            peak_bytes=attempt.peak_bytes,
+            actuals=_ACTUALS.dump_python(attempt.actuals, mode="json") if attempt.actuals else None,
+        )
+    )
+
+
+def _record(row: QueryRow) -> QueryRecord:
+    error = None
+    if row.error_code is not None:
+        position = Position(*row.error_position) if row.error_position else None
+        error = Failure(row.error_code, row.error_message or "", position)
+    return QueryRecord(
+        id=row.id,
+        sql=row.sql,
+        dialect=row.dialect,
+        user=row.user,
+        authenticated=row.authenticated,
+        requested_engine=row.requested_engine,
+        state=QueryState(row.state),
+        submitted_at=row.submitted_at,
+        engine=row.engine,
+        fingerprint=row.fingerprint,
+        template=row.template,
+        statistics_version=row.statistics_version,
+        decision=_DECISION.validate_python(row.decision) if row.decision else None,
+        attempts=tuple(_attempt(attempt) for attempt in row.attempts),
+        rows=row.rows,
+        result_bytes=row.result_bytes,
+        error=error,
+        finished_at=row.finished_at,
+    )
+
+
+def _attempt(row: AttemptRow) -> Attempt:
+    return Attempt(
+        ordinal=row.ordinal,
+        engine=row.engine,
+        state=QueryState(row.state),
+        started_at=row.started_at,
+        wall_s=row.wall_s,
+        failure=row.failure,
+        message=row.message,
+        rows=row.rows,
+        peak_bytes=row.peak_bytes,
+        actuals=_ACTUALS.validate_python(row.actuals) if row.actuals else None,
+    )

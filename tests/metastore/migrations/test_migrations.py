@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from alembic import command
+from sqlalchemy import Engine, inspect, text
+
+from metastore.database.connection import check_migrations, migrate, migration_config
+from metastore.database.models import Base
+from metastore.records import JobRequest, JobState, Mode, StatisticsJob, TableProgress
+from metastore.repositories.jobs import TablesBusy
+from metastore.store import Metastore
+from selector.statistics import Histogram
+from tests.metastore.examples import MINUTE, NOON
+from tests.metastore.same import assert_same
+
+ENDPOINTS, BELOW, UP_TO = [8.0, 23.0, 23.0, 45.5], [0.0, 0.25, 0.25, 0.9], [0.125, 0.75, 0.75, 1.0]
+
+
+def _upgrade(engine: Engine, revision: str) -> None:
+    config = migration_config()
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+
+def _downgrade(engine: Engine, revision: str) -> None:
+    config = migration_config()
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, revision)
+
+
+def _fill_first_schema(engine: Engine) -> None:
+    """Write what the first release wrote: a table, two builds of it, and four jobs."""
+    at = {"at": NOON.replace(tzinfo=None) if engine.dialect.name == "sqlite" else NOON}
+    histogram = {"histogram": json.dumps({"endpoints": ENDPOINTS, "below": BELOW, "up_to": UP_TO})}
+    statements = [
+        """INSERT INTO catalog_tables (id, name, location, format, options, files, bytes, rows, registered_at,
+           statistics_version) VALUES (1, 'books', '/data/books', 'csv', '{}', 2, 100, NULL, :at, 2)""",
+        """INSERT INTO catalog_columns (table_id, ordinal, name, data_type, partition)
+           VALUES (1, 0, 'price', 'double', FALSE)""",
+        """INSERT INTO statistics_builds (table_id, version, rows, bytes, row_group_rows, built_at, source)
+           VALUES (1, 1, 9, 90, NULL, :at, 'spark'), (1, 2, 10, 100, 5, :at, 'spark')""",
+        """INSERT INTO column_statistics (table_id, version, ordinal, name, data_type, nulls, ndv, minimum, maximum,
+           histogram) VALUES (1, 1, 0, 'price', 'double', 0, 1.0, '8.0', '45.5', NULL),
+           (1, 2, 0, 'price', 'double', 1, 3.5, '8.0', '45.5', :histogram)""",
+        """INSERT INTO statistics_jobs (id, tables, state, tables_done, process_id, created_at, started_at, finished_at,
+           error) VALUES ('well', '["books", "sales"]', 'FINISHED', 2, 7, :at, :at, :at, NULL),
+           ('badly', '["books", "sales", "days"]', 'FAILED', 2, 7, :at, :at, :at, 'books: gone'),
+           ('open', '["books", "sales"]', 'RUNNING', 1, 7, :at, :at, NULL, NULL),
+           ('waits', '["sales"]', 'QUEUED', 0, NULL, :at, NULL, NULL, NULL)""",
+    ]
+    with engine.begin() as connection:
+        for statement in statements:
+            known = {name: value for name, value in (at | histogram).items() if f":{name}" in statement}
+            connection.execute(text(statement), known)
+
+
+def test_an_empty_database_gets_every_table_of_the_models(engine: Engine) -> None:
+    migrate(engine)
+    assert set(Base.metadata.tables) <= set(inspect(engine).get_table_names())
+
+
+def test_models_and_migrations_agree(engine: Engine) -> None:
+    migrate(engine)
+    check_migrations(engine)
+
+
+def test_migrating_again_changes_nothing(engine: Engine) -> None:
+    migrate(engine)
+    migrate(engine)
+    check_migrations(engine)
+
+
+def test_the_first_schema_can_be_taken_away_again(engine: Engine) -> None:
+    migrate(engine)
+    _downgrade(engine, "base")
+    assert set(inspect(engine).get_table_names()) == {"alembic_version"}
+    migrate(engine)
+    check_migrations(engine)
+
+
+def test_statistics_of_the_first_schema_stay_in_force(url: str, engine: Engine) -> None:
+    _upgrade(engine, "0001")
+    _fill_first_schema(engine)
+    with Metastore(url) as store:
+        found = store.statistics.current("books")
+        assert found is not None
+        assert (found.version, found.rows, found.bytes, found.row_group_rows, found.built_at) == (2, 10, 100, 5, NOON)
+        assert (found.files, found.share, found.notes, found.manual, found.sample, found.keys) == (
+            0, 1.0, (), frozenset(), None, {},
+        )  # fmt: skip
+        price = found.columns["price"]
+        assert (price.nulls, price.ndv, price.minimum, price.maximum) == (1, 3.5, 8.0, 45.5)
+        assert (price.common, price.manual) == (None, frozenset())
+        assert_same(price.histogram, Histogram(*map(np.array, (ENDPOINTS, BELOW, UP_TO))))
+    check_migrations(engine)
+
+
+def test_jobs_of_the_first_schema_are_still_known(url: str, engine: Engine) -> None:
+    _upgrade(engine, "0001")
+    _fill_first_schema(engine)
+    with Metastore(url) as store:
+        jobs = {job.id: job for job in store.jobs.list()}
+        assert {name: [table.state.value for table in job.tables] for name, job in jobs.items()} == {
+            "well": ["FINISHED", "FINISHED"],
+            "badly": ["FAILED", "FINISHED", "FAILED"],
+            "open": ["FINISHED", "QUEUED"],
+            "waits": ["QUEUED"],
+        }
+        assert jobs["badly"].tables[0] == TableProgress("books", JobState.FAILED, error="books: gone")
+        running = jobs["open"]
+        assert (running.request, running.process_id, running.host) == (
+            JobRequest(("books", "sales"), Mode.FULL),
+            7,
+            None,
+        )
+        with pytest.raises(TablesBusy):
+            store.jobs.create(StatisticsJob("new", JobRequest(("sales",)), JobState.QUEUED, NOON))
+        dead = store.jobs.dead(host="here", alive=lambda _: True, now=NOON + MINUTE, silence_s=30.0)
+        assert {job.id for job in dead} == {"open", "waits"}
+        for job in dead:
+            store.jobs.ended(job.id, at=NOON + MINUTE, error="gone")
+        store.jobs.create(StatisticsJob("new", JobRequest(("sales",)), JobState.QUEUED, NOON))
+
+
+def test_going_back_to_the_first_schema_keeps_what_it_can_hold(engine: Engine) -> None:
+    _upgrade(engine, "0001")
+    _fill_first_schema(engine)
+    migrate(engine)
+    _downgrade(engine, "0001")
+    with engine.connect() as connection:
+        stored = connection.scalar(text("SELECT histogram FROM column_statistics WHERE version = 2"))
+        jobs = connection.execute(text("SELECT id, tables, tables_done FROM statistics_jobs")).all()
+    assert _json(stored) == {"endpoints": ENDPOINTS, "below": BELOW, "up_to": UP_TO}
+    assert {row.id: (_json(row.tables), row.tables_done) for row in jobs} == {
+        "well": (["books", "sales"], 2),
+        "badly": (["books", "sales", "days"], 3),
+        "open": (["books", "sales"], 1),
+        "waits": (["sales"], 0),
+    }
+
+
+def test_places_that_an_earlier_release_left_open_are_told(
+    engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Links are followed once and for all; folders without a record are not deleted with their table."""
+    _upgrade(engine, "0008")  # which came before it
+    (tmp_path / "release-1").mkdir()
+    (tmp_path / "current").symlink_to("release-1")
+    forgotten = tmp_path / "made-20260131_235959_1a2b3c4d5e"
+    places = {"books": "current", "plain": "release-1", "made": forgotten.name, "other": "made-20260131"}
+    at = NOON.replace(tzinfo=None) if engine.dialect.name == "sqlite" else NOON
+    with engine.begin() as connection:
+        for table_id, (name, place) in enumerate(places.items(), 1):
+            connection.execute(
+                text(
+                    "INSERT INTO catalog_tables (id, name, location, format, options, files, bytes, registered_at) "
+                    "VALUES (:id, :name, :location, 'csv', '{}', 1, 1, :at)"
+                ),
+                {"id": table_id, "name": name, "location": str(tmp_path / place), "at": at},
+            )
+    with caplog.at_level("WARNING", "metastore.migrations"):
+        migrate(engine)
+    told = [record.getMessage() for record in caplog.records if record.name == "metastore.migrations"]
+    assert len(told) == 2
+    pinned, unrecorded = told
+    assert f"{tmp_path / 'current'}, which leads by a link to {tmp_path / 'release-1'}" in pinned
+    assert "register the folder again" in pinned
+    assert str(forgotten) in unrecorded
+    assert "Delete the folder yourself" in unrecorded
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT location FROM catalog_tables WHERE name = 'books'")) == str(
+            tmp_path / "release-1"
+        )
+    caplog.clear()
+    migrate(engine)
+    assert not caplog.records
+
+
+def _json(stored: object) -> object:
+    return json.loads(stored) if isinstance(stored, str) else stored
+
+
+def test_a_url_may_hold_per_cent_signs() -> None:
+    url = "postgresql://ann:p%40ss@localhost/fusion"
+    assert migration_config(url).get_main_option("sqlalchemy.url") == url

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engines.protocol import Actuals, OperatorActual
+from metastore.records import Attempt, Failure, Position, QueryState
+from metastore.repositories.gateways import SILENCE
+from metastore.store import Metastore
+from selector.decide import Decision, Reason, ReasonCode
+from selector.estimate import Learned, MemoryEstimate, OperatorEstimate
+from selector.learning import Observation, Subject
+from tests.metastore.examples import MINUTE, NOON, query
+
+DECISION = Decision(
+    engine="duckdb",
+    ranking=("duckdb", "spark"),
+    reasons=(Reason(ReasonCode.FITS, "Fits."),),
+    estimate=MemoryEstimate(10, 20, 0.5, (OperatorEstimate("HASH_JOIN", 1, 5.5, None, 8, "histogram"),), ("gap",)),
+    limit_bytes=1 << 33,
+)
+FIRST = Attempt(1, "duckdb", QueryState.RUNNING, NOON)
+SECOND = Attempt(2, "spark", QueryState.RUNNING, NOON + MINUTE)
+LOST = Failure("GATEWAY_RESTARTED", "the gateway was restarted")
+
+
+def test_a_query_comes_back_as_it_was_opened(store: Metastore) -> None:
+    store.queries.open(query())
+    assert store.queries.get("q1") == query()
+    assert store.queries.get("q2") is None
+
+
+def test_a_life_with_a_failover(store: Metastore) -> None:
+    store.queries.open(query())
+    store.queries.decided(
+        "q1", fingerprint="f", template="t", statistics_version="books@3", decision=DECISION, first=FIRST
+    )
+    running = store.queries.get("q1")
+    assert running is not None
+    assert (running.state, running.engine, running.attempts) == (QueryState.RUNNING, "duckdb", (FIRST,))
+
+    failed = replace(
+        FIRST,
+        state=QueryState.FAILED,
+        wall_s=1.5,
+        failure="MEMORY_EXCEEDED",
+        message="no memory",
+        peak_bytes=1 << 34,
+    )
+    store.queries.attempt_ended("q1", failed)
+    store.queries.attempt_started("q1", SECOND)
+    finished = replace(
+        SECOND,
+        state=QueryState.FINISHED,
+        wall_s=30.0,
+        rows=10,
+        actuals=Actuals(None, (OperatorActual("SCAN", 100, 0),)),
+    )
+    store.queries.close(
+        "q1", QueryState.FINISHED, at=NOON + 2 * MINUTE, attempt=finished, rows=10, result_bytes=1 << 40
+    )
+
+    assert store.queries.get("q1") == replace(
+        query(),
+        state=QueryState.FINISHED,
+        engine="spark",
+        fingerprint="f",
+        template="t",
+        statistics_version="books@3",
+        decision=DECISION,
+        attempts=(failed, finished),
+        rows=10,
+        result_bytes=1 << 40,
+        finished_at=NOON + 2 * MINUTE,
+    )
+    assert store.queries.finished(["q1", "q2", "none"]) == {"q1"}
+
+
+def test_runs_that_teach_are_read_oldest_first(store: Metastore) -> None:
+    model = Learned("Learned.", 1, 10, 20)
+    estimate = replace(DECISION.estimate, peak_bytes=99, upper_bytes=99, driver=0, learned=model)
+    ends = {
+        "measured": replace(FIRST, state=QueryState.FINISHED, peak_bytes=70),
+        "ran out": replace(FIRST, state=QueryState.FAILED, failure="MEMORY_EXCEEDED", peak_bytes=80),
+        "cancelled": replace(FIRST, state=QueryState.CANCELLED, failure="STATEMENT_CANCELLED", peak_bytes=80),
+        "lost": replace(FIRST, state=QueryState.FAILED, failure="ENGINE_UNAVAILABLE", peak_bytes=80),
+        "not measured": replace(FIRST, state=QueryState.FINISHED),
+        "elsewhere": replace(FIRST, engine="spark", state=QueryState.FINISHED, peak_bytes=70),
+    }
+    for minute, (name, end) in enumerate(ends.items()):
+        at = NOON + minute * MINUTE
+        store.queries.open(query(name, at))
+        store.queries.decided(
+            name,
+            fingerprint=name,
+            template="t",
+            statistics_version="books@3",
+            decision=replace(DECISION, estimate=estimate),
+            first=replace(FIRST, engine=end.engine, started_at=at),
+        )
+        store.queries.attempt_ended(name, end)
+    subject = Subject("measured", "t", "books@3", 1 << 33)
+    seen = Observation(subject, "HASH_JOIN", 10, 20, 70)
+    missed = Observation(replace(subject, fingerprint="ran out"), "HASH_JOIN", 10, 20, None)
+    assert store.queries.observations("duckdb", limit=9) == (seen, missed)
+    assert store.queries.observations("duckdb", limit=1) == (missed,)
+    assert [run.measured_bytes for run in store.queries.observations("spark", limit=9)] == [70]
+
+
+def test_estimates_beyond_all_bounds_are_kept(store: Metastore) -> None:
+    endless = replace(DECISION, estimate=MemoryEstimate(10**30, 10**31, 0.5))
+    store.queries.open(query())
+    store.queries.decided(
+        "q1", fingerprint="f", template="t", statistics_version="books@3", decision=endless, first=FIRST
+    )
+    found = store.queries.get("q1")
+    assert found is not None
+    assert found.decision == endless
+
+
+def test_an_ended_query_stays_as_it_ended(store: Metastore) -> None:
+    store.queries.open(query())
+    store.queries.close("q1", QueryState.CANCELLED, at=NOON)
+    store.queries.close("q1", QueryState.FINISHED, at=NOON + MINUTE, rows=5)
+    found = store.queries.get("q1")
+    assert found is not None
+    assert (found.state, found.finished_at, found.rows) == (QueryState.CANCELLED, NOON, None)
+
+
+def test_an_error_keeps_its_position(store: Metastore) -> None:
+    error = Failure("SYNTAX_ERROR", "here", Position(2, 7))
+    store.queries.open(query())
+    store.queries.close("q1", QueryState.FAILED, at=NOON, error=error)
+    found = store.queries.get("q1")
+    assert found is not None
+    assert found.error == error
+    assert store.queries.finished(["q1", "q2"]) == frozenset()
+
+
+def test_recent_queries_come_newest_first(store: Metastore) -> None:
+    for minute in range(4):
+        store.queries.open(query(f"q{minute}", NOON + minute * MINUTE))
+    assert [found.id for found in store.queries.list(limit=2)] == ["q3", "q2"]
+    assert [found.id for found in store.queries.list(limit=9, before=NOON + 2 * MINUTE)] == ["q1", "q0"]
+
+
+def test_what_a_dead_gateway_left_open_is_closed(store: Metastore) -> None:
+    for name in ("queued", "running", "done"):
+        store.queries.open(query(name))
+    store.queries.attempt_started("running", FIRST)
+    store.queries.close("done", QueryState.FINISHED, at=NOON)
+
+    assert store.queries.close_orphans(at=NOON + MINUTE, error=LOST) == ()  # nobody said whose they are
+    assert set(store.queries.close_orphans(at=NOON + MINUTE, error=LOST, own="me")) == {"queued", "running"}
+
+    running = store.queries.get("running")
+    assert running is not None
+    assert (running.state, running.error, running.finished_at) == (QueryState.FAILED, LOST, NOON + MINUTE)
+    assert running.attempts == (replace(FIRST, state=QueryState.FAILED, failure=LOST.code, message=LOST.message),)
+    done = store.queries.get("done")
+    assert done is not None
+    assert done.state is QueryState.FINISHED
+    assert store.queries.close_orphans(at=NOON, error=LOST) == ()
+
+
+def test_only_what_dead_gateways_left_open_is_closed(store: Metastore) -> None:
+    later = NOON + 10 * MINUTE
+    for name, seen in (("alive", later - SILENCE / 2), ("silent", later - 2 * SILENCE), ("me", later)):
+        store.gateways.seen(name, at=NOON)
+        store.gateways.seen(name, at=seen)
+        store.queries.open(query(f"of {name}"), gateway=name)
+    store.queries.open(query("of a gateway that has ended"), gateway="ended")
+    left = {"of silent", "of a gateway that has ended"}
+    assert set(store.queries.close_orphans(at=later, error=LOST)) == left
+    assert store.queries.close_orphans(at=later, error=LOST, own="me") == ("of me",)
+    store.gateways.forget("alive")
+    assert store.queries.close_orphans(at=later, error=LOST) == ("of alive",)

@@ -2,50 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
 from selector.types import MAX_PRECISION, DataType, Kind, array, decimal, map_of, struct
 
-_PLAIN: Mapping[Kind, pa.DataType] = {
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.TINYINT: pa.int8(),
-    Kind.SMALLINT: pa.int16(),
-    Kind.INT: pa.int32(),
-    Kind.BIGINT: pa.int64(),
-    Kind.FLOAT: pa.float32(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.BINARY: pa.binary(),
-    Kind.DATE: pa.date32(),
-    Kind.TIME: pa.time64("us"),
-    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-    Kind.TIMESTAMP_NTZ: pa.timestamp("us"),
-    Kind.VOID: pa.null(),
+_ZONE = ", tz="
+
+
+def _named(name: str) -> pa.DataType | None:
+    """Return the type that Arrow prints under a name, None where it has parts or digits that the name lacks."""
+    begin, zoned, rest = name.removesuffix("]").partition(_ZONE)
+    if zoned:
+        return pa.timestamp(begin.rpartition("[")[2], tz=rest)
+    return None if name in _MADE else pa.type_for_alias(name)
+
+
+_MADE: Mapping[str, Callable[[DataType, Sequence[pa.DataType]], pa.DataType]] = {
+    "decimal128": lambda whole, _: pa.decimal128(whole.precision, whole.scale),
+    "list": lambda _, parts: pa.list_(parts[0]),
+    "map": lambda _, parts: pa.map_(*parts),
+    "struct": lambda whole, parts: pa.struct(
+        [(field.name, part) for field, part in zip(whole.fields, parts, strict=True)]
+    ),
 }
+_PLAIN: Mapping[Kind, pa.DataType] = {kind: named for kind in Kind if (named := _named(kind.row.arrow)) is not None}
 _KINDS: Mapping[pa.DataType, Kind] = {
-    **{arrow: kind for kind, arrow in _PLAIN.items() if kind not in (Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)},
-    pa.uint8(): Kind.SMALLINT,
-    pa.uint16(): Kind.INT,
-    pa.uint32(): Kind.BIGINT,
-    pa.float16(): Kind.FLOAT,
-    pa.date64(): Kind.DATE,
+    **{_PLAIN[kind]: kind for kind in reversed(Kind) if kind in _PLAIN},
+    **{_named(name): kind for kind in Kind for name in kind.row.arrow_too},
 }
+"""Of kinds that come as the same type, the first is meant."""
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
     """Return the type that rows of a column have; what Arrow has no type for comes as text."""
-    parts = [field.type for field in data_type.fields]
-    match data_type.kind:
-        case Kind.DECIMAL:
-            return pa.decimal128(data_type.precision, data_type.scale)
-        case Kind.ARRAY:
-            return pa.list_(arrow_type(parts[0]))
-        case Kind.MAP:
-            return pa.map_(arrow_type(parts[0]), arrow_type(parts[1]))
-        case Kind.STRUCT:
-            return pa.struct([(field.name, arrow_type(field.type)) for field in data_type.fields])
-    return _PLAIN.get(data_type.kind, pa.string())
+    plain = _PLAIN.get(data_type.kind)
+    if plain is not None:
+        return plain
+    return _MADE[data_type.kind.row.arrow](data_type, [arrow_type(field.type) for field in data_type.fields])
 
 
 def data_type(arrow: pa.DataType) -> DataType:

@@ -19,17 +19,16 @@ import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 
 from engines.orc import read_tail
+from selector.types import WHOLE, Kind
 
 CHUNK_ROWS = 1 << 19  # what is sorted at once; neighbouring row groups are read together up to it
 DICTIONARY_BYTES = 8.0  # a string column with a dictionary and less than that a row is read as its dictionary
 FOOTERS_AT_ONCE = 8
 _WIDER = {
-    "tinyint": ("smallint", "int", "bigint", "double"),
-    "smallint": ("int", "bigint", "double"),
-    "int": ("bigint", "double"),
-    "float": ("double",),
-    "timestamp": ("timestamp_ntz",),
-    "timestamp_ntz": ("timestamp",),  # ORC and INT96 say nothing about zones
+    **{narrow: (*WHOLE[place:], Kind.DOUBLE) for place, narrow in enumerate(WHOLE[:-1], start=1)},
+    Kind.FLOAT: (Kind.DOUBLE,),
+    Kind.TIMESTAMP: (Kind.TIMESTAMP_NTZ,),
+    Kind.TIMESTAMP_NTZ: (Kind.TIMESTAMP,),  # ORC and INT96 say nothing about zones
 }
 
 

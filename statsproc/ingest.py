@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from engines.protocol import Column, InvalidTable
 from metastore.discovery.inspection import data_files, inspect
+from selector.types import Group, Kind, names_of
 from statsproc.output import published, write_parquet
 from statsproc.session import spark_errors
 
@@ -24,9 +25,8 @@ if TYPE_CHECKING:
 
 SHOWN_CHARACTERS = 60  # of a value, in a reason
 
-_SCALAR_TYPE = re.compile(
-    r"(boolean|tinyint|smallint|int|bigint|float|double|string|date|timestamp|timestamp_ntz|decimal\(\d+,\d+\))"
-)
+_SCALARS = names_of(Group.BOOLEAN, Group.WHOLE, Group.FLOATING, Group.DATE, Group.MOMENT)
+_SCALAR_TYPE = re.compile("|".join((*_SCALARS, Kind.STRING, r"decimal\(\d+,\d+\)")))
 
 
 class IngestFailed(Exception):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
+from engines.arrow_types import arrow_type
+from selector.types import MOMENTS, WHOLE, Kind, parse
 from statsproc.files import Chunk, FileUnusable, TableChunk
 
 if TYPE_CHECKING:
@@ -26,29 +28,11 @@ if TYPE_CHECKING:
 PIECE_BYTES = 32 << 20
 LINE_BYTES = 1 << 20  # read behind a piece's end to find the end of its last line; a longer line is not plain
 _OPTIONS = frozenset({"delimiter", "header"})  # of CSV; with any other one Spark reads
-_TYPES = {
-    "csv": {
-        "tinyint": pa.int8(),
-        "smallint": pa.int16(),
-        "int": pa.int32(),
-        "bigint": pa.int64(),
-        "double": pa.float64(),
-        "string": pa.string(),
-        "date": pa.date32(),
-        "timestamp": pa.timestamp("us"),
-        "timestamp_ntz": pa.timestamp("us"),
-    },
-    "json": {
-        "bigint": pa.int64(),
-        "double": pa.float64(),
-        "boolean": pa.bool_(),
-        "string": pa.string(),
-        "date": pa.date32(),
-        "timestamp": pa.timestamp("us"),
-        "timestamp_ntz": pa.timestamp("us"),
-    },
+_TYPES: Mapping[str, Collection[str]] = {
+    "csv": (*WHOLE, Kind.DOUBLE, Kind.STRING, Kind.DATE, *MOMENTS),
+    "json": (Kind.BIGINT, Kind.DOUBLE, Kind.BOOLEAN, Kind.STRING, Kind.DATE, *MOMENTS),
 }
-_DECIMAL = re.compile(r"^decimal\((\d+),(\d+)\)$")
+"""What Arrow reads as Spark does, in each format."""
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
 
 
@@ -175,6 +159,9 @@ def pieces_of(source: TableSource, file: DataFile, folder: str, wanted: Mapping[
         )
 
 
-def _type(types: Mapping[str, pa.DataType], data_type: str, kind: str) -> pa.DataType | None:
-    decimal = _DECIMAL.match(data_type) if kind == "csv" else None
-    return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else types.get(data_type)
+def _type(types: Collection[str], data_type: str, kind: str) -> pa.DataType | None:
+    known = parse(data_type)
+    if known.kind in MOMENTS and known.kind in types:
+        return pa.timestamp("us")  # text says nothing about zones
+    is_read = known.kind in types or (known.kind is Kind.DECIMAL and kind == "csv")
+    return arrow_type(known) if is_read else None

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from selector.statistics import ColumnStatistics, Keys
+from selector.types import FLOATING, MOMENTS, Group, names_of
 from statsproc.distinct import KEPT, Distinct, distinct_of, hash_texts, hash_words, merge_distinct
 from statsproc.histogram import (
     EMPTY,
@@ -31,8 +32,8 @@ from statsproc.histogram import (
 from statsproc.runs import runs
 from statsproc.texts import Texts
 
-NUMBERS = frozenset({"boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "date", "void"})
-TIMES = frozenset({"timestamp", "timestamp_ntz", "timestamp_ltz"})
+NUMBERS = frozenset(names_of(Group.BOOLEAN, Group.WHOLE, Group.FLOATING, Group.DATE, Group.VOID))
+TIMES = frozenset({*MOMENTS, "timestamp_ltz"})
 TEXTS = frozenset({"string", "binary"})
 EXACT = 2.0**53  # integers up to it have a place of their own on the line
 TEXTS_AT_ONCE = 1 << 20  # a string takes several times a number's memory while it is looked at
@@ -101,7 +102,7 @@ def summarise(values: pa.Array | pa.ChunkedArray, data_type: str, *, kept: int =
         return ColumnSummary(rows=size, nulls=nulls)
     if is_text(data_type):
         return _summarise_texts(present, size, nulls, ordered=data_type != "binary", kept=kept)
-    if data_type in ("float", "double") and pa.types.is_integer(present.type):
+    if data_type in FLOATING and pa.types.is_integer(present.type):
         present = present.cast(pa.float64(), safe=False)  # a file of a narrower type
     numbers = numbers_of(present)
     ordered = np.sort(numbers.raw)

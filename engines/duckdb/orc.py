@@ -14,18 +14,13 @@ import pyarrow as pa
 import pyarrow.dataset as pa_dataset
 import pyarrow.orc as pa_orc
 
+from engines.arrow_types import arrow_type
 from engines.errors import UnsupportedFeature
 from engines.orc import read_tail
 from engines.protocol import TableSource
+from selector.types import Group, Kind, names_of
 
-_PARTITION_TYPES = {
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "date": pa.date32(),
-    "string": pa.string(),
-}
+_IN_FOLDERS = (*names_of(Group.WHOLE, Group.DATE), Kind.STRING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +48,11 @@ def dataset_of(source: TableSource, files: tuple[OrcFile, ...]) -> pa_dataset.Da
     except (pa.ArrowException, OSError) as error:
         raise UnsupportedFeature(f"Arrow cannot read the ORC files of {source.name}.") from error
     if source.partition_columns:
-        types = {column.name: column.data_type for column in source.columns}
-        try:
-            keys = [(name, _PARTITION_TYPES[types[name]]) for name in source.partition_columns]
-        except KeyError as error:
-            raise UnsupportedFeature(f"{source.name} is in folders of a {error.args[0]}.") from error
-        schemas.append(pa.schema(keys))
+        types = {column.name: column.type for column in source.columns}
+        for name in source.partition_columns:
+            if types[name].kind not in _IN_FOLDERS:
+                raise UnsupportedFeature(f"{source.name} is in folders of a {types[name]}.")
+        schemas.append(pa.schema([(name, arrow_type(types[name])) for name in source.partition_columns]))
         partitioning = pa_dataset.partitioning(schemas[-1], flavor="hive")
     return pa_dataset.dataset(
         [file.path for file in files],

@@ -6,7 +6,7 @@ by Arrow: decimals, dates and timestamps travel as text. Timestamps keep microse
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +19,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol  # type: ignore[impo
 from thrift.Thrift import TType  # type: ignore[import-untyped]
 
 from engines.arrow_types import arrow_type
-from selector.types import InvalidType, parse
+from selector.types import Group, InvalidType, Kind, parse
 
 MOMENT_WIDTH = len("2024-02-29 12:34:56.123456")
 DEFAULT_DECIMAL = (10, 0)  # Hive's, where precision and scale are not told
@@ -37,19 +37,12 @@ _NUMBERS: dict[int, tuple[str, pa.DataType]] = {
 _TEXTS = (7, 8)
 """Fields of TColumn for text and binary."""
 
-_BY_TYPE_ID: dict[int, str] = {
-    TTypeId.BOOLEAN_TYPE: "boolean",
-    TTypeId.TINYINT_TYPE: "tinyint",
-    TTypeId.SMALLINT_TYPE: "smallint",
-    TTypeId.INT_TYPE: "int",
-    TTypeId.BIGINT_TYPE: "bigint",
-    TTypeId.FLOAT_TYPE: "float",
-    TTypeId.DOUBLE_TYPE: "double",
-    TTypeId.BINARY_TYPE: "binary",
-    TTypeId.DATE_TYPE: "date",
-    TTypeId.TIMESTAMP_TYPE: "timestamp_ntz",  # Hive's has no zone; for Spark's the adapter asks
-    TTypeId.NULL_TYPE: "void",
+_BY_TYPE_ID: Mapping[int, Kind] = {
+    kind.row.driver.hs2: kind
+    for kind in Kind
+    if kind.row.driver is not None and kind.row.group not in (Group.NESTED, Group.DECIMAL)
 }
+"""Of two timestamps the later counts: Hive's has no zone; for Spark's the adapter asks."""
 
 Sent: TypeAlias = pa.Array
 """A column as it was sent: numbers, or bytes."""
@@ -87,7 +80,7 @@ def type_of(described: Any) -> pa.DataType:
         told = entry.typeQualifiers.qualifiers if entry.typeQualifiers else {}
         sizes = [told[name].i32Value for name in ("precision", "scale") if name in told]
         return pa.decimal128(*(sizes if len(sizes) == 2 else DEFAULT_DECIMAL))
-    return sent_type(_BY_TYPE_ID.get(entry.type, "string"))
+    return sent_type(_BY_TYPE_ID.get(entry.type, Kind.STRING))
 
 
 def read_answer(protocol: TBinaryProtocol) -> tuple[TStatus, list[Sent]]:

@@ -29,6 +29,7 @@ from engines.hive.transport import Access, Address
 from engines.hive.views import named_in, view_statements
 from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, TableSource, never
 from engines.spark.sessions import CAREFUL_SETTINGS, FORMATS, SESSION_SETTINGS
+from selector.types import Group, Kind, names_of
 
 FETCH_ROWS = 10_000
 
@@ -41,7 +42,7 @@ _CANCEL_FOR_S = 300.0
 _RETRY_S = 1.0
 _VARIABLE = "${hiveconf:hive.variable.substitute}"  # which has a value on each server that looks for one
 _QUERY = re.compile(r"\s*(\(|(SELECT|WITH|FROM|VALUES|TABLE)\b)", re.IGNORECASE)
-_JSON = re.compile(r"(?:array|map|struct)<|variant$")
+_JSON = re.compile(rf"(?:{'|'.join(names_of(Group.NESTED))})<|{Kind.VARIANT}$")
 _TEXT = re.compile(r"string collate |time\(")
 _TO_JSON = "TO_JSON({}, MAP('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\"))"
 

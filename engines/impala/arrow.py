@@ -6,28 +6,36 @@ a moment has no zone in Impala and is one of UTC, the zone that the adapter sets
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engines.arrow_types import arrow_type
+from selector.types import DataType, Kind
+
 MICROSECONDS_WIDTH = len("2024-02-29 12:34:56.123456")
 
-_KINDS: dict[str, tuple[str, pa.DataType]] = {
-    "BOOLEAN": ("boolVal", pa.bool_()),
-    "TINYINT": ("byteVal", pa.int8()),
-    "SMALLINT": ("i16Val", pa.int16()),
-    "INT": ("i32Val", pa.int32()),
-    "BIGINT": ("i64Val", pa.int64()),
-    "FLOAT": ("doubleVal", pa.float32()),
-    "DOUBLE": ("doubleVal", pa.float64()),
-    "DATE": ("stringVal", pa.date32()),
-    "TIMESTAMP": ("stringVal", pa.timestamp("us", tz="UTC")),
-    "BINARY": ("binaryVal", pa.binary()),
+_TYPES: Mapping[str, pa.DataType] = {
+    kind.row.impala: arrow_type(DataType(kind))
+    for kind in reversed(Kind)
+    if kind.row.impala and "{" not in kind.row.impala
 }
-"""Impala's type -> the member of TColumn that carries it, and its Arrow type; all others are text."""
+"""Impala's names of types that need no digits; its one timestamp is the first of ours. All others are text."""
+
+_MEMBERS: Mapping[pa.DataType, str] = {
+    pa.bool_(): "boolVal",
+    pa.int8(): "byteVal",
+    pa.int16(): "i16Val",
+    pa.int32(): "i32Val",
+    pa.int64(): "i64Val",
+    pa.float32(): "doubleVal",
+    pa.float64(): "doubleVal",
+    pa.binary(): "binaryVal",
+}
+"""The member of TColumn that carries a type; all others travel as text."""
 
 
 def schema_of(columns: Sequence[tuple[Any, ...]]) -> pa.Schema:
@@ -35,13 +43,11 @@ def schema_of(columns: Sequence[tuple[Any, ...]]) -> pa.Schema:
     return pa.schema([pa.field(column[0], _type(column)) for column in columns])
 
 
-def batch_of(rows: Any, columns: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch | None:
+def batch_of(rows: Any, schema: pa.Schema) -> pa.RecordBatch | None:
     """Return the rows of a TRowSet; None where it has none."""
     if rows is None or not rows.columns:
         return None
-    arrays = [
-        _array(sent, column, field.type) for sent, column, field in zip(rows.columns, columns, schema, strict=True)
-    ]
+    arrays = [_array(sent, field.type) for sent, field in zip(rows.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema) if len(arrays[0]) else None
 
 
@@ -49,11 +55,11 @@ def _type(column: tuple[Any, ...]) -> pa.DataType:
     name, precision, scale = column[1], column[4], column[5]
     if name == "DECIMAL":
         return pa.decimal128(precision, scale)
-    return _KINDS[name][1] if name in _KINDS else pa.string()
+    return _TYPES.get(name, pa.string())
 
 
-def _array(sent: Any, column: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
-    member = _KINDS[column[1]][0] if column[1] in _KINDS else "stringVal"
+def _array(sent: Any, kind: pa.DataType) -> pa.Array:
+    member = _MEMBERS.get(kind, "stringVal")
     data = getattr(sent, member)
     nulls = _nulls(data.nulls, len(data.values))
     if member not in ("stringVal", "binaryVal"):

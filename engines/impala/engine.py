@@ -275,7 +275,7 @@ def _batches(operation: Operation, columns: list[tuple[Any, ...]], attempt: Atte
     while more:
         attempt.raise_if_ended()
         rows, more = operation.fetch(FETCH_ROWS)
-        batch = arrow.batch_of(rows, columns, schema)
+        batch = arrow.batch_of(rows, schema)
         if batch is not None:
             yield batch
     attempt.raise_if_ended()

@@ -11,8 +11,8 @@ import re
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
 from metastore.discovery.inspection import DEFAULT_PARTITION
+from selector.types import Group, parse
 
-_DECIMAL = re.compile(r"decimal\(\d+,(\d+)\)")
 _DAY = re.compile(r"(\d{4})(?:-(\d{1,2}))?(?:-(\d{1,2}))?(?:[ T](.*))?")
 _TRUTHS = {
     **dict.fromkeys(("t", "true", "y", "yes", "1"), True),
@@ -33,22 +33,22 @@ def value_of(text: str | None, data_type: str) -> object:
 
 
 def _read(text: str, data_type: str) -> object:
-    match data_type:
-        case "tinyint" | "smallint" | "int" | "bigint":
+    known = parse(data_type)
+    match known.kind.row.group:
+        case Group.WHOLE:
             return int(text)
-        case "float" | "double":
+        case Group.FLOATING:
             number = float(text)
             return "NaN" if math.isnan(number) else number
-        case "boolean":
+        case Group.BOOLEAN:
             return _TRUTHS.get(text.lower(), text)
-        case "date":
+        case Group.DATE:
             return _time(text).date()
-        case "timestamp" | "timestamp_ntz":
+        case Group.MOMENT:
             return _time(text)
-    scale = _DECIMAL.fullmatch(data_type)
-    if scale is None:
-        return text
-    return Decimal(text).quantize(Decimal(1).scaleb(-int(scale.group(1))), ROUND_HALF_UP)
+        case Group.DECIMAL:
+            return Decimal(text).quantize(Decimal(1).scaleb(-(known.scale or 0)), ROUND_HALF_UP)
+    return text
 
 
 def _time(text: str) -> dt.datetime:

@@ -18,6 +18,7 @@ from gateway.dashboard.drawing import Drawing
 from gateway.presentation.formatting import cardinality, share, value
 from selector.keys import KeyStatistics
 from selector.statistics import ColumnStatistics, Histogram
+from selector.types import Group, names_of
 
 BARS = 48
 TAILS = (0.01, 0.05)  # shares of rows at either end that may be left out
@@ -25,7 +26,7 @@ SQUEEZED = 0.25  # of the range: what all but the tails take up when they are le
 EACH_VALUE_UP_TO = 60  # whole numbers, days and truth values: one bar each
 FEW_GROUPS, MANY_GROUPS, LONGEST_PREFIX = 8, 64, 3
 SMEARED = 0.002  # shares between two endpoints of text are a guess; smaller ones are none
-WHOLE = ("tinyint", "smallint", "int", "bigint", "boolean", "date")
+COUNTABLE = names_of(Group.BOOLEAN, Group.WHOLE, Group.DATE)
 LABEL_CHARACTERS = 130  # side by side below a plot
 AXIS_LABELS = 7
 
@@ -94,7 +95,7 @@ def _of_numbers(histogram: Histogram, data_type: str) -> tuple[list[Bar], str]:
     low, high, note = _window(histogram, data_type)
     if low == high:
         return [], note
-    whole = data_type in WHOLE
+    whole = data_type in COUNTABLE
     if whole and high - low < EACH_VALUE_UP_TO:
         edges = np.arange(low, high + 2) - 0.5
         labels = [value(x, data_type) for x in np.arange(low, high + 1).tolist()]

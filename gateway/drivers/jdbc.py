@@ -4,80 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import replace
 from itertools import groupby
 
-LONGEST_TEXT = 2**31 - 1
+from selector.types import DriverType, Kind, kind_named
+
 LONGEST_NAME = 4_096  # of a table, column or function; a pattern with more signs of its own matches none
-_NAME = re.compile(r"(\w+)(?:\((\d+),(\d+)\))?")
+_DIGITS = re.compile(r"\((\d+),(\d+)\)")
 _ANYTHING = ("%", "*", ".*")
 _ONE = "_"
 _NOTHING = re.compile(r"(?!)")
 
 
-class Jdbc(IntEnum):
-    """Numbers of java.sql.Types."""
-
-    TINYINT = -6
-    BIGINT = -5
-    BINARY = -2
-    NULL = 0
-    DECIMAL = 3
-    INTEGER = 4
-    SMALLINT = 5
-    REAL = 6  # as Hive's driver has it: FLOAT
-    DOUBLE = 8
-    VARCHAR = 12
-    BOOLEAN = 16
-    DATE = 91
-    TIMESTAMP = 93
-    JAVA_OBJECT = 2000
-    STRUCT = 2002
-    ARRAY = 2003
+KNOWN: Mapping[str, DriverType] = {kind.value: kind.row.driver for kind in Kind if kind.row.driver is not None}
+"""What drivers hear of as a type of its own; all else comes to them as a string."""
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
-    """A type of Hive's; None where something does not apply to it.
-
-    size: digits, characters or bytes as JDBC counts them. scale: digits after the point. radix: of numbers.
-    """
-
-    jdbc: Jdbc
-    size: int | None = None
-    scale: int | None = None
-    radix: int | None = None
-
-
-KNOWN: Mapping[str, Described] = {
-    "boolean": Described(Jdbc.BOOLEAN, 1),
-    "tinyint": Described(Jdbc.TINYINT, 3, 0, 10),
-    "smallint": Described(Jdbc.SMALLINT, 5, 0, 10),
-    "int": Described(Jdbc.INTEGER, 10, 0, 10),
-    "bigint": Described(Jdbc.BIGINT, 19, 0, 10),
-    "float": Described(Jdbc.REAL, 7, 7, 10),
-    "double": Described(Jdbc.DOUBLE, 15, 15, 10),
-    "string": Described(Jdbc.VARCHAR, LONGEST_TEXT),
-    "timestamp": Described(Jdbc.TIMESTAMP, 29, 9),
-    "timestamp_ntz": Described(Jdbc.TIMESTAMP, 29, 9),
-    "binary": Described(Jdbc.BINARY, LONGEST_TEXT),
-    "array": Described(Jdbc.ARRAY),
-    "map": Described(Jdbc.JAVA_OBJECT),
-    "struct": Described(Jdbc.STRUCT),
-    "decimal": Described(Jdbc.DECIMAL, 38, 18, 10),
-    "date": Described(Jdbc.DATE, 10),
-    "void": Described(Jdbc.NULL),
-}
-
-
-def describe(name: str) -> Described:
-    """Return the type behind a Spark name such as ``decimal(10,2)``; what Hive has no type for comes as a string."""
-    found = _NAME.match(name)
-    known = KNOWN.get(found[1], KNOWN["string"]) if found else KNOWN["string"]
-    if found and known.jdbc is Jdbc.DECIMAL and found[2]:
-        return Described(Jdbc.DECIMAL, int(found[2]), int(found[3]), 10)
-    return known
+def describe(name: str) -> DriverType:
+    """Return the type behind a Spark name such as ``decimal(10,2)``; what drivers do not know comes as a string."""
+    kind = kind_named(name)
+    digits = _DIGITS.search(name) if kind is Kind.DECIMAL else None
+    known = KNOWN.get(kind or "", KNOWN[Kind.STRING])
+    return replace(known, size=int(digits[1]), scale=int(digits[2])) if digits else known
 
 
 def matcher(pattern: str | None) -> re.Pattern[str]:

@@ -14,23 +14,13 @@ import pyarrow as pa
 from metastore.discovery.inspection import DEFAULT_PARTITION
 from metastore.records import CatalogTable, Partition, StatisticsPart
 from selector.statistics import ColumnStatistics, TableStatistics
+from selector.types import Kind
 
 UNKNOWN = -1
 NOT_CACHED = "NOT CACHED"  # nothing is kept in memory for a table
 NO_POLICY = "NONE"  # files are not erasure-coded as far as the gateway knows
 FORMATS = {"csv": "TEXT"}  # Impala's word, where it is not ours in capitals
-FIXED_BYTES = {
-    "boolean": 1,
-    "tinyint": 1,
-    "smallint": 2,
-    "int": 4,
-    "bigint": 8,
-    "float": 4,
-    "double": 8,
-    "date": 4,
-    "timestamp": 16,
-    "timestamp_ntz": 16,
-}
+FIXED_BYTES = {kind.value: kind.row.impala_bytes for kind in Kind if kind.row.impala_bytes is not None}
 DECIMAL = re.compile(r"decimal\((\d+),\d+\)")
 
 TABLE_STATS = pa.schema(

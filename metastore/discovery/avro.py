@@ -8,30 +8,11 @@ import fastavro
 from fastavro.schema import SchemaParseException
 
 from engines.protocol import Column
-from selector.types import DataType, InvalidType, Kind, array, decimal, map_of, struct
+from selector.types import BY_AVRO, DataType, InvalidType, Kind, array, decimal, map_of, struct
 
 Schema = Any  # a name, a list (union) or a mapping, as in JSON
 Named = dict[str, Schema]
 
-_TYPES = {
-    "null": Kind.VOID,
-    "boolean": Kind.BOOLEAN,
-    "int": Kind.INT,
-    "long": Kind.BIGINT,
-    "float": Kind.FLOAT,
-    "double": Kind.DOUBLE,
-    "bytes": Kind.BINARY,
-    "fixed": Kind.BINARY,
-    "string": Kind.STRING,
-    "enum": Kind.STRING,
-}
-_LOGICAL_TYPES = {
-    ("int", "date"): Kind.DATE,
-    ("long", "timestamp-millis"): Kind.TIMESTAMP,
-    ("long", "timestamp-micros"): Kind.TIMESTAMP,
-    ("long", "local-timestamp-millis"): Kind.TIMESTAMP_NTZ,
-    ("long", "local-timestamp-micros"): Kind.TIMESTAMP_NTZ,
-}
 _WIDENED = {
     frozenset((Kind.INT, Kind.BIGINT)): DataType(Kind.BIGINT),
     frozenset((Kind.FLOAT, Kind.DOUBLE)): DataType(Kind.DOUBLE),
@@ -76,7 +57,7 @@ def _type(schema: Schema, named: Named, inside: tuple[str, ...]) -> DataType:
     if isinstance(schema, list):
         return _union([member for member in schema if member != "null"], named, inside)
     if isinstance(schema, str):
-        return DataType(_TYPES[schema]) if schema in _TYPES else _type(named[schema], named, inside)
+        return DataType(BY_AVRO[schema]) if schema in BY_AVRO else _type(named[schema], named, inside)
     kind = schema["type"]
     if not isinstance(kind, str):
         return _type(kind, named, inside)
@@ -90,7 +71,7 @@ def _type(schema: Schema, named: Named, inside: tuple[str, ...]) -> DataType:
         named[schema["name"]] = schema
     if schema.get("logicalType") == "decimal" and kind in ("bytes", "fixed") and "precision" in schema:
         return decimal(int(schema["precision"]), int(schema.get("scale", 0)))
-    logical = _LOGICAL_TYPES.get((kind, schema.get("logicalType", "")))
+    logical = BY_AVRO.get(f"{kind} {schema.get('logicalType')}")
     return DataType(logical) if logical else _type(kind, named, inside)
 
 

@@ -17,6 +17,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from metastore.hive.properties import join_property
+from selector.types import BY_NAME
 
 DEFAULT_PORT = 9083
 DEFAULT_DATABASE = "default"
@@ -25,8 +26,6 @@ PARTITIONS_AT_ONCE = 500
 SPARK_SCHEMA = "spark.sql.sources.schema"
 
 logging.getLogger("thrift").addHandler(logging.NullHandler())  # it would print what it raises
-
-_SPARK_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 
 
 class HiveFailed(Exception):
@@ -223,7 +222,7 @@ def _spark_columns(parameters: Mapping[str, str]) -> tuple[HiveColumn, ...]:
     return tuple(
         HiveColumn(
             field["name"],
-            _SPARK_NAMES.get(field["type"], field["type"]) if isinstance(field["type"], str) else "nested",
+            str(BY_NAME.get(field["type"], field["type"])) if isinstance(field["type"], str) else "nested",
         )
         for field in json.loads(text)["fields"]
     )

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from selector.cardinality.domains import TEXT_TOP, Domain, joined
 from selector.keys import Bins
 from selector.statistics import TEXT_KEY_BYTES, ColumnStatistics, way_between
+from selector.types import Group, names_of
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +29,7 @@ LEAST_CONFIDENCE = 0.85  # a share that rests on a uniform spread alone
 OUTSIDE_SHARE = 0.005  # at most so many rows lie beyond what a partial build saw of a column, on each side
 ROUNDING = 1e-9  # by which shares may miss their sum
 ULPS = 4.0  # how far a number may be from a place of its type by rounding
-_WHOLE = frozenset({"boolean", "tinyint", "smallint", "int", "bigint", "date"})
+_WHOLE = frozenset(names_of(Group.BOOLEAN, Group.WHOLE, Group.DATE))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Values are on the lines of ``selector.statistics``: dates are days, timestamps m
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from selector.statistics import as_number
+from selector.types import Group, kind_named
 
 DAY_US = 86_400_000_000.0
 FARTHEST_DAY = 1e8  # from 1970, what calendars are asked about
@@ -82,23 +83,19 @@ class CannotSay(Exception):
 
 def kind_of(data_type: str) -> Kind | None:
     """Return what a column's values are. data_type: Spark's short form."""
-    if data_type.startswith(("timestamp",)):
-        return Kind.TIMESTAMP
-    if data_type.startswith("decimal"):
-        return Kind.DECIMAL
-    if data_type.startswith(("varchar", "char")):
-        return Kind.TEXT
-    return {
-        "boolean": Kind.BOOLEAN,
-        "tinyint": Kind.INTEGER,
-        "smallint": Kind.INTEGER,
-        "int": Kind.INTEGER,
-        "bigint": Kind.INTEGER,
-        "float": Kind.DOUBLE,
-        "double": Kind.DOUBLE,
-        "date": Kind.DATE,
-        "string": Kind.TEXT,
-    }.get(data_type)
+    known = kind_named(data_type.partition(" ")[0])
+    return _OF_GROUP.get(known.row.group) if known is not None else None
+
+
+_OF_GROUP: Mapping[Group, Kind] = {
+    Group.BOOLEAN: Kind.BOOLEAN,
+    Group.WHOLE: Kind.INTEGER,
+    Group.FLOATING: Kind.DOUBLE,
+    Group.DECIMAL: Kind.DECIMAL,
+    Group.TEXT: Kind.TEXT,
+    Group.DATE: Kind.DATE,
+    Group.MOMENT: Kind.TIMESTAMP,
+}
 
 
 def cast_kind(to: exp.Expr) -> Kind | None:

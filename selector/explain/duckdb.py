@@ -25,6 +25,7 @@ from sqlglot.errors import SqlglotError
 
 from selector.keys import KeyPair, key_groups
 from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape, UnreadablePlan
+from selector.types import MAX_PRECISION, Kind, decimal
 
 DIALECT = "duckdb"
 FILTERED_SHARE = 0.2  # what DuckDB's optimizer keeps of a scan that has any filter
@@ -71,22 +72,13 @@ _SORT_ORDER = re.compile(r" (ASC|DESC)( NULLS (FIRST|LAST))?$")
 _AGGREGATE_CALL = re.compile(r"^(\w+)\((?:DISTINCT )?(.*)\)$")
 _AGGREGATE_TYPES = {"count": "bigint", "count_star": "bigint", "avg": "double", "sum": "decimal(38,0)"}
 _SPARK_TYPES = {
-    "TINYINT": "tinyint",
-    "SMALLINT": "smallint",
-    "INTEGER": "int",
-    "BIGINT": "bigint",
-    "HUGEINT": "decimal(38,0)",
-    "FLOAT": "float",
-    "DOUBLE": "double",
-    "VARCHAR": "string",
-    "DATE": "date",
-    "TIMESTAMP": "timestamp_ntz",
-    "BOOLEAN": "boolean",
-    "UTINYINT": "tinyint",
-    "USMALLINT": "smallint",
-    "UINTEGER": "int",
-    "UBIGINT": "bigint",
-    "UHUGEINT": "decimal(38,0)",
+    **{
+        kind.row.duckdb: kind.value
+        for kind in reversed(Kind)
+        if kind.row.duckdb is not None and "{" not in kind.row.duckdb
+    },
+    **{name: kind.value for kind in Kind for name in kind.row.duckdb_too},
+    **dict.fromkeys(("HUGEINT", "UHUGEINT"), str(decimal(MAX_PRECISION))),
 }
 
 

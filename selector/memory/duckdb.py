@@ -41,6 +41,7 @@ from selector.memory.pipeline import (
 from selector.memory.widths import CACHED_COLUMNS, Row, encoded_bytes, heap_bytes, row_of
 from selector.plan import JoinType, Operator, PlanColumn, PlanNode
 from selector.statistics import SampleColumn, TableStatistics
+from selector.types import VALUE_BYTES, Group, names_of
 
 DEFAULT_ROW_GROUP_ROWS = 122_880
 UPPER_FACTOR = 1.35
@@ -325,8 +326,8 @@ class _Model:
 
 _MARKING = frozenset({JoinType.RIGHT, JoinType.FULL, JoinType.RIGHT_SEMI, JoinType.RIGHT_ANTI})
 _FILTERING = frozenset({JoinType.INNER, JoinType.SEMI, JoinType.RIGHT, JoinType.RIGHT_SEMI})
-_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint", "date"})
-_NARROW = frozenset({"boolean", "tinyint", "smallint", "int", "date", "float"})
+_INTEGERS = frozenset(names_of(Group.WHOLE, Group.DATE))
+_NARROW = frozenset(name for name, width in VALUE_BYTES.items() if width <= 4)
 _GATHERING = frozenset({Operator.AGGREGATE, Operator.SORT, Operator.TOP_N, Operator.WINDOW})
 
 

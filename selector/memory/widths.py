@@ -9,19 +9,8 @@ from dataclasses import dataclass
 
 from selector.plan import PlanColumn
 from selector.statistics import SampleColumn, TableStatistics
+from selector.types import VALUE_BYTES
 
-_FIXED_BYTES = {
-    "boolean": 1,
-    "tinyint": 1,
-    "smallint": 2,
-    "int": 4,
-    "bigint": 8,
-    "float": 4,
-    "double": 8,
-    "date": 4,
-    "timestamp": 8,
-    "timestamp_ntz": 8,
-}
 _DECIMAL = re.compile(r"^decimal\((\d+),")
 STRING_BYTES = 16  # length, prefix and pointer; a string of up to INLINE_BYTES lives in them
 INLINE_BYTES = 12
@@ -92,7 +81,7 @@ def _fixed_bytes(column: PlanColumn) -> float | None:
     decimal = _DECIMAL.match(data_type)
     if decimal:
         return 8 if int(decimal.group(1)) <= 18 else 16
-    return _FIXED_BYTES.get(data_type)
+    return VALUE_BYTES.get(data_type)
 
 
 def _duckdb_bytes(column: PlanColumn) -> float | None:
@@ -104,7 +93,7 @@ def _duckdb_bytes(column: PlanColumn) -> float | None:
     if decimal:
         digits = int(decimal.group(1))
         return next((width for most, width in ((4, 2), (9, 4), (18, 8)) if digits <= most), 16)
-    return _FIXED_BYTES.get(data_type)
+    return VALUE_BYTES.get(data_type)
 
 
 def _string_bytes(length: float) -> float:

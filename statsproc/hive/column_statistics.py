@@ -7,7 +7,7 @@ whole seconds among the integers. In all of them -1, or nothing, stands for unkn
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from engines.protocol import Column
 from selector.statistics import ColumnStatistics, CommonValues
+from selector.types import Group, kind_named
 
 MICROSECONDS = 1_000_000
 LONG_MAX = 2**63 - 1
@@ -26,17 +27,21 @@ class Unreadable(ValueError):
 
 def kind_of(data_type: str) -> str:
     """Return what is the same to statistics: ``int`` and ``bigint`` are, ``double`` and ``decimal`` are not."""
-    name = data_type.lower().split("(")[0].split("<")[0].strip()
-    return _KINDS.get(name, name)
+    known = kind_named(data_type.lower())
+    if known is None:
+        name = data_type.lower().partition("(")[0].partition("<")[0].strip()
+        return "nested" if name in _NESTED else name
+    return _ALIKE.get(known.row.group, known.value)
 
 
-_KINDS = {
-    **dict.fromkeys(("tinyint", "smallint", "int", "integer", "bigint"), "whole number"),
-    **dict.fromkeys(("float", "double"), "floating point"),
-    **dict.fromkeys(("string", "varchar", "char"), "string"),
-    **dict.fromkeys(("timestamp", "timestamp_ntz", "timestamp_ltz"), "timestamp"),
-    **dict.fromkeys(("array", "map", "struct", "uniontype", "nested", "variant"), "nested"),
-    "numeric": "decimal",
+_NESTED = ("uniontype", "nested")
+_ALIKE: Mapping[Group, str] = {
+    Group.WHOLE: "whole number",
+    Group.FLOATING: "floating point",
+    Group.TEXT: "string",
+    Group.MOMENT: "timestamp",
+    Group.NESTED: "nested",
+    Group.VARIANT: "nested",
 }
 
 _FIELDS = {

@@ -30,6 +30,7 @@ from engines.protocol import Column
 from metastore.hive.client import HiveColumn
 from metastore.hive.properties import cut_property, join_property
 from selector.statistics import EPOCH, EPOCH_DATE, MICROSECOND, ColumnStatistics, Histogram, TableStatistics, as_number
+from selector.types import FLOATING, MOMENTS, VALUE_BYTES, WHOLE
 
 ROWS = "spark.sql.statistics.numRows"
 BYTES = "spark.sql.statistics.totalSize"
@@ -37,11 +38,6 @@ COLUMNS = "spark.sql.statistics.colStats."
 VERSION = "2"  # since then timestamps are in UTC
 BINS = 254  # as many as ANALYZE makes
 
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
-_LENGTHS = {
-    **{"boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "bigint": 8},
-    **{"float": 4, "double": 8, "date": 4, "timestamp": 8, "timestamp_ntz": 8},
-}
 _LONG_DECIMAL_DIGITS = 18
 
 _HEAD = struct.Struct(">di")
@@ -219,7 +215,7 @@ def _read_column(parameters: Mapping[str, str], prefix: str, column: Column | Hi
 
 
 def _write_column(column: ColumnStatistics, rows: int) -> dict[str, str]:
-    fixed = _LENGTHS.get(column.data_type)
+    fixed = VALUE_BYTES.get(column.data_type)
     if column.data_type.startswith("decimal"):
         fixed = 8 if int(column.data_type[8:].split(",")[0].rstrip(")")) <= _LONG_DECIMAL_DIGITS else 16
     average, longest = (column.average_length, column.maximum_length) if fixed is None else (fixed, fixed)
@@ -235,7 +231,7 @@ def _write_column(column: ColumnStatistics, rows: int) -> dict[str, str]:
     values = rows - column.nulls
     if column.histogram is not None and column.histogram.endpoints.dtype.kind == "f" and values > 0:
         if column.data_type != "boolean":  # Spark has no histograms of them
-            whole = column.data_type in (*_WHOLE, "date")
+            whole = column.data_type in (*WHOLE, "date")
             fields["histogram"] = encode_bins(bins_of(column.histogram, rows=values, ndv=column.ndv, whole=whole))
     return {field: str(value) for field, value in fields.items() if value is not None}
 
@@ -257,13 +253,13 @@ def _text(value: float | str | None, data_type: str) -> str | None:
                 return "true" if value else "false"
             case "date":
                 return (EPOCH_DATE + dt.timedelta(days=value)).isoformat()
-            case "timestamp" | "timestamp_ntz":
+            case _ if data_type in MOMENTS:
                 return (EPOCH + value * MICROSECOND).replace(tzinfo=None).isoformat(" ", "microseconds")
-            case "float" | "double":
+            case _ if data_type in FLOATING:
                 return repr(value)
     except OverflowError:
         return None  # beyond the year 9999
-    return str(int(value)) if data_type in _WHOLE else format(Decimal(repr(value)), "f")
+    return str(int(value)) if data_type in WHOLE else format(Decimal(repr(value)), "f")
 
 
 def _blocks(stream: bytes) -> Iterator[bytes]:

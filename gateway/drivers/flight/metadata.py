@@ -6,7 +6,7 @@ There are no catalogs and one database, as over HiveServer2. In patterns, ``%`` 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,20 +14,14 @@ import pyarrow as pa
 
 from engines.arrow_types import arrow_type
 from gateway.catalog.snapshot import Relation, RelationKind
-from gateway.drivers.jdbc import KNOWN, Jdbc, describe, matcher
+from gateway.drivers.jdbc import KNOWN, describe, matcher
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.statistics.tables import rows_of
+from selector.types import Jdbc
 
 NO_CATALOG = None  # Flight SQL's word for what has none
 NULLABLE, SEARCHABLE, SEARCHABLE_WITHOUT_LIKE = 1, 3, 2  # Flight SQL's numbers
-_UNKNOWN_TYPE, _BIT, _DATETIME = 0, -7, 9
-_SUBCODES: Mapping[Jdbc, int] = {Jdbc.DATE: 1, Jdbc.TIMESTAMP: 3}
-_OWN_NUMBERS: Mapping[Jdbc, int] = {  # where Flight SQL has not JDBC's
-    Jdbc.BOOLEAN: _BIT,
-    Jdbc.ARRAY: _UNKNOWN_TYPE,
-    Jdbc.STRUCT: _UNKNOWN_TYPE,
-    Jdbc.JAVA_OBJECT: _UNKNOWN_TYPE,
-}
+_DATETIME = 9  # what times have for a type where another number tells which
 
 _TEXT, _INT, _BOOL, _BYTE = pa.string(), pa.int32(), pa.bool_(), pa.uint8()
 
@@ -170,7 +164,7 @@ def _tables(request: Any, known: Iterable[Relation], schema: pa.Schema) -> pa.Ta
 def _type_info(request: Any) -> pa.Table:
     rows = []
     for name, kind in KNOWN.items():
-        number = _OWN_NUMBERS.get(kind.jdbc, int(kind.jdbc))
+        number = int(kind.jdbc) if kind.flight_sql is None else kind.flight_sql
         if request.HasField("data_type") and request.data_type != number:
             continue
         is_number, is_text = kind.radix is not None, kind.jdbc is Jdbc.VARCHAR
@@ -183,7 +177,7 @@ def _type_info(request: Any) -> pa.Table:
                 *(NULLABLE, is_text, SEARCHABLE if is_text else SEARCHABLE_WITHOUT_LIKE),
                 *(False if is_number else None, False, False if is_number else None, None),
                 *(0 if is_number else None, scale),
-                *(_DATETIME if kind.jdbc in _SUBCODES else number, _SUBCODES.get(kind.jdbc), kind.radix, None),
+                *(number if kind.datetime_subcode is None else _DATETIME, kind.datetime_subcode, kind.radix, None),
             ]
         )
     return rows_of(TYPE_INFO, sorted(rows, key=lambda row: (row[1], row[0])))

@@ -8,10 +8,11 @@ import pyarrow as pa
 
 from gateway.catalog.snapshot import Relation, RelationKind
 from gateway.drivers.hs2.protocol.messages import ColumnsRequest, FunctionsRequest, SchemasRequest, TablesRequest
-from gateway.drivers.jdbc import KNOWN, Jdbc, describe, matcher
+from gateway.drivers.jdbc import KNOWN, describe, matcher
 from gateway.sql.allowlist import function_names
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.statistics.tables import rows_of
+from selector.types import Jdbc
 
 NO_CATALOG = ""
 NULLABLE, SEARCHABLE, UNKNOWN_RESULT = 1, 3, 1  # java.sql.DatabaseMetaData's numbers

@@ -60,6 +60,7 @@ from gateway.sql.names import DEFAULT_DATABASE, did_you_mean, require_usable
 from gateway.sql.parsing import ParserLimits, require_length
 from gateway.sql.position import position_at
 from metastore.records import SMALLEST_SHARE, View
+from selector.types import WHOLE
 
 ROWS_KEY = "numRows"
 MARK_KEY = (
@@ -82,7 +83,6 @@ _QUERY_VERBS = frozenset({"SELECT", "WITH", "VALUES"})
 _OPTION_NAME = r"[\w.:$-]+"
 _SET = re.compile(rf"(?:(?P<all>ALL|-v)|(?P<name>{_OPTION_NAME})\s*(?:=(?P<value>.*))?)?", re.DOTALL | re.IGNORECASE)
 _RESET = re.compile(rf"(?P<name>{_OPTION_NAME})?")
-_INTEGER_TYPES = ("tinyint", "smallint", "int", "bigint")
 
 _COMPARISONS: Mapping[TokenType, Test] = {
     TokenType.EQ: operator.eq,
@@ -339,7 +339,7 @@ class _CommandReader(WordReader):
             return None
         token = self._token()
         text = self._literal()
-        if data_type not in _INTEGER_TYPES:
+        if data_type not in WHOLE:
             return text
         try:
             return int(text)

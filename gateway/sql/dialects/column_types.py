@@ -14,12 +14,12 @@ from sqlglot.errors import OptimizeError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from engines.protocol import Column
+from selector.types import BY_NAME, FLOATING, MISTAKEN, WHOLE, Group, Kind
 
 UNKNOWN = ""
 NULL = "null"
-BOOLEAN, STRING, DATE, TIMESTAMP = "boolean", "string", "date", "timestamp"
-WHOLE = ("tinyint", "smallint", "int", "bigint")
-FLOATING = ("float", "double")
+BOOLEAN, STRING = Kind.BOOLEAN.value, Kind.STRING.value
+DATE, TIMESTAMP = Kind.DATE.value, Kind.TIMESTAMP.value
 NUMBERS = (*WHOLE, "decimal", *FLOATING)
 """From the narrowest to the one that all others become beside it."""
 
@@ -30,7 +30,6 @@ Stored = Callable[[str], Sequence[Column] | None]
 """Columns of a table or view of a name in lower case; None where there is none."""
 
 _KEY = "fusion_type"
-_SAME = {"text": STRING, "varchar": STRING, "char": STRING, "integer": "int", "datetime": TIMESTAMP}
 _LARGEST_INT, _LARGEST_BIGINT = 2**31 - 1, 2**63 - 1
 
 _RETURNS: Mapping[str, str] = {
@@ -208,7 +207,10 @@ def _outputs(query: exp.Expr, sources: Mapping[str, Columns], outputs: Mapping[i
 def named(data_type: str) -> str:
     """Return the short name of a type as a catalog has it."""
     name = data_type.lower().partition("(")[0].partition("<")[0].strip()
-    return _SAME.get(name, name)
+    known = BY_NAME.get(name) or MISTAKEN.get(name)
+    if known is None:
+        return name
+    return STRING if known.row.group is Group.TEXT else known.value
 
 
 def common(kinds: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from gateway.sql.dialects.calls import call_of, is_text, refused, whole_number
 from gateway.sql.dialects.column_types import type_of
 from gateway.sql.dialects.hive_templates import HIVE, IMPALA, LN, REFUSED, TEMPLATES
 from gateway.sql.dialects.templates import filled
+from selector.types import BITS
 
 Rule = Callable[[exp.Anonymous], exp.Expr]
 
@@ -170,7 +171,6 @@ def _initcap(call: exp.Anonymous) -> exp.Expr:
 # ---------------------------------------------------------------------- numbers
 
 MOST_DIGITS = 15
-_BITS_OF = {"smallint": 16, "int": 32, "bigint": 64}
 
 
 def _pmod(call: exp.Anonymous) -> exp.Expr:
@@ -199,7 +199,7 @@ def _width_bucket(call: exp.Anonymous) -> exp.Expr:
 def _getbit(call: exp.Anonymous) -> exp.Expr:
     """Take a place that numbers of every type have; of others it is an error in Impala that Spark has not."""
     place = whole_number(call.expressions[1]) if len(call.expressions) == 2 else None
-    bits = _BITS_OF.get(type_of(call.expressions[0]), 8) if not _is_number(call) else 8
+    bits = BITS.get(type_of(call.expressions[0]), 8) if not _is_number(call) else 8
     if place is None or not 0 <= place < bits:
         raise refused(call, f"GETBIT takes a place that is written out, here from 0 to {bits - 1}.")
     return call

@@ -13,8 +13,9 @@ import re
 from sqlglot import exp
 
 from gateway.sql.dialects.calls import is_text, refused
-from gateway.sql.dialects.column_types import DATE, FLOATING, NUMBERS, STRING, TIMESTAMP, tell_type, type_of
+from gateway.sql.dialects.column_types import DATE, NUMBERS, STRING, TIMESTAMP, tell_type, type_of
 from gateway.sql.dialects.templates import filled
+from selector.types import FLOATING
 
 FIRST_YEAR, LAST_YEAR = 1400, 9999
 FIRST_SECOND, LAST_SECOND = -17_987_443_200, 253_402_300_799

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from selector.types import BITS
+
 HIVE, IMPALA = "hive", "impala"
 
 _BITS = "has another width for each type; write the number with & | ^ or multiply by powers of 2"
@@ -24,7 +26,6 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     HIVE: {"hash": "gives other values in Spark, whose meaning the gateway goes by"},
 }
 LN = "CASE WHEN a > 0 THEN {0}(a) WHEN a = 0 THEN CAST('-Infinity' AS DOUBLE) WHEN a < 0 THEN CAST('NaN' AS DOUBLE) END"
-_LIMITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 TEMPLATES: Mapping[str, Mapping[tuple[str, int | None], str]] = {
     IMPALA: {
         ("dayname", 1): "date_format(a, 'EEEE')",
@@ -65,8 +66,8 @@ TEMPLATES: Mapping[str, Mapping[tuple[str, int | None], str]] = {
         **{(name, 1): LN.format("ln") for name in ("ln", "dlog1")},
         **{(name, 1): LN.format("log10") for name in ("log10", "dlog10")},
         ("log2", 1): LN.format("log2"),
-        **{(f"max_{name}", 0): f"CAST({2**bits - 1} AS {name.upper()})" for name, bits in _LIMITS.items()},
-        **{(f"min_{name}", 0): f"CAST('-{2**bits}' AS {name.upper()})" for name, bits in _LIMITS.items()},
+        **{(f"max_{name}", 0): f"CAST({2 ** (bits - 1) - 1} AS {name.upper()})" for name, bits in BITS.items()},
+        **{(f"min_{name}", 0): f"CAST('-{2 ** (bits - 1)}' AS {name.upper()})" for name, bits in BITS.items()},
         ("base64encode", 1): r"replace(base64(CAST(a AS BINARY)), '\r\n', '')",
         ("base64decode", 1): "CASE WHEN a RLIKE '^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$' "
         "THEN CAST(unbase64(a) AS STRING) END",

@@ -16,13 +16,11 @@ from gateway.sql.dialects import hive_functions, hive_patterns, hive_times
 from gateway.sql.dialects.calls import whole_number
 from gateway.sql.dialects.column_types import (
     BOOLEAN,
-    FLOATING,
     NULL,
     NUMBERS,
     STRING,
     TIMESTAMP,
     UNKNOWN,
-    WHOLE,
     named,
     tell_type,
     type_of,
@@ -32,6 +30,7 @@ from gateway.sql.dialects.hive_templates import HIVE, IMPALA
 from gateway.sql.dialects.templates import filled
 from gateway.sql.duckdb.expressions import RAISE
 from gateway.sql.position import position_of
+from selector.types import BITS, FLOATING, WHOLE
 
 DUCKDB, TRINO = "duckdb", "trino"
 NO_ESCAPE = frozenset({"duckdb", "trino", "ansi"})
@@ -54,7 +53,6 @@ _FLOATING_AS_TEXT = (  # no point in a whole number, no exponent between these
     "THEN raise_error('a very large or small DOUBLE as a text, which Impala writes otherwise: CAST it to DECIMAL') END"
 )
 
-_BITS_OF = {8: "tinyint", 16: "smallint", 32: "int", 64: "bigint"}
 _LOGARITHMS = {"2": "log2", "10": "log10"}  # LOG(10, x) is less exact
 _PARTS = {  # of a time; a name is a part of Spark's, or with brackets a function
     TRINO: {
@@ -205,9 +203,9 @@ def _quotient(node: exp.Expr, dialect: str) -> exp.Expr:
     number = whole_number(node.expression)
     if dialect != IMPALA or number is None or type_of(node.this) != "decimal":
         return node
-    bits = next((size for size in _BITS_OF if abs(number) < 2 ** (size - 1)), None)
-    if bits is not None:
-        node.set("expression", exp.Cast(this=node.expression.copy(), to=exp.DataType.build(_BITS_OF[bits])))
+    narrowest = next((kind for kind, bits in BITS.items() if abs(number) < 2 ** (bits - 1)), None)
+    if narrowest is not None:
+        node.set("expression", exp.Cast(this=node.expression.copy(), to=exp.DataType.build(narrowest)))
     return node
 
 

@@ -8,12 +8,12 @@ from functools import lru_cache
 
 from selector import types
 
-MAX_PRECISION = 38
+MAX_PRECISION = types.MAX_PRECISION
 LEAST_SCALE = 6  # digits after the point that Spark keeps when a decimal grows past 38 digits
 
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
-_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
-_ATOMIC = frozenset((*_WHOLE, "float", "double", "string", "boolean", "date", "timestamp", "timestamp_ntz", "binary"))
+_DIGITS = {kind.value: kind.row.digits for kind in types.Kind if kind.row.digits is not None}
+_NOT_ATOMIC = (types.Group.NESTED, types.Group.VOID, types.Group.VARIANT, types.Group.CLOCK)
+_ATOMIC = frozenset(types.names_of(*(group for group in types.Group if group not in _NOT_ATOMIC)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Kind:
     @property
     def is_whole(self) -> bool:
         """A whole number of fixed width."""
-        return self.name in _WHOLE
+        return self.name in types.WHOLE
 
     @property
     def is_decimal(self) -> bool:
@@ -37,7 +37,7 @@ class Kind:
     @property
     def is_floating(self) -> bool:
         """A float or a double."""
-        return self.name in ("float", "double")
+        return self.name in types.FLOATING
 
     @property
     def is_number(self) -> bool:
@@ -47,7 +47,7 @@ class Kind:
     @property
     def is_time(self) -> bool:
         """A date or a timestamp."""
-        return self.name in ("date", "timestamp", "timestamp_ntz")
+        return self.name in (types.Kind.DATE, *types.MOMENTS)
 
     @property
     def is_atomic(self) -> bool:
@@ -65,10 +65,12 @@ class Kind:
         return f"decimal({self.precision},{self.scale})" if self.is_decimal else self.name
 
 
-TINYINT, SMALLINT, INT, BIGINT = (Kind(name) for name in _WHOLE)
-FLOAT, DOUBLE, STRING, BOOLEAN, BINARY = (Kind(name) for name in ("float", "double", "string", "boolean", "binary"))
-DATE, TIMESTAMP, TIMESTAMP_NTZ = (Kind(name) for name in ("date", "timestamp", "timestamp_ntz"))
-NULL = Kind("void")
+BOOLEAN, BINARY, STRING = Kind(types.Kind.BOOLEAN), Kind(types.Kind.BINARY), Kind(types.Kind.STRING)
+TINYINT, SMALLINT = Kind(types.Kind.TINYINT), Kind(types.Kind.SMALLINT)
+INT, BIGINT = Kind(types.Kind.INT), Kind(types.Kind.BIGINT)
+FLOAT, DOUBLE = Kind(types.Kind.FLOAT), Kind(types.Kind.DOUBLE)
+DATE, TIMESTAMP, TIMESTAMP_NTZ = Kind(types.Kind.DATE), Kind(types.Kind.TIMESTAMP), Kind(types.Kind.TIMESTAMP_NTZ)
+NULL = Kind(types.Kind.VOID)
 
 
 def decimal(precision: int, scale: int) -> Kind:
@@ -137,7 +139,7 @@ def _common_number(one: Kind, other: Kind) -> Kind:
     if one.is_floating or other.is_floating:
         return DOUBLE
     if one.is_whole and other.is_whole:
-        return max(one, other, key=lambda kind: _WHOLE.index(kind.name))
+        return max(one, other, key=lambda kind: types.WHOLE.index(kind.name))
     one, other = as_decimal(one), as_decimal(other)
     whole = max(one.precision - one.scale, other.precision - other.scale)
     scale = min(max(one.scale, other.scale), MAX_PRECISION - whole)  # digits before the point come first

@@ -59,27 +59,6 @@ class OperationType(IntEnum):
     UNKNOWN = 8
 
 
-class TypeId(IntEnum):
-    """Types of columns."""
-
-    BOOLEAN = 0
-    TINYINT = 1
-    SMALLINT = 2
-    INT = 3
-    BIGINT = 4
-    FLOAT = 5
-    DOUBLE = 6
-    STRING = 7
-    TIMESTAMP = 8
-    BINARY = 9
-    ARRAY = 10
-    MAP = 11
-    STRUCT = 12
-    DECIMAL = 15
-    NULL = 16
-    DATE = 17
-
-
 class FetchOrientation(IntEnum):
     """From where rows are fetched."""
 

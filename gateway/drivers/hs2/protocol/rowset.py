@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engines.arrow_types import spark_type
+from engines.arrow_types import arrow_type, data_type
 from gateway.drivers.hs2.protocol.thrift import STOP, Wire, field_head, list_head, string_head
 from gateway.presentation.json_values import json_value
 
@@ -167,18 +167,10 @@ def _plain(array: pa.Array) -> pa.Array:
         return array.cast(pa.string())
     if kind == pa.uint64():
         return array.cast(pa.string())
-    target = _TARGETS.get(spark_type(kind))
-    return _other(array) if target is None else array.cast(target)
-
-
-_TARGETS: Mapping[str, pa.DataType] = {
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float64(),
-    "double": pa.float64(),
-    "binary": pa.binary(),
-}
+    target = arrow_type(data_type(kind))
+    if target == pa.float32():
+        target = pa.float64()  # the wire has no other
+    return array.cast(target) if target in _FORMS and target != pa.string() else _other(array)
 
 
 def _other(array: pa.Array) -> pa.Array:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pyarrow as pa
 
 from engines.arrow_types import spark_type
@@ -13,30 +11,11 @@ from gateway.drivers.hs2.protocol.messages import (
     TableSchema,
     TypeDescription,
     TypeEntry,
-    TypeId,
     TypeQualifiers,
     TypeQualifierValue,
 )
-from gateway.drivers.jdbc import Described, Jdbc, describe
-
-TYPE_IDS: Mapping[Jdbc, TypeId] = {
-    Jdbc.BOOLEAN: TypeId.BOOLEAN,
-    Jdbc.TINYINT: TypeId.TINYINT,
-    Jdbc.SMALLINT: TypeId.SMALLINT,
-    Jdbc.INTEGER: TypeId.INT,
-    Jdbc.BIGINT: TypeId.BIGINT,
-    Jdbc.REAL: TypeId.FLOAT,
-    Jdbc.DOUBLE: TypeId.DOUBLE,
-    Jdbc.VARCHAR: TypeId.STRING,
-    Jdbc.TIMESTAMP: TypeId.TIMESTAMP,
-    Jdbc.BINARY: TypeId.BINARY,
-    Jdbc.ARRAY: TypeId.ARRAY,
-    Jdbc.JAVA_OBJECT: TypeId.MAP,
-    Jdbc.STRUCT: TypeId.STRUCT,
-    Jdbc.DECIMAL: TypeId.DECIMAL,
-    Jdbc.DATE: TypeId.DATE,
-    Jdbc.NULL: TypeId.NULL,
-}
+from gateway.drivers.jdbc import describe
+from selector.types import DriverType, Jdbc
 
 
 def table_schema(schema: pa.Schema) -> TableSchema:
@@ -49,9 +28,9 @@ def table_schema(schema: pa.Schema) -> TableSchema:
     )
 
 
-def _type(described: Described) -> TypeDescription:
+def _type(described: DriverType) -> TypeDescription:
     qualifiers = None
     if described.jdbc is Jdbc.DECIMAL:
         values = {"precision": described.size, "scale": described.scale}
         qualifiers = TypeQualifiers({name: TypeQualifierValue(number) for name, number in values.items()})
-    return TypeDescription([TypeEntry(PrimitiveType(TYPE_IDS[described.jdbc], qualifiers))])
+    return TypeDescription([TypeEntry(PrimitiveType(described.hs2, qualifiers))])

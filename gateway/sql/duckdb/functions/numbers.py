@@ -26,9 +26,9 @@ from gateway.sql.duckdb.kinds import (
     decimal,
 )
 from gateway.sql.duckdb.values import NotPortable, Value, require, unless
+from selector.types import BITS
 
 _WHOLE_LETTERS = {"Y": TINYINT, "S": SMALLINT, "L": BIGINT}
-_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _SIGNS = {"add": "+", "sub": "-", "mul": "*"}
 _NOT_ZERO = re.compile(r"\(?-?[0-9.]*[1-9][0-9.]*\)?")
 _DIGITS_OF_64_BITS = 18
@@ -47,7 +47,7 @@ def literal_number(text: str, *, below_zero: bool = False) -> Value:
         if not letter:
             return whole_number(number)
         kind = _WHOLE_LETTERS[letter]
-        end = 2 ** (_BITS[kind.name] - 1)
+        end = 2 ** (BITS[kind.name] - 1)
         require(-end <= number < end, f"a {kind} of so many digits.")
         return Value(f"CAST({number} AS {kind.duckdb})", kind, whole=number)
     return negative(_with_fraction(digits, letter)) if below_zero else _with_fraction(digits, letter)
@@ -251,7 +251,7 @@ def _for_remainder(left: Value, right: Value) -> tuple[str, str, Kind, Kind | No
 def negative(value: Value) -> Value:
     """Change the sign of what is no bare literal."""
     if value.whole is not None:
-        require(value.whole != -(2 ** (_BITS[value.kind.name] - 1)), "the least number of a type without its sign.")
+        require(value.whole != -(2 ** (BITS[value.kind.name] - 1)), "the least number of a type without its sign.")
         value = value.computed()
     value = cast(value, DOUBLE) if value.kind == STRING else value
     require(value.kind.is_number, f"a sign before {value.kind}.")

@@ -25,7 +25,7 @@ from gateway.cli.client import Client as GatewayClient
 from gateway.cli.client import running_address
 from gateway.cli.main import app
 from gateway.drivers.hs2 import metadata
-from gateway.drivers.hs2.protocol import rowset, types
+from gateway.drivers.hs2.protocol import rowset
 from gateway.drivers.hs2.protocol.messages import (
     ColumnsRequest,
     ExecuteRequest,
@@ -42,7 +42,6 @@ from gateway.drivers.hs2.protocol.messages import (
     StatusReply,
     StatusRequest,
     TablesRequest,
-    TypeId,
 )
 from gateway.drivers.hs2.protocol.messages import OperationType as Kind
 from gateway.drivers.jdbc import describe
@@ -52,6 +51,7 @@ from gateway.server.serve import driver_server, own_server, tls_context
 from gateway.server.startup import CertificateInvalid
 from gateway.settings import AuthenticationSettings, Hs2Settings, ServerSettings, TlsSettings
 from metastore.records import QueryState
+from selector.types import Kind as TypeKind
 from tests.gateway.drivers.hs2.conftest import EVERY_TYPE, MANY_ROWS, MOMENTS, Drivers
 from tests.gateway.drivers.hs2.wire import Client, call_bytes, reply_of, success_of
 from tests.waiting import wait_until
@@ -356,7 +356,7 @@ def test_columns() -> None:
 
 def test_types_that_hive_does_not_have_are_texts() -> None:
     for name in ("time(6)", "interval day", ""):
-        assert types.TYPE_IDS[describe(name).jdbc] is TypeId.STRING
+        assert describe(name) == TypeKind.STRING.row.driver
 
 
 # ---------------------------------------------------------------------- HTTP, logins, TLS

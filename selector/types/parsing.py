@@ -1,4 +1,4 @@
-"""Types of columns: one grammar for all that clients, files and catalogs say, and one value for what they mean.
+"""The grammar of types: one for all that clients, files and catalogs say.
 
     type    boolean | tinyint | smallint | int | bigint | float | double | string | binary | date | void | variant
             | decimal [(precision [, scale])] | char (length) | varchar (length) | time [(precision)]
@@ -14,207 +14,24 @@ The parser looks at each character a bounded number of times, and nests at most 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
-from enum import StrEnum
 from functools import lru_cache
 
-from selector.quoting import InvalidName, Quote, duckdb_name, require_name, spark_name
+from selector.quoting import InvalidName, require_name
+from selector.types.data_type import DataType, InvalidType, array, decimal, map_of, struct
+from selector.types.kinds import BY_NAME, MAX_LENGTH, MISTAKEN, Kind
 
 MAX_DEPTH = 64  # as deep as Arrow's own messages go
 MAX_CHARACTERS = 1 << 18
-MAX_PRECISION = 38
 MAX_TIME_PRECISION = 6
-MAX_LENGTH = 2**31 - 1
 _KEPT_CHARACTERS = 200  # of a text whose type is remembered
 _MOST_DIGITS = 10
 _LONGEST_WORD = 40  # that a message quotes
 
-
-class InvalidType(ValueError):
-    """A text that is no type. message: why, for people; at: the place in the text, counted from zero."""
-
-    def __init__(self, message: str, at: int = 0) -> None:
-        super().__init__(message)
-        self.message = message
-        self.at = at
-
-
-class NoSuchType(ValueError):
-    """An engine has no such type; the argument is the type."""
-
-
-class Kind(StrEnum):
-    """The names that Spark prints."""
-
-    BOOLEAN = "boolean"
-    TINYINT = "tinyint"
-    SMALLINT = "smallint"
-    INT = "int"
-    BIGINT = "bigint"
-    FLOAT = "float"
-    DOUBLE = "double"
-    DECIMAL = "decimal"
-    STRING = "string"
-    CHAR = "char"
-    VARCHAR = "varchar"
-    BINARY = "binary"
-    DATE = "date"
-    TIME = "time"
-    TIMESTAMP = "timestamp"
-    TIMESTAMP_NTZ = "timestamp_ntz"
-    VOID = "void"
-    VARIANT = "variant"
-    ARRAY = "array"
-    MAP = "map"
-    STRUCT = "struct"
-
-
-_NAMES: Mapping[str, Kind] = {
-    **{kind.value: kind for kind in Kind},
-    "bool": Kind.BOOLEAN,
-    "byte": Kind.TINYINT,
-    "short": Kind.SMALLINT,
-    "integer": Kind.INT,
-    "long": Kind.BIGINT,
-    "real": Kind.FLOAT,
-    "dec": Kind.DECIMAL,
-    "numeric": Kind.DECIMAL,
-    "character": Kind.CHAR,
-    "timestamp_ltz": Kind.TIMESTAMP,
-}
-_ZONES = {("with", "local", "time", "zone"): Kind.TIMESTAMP, ("without", "time", "zone"): Kind.TIMESTAMP_NTZ}
-_HINTS = {"text": "string", "datetime": "timestamp", "number": "decimal", "int64": "bigint", "int32": "int"}
-_NESTED = (Kind.ARRAY, Kind.MAP, Kind.STRUCT)
-
-_DUCKDB: Mapping[Kind, str] = {
-    Kind.BOOLEAN: "BOOLEAN",
-    Kind.TINYINT: "TINYINT",
-    Kind.SMALLINT: "SMALLINT",
-    Kind.INT: "INTEGER",
-    Kind.BIGINT: "BIGINT",
-    Kind.FLOAT: "FLOAT",
-    Kind.DOUBLE: "DOUBLE",
-    Kind.STRING: "VARCHAR",
-    Kind.CHAR: "VARCHAR",
-    Kind.VARCHAR: "VARCHAR",
-    Kind.BINARY: "BLOB",
-    Kind.DATE: "DATE",
-    Kind.TIME: "TIME",
-    Kind.TIMESTAMP: "TIMESTAMPTZ",
-    Kind.TIMESTAMP_NTZ: "TIMESTAMP",
-}
-_IMPALA: Mapping[Kind, str] = {
-    **{kind: kind.value.upper() for kind in (Kind.BOOLEAN, Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)},
-    **{kind: kind.value.upper() for kind in (Kind.FLOAT, Kind.DOUBLE, Kind.STRING, Kind.BINARY, Kind.DATE)},
-    Kind.TIMESTAMP: "TIMESTAMP",
-    Kind.TIMESTAMP_NTZ: "TIMESTAMP",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A part of a nested type: of a struct by its name; an array's ``element``, a map's ``key`` and ``value``."""
-
-    name: str
-    type: DataType
-
-
-@dataclass(frozen=True, slots=True)
-class DataType:
-    """One type. precision, scale: digits of a decimal; precision alone: of a time, or characters of char and varchar.
-
-    fields: of a nested type, as many as its kind has.
-    """
-
-    kind: Kind
-    precision: int | None = None
-    scale: int | None = None
-    fields: tuple[Field, ...] = ()
-
-    @property
-    def is_nested(self) -> bool:
-        """An array, a map or a struct."""
-        return self.kind in _NESTED
-
-    @property
-    def is_text(self) -> bool:
-        """Any text; lengths are not checked."""
-        return self.kind in (Kind.STRING, Kind.CHAR, Kind.VARCHAR)
-
-    def __str__(self) -> str:
-        """Write Spark's short form, which the gateway shows and stores: names are in quotes where they have to be."""
-        return self._spark(_plain_or_quoted)
-
-    def spark(self) -> str:
-        """Write it for a statement of Spark's or Hive's."""
-        return self._spark(spark_name)
-
-    def _spark(self, quote: Quote) -> str:
-        match self.kind:
-            case Kind.ARRAY | Kind.MAP:
-                return f"{self.kind}<{','.join(field.type._spark(quote) for field in self.fields)}>"
-            case Kind.STRUCT:
-                return f"struct<{','.join(f'{quote(field.name)}:{field.type._spark(quote)}' for field in self.fields)}>"
-        return self.kind + self._sizes()
-
-    def duckdb(self) -> str:
-        """Write it for a statement of DuckDB's. Raises NoSuchType."""
-        match self.kind:
-            case Kind.ARRAY:
-                return f"{self.fields[0].type.duckdb()}[]"
-            case Kind.MAP:
-                return f"MAP({', '.join(field.type.duckdb() for field in self.fields)})"
-            case Kind.STRUCT if self.fields:
-                return f"STRUCT({', '.join(f'{duckdb_name(f.name)} {f.type.duckdb()}' for f in self.fields)})"
-            case Kind.DECIMAL:
-                return f"DECIMAL{self._sizes()}"
-            case kind if kind in _DUCKDB:
-                return _DUCKDB[kind]
-        raise NoSuchType(str(self))
-
-    def impala(self) -> str:
-        """Write it for a statement of Impala's. Raises NoSuchType."""
-        match self.kind:
-            case Kind.ARRAY | Kind.MAP:
-                return f"{self.kind.upper()}<{','.join(field.type.impala() for field in self.fields)}>"
-            case Kind.STRUCT if self.fields:
-                return f"STRUCT<{','.join(f'{spark_name(f.name)}:{f.type.impala()}' for f in self.fields)}>"
-            case Kind.DECIMAL | Kind.CHAR | Kind.VARCHAR:
-                return f"{self.kind.upper()}{self._sizes()}"
-            case kind if kind in _IMPALA:
-                return _IMPALA[kind]
-        raise NoSuchType(str(self))
-
-    def _sizes(self) -> str:
-        if self.precision is None:
-            return ""
-        return f"({self.precision})" if self.scale is None else f"({self.precision},{self.scale})"
-
-
-def decimal(precision: int, scale: int = 0) -> DataType:
-    """Return a decimal. Raises InvalidType for one that Spark does not have."""
-    if not 1 <= precision <= MAX_PRECISION:
-        raise InvalidType(f"a decimal has 1 to {MAX_PRECISION} digits, not {precision}")
-    if not 0 <= scale <= precision:
-        raise InvalidType(f"of a decimal's {precision} digits, {scale} cannot stand after the point")
-    return DataType(Kind.DECIMAL, precision, scale)
-
-
-def array(element: DataType) -> DataType:
-    """Return an array."""
-    return DataType(Kind.ARRAY, fields=(Field("element", element),))
-
-
-def map_of(key: DataType, value: DataType) -> DataType:
-    """Return a map."""
-    return DataType(Kind.MAP, fields=(Field("key", key), Field("value", value)))
-
-
-def struct(fields: Iterable[tuple[str, DataType]]) -> DataType:
-    """Return a struct of names and types."""
-    return DataType(Kind.STRUCT, fields=tuple(Field(name, kind) for name, kind in fields))
+_LONGER = {tuple(name.split()): kind for name, kind in BY_NAME.items() if " " in name}
+_WORDS = tuple(name for name in BY_NAME if " " not in name)
+_FIRST_OF_LONGER = frozenset(words[0] for words in _LONGER)
+_MOST_WORDS = max(map(len, _LONGER))
 
 
 def parse(text: str) -> DataType:
@@ -244,11 +61,6 @@ def _is_word(character: str) -> bool:
     return character == "_" or character.isalnum()
 
 
-def _plain_or_quoted(name: str) -> str:
-    plain = name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit()
-    return name if plain else spark_name(name)
-
-
 class _Reader:
     """Reads a text from left to right. end: the place behind what was read last."""
 
@@ -263,7 +75,7 @@ class _Reader:
         if depth > MAX_DEPTH:
             raise InvalidType(f"types are nested at most {MAX_DEPTH} deep", start)
         word = self._word()
-        kind = _NAMES.get(word.lower())
+        kind = BY_NAME.get(word.lower())
         if kind is None:
             raise InvalidType(_unknown(word) if word else f"a type is expected, not {self._near()}", start)
         match kind:
@@ -289,9 +101,7 @@ class _Reader:
                 if sizes[0] > MAX_TIME_PRECISION:
                     raise InvalidType(f"a time has at most {MAX_TIME_PRECISION} digits after the point", start)
                 return DataType(kind, sizes[0])
-            case Kind.TIMESTAMP if word.lower() == "timestamp":
-                return DataType(self._zone())
-        return DataType(kind)
+        return DataType(self._longer(word.lower()) or kind)
 
     def finish(self) -> None:
         """Raise InvalidType where more follows."""
@@ -366,17 +176,19 @@ class _Reader:
                 self._need(")")
             self._need(",")
 
-    def _zone(self) -> Kind:
-        """Read what may stand behind the word timestamp."""
+    def _longer(self, word: str) -> Kind | None:
+        """Read a name of several words that begins with one that was read; where none does, nothing more is read."""
+        if word not in _FIRST_OF_LONGER:
+            return None
         before = self._at, self.end
-        words = []
-        for _ in range(4):
+        words = [word]
+        while len(words) < _MOST_WORDS:
             self._space()
             words.append(self._word().lower())
-            if tuple(words) in _ZONES:
-                return _ZONES[tuple(words)]
+            if tuple(words) in _LONGER:
+                return _LONGER[tuple(words)]
         self._at, self.end = before
-        return Kind.TIMESTAMP
+        return None
 
     def _word(self) -> str:
         start = self._at
@@ -407,5 +219,5 @@ class _Reader:
 
 
 def _unknown(word: str) -> str:
-    near = _HINTS.get(word.lower()) or next(iter(get_close_matches(word.lower()[:_LONGEST_WORD], _NAMES, n=1)), "")
+    near = MISTAKEN.get(word.lower()) or next(iter(get_close_matches(word.lower()[:_LONGEST_WORD], _WORDS, n=1)), "")
     return f"there is no type {word[:_LONGEST_WORD]}" + (f"; did you mean {near}?" if near else "")

@@ -109,7 +109,7 @@ from gateway.drivers.jdbc import describe
 from gateway.sql.dialects.column_types import named
 from gateway.sql.duckdb.kinds import STRING, parse_kind
 from gateway.statistics.tables import FIXED_BYTES
-from metastore import avro
+from metastore.discovery import avro
 from selector.cardinality.vectors import Kind as Values, kind_of
 from selector.types import NoSuchType, parse
 from statsproc.hive import column_statistics

@@ -14,7 +14,7 @@ help: ## Show this list
 
 install: $(INSTALLED) ## Make .venv with everything in it
 
-$(INSTALLED): requirements.lock pyproject.toml
+$(INSTALLED): requirements.lock pyproject.toml hatch_build.py $(wildcard gateway/drivers/flight/protocol/*.proto)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .

@@ -99,12 +99,14 @@ def ticket_of(gateway: Served, sql: str) -> bytes:
     """Run a statement over Flight SQL; returns the ticket of its rows."""
     import grpc
 
-    from gateway.drivers.flight.messages import DescriptorType, make, pack, read
+    from gateway.drivers.flight.messages import DescriptorType, pack, read
+    from gateway.drivers.flight.protocol.flight_pb2 import FlightDescriptor, FlightInfo
+    from gateway.drivers.flight.protocol.flight_sql_pb2 import CommandStatementQuery
 
-    command = make("FlightDescriptor", type=DescriptorType.COMMAND, cmd=pack(make("CommandStatementQuery", query=sql)))
+    command = FlightDescriptor(type=DescriptorType.COMMAND, cmd=pack(CommandStatementQuery(query=sql)))
     with grpc.insecure_channel(gateway.flight) as channel:
         info = channel.unary_unary(f"{SERVICE}GetFlightInfo")(command.SerializeToString(), timeout=TIMEOUT_S)
-    ticket: bytes = read("FlightInfo", info).endpoint[0].ticket.SerializeToString()
+    ticket: bytes = read(FlightInfo, info).endpoint[0].ticket.SerializeToString()
     return ticket
 
 

@@ -27,13 +27,37 @@ from gateway.drivers.flight.messages import (
     DescriptorType,
     Malformed,
     OptionError,
-    choice,
-    make,
     pack,
     read,
     unpack,
 )
 from gateway.drivers.flight.parameters import NULL, Template
+from gateway.drivers.flight.protocol.flight_pb2 import (
+    Action,
+    ActionType,
+    CancelFlightInfoRequest,
+    CancelFlightInfoResult,
+    CloseSessionResult,
+    FlightData,
+    FlightDescriptor,
+    FlightEndpoint,
+    FlightInfo,
+    GetSessionOptionsResult,
+    PollInfo,
+    PutResult,
+    Result,
+    SchemaResult,
+    SetSessionOptionsRequest,
+    SetSessionOptionsResult,
+    Ticket,
+)
+from gateway.drivers.flight.protocol.flight_sql_pb2 import (
+    ActionCancelQueryResult,
+    ActionCreatePreparedStatementResult,
+    DoPutPreparedStatementResult,
+    DoPutUpdateResult,
+    TicketStatementQuery,
+)
 from gateway.drivers.flight.sessions import FlightSession, Prepared, Sessions
 from gateway.drivers.operations import StatementOperation
 from gateway.errors import NotFinished, NotOffered, QueryFailed, SessionError, SessionFull
@@ -168,11 +192,11 @@ class FlightService:
             handle, operation = self._started(name, command, call)
         concurrent.futures.wait([operation.done], timeout=LONG_POLL_S)
         if not operation.done.done():
-            again = make("FlightDescriptor", type=DescriptorType.COMMAND, cmd=_ticket(handle))
-            unknown = make("FlightInfo", total_records=UNKNOWN_COUNT, total_bytes=UNKNOWN_COUNT, app_metadata=handle)
-            return make("PollInfo", info=unknown, flight_descriptor=again)
+            again = FlightDescriptor(type=DescriptorType.COMMAND, cmd=_ticket(handle))
+            unknown = FlightInfo(total_records=UNKNOWN_COUNT, total_bytes=UNKNOWN_COUNT, app_metadata=handle)
+            return PollInfo(info=unknown, flight_descriptor=again)
         operation.require_finished()
-        return make("PollInfo", info=self._finished(descriptor, handle, operation), progress=1.0)
+        return PollInfo(info=self._finished(descriptor, handle, operation), progress=1.0)
 
     def get_schema(self, request: bytes, call: Call) -> Any:
         """Return the columns of a statement that does not run, or of a question's answer."""
@@ -188,11 +212,11 @@ class FlightService:
                 self.sessions.let_go(first[0])
         if schema is None:
             raise NotOffered("The statement has no columns that are known before it runs.")
-        return make("SchemaResult", schema=schema.serialize().to_pybytes())
+        return SchemaResult(schema=schema.serialize().to_pybytes())
 
     def do_get(self, request: bytes, call: Call) -> Iterator[bytes]:
         """Return rows."""
-        name, command = unpack(read("Ticket", request).ticket)
+        name, command = unpack(read(Ticket, request).ticket)
         asked = self._question(name, command)
         if asked is not None:
             return data.encoded_table(asked.answer(self._catalog.current().relations_for(call.session.session)))
@@ -207,7 +231,7 @@ class FlightService:
 
     def do_put(self, requests: Iterator[bytes], call: Call) -> Any:
         """Run a statement for what it does, or bind a prepared one's parameters."""
-        first = read("FlightData", next(requests, b""))
+        first = read(FlightData, next(requests, b""))
         name, command = unpack(first.flight_descriptor.cmd)
         if name == "CommandStatementUpdate":
             handle, operation = self._submitted(_query(name, command), call)
@@ -218,22 +242,18 @@ class FlightService:
         if name not in ("CommandPreparedStatementUpdate", "CommandPreparedStatementQuery"):
             raise Malformed(f"{name} cannot be put.")
         prepared = self.sessions.prepared(command.prepared_statement_handle, call.user)
-        self._bind(prepared, chain([first], (read("FlightData", each) for each in requests)))
+        self._bind(prepared, chain([first], (read(FlightData, each) for each in requests)))
         if name == "CommandPreparedStatementUpdate":
             handle, operation = self._submitted(prepared.template.filled(prepared.values), call)
             return self._updated(handle, operation, call)
-        return make(
-            "PutResult",
-            app_metadata=make(
-                "DoPutPreparedStatementResult", prepared_statement_handle=command.prepared_statement_handle
-            ).SerializeToString(),
-        )
+        bound = DoPutPreparedStatementResult(prepared_statement_handle=command.prepared_statement_handle)
+        return PutResult(app_metadata=bound.SerializeToString())
 
     # ------------------------------------------------------------------ actions
 
     def do_action(self, request: bytes, call: Call) -> list[Any]:
         """Carry out an action; returns its results."""
-        action = read("Action", request)
+        action = read(Action, request)
         match action.type:
             case "CreatePreparedStatement":
                 return [self._prepare(_expected("ActionCreatePreparedStatementRequest", action.body), call)]
@@ -242,23 +262,23 @@ class FlightService:
                 self.sessions.unprepare(asked.prepared_statement_handle, call.user)
                 return []
             case "CancelFlightInfo":
-                status = self._cancel(read("CancelFlightInfoRequest", action.body).info, call)
-                return [_result(make("CancelFlightInfoResult", status=status))]
+                status = self._cancel(read(CancelFlightInfoRequest, action.body).info, call)
+                return [_result(CancelFlightInfoResult(status=status))]
             case "CancelQuery":
-                info = read("FlightInfo", _expected("ActionCancelQueryRequest", action.body).info)
-                return [_packed_result(make("ActionCancelQueryResult", result=self._cancel(info, call)))]
+                info = read(FlightInfo, _expected("ActionCancelQueryRequest", action.body).info)
+                return [_packed_result(ActionCancelQueryResult(result=self._cancel(info, call)))]
             case "SetSessionOptions":
-                return [_result(_set_options(read("SetSessionOptionsRequest", action.body), call.session.session))]
+                return [_result(_set_options(read(SetSessionOptionsRequest, action.body), call.session.session))]
             case "GetSessionOptions":
                 return [_result(_options(call.session.session))]
             case "CloseSession":
                 self.sessions.close(call.session)
-                return [_result(make("CloseSessionResult", status=SESSION_CLOSED))]
+                return [_result(CloseSessionResult(status=SESSION_CLOSED))]
         raise NotOffered(f"There is no action {action.type[:80]} here.")
 
     def list_actions(self) -> list[Any]:
         """Return which actions there are."""
-        return [make("ActionType", type=name, description=text) for name, text in ACTIONS.items()]
+        return [ActionType(type=name, description=text) for name, text in ACTIONS.items()]
 
     def _prepare(self, request: Any, call: Call) -> Any:
         template = self._template(_query("ActionCreatePreparedStatementRequest", request), call)
@@ -269,8 +289,7 @@ class FlightService:
             [(PARAMETER_NAME.format(number), pa.null()) for number in range(1, len(template.places) + 1)]
         )
         return _packed_result(
-            make(
-                "ActionCreatePreparedStatementResult",
+            ActionCreatePreparedStatementResult(
                 prepared_statement_handle=handle,
                 dataset_schema=schema.serialize().to_pybytes() if schema is not None else b"",
                 parameter_schema=unknown.serialize().to_pybytes(),
@@ -354,7 +373,7 @@ class FlightService:
         finally:
             self.sessions.let_go(handle)
         count = UNKNOWN_COUNT if written is None else written
-        return make("PutResult", app_metadata=make("DoPutUpdateResult", record_count=count).SerializeToString())
+        return PutResult(app_metadata=DoPutUpdateResult(record_count=count).SerializeToString())
 
     def _rows(self, query_id: str, user: str) -> Iterator[bytes]:
         with self.downloads.place(user), self._spool.open(query_id) as result:
@@ -406,7 +425,7 @@ class FlightService:
 
 def _command(request: bytes) -> tuple[Any, str, Any]:
     """Return a descriptor with the kind of its command, and the command. Raises Malformed."""
-    descriptor = read("FlightDescriptor", request)
+    descriptor = read(FlightDescriptor, request)
     if descriptor.type != DescriptorType.COMMAND:
         raise Malformed("The descriptor holds no command.")
     return descriptor, *unpack(descriptor.cmd)
@@ -432,33 +451,32 @@ def _expected(name: str, body: bytes) -> Any:
 
 
 def _info(descriptor: Any, schema: pa.Schema, ticket: bytes) -> Any:
-    return make(
-        "FlightInfo",
+    return FlightInfo(
         schema=schema.serialize().to_pybytes(),
         flight_descriptor=descriptor,
-        endpoint=[make("FlightEndpoint", ticket=make("Ticket", ticket=ticket))],
+        endpoint=[FlightEndpoint(ticket=Ticket(ticket=ticket))],
         total_records=UNKNOWN_COUNT,
         total_bytes=UNKNOWN_COUNT,
     )
 
 
 def _ticket(handle: bytes) -> bytes:
-    return pack(make("TicketStatementQuery", statement_handle=handle))
+    return pack(TicketStatementQuery(statement_handle=handle))
 
 
 def _result(message: Any) -> Any:
-    return make("Result", body=message.SerializeToString())
+    return Result(body=message.SerializeToString())
 
 
 def _packed_result(message: Any) -> Any:
-    return make("Result", body=pack(message))
+    return Result(body=pack(message))
 
 
 def _set_options(request: Any, session: Session) -> Any:
     """Change settings; those that cannot be are told by name."""
-    reply = make("SetSessionOptionsResult")
+    reply = SetSessionOptionsResult()
     for name, option in request.session_options.items():
-        kind = choice(option)
+        kind = option.WhichOneof("option_value")
         value = getattr(option, kind) if kind is not None else None
         try:
             if value is None:
@@ -479,7 +497,7 @@ def _set_options(request: Any, session: Session) -> Any:
 
 def _options(session: Session) -> Any:
     """Return settings, with the one database that there is."""
-    reply = make("GetSessionOptionsResult")
+    reply = GetSessionOptionsResult()
     for name, value in (*session.settings().items(), (DATABASE_OPTION, DEFAULT_DATABASE)):
         reply.session_options[name].string_value = value
     return reply

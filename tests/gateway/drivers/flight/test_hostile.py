@@ -15,6 +15,25 @@ import pytest
 
 from gateway.drivers.flight import messages
 from gateway.drivers.flight.messages import Malformed
+from gateway.drivers.flight.protocol.flight_pb2 import (
+    Action,
+    CancelFlightInfoRequest,
+    FlightData,
+    FlightDescriptor,
+    FlightInfo,
+    SessionOptionValue,
+    SetSessionOptionsRequest,
+    Ticket,
+)
+from gateway.drivers.flight.protocol.flight_sql_pb2 import (
+    ActionCreatePreparedStatementRequest,
+    CommandGetSqlInfo,
+    CommandGetTables,
+    CommandGetXdbcTypeInfo,
+    CommandPreparedStatementQuery,
+    CommandStatementQuery,
+    TicketStatementQuery,
+)
 from gateway.drivers.flight.service import Call, FlightService
 from gateway.errors import MAPPED
 from gateway.security.principals import Principal
@@ -25,20 +44,18 @@ from tests.gateway.scripted_gateway import SMALL
 SERVICE = "/arrow.flight.protocol.FlightService/"
 FEW, MANY = 5_000, 100_000
 SEED = 7
-ASKED = messages.make("CommandStatementQuery", query="SELECT nope FROM nowhere")
+ASKED = CommandStatementQuery(query="SELECT nope FROM nowhere")
 SQL = ("SELECT x FROM nowhere WHERE a = ?", "CREATE TABLE", "SHOW TABLES LIKE", "SET a", "\x00", "é💡" * 50)
 SAMPLES = [
-    *(messages.pack(messages.make("CommandStatementQuery", query=sql)) for sql in SQL),
-    messages.pack(messages.make("CommandGetTables", include_schema=True, table_name_filter_pattern="b%\\")),
-    messages.pack(messages.make("CommandGetXdbcTypeInfo", data_type=12)),
-    messages.pack(messages.make("CommandGetSqlInfo", info=[0, 8, 4711])),
-    messages.pack(messages.make("CommandPreparedStatementQuery", prepared_statement_handle=b"x" * 16)),
-    messages.pack(messages.make("TicketStatementQuery", statement_handle=b"x" * 16)),
-    messages.pack(messages.make("ActionCreatePreparedStatementRequest", query="SELECT ? FROM nowhere")),
-    messages.make("CancelFlightInfoRequest", info=messages.make("FlightInfo", app_metadata=b"y")).SerializeToString(),
-    messages.make(
-        "SetSessionOptionsRequest", session_options={"a": messages.make("SessionOptionValue", string_value="b")}
-    ).SerializeToString(),
+    *(messages.pack(CommandStatementQuery(query=sql)) for sql in SQL),
+    messages.pack(CommandGetTables(include_schema=True, table_name_filter_pattern="b%\\")),
+    messages.pack(CommandGetXdbcTypeInfo(data_type=12)),
+    messages.pack(CommandGetSqlInfo(info=[0, 8, 4711])),
+    messages.pack(CommandPreparedStatementQuery(prepared_statement_handle=b"x" * 16)),
+    messages.pack(TicketStatementQuery(statement_handle=b"x" * 16)),
+    messages.pack(ActionCreatePreparedStatementRequest(query="SELECT ? FROM nowhere")),
+    CancelFlightInfoRequest(info=FlightInfo(app_metadata=b"y")).SerializeToString(),
+    SetSessionOptionsRequest(session_options={"a": SessionOptionValue(string_value="b")}).SerializeToString(),
 ]
 ACTIONS = ("CreatePreparedStatement", "ClosePreparedStatement", "CancelFlightInfo", "CancelQuery", "SetSessionOptions")
 
@@ -69,14 +86,14 @@ def requests(chance: random.Random, cases: int) -> Iterator[tuple[str, bytes]]:
     """Return calls and their requests: mangled, or mangled within a whole envelope."""
     for _ in range(cases):
         inner = mangled(chance)
-        descriptor = messages.make("FlightDescriptor", type=2, cmd=inner).SerializeToString()
+        descriptor = FlightDescriptor(type=2, cmd=inner).SerializeToString()
         choices: list[tuple[str, bytes]] = [
             ("get_flight_info", descriptor),
             ("get_schema", descriptor),
             ("poll_flight_info", descriptor),
-            ("do_get", messages.make("Ticket", ticket=inner).SerializeToString()),
-            ("do_action", messages.make("Action", type=chance.choice(ACTIONS), body=inner).SerializeToString()),
-            ("do_put", messages.make("FlightData", flight_descriptor={"type": 2, "cmd": inner}).SerializeToString()),
+            ("do_get", Ticket(ticket=inner).SerializeToString()),
+            ("do_action", Action(type=chance.choice(ACTIONS), body=inner).SerializeToString()),
+            ("do_put", FlightData(flight_descriptor={"type": 2, "cmd": inner}).SerializeToString()),
             (chance.choice(("get_flight_info", "do_get", "do_action", "do_put")), inner),
         ]
         yield chance.choice(choices)
@@ -143,11 +160,11 @@ def test_parameters_that_are_not_arrows_are_refused(scripted: Served) -> None:
     service: FlightService = scripted.server.service
     session = service.sessions.open(Session(Principal("tester", address="127.0.0.1"), deadline_s=10.0))
     call = Call(session, lambda act: None)
-    asked = messages.make("ActionCreatePreparedStatementRequest", query="SELECT ? AS answer")
-    action = messages.make("Action", type="CreatePreparedStatement", body=messages.pack(asked))
+    asked = ActionCreatePreparedStatementRequest(query="SELECT ? AS answer")
+    action = Action(type="CreatePreparedStatement", body=messages.pack(asked))
     (result,) = service.do_action(action.SerializeToString(), call)
     handle = messages.unpack(result.body)[1].prepared_statement_handle
-    command = messages.pack(messages.make("CommandPreparedStatementQuery", prepared_statement_handle=handle))
+    command = messages.pack(CommandPreparedStatementQuery(prepared_statement_handle=handle))
     sink = pa.BufferOutputStream()
     batch = pa.RecordBatch.from_pydict({"0": ["a text"]})
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -162,7 +179,7 @@ def test_parameters_that_are_not_arrows_are_refused(scripted: Served) -> None:
             for part in (header, body):
                 if part and chance.random() < 0.5:
                     part[chance.randrange(len(part))] = chance.randrange(256)
-            pieces.append(messages.make("FlightData", data_header=bytes(header), data_body=bytes(body)))
+            pieces.append(FlightData(data_header=bytes(header), data_body=bytes(body)))
         pieces[0].flight_descriptor.type = 2
         pieces[0].flight_descriptor.cmd = command
         try:
@@ -182,10 +199,10 @@ def test_parameters_that_would_have_to_be_unpacked_are_refused(scripted: Served,
             headers=[client.authenticate_basic_token("tester", "")],
             write_options=pa.ipc.IpcWriteOptions(compression=compression),
         )
-        asked = messages.pack(messages.make("ActionCreatePreparedStatementRequest", query="SELECT ? AS answer"))
+        asked = messages.pack(ActionCreatePreparedStatementRequest(query="SELECT ? AS answer"))
         (result,) = client.do_action(arrow_flight.Action("CreatePreparedStatement", asked), options)
         handle = messages.unpack(result.body.to_pybytes())[1].prepared_statement_handle
-        bound = messages.make("CommandPreparedStatementQuery", prepared_statement_handle=handle)
+        bound = CommandPreparedStatementQuery(prepared_statement_handle=handle)
         descriptor = arrow_flight.FlightDescriptor.for_command(messages.pack(bound))
         writer, replies = client.do_put(descriptor, batch.schema, options)
         writer.write_batch(batch)

@@ -21,6 +21,18 @@ import pytest
 from engines.scripted import Script
 from gateway.drivers.flight import messages, sessions
 from gateway.drivers.flight.messages import OptionError
+from gateway.drivers.flight.protocol.flight_pb2 import (
+    Action,
+    FlightDescriptor,
+    FlightInfo,
+    Result,
+    SessionOptionValue,
+    SetSessionOptionsRequest,
+    SetSessionOptionsResult,
+)
+from gateway.drivers.flight.protocol.flight_sql_pb2 import (
+    CommandStatementQuery,
+)
 from gateway.drivers.flight.server import COOKIE
 from gateway.drivers.flight.sessions import LARGEST_PREPARED, LARGEST_RESULTS
 from gateway.security.authentication import Anonymous, UsersFile, user_line
@@ -49,10 +61,10 @@ def guarded(serve: Callable[..., Served], tmp_path: Path) -> Served:
 def ask(served: Served, headers: list[tuple[str, str]], sql: str = SMALL) -> tuple[Any, dict[str, str]]:
     """Ask for a statement's FlightInfo; returns it with the headers of the reply."""
     with grpc.insecure_channel(served.server.address) as channel:
-        command = messages.pack(messages.make("CommandStatementQuery", query=sql))
-        descriptor = messages.make("FlightDescriptor", type=2, cmd=command).SerializeToString()
+        command = messages.pack(CommandStatementQuery(query=sql))
+        descriptor = FlightDescriptor(type=2, cmd=command).SerializeToString()
         reply, call = channel.unary_unary(f"{SERVICE}GetFlightInfo").with_call(descriptor, metadata=headers)
-        return messages.read("FlightInfo", reply), dict(call.initial_metadata())
+        return messages.read(FlightInfo, reply), dict(call.initial_metadata())
 
 
 def code_of(served: Served, headers: list[tuple[str, str]], sql: str = SMALL) -> grpc.StatusCode:
@@ -183,7 +195,7 @@ def test_sessions_are_limited_in_total_and_per_user(serve: Callable[..., Served]
     fourth = [("authorization", ask(served, [basic("eve", "")])[1]["authorization"])]
     assert code_of(served, fourth) is grpc.StatusCode.RESOURCE_EXHAUSTED
     with grpc.insecure_channel(served.server.address) as channel:
-        close = messages.make("Action", type="CloseSession").SerializeToString()
+        close = Action(type="CloseSession").SerializeToString()
         list(channel.unary_stream(f"{SERVICE}DoAction")(close, metadata=first))
     ask(served, fourth)
 
@@ -250,16 +262,16 @@ def test_what_a_preparation_brought_may_have_given_way(scripted: Served, monkeyp
 
 def test_a_session_holds_a_bounded_size_of_settings(scripted: Served) -> None:
     _, headers = ask(scripted, [])
-    value = messages.make("SessionOptionValue", string_value="x" * (LONGEST_VALUE // 2))
+    value = SessionOptionValue(string_value="x" * (LONGEST_VALUE // 2))
     refused: dict[str, int] = {}
     with grpc.insecure_channel(scripted.server.address) as channel:
         for first in range(0, 2 * LARGEST_BYTES // LONGEST_VALUE, 10):
             options = {f"option {number}": value for number in range(first, first + 10)}
-            body = messages.make("SetSessionOptionsRequest", session_options=options).SerializeToString()
-            action = messages.make("Action", type="SetSessionOptions", body=body).SerializeToString()
+            body = SetSessionOptionsRequest(session_options=options).SerializeToString()
+            action = Action(type="SetSessionOptions", body=body).SerializeToString()
             call = channel.unary_stream(f"{SERVICE}DoAction")
             (reply,) = call(action, metadata=[("authorization", headers["authorization"])])
-            result = messages.read("SetSessionOptionsResult", messages.read("Result", reply).body)
+            result = messages.read(SetSessionOptionsResult, messages.read(Result, reply).body)
             refused |= {name: error.value for name, error in result.errors.items()}
 
     assert 0 < len(refused) <= 10
@@ -336,8 +348,8 @@ def test_a_user_of_many_sessions_ends_those_that_nobody_waits_for_and_no_other_u
 
 
 def test_a_client_that_leaves_while_its_statement_is_read(scripted: Served) -> None:
-    command = messages.pack(messages.make("CommandStatementQuery", query="SELECT 'small' AS unread"))
-    descriptor = messages.make("FlightDescriptor", type=2, cmd=command).SerializeToString()
+    command = messages.pack(CommandStatementQuery(query="SELECT 'small' AS unread"))
+    descriptor = FlightDescriptor(type=2, cmd=command).SerializeToString()
     queries = scripted.gateway.metastore.queries
     with stopped_planners(scripted.gateway), grpc.insecure_channel(scripted.server.address) as channel:
         call = channel.unary_unary(f"{SERVICE}GetFlightInfo").future(descriptor, metadata=[basic("ada", "")])
@@ -357,7 +369,7 @@ def test_one_user_holds_a_part_of_the_calls(serve: Callable[..., Served]) -> Non
             eventually(lambda: len(served.gateway.metastore.queries.list(limit=9)) == 4, "they do not begin")
             eventually(lambda: code_of_call(served, "ada") is grpc.StatusCode.RESOURCE_EXHAUSTED, "no call is refused")
             assert list(channel.unary_stream(f"{SERVICE}ListActions")(b"", metadata=[basic("bob", "")]))
-            options = messages.make("Action", type="GetSessionOptions").SerializeToString()
+            options = Action(type="GetSessionOptions").SerializeToString()
             assert list(channel.unary_stream(f"{SERVICE}DoAction")(options, metadata=[basic("ada", "")]))
         finally:
             begin.set()

@@ -20,6 +20,17 @@ from engines.errors import StatementError
 from engines.protocol import EngineKind
 from engines.scripted import Pause, Script
 from gateway.drivers.flight import data, messages
+from gateway.drivers.flight.protocol.flight_pb2 import (
+    CancelFlightInfoRequest,
+    CancelFlightInfoResult,
+    FlightDescriptor,
+    FlightInfo,
+    PollInfo,
+)
+from gateway.drivers.flight.protocol.flight_sql_pb2 import (
+    ActionCancelQueryRequest,
+    CommandStatementQuery,
+)
 from gateway.drivers.flight.service import FRESH_S
 from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
@@ -122,8 +133,8 @@ def test_a_cancel_ends_the_query(slow: Served, cursor: adbc.Cursor) -> None:
 def test_a_client_that_goes_away_ends_its_query(slow: Served) -> None:
     channel = grpc.insecure_channel(slow.server.address)
     call = channel.unary_unary("/arrow.flight.protocol.FlightService/GetFlightInfo")
-    command = messages.pack(messages.make("CommandStatementQuery", query=SLOW))
-    pending = call.future(messages.make("FlightDescriptor", type=2, cmd=command).SerializeToString())
+    command = messages.pack(CommandStatementQuery(query=SLOW))
+    pending = call.future(FlightDescriptor(type=2, cmd=command).SerializeToString())
     eventually(lambda: bool(slow.fast.asked), "the statement did not start")
     assert not pending.done()
 
@@ -204,7 +215,7 @@ def raw(scripted: Served) -> Iterator[RawClient]:
 
 
 def test_arrows_own_client_is_told_columns_and_count_before_the_rows(raw: RawClient) -> None:
-    info = raw.info(messages.make("CommandStatementQuery", query=SMALL))
+    info = raw.info(CommandStatementQuery(query=SMALL))
 
     assert info.schema == pa.schema([("answer", pa.int64())])
     assert info.total_records == 2
@@ -215,16 +226,16 @@ def test_arrows_own_client_is_told_columns_and_count_before_the_rows(raw: RawCli
 def test_a_query_that_is_polled_for_can_be_cancelled(slow: Served, raw: RawClient, action: str) -> None:
     with grpc.insecure_channel(slow.server.address) as channel:
         poll = channel.unary_unary("/arrow.flight.protocol.FlightService/PollFlightInfo")
-        command = messages.pack(messages.make("CommandStatementQuery", query=SLOW))
+        command = messages.pack(CommandStatementQuery(query=SLOW))
         name, value = (part.decode() for part in raw.token)
-        descriptor = messages.make("FlightDescriptor", type=2, cmd=command)
+        descriptor = FlightDescriptor(type=2, cmd=command)
         reply = poll(descriptor.SerializeToString(), metadata=((name, value),))
-    info = messages.read("PollInfo", reply).info
+    info = messages.read(PollInfo, reply).info
     if action == "CancelFlightInfo":
-        (body,) = raw.act(action, messages.make("CancelFlightInfoRequest", info=info).SerializeToString())
-        status = messages.read("CancelFlightInfoResult", body).status
+        (body,) = raw.act(action, CancelFlightInfoRequest(info=info).SerializeToString())
+        status = messages.read(CancelFlightInfoResult, body).status
     else:
-        asked = messages.make("ActionCancelQueryRequest", info=info.SerializeToString())
+        asked = ActionCancelQueryRequest(info=info.SerializeToString())
         (body,) = raw.act(action, messages.pack(asked))
         status = messages.unpack(body)[1].result
 
@@ -233,12 +244,12 @@ def test_a_query_that_is_polled_for_can_be_cancelled(slow: Served, raw: RawClien
 
 
 def test_cancelling_what_has_ended_forgets_it(scripted: Served, raw: RawClient) -> None:
-    info = raw.info(messages.make("CommandStatementQuery", query=SMALL))
-    asked = messages.make("CancelFlightInfoRequest", info=messages.read("FlightInfo", info.serialize()))
+    info = raw.info(CommandStatementQuery(query=SMALL))
+    asked = CancelFlightInfoRequest(info=messages.read(FlightInfo, info.serialize()))
 
     (body,) = raw.act("CancelFlightInfo", asked.SerializeToString())
 
-    assert messages.read("CancelFlightInfoResult", body).status == messages.CancelStatus.CANCELLED
+    assert messages.read(CancelFlightInfoResult, body).status == messages.CancelStatus.CANCELLED
     with pytest.raises(KeyError, match="no such result"):
         raw.rows(info.endpoints[0].ticket)
 

@@ -13,7 +13,10 @@ import pytest
 from engines.arrow_types import arrow_type, spark_type
 from gateway.drivers.flight import data, parameters
 from gateway.drivers.flight.errors import LARGEST_MESSAGE, message
-from gateway.drivers.flight.messages import Malformed, make, read
+from gateway.drivers.flight.messages import Malformed, read
+from gateway.drivers.flight.protocol.flight_pb2 import (
+    FlightData,
+)
 from gateway.errors import SqlError, ValueOutOfRange
 from gateway.sql.parsing import DIALECTS, SPARK, ParserLimits
 from gateway.sql.statement import check
@@ -119,7 +122,7 @@ def test_a_query_without_its_rows(sql: str, columns: str) -> None:
 def test_rows_that_a_client_sends_are_bounded() -> None:
     table = pa.table({"a": ["x" * 1_000]})
     messages = data.encoded_table(table)
-    parsed = [read("FlightData", each) for each in messages]
+    parsed = [read(FlightData, each) for each in messages]
 
     assert data.decoded(parsed, largest_bytes=10_000) == table
     with pytest.raises(Malformed, match="more than 500 bytes"):
@@ -132,7 +135,7 @@ def sent(batch: pa.RecordBatch, **options: Any) -> list[Any]:
     with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         writer.write_batch(batch)
     return [
-        make("FlightData", data_header=bytes(each.metadata), data_body=bytes(each.body or b""))
+        FlightData(data_header=bytes(each.metadata), data_body=bytes(each.body or b""))
         for each in pa.ipc.MessageReader.open_stream(pa.BufferReader(sink.getvalue()))
     ]
 
@@ -153,7 +156,7 @@ def test_compressed_rows_are_refused_wherever_they_stand(compression: str) -> No
 
     _, plain = sent(TEXTS)
     framed = b"\xff\xff\xff\xff" + len(batch.data_header).to_bytes(4, "little") + batch.data_header + batch.data_body
-    hidden = make("FlightData", data_header=plain.data_header, data_body=plain.data_body + framed)
+    hidden = FlightData(data_header=plain.data_header, data_body=plain.data_body + framed)
     with pytest.raises(Malformed, match="not compressed"):
         data.decoded([schema, hidden], largest_bytes=10_000)
 

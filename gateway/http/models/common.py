@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 from pydantic import BaseModel, ConfigDict
 
 from metastore.records import (
@@ -17,14 +19,31 @@ class RequestModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class PositionModel(BaseModel):
+class RecordModel(BaseModel):
+    """Base of what shows records: a field of the same name is taken from there, also of records within records."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    @classmethod
+    def showing(cls, *records: object, **others: Any) -> Self:
+        """Show fields as the first record that has them. others: those that none has, or that are shown otherwise."""
+        same = {
+            name: getattr(record, name)
+            for record in reversed(records)
+            for name in cls.model_fields
+            if hasattr(record, name)
+        }
+        return cls.model_validate(same | others)
+
+
+class PositionModel(RecordModel):
     """A place in a statement, counted from one."""
 
     line: int
     column: int
 
 
-class ErrorModel(BaseModel):
+class ErrorModel(RecordModel):
     """Why something failed. code: stable, for programs."""
 
     code: str
@@ -35,9 +54,7 @@ class ErrorModel(BaseModel):
     @classmethod
     def of(cls, failure: Failure, query_id: str | None = None) -> ErrorModel:
         """Show a failure."""
-        position = failure.position
-        place = PositionModel(line=position.line, column=position.column) if position else None
-        return cls(code=failure.code, message=failure.message, position=place, query_id=query_id)
+        return cls.showing(failure, query_id=query_id)
 
 
 class ErrorReply(BaseModel):

@@ -7,16 +7,15 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from gateway.http.models.common import ColumnModel, ErrorModel, RequestModel
+from gateway.http.models.common import ColumnModel, ErrorModel, RecordModel, RequestModel
 from gateway.presentation.what_if import operator_notes
 from gateway.statements import AUTO
 from gateway.statistics.staleness import Drift
 from metastore.records import (
-    Attempt,
     Misestimate,
     QueryRecord,
 )
-from selector.decide import Decision, Remedy
+from selector.decide import Decision
 from selector.estimate import MemoryEstimate
 from selector.statistics import TableStatistics
 
@@ -45,14 +44,14 @@ class ExplainRequest(RequestModel):
     engine: str = Field(AUTO, description="auto, or the one engine that may run it.")
 
 
-class ReasonModel(BaseModel):
+class ReasonModel(RecordModel):
     """One reason for a decision."""
 
     code: str
     text: str
 
 
-class OperatorModel(BaseModel):
+class OperatorModel(RecordModel):
     """One operator's part of an estimate; null is unknown.
 
     upper_rows: the most that there can be. divergence: how many times our rows and the engine's differ, at least 1.
@@ -71,7 +70,7 @@ class OperatorModel(BaseModel):
     notes: list[str]
 
 
-class EstimateModel(BaseModel):
+class EstimateModel(RecordModel):
     """Expected peak and its upper bound; null is unknown.
 
     operators: of the plan, parents first. driver: position of the one that holds most at the peak. divergences:
@@ -89,31 +88,13 @@ class EstimateModel(BaseModel):
     def of(cls, estimate: MemoryEstimate) -> EstimateModel:
         """Show an estimate."""
         operators = [
-            OperatorModel(
-                operator=part.operator,
-                depth=part.depth,
-                table=part.table,
-                rows=part.rows,
-                upper_rows=part.upper_rows,
-                engine_rows=part.engine_rows,
-                divergence=part.divergence,
-                held_bytes=part.held_bytes,
-                basis=part.basis,
-                notes=list(notes),
-            )
+            OperatorModel.showing(part, notes=notes)
             for part, notes in zip(estimate.operators, operator_notes(estimate), strict=True)
         ]
-        return cls(
-            peak_bytes=estimate.peak_bytes,
-            upper_bytes=estimate.upper_bytes,
-            confidence=estimate.confidence,
-            operators=operators,
-            driver=estimate.driver,
-            divergences=list(estimate.divergences()),
-        )
+        return cls.showing(estimate, operators=operators, divergences=estimate.divergences())
 
 
-class RemedyModel(BaseModel):
+class RemedyModel(RecordModel):
     """What would let a statement into the fast engine: all of it together; null is not in the way.
 
     blocked: codes of reasons that neither a limit nor confidence lifts.
@@ -124,18 +105,8 @@ class RemedyModel(BaseModel):
     confidence: float | None
     blocked: list[str]
 
-    @classmethod
-    def of(cls, remedy: Remedy) -> RemedyModel:
-        """Show a remedy."""
-        return cls(
-            engine=remedy.engine,
-            limit_bytes=remedy.limit_bytes,
-            confidence=remedy.confidence,
-            blocked=[code.value for code in remedy.blocked],
-        )
 
-
-class DecisionModel(BaseModel):
+class DecisionModel(RecordModel):
     """Where a statement goes, and why. limit_bytes: of the fast engine, for one statement.
 
     remedy: what would let it into the fast engine, null where it is let in or an engine was asked for by name.
@@ -151,17 +122,10 @@ class DecisionModel(BaseModel):
     @classmethod
     def of(cls, decision: Decision) -> DecisionModel:
         """Show a decision."""
-        return cls(
-            engine=decision.engine,
-            ranking=list(decision.ranking),
-            reasons=[ReasonModel(code=reason.code.value, text=reason.text) for reason in decision.reasons],
-            estimate=EstimateModel.of(decision.estimate),
-            limit_bytes=decision.limit_bytes,
-            remedy=RemedyModel.of(decision.remedy) if decision.remedy else None,
-        )
+        return cls.showing(decision, estimate=EstimateModel.of(decision.estimate))
 
 
-class AttemptModel(BaseModel):
+class AttemptModel(RecordModel):
     """One try on one engine."""
 
     ordinal: int
@@ -174,13 +138,8 @@ class AttemptModel(BaseModel):
     rows: int | None
     peak_bytes: int | None
 
-    @classmethod
-    def of(cls, attempt: Attempt) -> AttemptModel:
-        """Show an attempt."""
-        return cls.model_validate(attempt, from_attributes=True)
 
-
-class QueryReply(BaseModel):
+class QueryReply(RecordModel):
     """A query: what was asked, decided, tried and found."""
 
     id: str
@@ -205,21 +164,11 @@ class QueryReply(BaseModel):
     @classmethod
     def of(cls, record: QueryRecord) -> QueryReply:
         """Show a query without its rows."""
-        return cls(
-            id=record.id,
-            state=record.state.value,
-            engine=record.engine,
-            sql=record.sql,
-            dialect=record.dialect,
-            user=record.user,
-            requested_engine=record.requested_engine,
-            submitted_at=record.submitted_at,
-            finished_at=record.finished_at,
-            fingerprint=record.fingerprint,
-            statistics_version=record.statistics_version,
+        return cls.showing(
+            record,
+            rows=None,
             row_count=record.rows,
             decision=DecisionModel.of(record.decision) if record.decision else None,
-            attempts=[AttemptModel.of(attempt) for attempt in record.attempts],
             error=ErrorModel.of(record.error, record.id) if record.error else None,
         )
 
@@ -272,7 +221,7 @@ class ExplainReply(BaseModel):
     sql: dict[str, str]
 
 
-class MisestimateModel(BaseModel):
+class MisestimateModel(RecordModel):
     """One misestimate."""
 
     fingerprint: str
@@ -288,7 +237,7 @@ class MisestimateModel(BaseModel):
     @classmethod
     def of(cls, misestimate: Misestimate) -> MisestimateModel:
         """Show a misestimate."""
-        return cls.model_validate(misestimate, from_attributes=True)
+        return cls.showing(misestimate)
 
 
 class MisestimateList(BaseModel):

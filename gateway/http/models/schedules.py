@@ -8,6 +8,7 @@ from dataclasses import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.errors import ScheduleInvalid
+from gateway.http.models.common import RecordModel
 from metastore.records import AfterMisestimate, Cron, Mode, Schedule, Staleness, Trigger
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
@@ -91,7 +92,7 @@ class ScheduleChange(_Definition):
         )
 
 
-class ScheduleReply(BaseModel):
+class ScheduleReply(RecordModel):
     """A schedule and where it is. next_run_at: null while it is paused or waits for a misestimate."""
 
     name: str
@@ -126,12 +127,7 @@ class ScheduleReply(BaseModel):
                 when = {"kind": "staleness", "stale_files": changed_files, "stale_days": days}
             case AfterMisestimate():
                 when = {"kind": "misestimate"}
-        same = ("name", "paused", "created_at", "next_run_at", "last_run_at", "running", "last_job_id", "last_error")
-        return cls.model_validate(
-            when
-            | {name: getattr(schedule, name) for name in (*same, "failures", "retries", "share", "owner")}
-            | {"tables": list(schedule.tables), "awaited": list(schedule.awaited), "mode": schedule.mode.value}
-        )
+        return cls.showing(schedule, **when)
 
 
 class ScheduleList(BaseModel):

@@ -6,13 +6,12 @@ import datetime as dt
 
 from pydantic import BaseModel, Field
 
-from gateway.http.models.common import ErrorModel, RequestModel
+from gateway.http.models.common import ErrorModel, RecordModel, RequestModel
 from gateway.http.models.tables import KeyModel
 from metastore.records import (
     SMALLEST_SHARE,
     Mode,
     StatisticsJob,
-    TableProgress,
 )
 
 
@@ -50,7 +49,7 @@ class WorkloadReply(BaseModel):
     refused: list[RefusedStatement]
 
 
-class TableProgressModel(BaseModel):
+class TableProgressModel(RecordModel):
     """How one table of a job goes. version: of the statistics that it published."""
 
     table: str
@@ -63,13 +62,8 @@ class TableProgressModel(BaseModel):
     version: int | None
     error: str | None
 
-    @classmethod
-    def of(cls, progress: TableProgress) -> TableProgressModel:
-        """Show a table's progress."""
-        return cls.model_validate(progress, from_attributes=True)
 
-
-class StatisticsJobReply(BaseModel):
+class StatisticsJobReply(RecordModel):
     """A statistics job. schedule: the one that started it."""
 
     id: str
@@ -92,25 +86,7 @@ class StatisticsJobReply(BaseModel):
     @classmethod
     def of(cls, job: StatisticsJob) -> StatisticsJobReply:
         """Show a job."""
-        request = job.request
-        return cls(
-            id=job.id,
-            tables=list(request.tables),
-            mode=request.mode.value,
-            share=request.share,
-            columns=list(request.columns),
-            partitions=list(request.partitions),
-            state=job.state.value,
-            tables_done=job.tables_done,
-            progress=[TableProgressModel.of(table) for table in job.tables],
-            created_at=job.created_at,
-            started_at=job.started_at,
-            heartbeat_at=job.heartbeat_at,
-            finished_at=job.finished_at,
-            schedule=job.schedule,
-            owner=job.owner,
-            error=job.error,
-        )
+        return cls.showing(job.request, job, progress=job.tables)
 
 
 class StatisticsJobList(BaseModel):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from gateway.http.models.common import NAME, ColumnModel, RequestModel
+from gateway.http.models.common import NAME, ColumnModel, RecordModel, RequestModel
 from metastore.records import (
     CatalogTable,
 )
@@ -59,7 +59,7 @@ class CommonValueModel(BaseModel):
     rows: int
 
 
-class ColumnStatisticsModel(BaseModel):
+class ColumnStatisticsModel(RecordModel):
     """What is known about a column; histograms as endpoints with the shares of rows at most there.
 
     Numbers, dates and times are on their type's line: days and microseconds since 1970; strings are their first bytes.
@@ -84,15 +84,9 @@ class ColumnStatisticsModel(BaseModel):
     def of(cls, column: ColumnStatistics, build: TableStatistics) -> ColumnStatisticsModel:
         """Show a column of a build."""
         histogram, common, key = column.histogram, column.common, build.keys.get(column.name)
-        return cls(
-            name=column.name,
+        return cls.showing(
+            column,
             type=column.data_type,
-            nulls=column.nulls,
-            ndv=column.ndv,
-            minimum=column.minimum,
-            maximum=column.maximum,
-            average_length=column.average_length,
-            maximum_length=column.maximum_length,
             endpoints=_on_the_line(histogram.endpoints) if histogram else None,
             up_to=histogram.up_to.tolist() if histogram and histogram.up_to is not None else None,
             common=[
@@ -111,7 +105,7 @@ def _on_the_line(keys: Keys) -> list[float | str]:
     return [key.decode(errors="replace") if isinstance(key, bytes) else key for key in keys.tolist()]
 
 
-class StatisticsModel(BaseModel):
+class StatisticsModel(RecordModel):
     """One build of a table's statistics. share: of the table that was read, 0..1; notes: what was left out."""
 
     version: int
@@ -129,22 +123,15 @@ class StatisticsModel(BaseModel):
     @classmethod
     def of(cls, build: TableStatistics) -> StatisticsModel:
         """Show a build."""
-        return cls(
-            version=build.version,
-            rows=build.rows,
-            bytes=build.bytes,
-            files=build.files,
-            built_at=build.built_at,
-            source=build.source,
-            share=build.share,
-            notes=list(build.notes),
+        return cls.showing(
+            build,
             manual=sorted(build.manual),
             sample_rows=build.sample.rows if build.sample else None,
             columns=[ColumnStatisticsModel.of(column, build) for column in build.columns.values()],
         )
 
 
-class PartitionModel(BaseModel):
+class PartitionModel(RecordModel):
     """One partition. rows: of its summary, null where none is kept."""
 
     folder: str
@@ -173,7 +160,7 @@ class KeyList(BaseModel):
     keys: list[KeyModel]
 
 
-class TableReply(BaseModel):
+class TableReply(RecordModel):
     """A registered table."""
 
     name: str
@@ -187,8 +174,8 @@ class TableReply(BaseModel):
     owner: str | None
     statistics_version: int | None
     statistics: StatisticsModel | None = None
-    partitions: list[PartitionModel] = []
-    keys: list[KeyModel] = []
+    partitions: list[PartitionModel] = Field([])
+    keys: list[KeyModel] = Field([])
 
     @classmethod
     def of(
@@ -200,26 +187,13 @@ class TableReply(BaseModel):
         keys: Mapping[KeyPair, str] | None = None,
     ) -> TableReply:
         """Show a table; its place on the server stays inside. part_rows: by folder, which are shown if it is given."""
-        return cls(
-            name=table.name,
-            format=table.source.format,
+        return cls.showing(
+            table,
+            table.source,
             columns=[ColumnModel(name=column.name, type=column.data_type) for column in table.source.columns],
-            partition_columns=list(table.source.partition_columns),
-            files=table.files,
-            bytes=table.bytes,
-            rows=table.rows,
-            registered_at=table.registered_at,
-            owner=table.owner,
-            statistics_version=table.statistics_version,
             statistics=StatisticsModel.of(build) if build else None,
             partitions=[
-                PartitionModel(
-                    folder=each.path,
-                    values=dict(each.values),
-                    files=each.files,
-                    bytes=each.bytes,
-                    rows=part_rows.get(each.path),
-                )
+                PartitionModel.showing(each, folder=each.path, values=dict(each.values), rows=part_rows.get(each.path))
                 for each in table.partitions
             ]
             if part_rows is not None

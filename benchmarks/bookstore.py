@@ -17,7 +17,7 @@ from benchmarks.claim import RunFailed, step
 from metastore.discovery.inspection import inspect
 from metastore.store import Metastore
 from selector.keys import ColumnRef, KeyPair
-from statsproc.bookstore import Bookstore
+from statsproc.data.bookstore import Bookstore
 
 DEFAULT_DATA = Path(".fusion/bench")
 SEED = 42

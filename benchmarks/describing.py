@@ -23,9 +23,9 @@ from engines.protocol import Column, TableSource
 from metastore.discovery.inspection import data_files, inspect
 from metastore.records import JobRequest, Mode
 from selector.statistics import ColumnStatistics, Histogram, TableStatistics, as_number
-from statsproc.job import run_job
-from statsproc.progress import LineReporter
-from statsproc.session import spark_errors
+from statsproc.job.job import run_job
+from statsproc.spark.progress import LineReporter
+from statsproc.spark.session import spark_errors
 
 BINS = 254
 TEXTS = ("string", "binary")

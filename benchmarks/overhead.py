@@ -34,7 +34,7 @@ from gateway.http import queries as http_queries
 from gateway.server.runtime import Gateway
 from gateway.settings import Settings
 from gateway.sql import statement as checking
-from statsproc.bookstore import Bookstore
+from statsproc.data.bookstore import Bookstore
 
 SCALE = 1 / 100
 REPEATS = 200

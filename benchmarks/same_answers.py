@@ -30,7 +30,7 @@ from benchmarks.statements import Named, read_statements
 from engines.protocol import TableSource
 from engines.spark.server import MIB
 from metastore.discovery.inspection import inspect
-from statsproc.output import published
+from statsproc.data.parquet_output import published
 
 GENERATED = 2_000
 TPCH_QUERIES = Path(__file__).with_name("queries") / "tpch.sql"

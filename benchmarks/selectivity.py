@@ -39,7 +39,7 @@ from metastore.store import Metastore
 from selector.cardinality.tree import EstimatedNode, estimate_rows
 from selector.explain import duckdb as duckdb_explain
 from selector.plan import Operator
-from statsproc.bookstore import Bookstore, Distribution
+from statsproc.data.bookstore import Bookstore, Distribution
 
 SCALE = 1 / 100
 POINTS = 20

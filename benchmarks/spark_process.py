@@ -24,7 +24,7 @@ import psutil
 from benchmarks.claim import RunFailed
 from metastore.database.connection import sqlite_url
 from metastore.store import Metastore
-from statsproc.session import SparkFailed, SparkUnavailable, open_session
+from statsproc.spark.session import SparkFailed, SparkUnavailable, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

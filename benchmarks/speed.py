@@ -27,7 +27,7 @@ from gateway.cli.demo.run import demo_settings
 from gateway.cli.progress import progress_bar
 from gateway.server.runtime import Gateway
 from selector.decide import mebibytes
-from statsproc.bookstore import Bookstore
+from statsproc.data.bookstore import Bookstore
 
 SCALE = 1 / 32
 PAIRS = 5

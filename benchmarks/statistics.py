@@ -35,7 +35,7 @@ from metastore.discovery.inspection import inspect
 from metastore.records import Mode
 from selector.cardinality.predicates import selectivity
 from selector.statistics import TableStatistics
-from statsproc.bookstore import Bookstore, Distribution
+from statsproc.data.bookstore import Bookstore, Distribution
 
 SCALE = 1 / 32
 PAIRS = 3

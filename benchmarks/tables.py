@@ -27,9 +27,9 @@ from selector.joins import join_pairs, named_expressions
 from selector.keys import KeyPair
 from selector.plan import Plan, TableShape
 from selector.statistics import TableStatistics
-from statsproc.job import run_job
-from statsproc.progress import reporter as told_by
-from statsproc.session import open_session
+from statsproc.job.job import run_job
+from statsproc.spark.progress import reporter as told_by
+from statsproc.spark.session import open_session
 
 DIALECT = "duckdb"
 

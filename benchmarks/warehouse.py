@@ -16,8 +16,8 @@ from benchmarks.claim import RunFailed, step
 from benchmarks.spark_process import Workplace
 from engines.protocol import TableSource
 from metastore.discovery.inspection import data_files, inspect
-from statsproc.output import ROW_GROUP_ROWS, published
-from statsproc.session import spark_errors
+from statsproc.data.parquet_output import ROW_GROUP_ROWS, published
+from statsproc.spark.session import spark_errors
 
 TPCH_FILES_PER_FACTOR = 6
 PARTITION_COLUMN = "period"

@@ -28,13 +28,13 @@ from metastore.hive.client import DEFAULT_DATABASE, HiveFailed, HiveMetastore
 from metastore.records import SMALLEST_SHARE, JobRequest, Mode
 from metastore.repositories.jobs import TablesBusy
 from metastore.store import Metastore
-from statsproc import job
-from statsproc.bookstore import Bookstore, Distribution, Format, write_table
+from statsproc.data.bookstore import Bookstore, Distribution, Format, write_table
+from statsproc.data.ingest import IngestFailed, parse_columns
+from statsproc.data.ingest import ingest as ingest_text
 from statsproc.hive.exchange import exchange_all, import_statistics, publish_statistics
-from statsproc.ingest import IngestFailed, parse_columns
-from statsproc.ingest import ingest as ingest_text
-from statsproc.progress import Reporter, reporter, watched
-from statsproc.session import LOCAL, SparkFailed, SparkUnavailable, open_session
+from statsproc.job import job
+from statsproc.spark.progress import Reporter, reporter, watched
+from statsproc.spark.session import LOCAL, SparkFailed, SparkUnavailable, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,7 +21,7 @@ from selector.statistics import ColumnStatistics, TableStatistics
 from statsproc.hive import spark_properties
 from statsproc.hive.column_statistics import Unreadable, from_hive, kind_of, to_hive
 from statsproc.hive.spark_properties import count_of
-from statsproc.progress import Reporter
+from statsproc.spark.progress import Reporter
 
 HIVE = "hive"  # the source of statistics that came in
 

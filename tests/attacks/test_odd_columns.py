@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from statsproc.summary import one_array, summarise
+from statsproc.sketches.column_summary import one_array, summarise
 from tests.attacks.doors import Door, Refused, Served
 
 ROWS = 3

@@ -65,8 +65,8 @@ MADE_AT_RUNTIME = {  # where a pattern is put together, and from what
     "selector/cardinality/matching.py": "LIKE between two %: of one length",
     "selector/explain/duckdb.py": "a name",
     "selector/explain/impala/outline.py": "constants",
-    "statsproc/files.py": "a table's folder, escaped, on an error of Spark's",
-    "statsproc/ingest.py": "a delimiter, escaped, of who runs the command",
+    "statsproc/read/files.py": "a table's folder, escaped, on an error of Spark's",
+    "statsproc/data/ingest.py": "a delimiter, escaped, of who runs the command",
 }
 
 

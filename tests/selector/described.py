@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from selector.statistics import TableStatistics
-from statsproc.files import TableChunk
-from statsproc.keys import Cut, cut_keys, cut_values, describe_key
-from statsproc.read import Wanted, summarise_chunks
-from statsproc.sample import row_sample
-from statsproc.summary import describe, is_text
+from statsproc.read.files import TableChunk
+from statsproc.read.task import Wanted, summarise_chunks
+from statsproc.sketches.column_summary import describe, is_text
+from statsproc.sketches.join_keys import Cut, cut_keys, cut_values, describe_key
+from statsproc.sketches.sample import row_sample
 
 
 def described(

@@ -19,10 +19,10 @@ from selector.keys import ColumnRef as Ref
 from selector.keys import ConditionalCounts, KeyPair, KeyStatistics, key_groups
 from selector.plan import JoinType, PlanColumn
 from selector.statistics import TableStatistics
-from statsproc.files import TableChunk
-from statsproc.keys import Cut, cut_keys, cut_values, describe_key
-from statsproc.read import Wanted, summarise_chunks
-from statsproc.summary import describe
+from statsproc.read.files import TableChunk
+from statsproc.read.task import Wanted, summarise_chunks
+from statsproc.sketches.column_summary import describe
+from statsproc.sketches.join_keys import Cut, cut_keys, cut_values, describe_key
 
 TYPES = {"k": "bigint", "m": "bigint", "v": "bigint"}
 FEW = st.lists(st.integers(0, 6) | st.none(), min_size=1, max_size=40)

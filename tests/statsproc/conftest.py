@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Give the session that all tests share."""
-    from statsproc.session import open_session
+    from statsproc.spark.session import open_session
 
     with open_session(tmp_path_factory.mktemp("spark"), master="local[2]", driver_memory="1g") as session:
         yield session

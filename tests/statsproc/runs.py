@@ -17,7 +17,7 @@ from metastore.discovery.inspection import inspect
 from metastore.records import JobRequest, JobState, Mode, StatisticsJob
 from metastore.store import Metastore
 from selector.statistics import TableStatistics
-from statsproc.job import run_job
+from statsproc.job.job import run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ import pyarrow.orc as pa_orc
 import pytest
 
 from engines.protocol import Column
-from statsproc.table import LEAST
+from statsproc.sketches.table_summary import LEAST
 from tests.statsproc.runs import Runs
 from tests.statsproc.truth import Truth, check_column, check_histogram, line, truths_of
 

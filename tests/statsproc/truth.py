@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from selector.statistics import TEXT_KEY_BYTES, ColumnStatistics
-from statsproc.distinct import KEPT
-from statsproc.histogram import CROWDED, POINTS
-from statsproc.scan import quoted
-from statsproc.summary import is_text
+from statsproc.read.scan import quoted
+from statsproc.sketches.column_summary import is_text
+from statsproc.sketches.distinct import KEPT
+from statsproc.sketches.histogram import CROWDED, POINTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

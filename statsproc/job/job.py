@@ -1,0 +1,292 @@
+"""The statistics job: table after table, each published whole, with its row in the metastore kept up to date."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from engines.spark.java import JavaNotFound
+from metastore.discovery.inspection import InspectionFailed, listed
+from metastore.records import CatalogTable, JobRequest, JobState, Mode, StatisticsJob, TableProgress
+from metastore.repositories.statistics import LockLost
+from metastore.store import Metastore
+from selector.keys import Bins, ColumnRef, key_groups
+from statsproc.job.build import Before, BuildFailed, build, columns_of, files_of, look_for_keys
+from statsproc.read.files import without_root
+from statsproc.sketches.column_summary import is_text
+from statsproc.sketches.join_keys import ROWS_TOGETHER, Cut, cut_keys, cut_values
+from statsproc.sketches.table_summary import TableSummary
+from statsproc.spark.progress import Reporter, watched
+from statsproc.spark.session import SparkFailed, SparkUnavailable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STARTING = "starting Spark"
+KEYS = "looking for keys"
+HEARTBEAT_S = 5.0
+TELL_EVERY_S = 0.5  # the metastore, at most
+
+
+class Stopped(BaseException):
+    """The process was asked to end. Not an Exception, so that nothing takes it for a failure of its own."""
+
+
+# of one table, after which the job goes on with the next
+_TABLE_FAILURES = (
+    BuildFailed,
+    InspectionFailed,
+    LockLost,
+    LookupError,
+    OSError,
+    SparkFailed,
+    SQLAlchemyError,
+    ValueError,  # Arrow's too: content that nobody foresaw
+)
+
+
+@dataclass(slots=True)
+class _Joins:
+    """What the job knows of keys. columns: key columns by table. bins: by group. looks: tables that were looked at."""
+
+    columns: dict[str, dict[str, str]] = field(default_factory=dict)
+    bins: dict[str, Bins] = field(default_factory=dict)
+    looks: dict[str, TableSummary] = field(default_factory=dict)
+
+
+def run_job(
+    metastore: Metastore,
+    job_id: str,
+    request: JobRequest,
+    open_spark: Callable[[], AbstractContextManager[SparkSession]],
+    reporter: Reporter,
+) -> dict[str, str]:
+    """Build and publish the statistics of some tables; returns the errors by table.
+
+    A table that fails does not stop the others. The job's row is made if nobody did; it ends in any case,
+    unless the process is killed, and every table published by then stays published.
+    Raises TablesBusy where another job holds one of the tables.
+    """
+    metastore.jobs.end_dead(now=_now(), keep=(job_id,))  # a killed job holds its tables until somebody looks
+    if metastore.jobs.get(job_id) is None:
+        metastore.jobs.create(StatisticsJob(id=job_id, request=request, state=JobState.QUEUED, created_at=_now()))
+    metastore.jobs.started(job_id, at=_now(), host=socket.gethostname(), process_id=os.getpid())
+    error: str | None = "the job ended before its time"
+    try:
+        with _heartbeat(metastore, job_id):
+            reporter.progress(STARTING, 0, 0)
+            began = time.monotonic()
+            with open_spark() as spark:
+                reporter.finished(STARTING, _seconds(began))
+                errors = _Job(spark, metastore, job_id, request, reporter).run()
+        error = "; ".join(f"{table}: {reason}" for table, reason in errors.items()) or None
+        return errors
+    except Stopped:
+        error = "the job was stopped"
+        raise
+    except (JavaNotFound, SparkFailed, SparkUnavailable) as failure:
+        error = str(failure)
+        raise
+    finally:
+        metastore.jobs.ended(job_id, at=_now(), error=error)
+
+
+class _Job:
+    def __init__(
+        self, spark: SparkSession, metastore: Metastore, job_id: str, request: JobRequest, reporter: Reporter
+    ) -> None:
+        self._spark = spark
+        self._metastore = metastore
+        self._job_id = job_id
+        self._request = request
+        self._reporter = reporter
+        self._tables: dict[str, CatalogTable] = {}
+        self._known: dict[str, Before] = {}
+
+    def run(self) -> dict[str, str]:
+        errors: dict[str, str] = {}
+        joins = self._joins(errors)
+        for name in self._request.tables:
+            if name not in errors:
+                failure = self._one(name, joins)
+                if failure is not None:
+                    errors[name] = failure
+            if name in errors:
+                self._tell(TableProgress(name, JobState.FAILED, error=errors[name]))
+                self._reporter.failed(name, errors[name])
+        return errors
+
+    # ------------------------------------------------------------------ keys
+
+    def _joins(self, errors: dict[str, str]) -> _Joins:
+        """Find the tables' key columns, and cut the key groups that have no bins or can all be counted anew."""
+        joins = _Joins(bins=self._metastore.keys.bins())
+        groups = key_groups(self._metastore.keys.pairs())
+        group_of = {member: group for group, members in groups.items() for member in members}
+        for name in self._request.tables:
+            try:
+                table = self._table(name)
+                columns = {column: group_of.get(ColumnRef(name, column.lower())) for column in columns_of(table.source)}
+                joins.columns[name] = {column: group for column, group in columns.items() if group is not None}
+                if joins.columns[name] and not self._request.columns and self._before(table).cut is None:
+                    with watched(self._spark, lambda done, total: self._reporter.progress(KEYS, done, total)):
+                        joins.looks[name] = look_for_keys(self._spark, table.source, tuple(joins.columns[name]))
+            except _TABLE_FAILURES as failure:
+                errors[name] = self._reason(name, failure)
+        for group, members in groups.items():
+            here = [
+                look.keys[column]
+                for name, look in joins.looks.items()
+                for column, its_group in joins.columns[name].items()
+                if its_group == group
+            ]
+            if here and (group not in joins.bins or self._all_here(members)):
+                bins = cut_keys(here, group)
+                if bins is not None:
+                    joins.bins[group] = self._metastore.keys.put_bins(bins)
+        return joins
+
+    def _all_here(self, members: tuple[ColumnRef, ...]) -> bool:
+        registered = {table.name for table in self._metastore.catalog.list()}
+        return {member.table for member in members} & registered <= set(self._request.tables)
+
+    def _before(self, table: CatalogTable) -> Before:
+        if self._request.mode is not Mode.INCREMENTAL:
+            return Before(self._metastore.statistics.current(table.name) if self._request.columns else None)
+        if table.name not in self._known:
+            statistics, parts = self._metastore.statistics.current(table.name), self._metastore.statistics.parts
+            self._known[table.name] = Before.of(table.source, statistics, parts(table.name))
+        return self._known[table.name]
+
+    def _cut(self, table: CatalogTable, joins: _Joins, before: Before) -> Cut:
+        look = joins.looks.get(table.name)
+        if self._request.columns:
+            return Cut()  # the keys stay as they are
+        if look is None:
+            return before.cut or Cut()
+        columns = columns_of(table.source)
+        bins = {column: joins.bins[group] for column, group in joins.columns[table.name].items() if group in joins.bins}
+        buckets = {}
+        for column, summary in look.columns.items():
+            text = is_text(columns[column])
+            cut = cut_values(summary.distribution, text=text, ndv=summary.distinct.count)
+            if cut is not None and column not in bins:
+                buckets[column] = cut
+        rows = table.rows if table.rows is not None else look.rows
+        return Cut(bins, buckets if bins else {}, max(1, rows // ROWS_TOGETHER))
+
+    # ------------------------------------------------------------------ tables
+
+    def _one(self, name: str, joins: _Joins) -> str | None:
+        """Do one table; returns its error."""
+        began = time.monotonic()
+        try:
+            table = self._table(name)
+            before = self._before(table)
+            progress = TableProgress(name, JobState.RUNNING, 0, table.files)
+            self._tell(progress)
+            with watched(self._spark, self._teller(progress)):
+                built = build(
+                    self._spark, table, self._request, cut=self._cut(table, joins, before), before=before, now=_now()
+                )
+            parts = built.parts if built.parts is not None else self._metastore.statistics.part_marks(name)
+            published = self._metastore.statistics.publish(
+                built.statistics, at=_now(), parts=parts, job_id=self._job_id, of=table
+            )
+        except _TABLE_FAILURES as failure:
+            return self._reason(name, failure)
+        done = TableProgress(
+            name,
+            JobState.FINISHED,
+            published.files,
+            published.files,
+            rows=published.rows,
+            columns=len(published.columns),
+            seconds=round(time.monotonic() - began, 3),
+            version=published.version,
+        )
+        self._tell(done)
+        size = f"{published.rows:,} rows, {len(published.columns)} columns"
+        self._reporter.finished(
+            name,
+            f"{size}, version {published.version}, {_seconds(began)}",
+            rows=published.rows,
+            bytes=published.bytes,
+            columns=len(published.columns),
+            version=published.version,
+            seconds=done.seconds,
+        )
+        return None
+
+    def _table(self, name: str) -> CatalogTable:
+        """Return a table as its files are now: what was added since it was registered counts."""
+        if name not in self._tables:
+            began = _now()
+            table = self._metastore.catalog.get(name)
+            if table is None:
+                raise BuildFailed(f"table {name} is not registered")
+            if table.source.defect:
+                raise BuildFailed(f"table {name} cannot be used: {table.source.defect}")
+            files = files_of(table.source)
+            if files and (len(files), sum(file.bytes for file in files)) != (table.files, table.bytes):
+                table = self._metastore.catalog.put(listed(table), at=began, instead_of=table)
+            self._tables[name] = table
+        return self._tables[name]
+
+    def _reason(self, name: str, failure: BaseException) -> str:
+        """Say what went wrong with a table; clients read it, and need not know where on this machine its files are."""
+        table = self._metastore.catalog.get(name)
+        return str(failure) if table is None else without_root(str(failure), Path(table.source.location))
+
+    def _teller(self, progress: TableProgress) -> Callable[[int, int], None]:
+        """Return what turns tasks into files; the last file is done only when the table is."""
+        told_at = 0.0
+
+        def tell(tasks: int, all_tasks: int) -> None:
+            nonlocal told_at
+            files = progress.files_all * tasks // all_tasks if all_tasks else 0
+            self._reporter.progress(progress.table, files, progress.files_all)
+            if time.monotonic() - told_at >= TELL_EVERY_S:
+                told_at = time.monotonic()
+                self._tell(replace(progress, files_done=files))
+
+        return tell
+
+    def _tell(self, progress: TableProgress) -> None:
+        self._metastore.jobs.progressed(self._job_id, progress, at=_now())
+
+
+@contextmanager
+def _heartbeat(metastore: Metastore, job_id: str) -> Iterator[None]:
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(HEARTBEAT_S):
+            with suppress(SQLAlchemyError):  # away for a moment: the next beat counts as well
+                metastore.jobs.heartbeat(job_id, at=_now())
+
+    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _seconds(began: float) -> str:
+    return f"{time.monotonic() - began:.1f} s"
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

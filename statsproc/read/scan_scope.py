@@ -1,0 +1,174 @@
+"""What of a table is read: all of it, what is new since the last time, or a share."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from engines.arrow_types import stored_type
+from engines.protocol import TableSource
+from metastore.discovery.inspection import DataFile
+from metastore.records import StatisticsPart
+from statsproc.read.files import FileShape, Piece, fields_of, look, look_at_all, splits_of
+from statsproc.read.plain_text import pieces_of
+from statsproc.read.scan import FolderFiles
+from statsproc.sketches.column_summary import is_text
+
+FEWEST_PIECES = 8  # of a sample, if there are so many
+DIRECT = ("parquet", "orc")  # formats that tasks read themselves
+
+
+@dataclass(frozen=True, slots=True)
+class ScanScope:
+    """Files to read, and summaries that still hold.
+
+    anew: files to read, by partition. kept: partitions whose stored summary still holds, and is merged with what
+    is read anew of the same partition, if anything is.
+    """
+
+    anew: Mapping[str, tuple[DataFile, ...]] = field(default_factory=dict)
+    kept: Mapping[str, StatisticsPart] = field(default_factory=dict)
+
+    @property
+    def files(self) -> int:
+        """How many files are read."""
+        return sum(len(files) for files in self.anew.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """The files of an scope as they are read.
+
+    shapes: what their footers tell. splits: for tasks that read themselves. folders: for Spark's reader; of text both
+    are there, since only reading it tells whether it is plain.
+    share: of what the scope holds, by rows where they are known, else by bytes.
+    """
+
+    shapes: tuple[FileShape, ...]
+    splits: tuple[Piece, ...]
+    folders: tuple[FolderFiles, ...]
+    share: float = 1.0
+
+    @property
+    def rows(self) -> int | None:
+        """Rows in all files, read or not; None where footers do not tell."""
+        return None if (self.folders or self.splits) and not self.shapes else sum(shape.rows for shape in self.shapes)
+
+
+def everything(files: Iterable[DataFile]) -> ScanScope:
+    """Read all files."""
+    return ScanScope(anew=_by_folder(files))
+
+
+def changed(
+    files: Iterable[DataFile], root: Path, stored: Sequence[StatisticsPart], *, only: Sequence[str] = ()
+) -> ScanScope:
+    """Read what is new or changed since the stored summaries were made. only: partitions to look at; empty for all.
+
+    A partition that only gained files is merged with what they hold; one in which a file changed or went is read
+    anew; one that is gone takes its summary with it.
+    """
+    there = _by_folder(files)
+    known = {part.folder: part for part in stored}
+    anew: dict[str, tuple[DataFile, ...]] = {}
+    kept: dict[str, StatisticsPart] = {}
+    for folder, members in there.items():
+        part = known.get(folder)
+        if only and folder not in only:
+            if part is not None:
+                kept[folder] = part
+            continue
+        now = {file.mark(root): file for file in members}
+        before = set(part.files) if part is not None else set()
+        if part is not None and before <= set(now):
+            kept[folder] = part
+            new = tuple(file for mark, file in now.items() if mark not in before)
+            if new:
+                anew[folder] = new
+        else:
+            anew[folder] = members
+    return ScanScope(anew, kept)
+
+
+def pieces(scope: ScanScope, source: TableSource, columns: Mapping[str, str], *, share: float = 1.0) -> Pieces:
+    """Look at the files and cut them. columns: to read. share: to read of row groups, or of files. Raises FileUnusable.
+
+    The share is drawn by the table's name, so that the same data give the same statistics.
+    """
+    files = [(folder, file) for folder, members in scope.anew.items() for file in members]
+    chance = np.random.Generator(np.random.PCG64(zlib.crc32(source.name.encode())))
+    shapes: list[FileShape] = []
+    if source.format in DIRECT:
+        shapes = look_at_all(
+            [
+                partial(
+                    look,
+                    file.path,
+                    source.format,
+                    folder,
+                    file_bytes=file.bytes,
+                    modified_ns=file.modified_ns,
+                    spark_type=stored_type,
+                )
+                for folder, file in files
+            ]
+        )
+    if shapes and not any(shape.through_spark for shape in shapes):
+        groups = [(shape, group) for shape in shapes for group in range(len(shape.groups))]
+        sizes = [shape.groups[group][0] for shape, group in groups]
+        drawn = groups if share >= 1.0 else [groups[i] for i in _drawn(chance, sizes, share)]
+        wanted: dict[str, list[int]] = {}
+        for shape, group in drawn:
+            wanted.setdefault(shape.path, []).append(group)
+        splits = [
+            split
+            for shape in shapes
+            if shape.path in wanted
+            for split in splits_of(shape, fields_of(shape, columns, is_text=is_text), sorted(wanted[shape.path]))
+        ]
+        rows = sum(shape.rows for shape in shapes)
+        return Pieces(tuple(shapes), tuple(splits), (), sum(split.rows for split in splits) / rows if rows else 1.0)
+    some = files if share >= 1.0 else [files[i] for i in _drawn(chance, [file.bytes for _, file in files], share)]
+    folders = _folders((folder, str(file.path), file.bytes) for folder, file in some)
+    plain = [list(pieces_of(source, file, folder, columns)) for folder, file in some if file.bytes]
+    together = [piece for of_file in plain for piece in of_file] if all(plain) else []  # one reader for all files
+    size = sum(file.bytes for _, file in files)
+    return Pieces(
+        tuple(shapes), tuple(together), folders, sum(folder.bytes for folder in folders) / size if size else 1.0
+    )
+
+
+def whole_files(splits: Iterable[Piece]) -> tuple[FolderFiles, ...]:
+    """Return the files of splits, for Spark's reader."""
+    return _folders({(split.folder, split.path, split.file_bytes) for split in splits})
+
+
+def _folders(files: Iterable[tuple[str, str, int]]) -> tuple[FolderFiles, ...]:
+    """Put files together by folder. files: folder, path and bytes of each."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for folder, path, size in files:
+        found.setdefault(folder, []).append((path, size))
+    return tuple(
+        FolderFiles(folder, tuple(path for path, _ in members), sum(size for _, size in members))
+        for folder, members in found.items()
+    )
+
+
+def _by_folder(files: Iterable[DataFile]) -> dict[str, tuple[DataFile, ...]]:
+    found: dict[str, list[DataFile]] = {}
+    for file in files:
+        found.setdefault(file.folder, []).append(file)
+    return {folder: tuple(members) for folder, members in sorted(found.items())}
+
+
+def _drawn(chance: np.random.Generator, sizes: Sequence[int], share: float) -> list[int]:
+    """Draw pieces until they hold a share of all, but several: neighbours in a table are alike."""
+    order = chance.permutation(len(sizes))
+    held = np.cumsum(np.array(sizes, dtype=np.float64)[order])
+    enough = int(np.searchsorted(held, share * held[-1], side="left")) + 1 if len(sizes) else 0
+    return sorted(order[: max(enough, FEWEST_PIECES)].tolist())

@@ -16,7 +16,7 @@ import typer
 from benchmarks.claim import RunFailed, step
 from metastore.discovery.inspection import inspect
 from metastore.store import Metastore
-from selector.keys import ColumnRef, KeyPair
+from selector.join_keys import ColumnRef, KeyPair
 from statsproc.data.bookstore import Bookstore
 
 DEFAULT_DATA = Path(".fusion/bench")

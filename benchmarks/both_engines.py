@@ -16,8 +16,8 @@ from benchmarks.answers import difference
 from engines.duckdb.pool import DuckDBEngine
 from engines.errors import EngineError, UnsupportedFeature
 from engines.protocol import Engine, Lease, TableSource
+from engines.spark.embedded.server import MIB, ServerSettings, SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
-from engines.spark.server import MIB, ServerSettings, SparkConnectServer
 from gateway.errors import SqlError
 from gateway.sql.duckdb.values import NotPortable
 from gateway.sql.parsing import SPARK, ParserLimits

@@ -3,7 +3,7 @@
 The half is that of ``benchmarks.statements``: an even CRC-32 of the statement's name. What is reported for the other
 half was never used for fitting. Constants are fitted from the rows that were counted, so that no error of a cardinality
 hides in them; the factor of the upper bound is the conformal 95 % quantile of measured over expected peaks of the same
-half. The constants that are found are printed, to be written into ``selector/memory/duckdb_tables.py`` by hand.
+half. The constants that are found are printed, to be written into ``selector/memory/duckdb_layout.py`` by hand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.statements import read_all
 from benchmarks.tables import Tables, described
 from engines.protocol import Lease
 from selector.memory.duckdb import estimate
-from selector.memory.duckdb_tables import CALIBRATED, Constants
+from selector.memory.duckdb_layout import CALIBRATED, Constants
 from selector.statistics import TableStatistics
 
 FITTED = (

@@ -29,7 +29,7 @@ from benchmarks.same_answers import tables_of, tpcds_statements
 from benchmarks.serving import serving
 from benchmarks.statements import Named
 from engines.duckdb.adapter import DuckDBSettings
-from engines.spark.java import find_java_home
+from engines.spark.embedded.java import find_java_home
 from gateway.cli.client import Client, RequestFailed
 from gateway.settings import load
 from metastore.discovery.inspection import inspect

@@ -34,8 +34,8 @@ import typer
 from benchmarks.claim import Claim, RunFailed, at_least, at_most, conditions, run_command, show_table, step
 from benchmarks.flight import adbc_drain
 from benchmarks.hs2_client import RawClient, call_bytes
-from engines.ports import free_port
-from engines.spark.java import find_java_home, spark_environment
+from engines.machine.ports import free_port
+from engines.spark.embedded.java import find_java_home, spark_environment
 from gateway.drivers.hs2.protocol.messages import ExecuteRequest, OperationReply
 from gateway.drivers.hs2.protocol.messages import FetchRequest as Fetch
 

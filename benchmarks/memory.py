@@ -29,7 +29,7 @@ from selector.decide import mebibytes
 from selector.estimate import MemoryEstimate
 from selector.learning import COVERAGE, Subject, observe
 from selector.memory import duckdb, paper
-from selector.memory.duckdb_tables import CALIBRATED, Constants
+from selector.memory.duckdb_layout import CALIBRATED, Constants
 from selector.statistics import TableStatistics
 
 MIB = 1 << 20

@@ -28,7 +28,7 @@ from benchmarks.claim import Claim, RunFailed, at_least, at_most, conditions, ru
 from benchmarks.generated_queries import queries, write_tables
 from benchmarks.statements import Named, read_statements
 from engines.protocol import TableSource
-from engines.spark.server import MIB
+from engines.spark.embedded.server import MIB
 from metastore.discovery.inspection import inspect
 from statsproc.data.parquet_output import published
 

@@ -33,7 +33,7 @@ from benchmarks.warehouse import PARTITION_COLUMN, converted, cut, link, sliver,
 from engines.protocol import TableSource
 from metastore.discovery.inspection import inspect
 from metastore.records import Mode
-from selector.cardinality.predicates import selectivity
+from selector.cardinality.predicates.selectivity import selectivity
 from selector.statistics import TableStatistics
 from statsproc.data.bookstore import Bookstore, Distribution
 

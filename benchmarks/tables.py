@@ -21,11 +21,11 @@ from gateway.sql.planning.regular_expressions import search
 from metastore.discovery.inspection import InspectionFailed, inspect
 from metastore.records import CatalogTable, JobRequest
 from metastore.store import Metastore
-from selector.cardinality.matching import use_search
+from selector.cardinality.predicates.patterns import use_search
 from selector.explain import duckdb as reader
-from selector.joins import join_pairs, named_expressions
-from selector.keys import KeyPair
+from selector.join_keys import KeyPair
 from selector.plan import Plan, TableShape
+from selector.query_text import join_pairs, named_expressions
 from selector.statistics import TableStatistics
 from statsproc.job.job import run_job
 from statsproc.spark.progress import reporter as told_by

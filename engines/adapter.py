@@ -17,7 +17,7 @@ from typing import Annotated, Any, Generic, Protocol, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict
 
-from engines.as_written import first_conflict
+from engines.parser_settings import first_conflict
 from engines.protocol import Engine
 
 GROUP = "fusion.engines"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from sqlalchemy.exc import SQLAlchemyError
 
-from engines.spark.java import JavaNotFound
+from engines.spark.embedded.java import JavaNotFound
 from metastore.discovery.inspection import InspectionFailed
 from metastore.hive.client import DEFAULT_DATABASE, HiveFailed, HiveMetastore
 from metastore.records import SMALLEST_SHARE, JobRequest, Mode

@@ -12,8 +12,8 @@ from hypothesis import settings
 from tests.engines.conformance import warehouse
 
 if TYPE_CHECKING:
+    from engines.spark.embedded.server import SparkConnectServer
     from engines.spark.engine import SparkConnectEngine
-    from engines.spark.server import SparkConnectServer
 
 __all__ = ["warehouse"]
 
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConnectServer]:
     """Give the one embedded server of this run; it starts with the first statement."""
-    from engines.spark.server import ServerSettings, SparkConnectServer
+    from engines.spark.embedded.server import ServerSettings, SparkConnectServer
 
     settings = ServerSettings(
         work_folder=tmp_path_factory.mktemp("spark"),
@@ -50,8 +50,8 @@ def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConn
 @pytest.fixture(scope="session")
 def spark_engine(spark_server: SparkConnectServer) -> Iterator[SparkConnectEngine]:
     """Give the one real Spark of this run. A test that kills the server must leave the engine working."""
+    from engines.spark.embedded.health import Patience
     from engines.spark.engine import SparkConnectEngine
-    from engines.spark.watch import Patience
 
     # Tests run statements beside the engine, which would take them for leftovers of those that it cancelled.
     engine = SparkConnectEngine(spark_server, patience=Patience(lingers_s=3_600.0))

@@ -14,8 +14,8 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 
-from engines.ports import free_port
-from engines.spark.java import find_java_home
+from engines.machine.ports import free_port
+from engines.spark.embedded.java import find_java_home
 
 START_TIMEOUT_S = 180.0
 

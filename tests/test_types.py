@@ -110,7 +110,7 @@ from gateway.sql.dialects.column_types import named
 from gateway.sql.duckdb.kinds import STRING, parse_kind
 from gateway.statistics.tables import FIXED_BYTES
 from metastore.discovery import avro
-from selector.cardinality.vectors import Kind as Values, kind_of
+from selector.cardinality.predicates.vectors import Kind as Values, kind_of
 from selector.types import NoSuchType, parse
 from statsproc.hive import column_statistics
 
@@ -163,11 +163,11 @@ FEW_NAMES, FEW_ARROW_TYPES = 2, 4  # that may stand beside each other: a choice 
 ALLOWED = {
     "gateway/drivers/flight/messages.py": "types of protobuf's, some of which have the same names",
     "gateway/drivers/hs2/protocol/rowset.py": "how a value stands on the wire",
-    "engines/impala/arrow.py": "how a value stands on the wire",
+    "engines/impala/arrow_columns.py": "how a value stands on the wire",
     "gateway/sql/allowlist.py": "what a statement may say is listed in full: functions, types in the parser's words",
     "gateway/sql/parsing.py": "words that a < may follow, whatever the dialect",
     "gateway/sql/duckdb/functions/scalars.py": "Spark's functions that cast, which have the names of some types",
-    "selector/cardinality/vectors.py": "types in the parser's words",
+    "selector/cardinality/predicates/vectors.py": "types in the parser's words",
     "statsproc/hive/column_statistics.py": "kinds of Hive's statistics, some of which have the names of types",
 }
 NAMES = {

@@ -16,7 +16,7 @@ import pyarrow.orc as pa_orc
 
 from engines.arrow_types import arrow_type
 from engines.errors import UnsupportedFeature
-from engines.orc import read_tail
+from engines.orc_tail import read_tail
 from engines.protocol import TableSource
 from selector.types import Group, Kind, names_of
 

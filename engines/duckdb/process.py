@@ -18,7 +18,6 @@ from typing import Any, Self
 import pyarrow as pa
 
 from engines.duckdb import wire
-from engines.environment import child_environment
 from engines.errors import (
     DataError,
     DeadlineExceeded,
@@ -27,6 +26,7 @@ from engines.errors import (
     EngineUnavailable,
     StatementCancelled,
 )
+from engines.machine.environment import child_environment
 from engines.protocol import Actuals, OperatorActual, TableSource
 
 START_TIMEOUT_S = 60.0

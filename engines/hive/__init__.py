@@ -1,1 +1,4 @@
-"""Hive, Spark Thrift Server and Kyuubi as the dependable engine, through HiveServer2's protocol and PyHive."""
+"""Hive, Spark Thrift Server and Kyuubi as the dependable engine, through HiveServer2's protocol and PyHive.
+
+START HERE: engine.py.
+"""

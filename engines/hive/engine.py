@@ -12,8 +12,6 @@ from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
-from engines.as_written import HIVE_AS_WRITTEN, SPARK_AS_WRITTEN
-from engines.attempts import Attempt, AttemptResult
 from engines.errors import (
     DeadlineExceeded,
     EngineError,
@@ -27,8 +25,10 @@ from engines.hive.pool import SessionPool
 from engines.hive.session import CANCELLED, FINISHED, RUNNING, TIMED_OUT, Operation, Session
 from engines.hive.transport import Access, Address
 from engines.hive.views import named_in, view_statements
+from engines.parser_settings import HIVE_AS_WRITTEN, SPARK_AS_WRITTEN
 from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, TableSource, never
-from engines.spark.sessions import CAREFUL_SETTINGS, FORMATS, SESSION_SETTINGS
+from engines.running_statement import RunningStatement, StatementResult
+from engines.spark_sql.session_settings import CAREFUL_SETTINGS, FORMATS, SESSION_SETTINGS
 from selector.types import Group, Kind, names_of
 
 FETCH_ROWS = 10_000
@@ -47,7 +47,7 @@ _TEXT = re.compile(r"string collate |time\(")
 _TO_JSON = "TO_JSON({}, MAP('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\"))"
 
 
-class _Statement(Attempt):
+class _Statement(RunningStatement):
     """A statement on its way through a session."""
 
     def __init__(self, query_id: str, deadline_s: float, tables: tuple[TableSource, ...], tables_version: int) -> None:
@@ -139,7 +139,7 @@ class HiveEngine:
             plan = pa.Table.from_batches(result, result.schema)
         return "\n".join(line or "" for line in plan.column(0).to_pylist())
 
-    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> AttemptResult:
+    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> StatementResult:
         """Run a statement until its rows can be fetched. Of the lease only ``careful`` counts: the server spills."""
         statement = self._admit(query_id, deadline_s)
         statement.careful = lease.careful and self.dialect == "spark"  # Hive's own tasks have memory of their own
@@ -174,7 +174,7 @@ class HiveEngine:
             self._running[query_id] = statement
             return statement
 
-    def _rows(self, statement: _Statement, sql: str, start: _Start) -> AttemptResult:
+    def _rows(self, statement: _Statement, sql: str, start: _Start) -> StatementResult:
         try:
             apart = CAREFUL_SETTINGS if statement.careful else None
             session = self._pool.take(statement.tables_version, apart=apart)
@@ -191,7 +191,7 @@ class HiveEngine:
             _forget(session, operation)
             self._release(statement, error)
 
-        return AttemptResult(
+        return StatementResult(
             statement,
             schema,
             _batches(session, operation, schema),

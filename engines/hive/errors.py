@@ -29,7 +29,7 @@ from engines.errors import (
     StatementError,
     UnsupportedFeature,
 )
-from engines.spark.messages import by_sqlstate, by_text, short_message
+from engines.spark_sql.error_messages import by_sqlstate, by_text, short_message
 
 VAGUE = frozenset({"", "HY000", "08S01"})
 """SQLSTATEs that stand for anything."""

@@ -1,1 +1,4 @@
-"""Impala as the fast engine, over HiveServer2."""
+"""Impala as the fast engine, over HiveServer2.
+
+START HERE: engine.py.
+"""

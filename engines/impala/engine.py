@@ -13,19 +13,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from engines.attempts import Attempt, AttemptResult
 from engines.errors import (
     EngineError,
     EngineUnavailable,
     MemoryExceeded,
     StatementCancelled,
 )
-from engines.impala import arrow, profile, tables
+from engines.impala import arrow_columns, profile, tables
 from engines.impala.catalog import ImpalaCatalog, Settled
 from engines.impala.connection import FAILED, RUNNING, Access, Address, Connection, Operation
 from engines.impala.coordinators import Coordinator, Coordinators
 from engines.impala.errors import CoordinatorLost, from_text, impala_errors
 from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, TableSource, never
+from engines.running_statement import RunningStatement, StatementResult
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class ImpalaEngine:
         self._catalog = ImpalaCatalog(access.database, refresh_s=refresh_s)
         self._coordinators = Coordinators(addresses, access, check_s=check_s)
         self._lock = threading.Lock()
-        self._running: dict[str, Attempt] = {}
+        self._running: dict[str, RunningStatement] = {}
 
     def use_tables(self, sources: Sequence[TableSource]) -> None:
         """Replace the tables. Impala learns of each, and of its files, when a statement next names it."""
@@ -88,9 +88,9 @@ class ImpalaEngine:
     def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
         """Return the plan at the EXTENDED level, with the options that the statement would run with."""
         options = {**self._options, "EXPLAIN_LEVEL": str(EXPLAIN_LEVEL)}
-        with self._attempt(_own_id(), deadline_s) as attempt, self._connection(attempt) as (_, connection):
-            settled = self._settled(connection, sql, attempt)
-            lines = self._table(connection, f"EXPLAIN {settled.sql}", {**options, **settled.options}, attempt)
+        with self._statement(_own_id(), deadline_s) as statement, self._connection(statement) as (_, connection):
+            settled = self._settled(connection, sql, statement)
+            lines = self._table(connection, f"EXPLAIN {settled.sql}", {**options, **settled.options}, statement)
         return "\n".join(line or "" for line in lines.column(0).to_pylist())
 
     def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> ImpalaResult:
@@ -102,22 +102,22 @@ class ImpalaEngine:
             "CLIENT_IDENTIFIER": f"fusion-sql-gateway {query_id}",
         }
         with contextlib.ExitStack() as undo:
-            attempt = undo.enter_context(self._attempt(query_id, deadline_s))
-            coordinator, connection = undo.enter_context(self._connection(attempt))
-            settled = self._settled(connection, sql, attempt)
-            operation = undo.enter_context(_open(connection, settled.sql, {**options, **settled.options}, attempt))
-            with _ended_or_impalas(attempt):
+            statement = undo.enter_context(self._statement(query_id, deadline_s))
+            coordinator, connection = undo.enter_context(self._connection(statement))
+            settled = self._settled(connection, sql, statement)
+            operation = undo.enter_context(_open(connection, settled.sql, {**options, **settled.options}, statement))
+            with _ended_or_impalas(statement):
                 columns = operation.columns()
-            result = ImpalaResult(operation, columns, attempt, undo.pop_all())
+            result = ImpalaResult(operation, columns, statement, undo.pop_all())
         log.debug("query %s runs on Impala's coordinator %s", query_id, coordinator)
         return result
 
     def cancel(self, query_id: str) -> None:
         """End a running statement; an unknown id is not an error."""
         with self._lock:
-            attempt = self._running.get(query_id)
-        if attempt is not None:
-            attempt.end(StatementCancelled("The statement was cancelled."))
+            statement = self._running.get(query_id)
+        if statement is not None:
+            statement.end(StatementCancelled("The statement was cancelled."))
 
     def status(self) -> EngineStatus:
         """Report what the last looks at the coordinators found; asks nobody."""
@@ -131,38 +131,40 @@ class ImpalaEngine:
         self._coordinators.close()
         with self._lock:
             running = list(self._running.values())
-        for attempt in running:
-            attempt.end(EngineUnavailable("Impala's adapter was closed."))
+        for statement in running:
+            statement.end(EngineUnavailable("Impala's adapter was closed."))
 
-    def _settled(self, connection: Connection, sql: str, attempt: Attempt) -> Settled:
-        return self._catalog.settle(sql, lambda ddl: self._table(connection, ddl, {"SYNC_DDL": "1"}, attempt))
+    def _settled(self, connection: Connection, sql: str, statement: RunningStatement) -> Settled:
+        return self._catalog.settle(sql, lambda ddl: self._table(connection, ddl, {"SYNC_DDL": "1"}, statement))
 
-    def _table(self, connection: Connection, sql: str, options: Mapping[str, str], attempt: Attempt) -> pa.Table:
+    def _table(
+        self, connection: Connection, sql: str, options: Mapping[str, str], statement: RunningStatement
+    ) -> pa.Table:
         """Run a statement of the adapter's own, and return all its rows."""
-        with _open(connection, sql, options, attempt) as operation, _ended_or_impalas(attempt):
+        with _open(connection, sql, options, statement) as operation, _ended_or_impalas(statement):
             columns = operation.columns()
-            return pa.Table.from_batches(_batches(operation, columns, attempt), arrow.schema_of(columns))
+            return pa.Table.from_batches(_batches(operation, columns, statement), arrow_columns.schema_of(columns))
 
     @contextmanager
-    def _attempt(self, query_id: str, deadline_s: float) -> Iterator[Attempt]:
-        attempt = Attempt(query_id, deadline_s)
+    def _statement(self, query_id: str, deadline_s: float) -> Iterator[RunningStatement]:
+        statement = RunningStatement(query_id, deadline_s)
         with self._lock:
-            self._running[query_id] = attempt
+            self._running[query_id] = statement
         try:
-            yield attempt
+            yield statement
         finally:
-            attempt.finish()
+            statement.finish()
             with self._lock:
-                if self._running.get(query_id) is attempt:
+                if self._running.get(query_id) is statement:
                     del self._running[query_id]
 
     @contextmanager
-    def _connection(self, attempt: Attempt) -> Iterator[tuple[Coordinator, Connection]]:
+    def _connection(self, statement: RunningStatement) -> Iterator[tuple[Coordinator, Connection]]:
         """Hold a connection to a coordinator that answers. It is kept for others, unless it broke meanwhile."""
-        coordinator, connection = self._connect(attempt)
+        coordinator, connection = self._connect(statement)
         healthy = False
         try:
-            attempt.stop_by(lambda: None, break_off=connection.break_off)  # whoever waits sees that it ended
+            statement.stop_by(lambda: None, break_off=connection.break_off)  # whoever waits sees that it ended
             yield coordinator, connection
             healthy = True
         except CoordinatorLost as error:
@@ -170,7 +172,7 @@ class ImpalaEngine:
             coordinator.failed(error)
             raise
         except EngineError:
-            healthy = not attempt.ended.is_set()
+            healthy = not statement.ended.is_set()
             raise
         finally:
             if healthy:
@@ -179,11 +181,11 @@ class ImpalaEngine:
             else:
                 connection.close()
 
-    def _connect(self, attempt: Attempt) -> tuple[Coordinator, Connection]:
+    def _connect(self, statement: RunningStatement) -> tuple[Coordinator, Connection]:
         """Try the coordinators in turn until one opens a session: nothing has run yet."""
         refused: EngineUnavailable | None = None
         for coordinator in self._coordinators.in_turn():
-            attempt.raise_if_ended()
+            statement.raise_if_ended()
             try:
                 return coordinator, self._living(coordinator)
             except EngineUnavailable as error:
@@ -199,16 +201,20 @@ class ImpalaEngine:
         return connection
 
 
-class ImpalaResult(AttemptResult):
+class ImpalaResult(StatementResult):
     """A statement's batches while they arrive. One thread reads; any thread may close."""
 
     def __init__(
-        self, operation: Operation, columns: list[tuple[Any, ...]], attempt: Attempt, undo: contextlib.ExitStack
+        self,
+        operation: Operation,
+        columns: list[tuple[Any, ...]],
+        statement: RunningStatement,
+        undo: contextlib.ExitStack,
     ) -> None:
         self._actuals = Actuals()
 
         def batches() -> Generator[pa.RecordBatch, None, None]:
-            yield from _batches(operation, columns, attempt)
+            yield from _batches(operation, columns, statement)
             self._actuals = _actuals(operation)
 
         def release(error: EngineError | None) -> None:
@@ -216,10 +222,10 @@ class ImpalaResult(AttemptResult):
                 undo.__exit__(type(error) if error else None, error, None)
 
         super().__init__(
-            attempt,
-            arrow.schema_of(columns),
+            statement,
+            arrow_columns.schema_of(columns),
             batches(),
-            errors=lambda: _ended_or_impalas(attempt, operation),
+            errors=lambda: _ended_or_impalas(statement, operation),
             settle=lambda error: error,
             release=release,
         )
@@ -236,14 +242,16 @@ def _own_id() -> str:
 
 
 @contextmanager
-def _open(connection: Connection, sql: str, options: Mapping[str, str], attempt: Attempt) -> Iterator[Operation]:
+def _open(
+    connection: Connection, sql: str, options: Mapping[str, str], statement: RunningStatement
+) -> Iterator[Operation]:
     """Send a statement and wait for its first rows; at the end the coordinator is told to forget it."""
-    attempt.raise_if_ended()
-    with _ended_or_impalas(attempt):
+    statement.raise_if_ended()
+    with _ended_or_impalas(statement):
         operation = connection.start(sql, options)
     try:
-        with _ended_or_impalas(attempt, operation):
-            _wait(operation, attempt)
+        with _ended_or_impalas(statement, operation):
+            _wait(operation, statement)
         yield operation
     except CoordinatorLost:
         connection.broken = True
@@ -254,35 +262,37 @@ def _open(connection: Connection, sql: str, options: Mapping[str, str], attempt:
                 operation.close()
 
 
-def _wait(operation: Operation, attempt: Attempt) -> None:
+def _wait(operation: Operation, statement: RunningStatement) -> None:
     """Return once rows can be fetched; raises why there are none."""
     wait_s = _FIRST_WAIT_S
     while True:
-        attempt.raise_if_ended()
+        statement.raise_if_ended()
         state, message = operation.state()
         if state == FAILED:
             raise from_text(message)
         if state not in RUNNING:
             return
-        attempt.ended.wait(wait_s)
+        statement.ended.wait(wait_s)
         wait_s = min(_LONGEST_WAIT_S, wait_s * 1.5)
 
 
-def _batches(operation: Operation, columns: list[tuple[Any, ...]], attempt: Attempt) -> Iterator[pa.RecordBatch]:
+def _batches(
+    operation: Operation, columns: list[tuple[Any, ...]], statement: RunningStatement
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows as they come; empty answers only mean that there are none yet."""
-    schema = arrow.schema_of(columns)
+    schema = arrow_columns.schema_of(columns)
     more = bool(columns)
     while more:
-        attempt.raise_if_ended()
+        statement.raise_if_ended()
         rows, more = operation.fetch(FETCH_ROWS)
-        batch = arrow.batch_of(rows, schema)
+        batch = arrow_columns.batch_of(rows, schema)
         if batch is not None:
             yield batch
-    attempt.raise_if_ended()
+    statement.raise_if_ended()
 
 
 @contextmanager
-def _ended_or_impalas(attempt: Attempt, operation: Operation | None = None) -> Iterator[None]:
+def _ended_or_impalas(statement: RunningStatement, operation: Operation | None = None) -> Iterator[None]:
     """Let only EngineError leave the block: what ended the statement if something did, else what Impala says.
 
     operation: asked for its peak if it ran out of memory without telling.
@@ -291,7 +301,7 @@ def _ended_or_impalas(attempt: Attempt, operation: Operation | None = None) -> I
         with impala_errors():
             yield
     except EngineError as error:
-        if ended := attempt.ended_by:
+        if ended := statement.ended_by:
             raise ended from error
         if operation is not None and isinstance(error, MemoryExceeded) and error.peak_bytes is None:
             error.peak_bytes = _actuals(operation).peak_bytes

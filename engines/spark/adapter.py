@@ -79,8 +79,8 @@ class SparkAdapter:
 
     def build(self, settings: SparkSettings, around: Surroundings) -> BuiltEngine:
         """Start the embedded server in the background, where it is to be warm. Raises ImportError."""
+        from engines.spark.embedded.server import ServerSettings, SparkConnectServer
         from engines.spark.engine import SparkConnectEngine
-        from engines.spark.server import ServerSettings, SparkConnectServer
 
         server: SparkConnectServer | str
         if settings.remote_address is not None:
@@ -116,7 +116,7 @@ class SparkAdapter:
         yield found
         if not found.good or settings.remote is not None:
             return
-        from engines.spark.java import JavaNotFound, find_java_home
+        from engines.spark.embedded.java import JavaNotFound, find_java_home
 
         try:
             yield Finding("Java", True, str(find_java_home()))

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from engines.protocol import TableSource
-from engines.spark.sessions import CAREFUL_SETTINGS, SESSION_SETTINGS
+from engines.spark_sql.session_settings import CAREFUL_SETTINGS, SESSION_SETTINGS
 from selector.quoting import spark_name
 
 with warnings.catch_warnings():

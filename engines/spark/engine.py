@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from engines.attempts import Attempt, AttemptResult
 from engines.errors import (
     EngineError,
     EngineFault,
@@ -24,15 +23,16 @@ from engines.errors import (
     StatementError,
 )
 from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, TableSource, WriteTarget, never
+from engines.running_statement import RunningStatement, StatementResult
 from engines.spark.connect import ConnectSession, as_batches, statement_plan
+from engines.spark.embedded.gate import Gate
+from engines.spark.embedded.health import OWN_DEADLINE_S, HealthWatch, Patience
+from engines.spark.embedded.orphaned_jobs import OrphanedJobs
+from engines.spark.embedded.server import ServerState, SparkConnectServer
 from engines.spark.errors import spark_errors
-from engines.spark.gate import Gate
-from engines.spark.orphaned_jobs import OrphanedJobs
-from engines.spark.server import ServerState, SparkConnectServer
-from engines.spark.sessions import FORMATS
 from engines.spark.staging import can_be_staged, may_be_large, staged_rows
-from engines.spark.watch import OWN_DEADLINE_S, HealthWatch, Patience
 from engines.spark.writing import selected
+from engines.spark_sql.session_settings import FORMATS
 
 _DEFAULT_PORT = 15002
 _WARM_UP_DEADLINE_S = 300.0
@@ -45,7 +45,7 @@ _WRITES = 11  # of one statement, where the server was started again under it; a
 _PLANNING_FAILED = "Error occurred during query planning:"
 
 
-class _Statement(Attempt):
+class _Statement(RunningStatement):
     """One statement on its way to a session, by whose tag it is interrupted."""
 
     def __init__(
@@ -164,7 +164,7 @@ class SparkConnectEngine:
             raise StatementError("Spark cannot plan the statement")
         return plan
 
-    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> AttemptResult:
+    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> StatementResult:
         """Start a statement. Of the lease only ``careful`` counts: memory belongs to the server, which spills."""
         return self._execute(sql, query_id, deadline_s, careful=lease.careful)
 
@@ -186,42 +186,42 @@ class SparkConnectEngine:
         raise AssertionError("the last one returns or raises")
 
     def _write(self, sql: str, target: WriteTarget, query_id: str, deadline_s: float, *, careful: bool) -> pa.Schema:
-        attempt = self._admit(query_id, deadline_s, careful=careful)
+        statement = self._admit(query_id, deadline_s, careful=careful)
         failure: EngineError | None = None
         try:
-            address = self._enter(attempt)
+            address = self._enter(statement)
             shutil.rmtree(target.folder, ignore_errors=True)  # of a try before, whose server is gone by now
             with spark_errors():
-                session = self._take_session(address, attempt)
-                attempt.use(session, break_off=functools.partial(self._leave_alone, attempt, session))
+                session = self._take_session(address, statement)
+                statement.use(session, break_off=functools.partial(self._leave_alone, statement, session))
                 session.configure()
-                attempt.raise_if_ended()
-                given = session.schema(statement_plan(sql, attempt.tables)).names
+                statement.raise_if_ended()
+                given = session.schema(statement_plan(sql, statement.tables)).names
                 text, names = selected(sql, given, target)
-                plan = statement_plan(text, attempt.tables)
+                plan = statement_plan(text, statement.tables)
                 schema = session.schema(plan)
                 session.write(
                     plan,
                     names,
                     target.folder,
-                    attempt.tag,
+                    statement.tag,
                     format=target.format,
                     partition_columns=target.partition_columns,
                 )
-                attempt.complete = True
+                statement.complete = True
         except EngineError as error:
             failure = error
-            raise self._reason_for(attempt, error) from None
+            raise self._reason_for(statement, error) from None
         finally:
-            self._release(attempt, failure)
+            self._release(statement, failure)
         return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
 
     def cancel(self, query_id: str) -> None:
         """End a running statement; an unknown id is not an error."""
         with self._lock:
-            attempt = self._running.get(query_id)
-        if attempt is not None:
-            attempt.end(StatementCancelled("The statement was cancelled"))
+            statement = self._running.get(query_id)
+        if statement is not None:
+            statement.end(StatementCancelled("The statement was cancelled"))
 
     def status(self) -> EngineStatus:
         """Report at once. A server that was not started yet is alive: it starts with the first statement."""
@@ -242,46 +242,46 @@ class SparkConnectEngine:
             idle, self._idle = self._idle, []
         if self._health is not None:
             self._health.close()
-        for attempt in running:
-            attempt.end(StatementCancelled("The engine was closed"))
+        for statement in running:
+            statement.end(StatementCancelled("The engine was closed"))
         for _, session in idle:
             session.close()
         if isinstance(self._server, SparkConnectServer):
             self._server.stop()
 
-    def _reason_for(self, attempt: _Statement, error: EngineError) -> EngineError:
-        """Return what an attempt's error really was."""
-        if ended_by := attempt.ended_by:
+    def _reason_for(self, statement: _Statement, error: EngineError) -> EngineError:
+        """Return what a statement's error really was."""
+        if ended_by := statement.ended_by:
             return ended_by
-        session = attempt.session
+        session = statement.session
         if isinstance(self._server, str) or session is None:
             return error
         if self._server.was_restarted(session.address) and not isinstance(error, StatementError):
             return EngineRestarted("Spark was started again while the statement ran")  # it says many things as it ends
         if not isinstance(error, EngineUnavailable) or not self._server.ran_out_of_memory(session.address):
             return error
-        if attempt.alone:
+        if statement.alone:
             return MemoryExceeded("Spark ran out of memory")
         together = "Spark ran out of memory while several statements ran"
-        return EngineUnavailable(together) if attempt.careful else MemoryExceeded(together)
+        return EngineUnavailable(together) if statement.careful else MemoryExceeded(together)
 
-    def _release(self, attempt: _Statement, error: EngineError | None) -> None:
-        """Take note that an attempt ended, with this error if any, and keep its session for the next one."""
-        attempt.finish()
-        session = attempt.session
-        if session is not None and (attempt.ended_by or (error is None and not attempt.complete)):
-            self._watch_for_strays(attempt)
-        elif attempt.complete and self._health is not None:
+    def _release(self, statement: _Statement, error: EngineError | None) -> None:
+        """Take note that a statement ended, with this error if any, and keep its session for the next one."""
+        statement.finish()
+        session = statement.session
+        if session is not None and (statement.ended_by or (error is None and not statement.complete)):
+            self._watch_for_strays(statement)
+        elif statement.complete and self._health is not None:
             self._health.served()
-        self._gate.leave(attempt)
+        self._gate.leave(statement)
         with self._lock:
-            del self._running[attempt.query_id]
+            del self._running[statement.query_id]
             if session is None:
                 return
             healthy = not session.is_closed and not isinstance(error, EngineUnavailable | EngineFault)
             if healthy and not session.careful and not self._closed:
                 session.idle_since_s = time.monotonic()
-                self._idle.append((attempt.tables_version, session))
+                self._idle.append((statement.tables_version, session))
                 return
         if healthy:
             session.close()
@@ -299,44 +299,44 @@ class SparkConnectEngine:
 
     def _execute(
         self, sql: str, query_id: str, deadline_s: float, *, careful: bool = False, gated: bool = True
-    ) -> AttemptResult:
-        attempt = self._admit(query_id, deadline_s, careful=careful)
+    ) -> StatementResult:
+        statement = self._admit(query_id, deadline_s, careful=careful)
         try:
-            address = self._enter(attempt) if gated else self._wait_for_server(attempt)
+            address = self._enter(statement) if gated else self._wait_for_server(statement)
             with spark_errors():
-                session = self._take_session(address, attempt)
-                attempt.use(session, break_off=functools.partial(self._leave_alone, attempt, session))
+                session = self._take_session(address, statement)
+                statement.use(session, break_off=functools.partial(self._leave_alone, statement, session))
                 session.configure()
-                attempt.raise_if_ended()
-                schema, tables = self._start(session, sql, attempt)
+                statement.raise_if_ended()
+                schema, tables = self._start(session, sql, statement)
         except EngineError as error:
-            reason = self._reason_for(attempt, error)
-            self._release(attempt, error)
+            reason = self._reason_for(statement, error)
+            self._release(statement, error)
             raise reason from None
 
         def release(error: EngineError | None) -> None:
             tables.close()
-            self._release(attempt, error)
+            self._release(statement, error)
 
-        return AttemptResult(
-            attempt,
+        return StatementResult(
+            statement,
             schema,
-            _all_batches(attempt, tables, schema),
+            _all_batches(statement, tables, schema),
             errors=spark_errors,
-            settle=functools.partial(self._reason_for, attempt),
+            settle=functools.partial(self._reason_for, statement),
             release=release,
         )
 
     def _start(
-        self, session: ConnectSession, sql: str, attempt: _Statement
+        self, session: ConnectSession, sql: str, statement: _Statement
     ) -> tuple[pa.Schema, Generator[pa.Table, None, None]]:
-        plan = statement_plan(sql, attempt.tables)
+        plan = statement_plan(sql, statement.tables)
         if isinstance(self._server, SparkConnectServer) and self._server.shares_files and may_be_large(sql):
             schema = session.schema(plan)
             if can_be_staged(schema):
-                folder = self._server.results_folder / attempt.tag
-                return schema, staged_rows(session, plan, schema, folder=folder, tag=attempt.tag)
-        return session.run(plan, attempt.tag)
+                folder = self._server.results_folder / statement.tag
+                return schema, staged_rows(session, plan, schema, folder=folder, tag=statement.tag)
+        return session.run(plan, statement.tag)
 
     def _admit(self, query_id: str, deadline_s: float, *, careful: bool) -> _Statement:
         with self._lock:
@@ -344,50 +344,50 @@ class SparkConnectEngine:
                 raise EngineUnavailable("Spark was closed")
             if query_id in self._running:
                 raise EngineFault(f"The statement {query_id} runs already")
-            attempt = _Statement(query_id, deadline_s, self._tables, self._tables_version, careful=careful)
-            self._running[query_id] = attempt
+            statement = _Statement(query_id, deadline_s, self._tables, self._tables_version, careful=careful)
+            self._running[query_id] = statement
         if self._health is not None:
             self._health.start()
-        return attempt
+        return statement
 
-    def _enter(self, attempt: _Statement) -> str:
+    def _enter(self, statement: _Statement) -> str:
         """Wait until the statement may run; return the server's address."""
-        self._gate.enter(attempt, alone=attempt.careful, give_up=attempt.raise_if_ended)
+        self._gate.enter(statement, alone=statement.careful, give_up=statement.raise_if_ended)
         with self._lock:
             others = [other for other in self._running.values() if other.inside]
-            for one in (attempt, *others) if others else ():
+            for one in (statement, *others) if others else ():
                 one.alone = False
-            attempt.inside = True
-        return self._wait_for_server(attempt)
+            statement.inside = True
+        return self._wait_for_server(statement)
 
-    def _leave_alone(self, attempt: _Statement, session: ConnectSession) -> None:
+    def _leave_alone(self, statement: _Statement, session: ConnectSession) -> None:
         """Free a reader that waits for a server which does not answer, then the server of the statement."""
         session.break_off()
         session.end_from_outside(_END_FOR_S)
-        self._watch_for_strays(attempt)
+        self._watch_for_strays(statement)
 
-    def _watch_for_strays(self, attempt: _Statement) -> None:
+    def _watch_for_strays(self, statement: _Statement) -> None:
         if self._strays is not None:
-            self._strays.watch(attempt.tag)
+            self._strays.watch(statement.tag)
         if self._health is not None:
-            self._health.suspect(attempt.tag)
+            self._health.suspect(statement.tag)
 
-    def _wait_for_server(self, attempt: _Statement) -> str:
+    def _wait_for_server(self, statement: _Statement) -> str:
         """Return the server's address once it runs; the statement may be ended meanwhile."""
         if isinstance(self._server, str):
             return self._server
         starting = self._server.begin()
         while True:
-            attempt.raise_if_ended()
+            statement.raise_if_ended()
             try:
                 return starting.result(timeout=_WAIT_STEP_S)
             except TimeoutError:
                 continue
 
-    def _take_session(self, address: str, attempt: _Statement) -> ConnectSession:
-        if attempt.careful:
+    def _take_session(self, address: str, statement: _Statement) -> ConnectSession:
+        if statement.careful:
             return ConnectSession(address, careful=True)
-        tables_version = attempt.tables_version
+        tables_version = statement.tables_version
         oldest_s = time.monotonic() - _SESSION_IDLE_S
         while True:
             with self._lock:
@@ -413,8 +413,8 @@ class SparkConnectEngine:
 
 
 def _all_batches(
-    attempt: _Statement, tables: Generator[pa.Table, None, None], schema: pa.Schema
+    statement: _Statement, tables: Generator[pa.Table, None, None], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     for table in tables:
         yield from as_batches(table, schema)
-    attempt.complete = True
+    statement.complete = True

@@ -32,7 +32,7 @@ from engines.errors import (
     StatementError,
     UnsupportedFeature,
 )
-from engines.spark.messages import by_sqlstate, by_text, short_message
+from engines.spark_sql.error_messages import by_sqlstate, by_text, short_message
 
 BY_CONDITION: dict[str, type[EngineError]] = {
     "UNSUPPORTED_DATA_TYPE_FOR_ARROW_CONVERSION": UnsupportedFeature,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from engines.private_files import private_folder
+from engines.machine.private_files import private_folder
 from gateway.catalog.folders import remove_folder, set_rights
 from metastore.database.retry import retry, retry_insert
 from metastore.records import CatalogTable, ManagedFolder

@@ -22,7 +22,7 @@ from metastore.discovery.inspector import inspect
 from metastore.records import CatalogTable, Inspection
 from metastore.repositories.catalog import AlreadyExists, TableChanged
 from metastore.store import Metastore
-from selector.keys import ColumnRef, KeyPair
+from selector.join_keys import ColumnRef, KeyPair
 
 LOOKS = 5  # at a table that others register in another way at the same time
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gateway.dashboard import drawing
 from gateway.dashboard.drawing import Drawing
 from gateway.presentation.formatting import cardinality, share, value
-from selector.keys import KeyStatistics
+from selector.join_keys import KeyStatistics
 from selector.statistics import ColumnStatistics, Histogram
 from selector.types import Group, names_of
 

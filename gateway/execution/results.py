@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from engines.private_files import private_file, private_folder
+from engines.machine.private_files import private_file, private_folder
 from engines.protocol import ResultStream
 from gateway.errors import ResultGone, ResultStoreFull, ResultTooLarge
 from gateway.execution import flatbuffer

@@ -15,7 +15,7 @@ from gateway.http.queries import Served
 from gateway.http.services import Services
 from gateway.presentation.disclosure import visible_misestimate
 from gateway.security.policy import Action
-from selector.keys import KeyPair
+from selector.join_keys import KeyPair
 
 router = APIRouter(prefix="/v1")
 

@@ -27,7 +27,7 @@ from gateway.sql.compiled import CompiledStatement
 from gateway.sql.names import did_you_mean
 from gateway.statements.statement import Statement
 from metastore.records import JobRequest, Mode
-from selector.keys import KeyPair
+from selector.join_keys import KeyPair
 
 router = APIRouter(prefix="/v1/stats", tags=["statistics"])
 

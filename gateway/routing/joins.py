@@ -8,7 +8,7 @@ from collections import OrderedDict
 
 from gateway.sql.compiled import CompiledStatement
 from metastore.store import Metastore
-from selector.keys import KeyPair
+from selector.join_keys import KeyPair
 
 FINGERPRINTS = 4_096
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from engines.private_files import open_private
+from engines.machine.private_files import open_private
 from metastore.repositories.gateways import Gateways
 
 log = logging.getLogger(__name__)

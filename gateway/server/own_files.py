@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from engines.private_files import close_to_others, open_to_others, private_folder
+from engines.machine.private_files import close_to_others, open_to_others, private_folder
 from gateway.server.heartbeat import ID_FILE
 from gateway.server.startup import ADDRESS_FILE, StartFailed
 from gateway.settings import Settings

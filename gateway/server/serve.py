@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 from filelock import FileLock, Timeout
 
-from engines.private_files import FILE_MODE, UMASK, private_file
+from engines.machine.private_files import FILE_MODE, UMASK, private_file
 from gateway.drivers.hs2.binary import BinaryLimits, BinaryServer
 from gateway.server import memory, wiring
 from gateway.server.app import create_app

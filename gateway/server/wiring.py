@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from engines.adapter import Adapter, EngineSettings, Surroundings
-from engines.private_files import private_folder
+from engines.machine.private_files import private_folder
 from engines.spark.adapter import SparkSettings
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration

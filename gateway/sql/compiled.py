@@ -11,8 +11,8 @@ from sqlglot import exp
 from engines.errors import UnsupportedFeature
 from engines.protocol import TableSource
 from gateway.sql.statement import CheckedStatement
-from selector.joins import join_pairs, named_expressions
-from selector.keys import KeyPair
+from selector.join_keys import KeyPair
+from selector.query_text import join_pairs, named_expressions
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ import threading
 from collections.abc import Collection
 from pathlib import Path
 
-import engines.lifeline
-from engines.environment import child_environment
-from engines.private_files import UMASK, open_private, private_folder
+import engines.machine.lifeline
+from engines.machine.environment import child_environment
+from engines.machine.private_files import UMASK, open_private, private_folder
 from gateway.errors import JobElsewhere, JobRunning
 from gateway.security.policy import Action, Owned, Policy
 from gateway.security.principals import IN_PROCESS, Principal
@@ -154,7 +154,7 @@ class JobRunner:
         memory = f"{self._driver_memory_bytes >> 20}m"
         where = [] if self._remote else ["--driver-memory", memory]
         statsproc = [sys.executable, "-P", "-m", "statsproc", "stats", "--work-dir", str(self._work), *where]
-        return [sys.executable, "-I", engines.lifeline.__file__, "--", *statsproc]
+        return [sys.executable, "-I", engines.machine.lifeline.__file__, "--", *statsproc]
 
     def _watch(self, job_id: str, process: subprocess.Popen[bytes]) -> None:
         status = process.wait()

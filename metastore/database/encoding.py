@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from metastore.records import FileMark
-from selector.keys import Bins, ConditionalCounts, KeyStatistics
+from selector.join_keys import Bins, ConditionalCounts, KeyStatistics
 from selector.statistics import CommonValues, Histogram, RowSample, SampleColumn
 
 FORM = 1

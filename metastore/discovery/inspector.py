@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engines.environment import child_environment
+from engines.machine.environment import child_environment
 from engines.protocol import Column, InvalidTable, TableSource
 from metastore.discovery.formats import InspectionFailed
 from metastore.records import Inspection, Partition

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from metastore.database import encoding
 from metastore.database.models import KeyGroupRow, KeyPairRow
 from metastore.repositories.catalog import wait_for_writers
-from selector.keys import Bins, ColumnRef, KeyPair
+from selector.join_keys import Bins, ColumnRef, KeyPair
 
 
 class Keys:

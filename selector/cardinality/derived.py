@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from selector.cardinality.groups import Sizes, independent
-from selector.cardinality.messages import (
+from selector.cardinality.join_messages import (
     LEAST,
     KeyVector,
     Message,

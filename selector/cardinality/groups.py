@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from selector.cardinality.conditions import Condition
-from selector.cardinality.evaluate import constant, values_of
-from selector.cardinality.vectors import Bools
+from selector.cardinality.predicates.conditions import Condition
+from selector.cardinality.predicates.evaluate import constant, values_of
+from selector.cardinality.predicates.vectors import Bools
 from selector.statistics import RowSample
 
 Floats = NDArray[np.float64]

@@ -17,10 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from selector.cardinality.conditions import columns_in
-from selector.cardinality.evaluate import values_of
 from selector.cardinality.groups import FEWEST_ROWS, codes_of, codes_together, independent, promised, skew
-from selector.cardinality.messages import (
+from selector.cardinality.join_messages import (
     LEAST,
     Floats,
     KeyVector,
@@ -32,10 +30,12 @@ from selector.cardinality.messages import (
     same_bins,
     weighted_mean,
 )
-from selector.cardinality.predicates import filter_of
-from selector.cardinality.shares import share as share_of
+from selector.cardinality.predicates.conditions import columns_in
+from selector.cardinality.predicates.domain_selectivity import share as share_of
+from selector.cardinality.predicates.evaluate import values_of
+from selector.cardinality.predicates.selectivity import filter_of
 from selector.estimate import bounded_rows
-from selector.keys import Bins, KeyStatistics
+from selector.join_keys import Bins, KeyStatistics
 from selector.plan import JoinType, PlanColumn
 from selector.statistics import TableStatistics
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from selector.cardinality.conditions import Condition, parsed
 from selector.cardinality.derived import Groups, Union
-from selector.cardinality.evaluate import constant
 from selector.cardinality.groups import OfGroups
-from selector.cardinality.predicates import (
+from selector.cardinality.predicates.conditions import Condition, parsed
+from selector.cardinality.predicates.evaluate import constant
+from selector.cardinality.predicates.selectivity import (
     GUESS_CONFIDENCE,
     INDEPENDENCE_CONFIDENCE,
     OTHER_SHARE,

@@ -13,9 +13,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from selector.cardinality.conditions import columns_in
 from selector.cardinality.derived import Derived, Groups, Opaque, Union
-from selector.cardinality.predicates import Selectivity
+from selector.cardinality.predicates.conditions import columns_in
+from selector.cardinality.predicates.selectivity import Selectivity
 from selector.cardinality.relations import Base, Joined, Relation
 from selector.cardinality.residual_filters import kept_above, kept_groups
 from selector.estimate import bounded_rows

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import MemoryEstimate
 from selector.explain import impala as explain
-from selector.keys import KeyPair
+from selector.join_keys import KeyPair
 from selector.memory import impala as memory
 from selector.plan import Plan, TableShape
 from selector.statistics import TableStatistics

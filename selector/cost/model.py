@@ -12,7 +12,7 @@ from typing import Protocol
 
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import MemoryEstimate
-from selector.keys import KeyPair
+from selector.join_keys import KeyPair
 from selector.plan import Plan, TableShape
 from selector.statistics import TableStatistics
 

@@ -1,1 +1,4 @@
-"""Readers of engines' EXPLAIN texts: one module per engine, all return a ``Plan``."""
+"""Readers of engines' EXPLAIN texts: one module or package per engine, all return a ``Plan``.
+
+START HERE: duckdb.py.
+"""

@@ -23,7 +23,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from selector.keys import KeyPair, key_groups
+from selector.join_keys import KeyPair, key_groups
 from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape, UnreadablePlan
 from selector.types import MAX_PRECISION, Kind, decimal
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import UNKNOWN, MemoryEstimate, whole_bytes
-from selector.memory.duckdb_tables import (
+from selector.memory.column_widths import CACHED_COLUMNS, Row, encoded_bytes, heap_bytes, row_of
+from selector.memory.duckdb_layout import (
     CALIBRATED,
     Constants,
     grouping_table_bytes,
@@ -38,7 +39,6 @@ from selector.memory.pipeline import (
     streamed,
     walk,
 )
-from selector.memory.widths import CACHED_COLUMNS, Row, encoded_bytes, heap_bytes, row_of
 from selector.plan import JoinType, Operator, PlanColumn, PlanNode
 from selector.statistics import SampleColumn, TableStatistics
 from selector.types import VALUE_BYTES, Group, names_of

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate, whole_bytes
+from selector.memory.column_widths import row_bytes as width_of
 from selector.memory.pipeline import operator_of
-from selector.memory.widths import row_bytes as width_of
 from selector.plan import Distribution, FilesRead, JoinType, Operator, Placement, Plan, PlanNode
 from selector.statistics import TableStatistics
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import UNKNOWN, MemoryEstimate, whole_bytes
+from selector.memory.column_widths import encoded_bytes, row_bytes
 from selector.memory.pipeline import Peak, gathered, joined, materialized, operator_of, place_of, streamed, walk
-from selector.memory.widths import encoded_bytes, row_bytes
 from selector.plan import Operator
 from selector.statistics import TableStatistics
 

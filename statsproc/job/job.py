@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from engines.spark.java import JavaNotFound
+from engines.spark.embedded.java import JavaNotFound
 from metastore.discovery.inspection import InspectionFailed, listed
 from metastore.records import CatalogTable, JobRequest, JobState, Mode, StatisticsJob, TableProgress
 from metastore.repositories.statistics import LockLost
 from metastore.store import Metastore
-from selector.keys import Bins, ColumnRef, key_groups
+from selector.join_keys import Bins, ColumnRef, key_groups
 from statsproc.job.build import Before, BuildFailed, build, columns_of, files_of, look_for_keys
 from statsproc.read.files import without_root
 from statsproc.sketches.column_summary import is_text

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 
-from engines.orc import read_tail
+from engines.orc_tail import read_tail
 from selector.types import WHOLE, Kind
 
 CHUNK_ROWS = 1 << 19  # what is sorted at once; neighbouring row groups are read together up to it

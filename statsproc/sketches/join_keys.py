@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from selector.keys import Bins, ConditionalCounts, KeyStatistics
+from selector.join_keys import Bins, ConditionalCounts, KeyStatistics
 from selector.statistics import Keys
 from statsproc.sketches.byte_strings import Texts
 from statsproc.sketches.column_summary import is_text, numbers_of

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from engines.as_written import SPARK_AS_WRITTEN
-from engines.spark.java import spark_environment
+from engines.parser_settings import SPARK_AS_WRITTEN
+from engines.spark.embedded.java import spark_environment
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

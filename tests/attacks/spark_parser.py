@@ -13,7 +13,7 @@ import pytest
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
-from engines.spark.java import spark_environment
+from engines.spark.embedded.java import spark_environment
 
 
 class SparkParser:

@@ -16,9 +16,9 @@ import pytest
 
 from engines.errors import EngineRestarted, MemoryExceeded, StatementCancelled
 from engines.protocol import Lease, WriteTarget
+from engines.spark.embedded.health import Patience
+from engines.spark.embedded.server import SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
-from engines.spark.server import SparkConnectServer
-from engines.spark.watch import Patience
 from tests.attacks.doors import Door, Refused, Served
 from tests.engines.conformance import NUMBERS_ROWS, SLOW_SQL, Warehouse, ask, run
 from tests.gateway.conftest import BOOKS
@@ -51,7 +51,7 @@ def engine(
 def test_what_hears_no_cancel_is_ended_with_its_server(
     engine: SparkConnectEngine, spark_server: SparkConnectServer, monkeypatch: pytest.MonkeyPatch, sql: str
 ) -> None:
-    monkeypatch.setattr("engines.attempts.BREAK_OFF_AFTER_S", 1.0)
+    monkeypatch.setattr("engines.running_statement.BREAK_OFF_AFTER_S", 1.0)
     pid = spark_server.pid
     with ThreadPoolExecutor(2) as pool:
         evil = pool.submit(ask, engine, sql, query_id="evil")
@@ -76,7 +76,7 @@ def test_others_go_on_beside_what_holds_a_core_and_the_server_is_started_again_a
     monkeypatch.setattr(engine._health, "_patience", replace(HASTY, spare_s=3_600.0, drain_again_s=1.0))
     one_core = BUSY_IN_A_TASK.replace("numbers", "kinds")
     pid = spark_server.pid
-    with ThreadPoolExecutor(1) as pool, caplog.at_level("INFO", "engines.spark.watch"):
+    with ThreadPoolExecutor(1) as pool, caplog.at_level("INFO", "engines.spark.embedded.health"):
         evil = pool.submit(ask, engine, one_core, query_id="evil")
         _wait_until_it_computes(spark_server, in_a_task=True)
         with run(engine, "SELECT a.id FROM numbers a CROSS JOIN kinds b", deadline_s=2 * SOON_S) as rows:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from engines.errors import EngineError
 from engines.protocol import Column, TableSource
-from engines.spark.sessions import SESSION_SETTINGS
+from engines.spark_sql.session_settings import SESSION_SETTINGS
 from gateway.errors import NotAllowed, SqlError
 from gateway.sql.parsing import DIALECTS, ParserLimits
 from gateway.sql.statement import CheckedStatement, check

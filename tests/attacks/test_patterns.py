@@ -62,7 +62,7 @@ MADE_AT_RUNTIME = {  # where a pattern is put together, and from what
     "gateway/sql/duckdb/functions/casts.py": "constants",
     "gateway/sql/duckdb/functions/patterns.py": "a pattern of what all engines understand, on the empty text",
     "gateway/sql/commands/command_parsing.py": "constants",
-    "selector/cardinality/matching.py": "LIKE between two %: of one length",
+    "selector/cardinality/predicates/patterns.py": "LIKE between two %: of one length",
     "selector/explain/duckdb.py": "a name",
     "selector/explain/impala/outline.py": "constants",
     "statsproc/read/files.py": "a table's folder, escaped, on an error of Spark's",

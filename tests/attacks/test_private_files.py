@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from engines.private_files import open_private
+from engines.machine.private_files import open_private
 from gateway.cli.main import app
 from gateway.security.authentication import user_line
 from tests.attacks.conftest import DUCKDB

@@ -13,8 +13,8 @@ import pytest
 from engines.errors import EngineError, EngineUnavailable
 from engines.hive.engine import HiveEngine
 from engines.protocol import Engine, Lease
+from engines.spark.embedded.server import MIB, SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
-from engines.spark.server import MIB, SparkConnectServer
 from gateway.settings import load
 from tests.attacks.doors import Door, Refused, Served
 from tests.engines.thrift_server import LOOPBACK, ThriftServer, thrift_server

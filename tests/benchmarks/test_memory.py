@@ -17,7 +17,7 @@ from benchmarks.tables import Tables
 from engines.protocol import Lease, OperatorActual
 from selector.cardinality.tree import EstimatedNode
 from selector.memory.duckdb import estimate
-from selector.memory.duckdb_tables import CALIBRATED
+from selector.memory.duckdb_layout import CALIBRATED
 from selector.plan import Operator, PlanColumn, PlanNode
 from selector.statistics import TableStatistics
 from tests.selector.described import described

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from engines.spark.embedded.server import MIB, ServerSettings, SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
-from engines.spark.server import MIB, ServerSettings, SparkConnectServer
 from metastore.hive.client import HiveFailed, HiveMetastore
 from metastore.hive.tables import files_of
 from tests.engines.conformance import ask

@@ -26,8 +26,8 @@ from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-unt
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
-from engines.ports import free_port
-from engines.spark.java import spark_environment
+from engines.machine.ports import free_port
+from engines.spark.embedded.java import spark_environment
 
 LOOPBACK = "127.0.0.1"
 USER, PASSWORD = "ann", "a right password"

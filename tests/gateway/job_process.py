@@ -15,13 +15,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import engines.lifeline
+import engines.machine.lifeline
 from metastore.discovery.inspection import InspectionFailed, data_files
 from metastore.records import JobState, StatisticsPart, TableProgress
 from metastore.store import Metastore
 from selector.statistics import TableStatistics
 
-COMMAND = [sys.executable, "-I", engines.lifeline.__file__, "--", sys.executable, __file__]  # of ``JobRunner``
+COMMAND = [sys.executable, "-I", engines.machine.lifeline.__file__, "--", sys.executable, __file__]  # of ``JobRunner``
 SECONDS = "PYTHON_JOB_SECONDS"  # of the names that a child process gets
 
 

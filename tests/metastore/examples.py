@@ -9,7 +9,7 @@ import numpy as np
 
 from engines.protocol import Column, TableSource
 from metastore.records import FileMark, Inspection, Misestimate, Partition, QueryRecord, QueryState, StatisticsPart
-from selector.keys import Bins, ConditionalCounts, KeyStatistics
+from selector.join_keys import Bins, ConditionalCounts, KeyStatistics
 from selector.statistics import ColumnStatistics, CommonValues, Histogram, RowSample, SampleColumn, TableStatistics
 
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)

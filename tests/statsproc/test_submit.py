@@ -22,15 +22,15 @@ import pyspark
 import pytest
 
 import statsproc
-from engines.ports import free_port
-from engines.spark.java import spark_environment
+from engines.machine.ports import free_port
+from engines.spark.embedded.java import spark_environment
 from metastore.database.connection import sqlite_url
 from metastore.discovery.inspection import inspect
 from metastore.records import JobState
 from metastore.store import Metastore
 
 if TYPE_CHECKING:
-    from engines.spark.server import SparkConnectServer
+    from engines.spark.embedded.server import SparkConnectServer
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ from gateway.http.models.common import NAME, ColumnModel, RecordModel, RequestMo
 from metastore.records import (
     CatalogTable,
 )
-from selector.keys import KeyPair
+from selector.join_keys import KeyPair
 from selector.quoting import require_name
 from selector.statistics import ColumnStatistics, Keys, TableStatistics
 from selector.types import parse

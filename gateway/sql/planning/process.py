@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Pipe
 from typing import Any
 
-from engines.environment import child_environment
 from engines.errors import DeadlineExceeded, StatementCancelled
+from engines.machine.environment import child_environment
 from gateway.errors import StatementTooComplex
 from gateway.sql.planning.fairness import Asker
 from gateway.sql.planning.messages import Call, ForgetAll, Keep, Kept, Outcome

@@ -15,11 +15,11 @@ from gateway.sql.parsing import SPARK, ParserLimits
 from gateway.sql.planning.regular_expressions import search
 from gateway.sql.statement import CheckedStatement
 from metastore.records import View
-from selector.cardinality.matching import use_search
+from selector.cardinality.predicates.patterns import use_search
 from selector.cardinality.tree import estimate_rows
 from selector.cost.model import model_of
 from selector.estimate import UNKNOWN, MemoryEstimate
-from selector.keys import KeyPair
+from selector.join_keys import KeyPair
 from selector.plan import TableShape, UnreadablePlan
 from selector.statistics import TableStatistics
 

@@ -3,6 +3,8 @@
 The text draws a tree: a node's first input stands below it, the others hang on ``|--``. What is not known becomes
 Operator.OTHER or a note. Columns are printed without their tables unless the statement wrote them; they are told apart
 by the catalog, and without one by the columns that each scan itself names.
+
+START HERE: outline.py.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import engines.lifeline
+import engines.machine.lifeline
 from engines.duckdb.adapter import DuckDBSettings
 from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
@@ -68,7 +68,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, bookstore: Path, sales: Pa
         spark=SparkSettings(enabled=False),
         routing=settings_module.RoutingSettings(minimum_confidence=0.0),
     )
-    command = [sys.executable, "-I", engines.lifeline.__file__, "--", sys.executable, job_process.__file__]
+    command = [sys.executable, "-I", engines.machine.lifeline.__file__, "--", sys.executable, job_process.__file__]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(JobRunner, "_command", lambda _: command)
         patched.setenv("PYTHONPATH", str(Path(__file__).parents[3]))

@@ -18,8 +18,8 @@ import pytest
 
 from engines.duckdb.pool import DuckDBEngine
 from engines.protocol import Column
+from engines.spark.embedded.server import SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
-from engines.spark.server import SparkConnectServer
 from gateway.errors import UnknownTable
 from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry

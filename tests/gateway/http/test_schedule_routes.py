@@ -35,7 +35,7 @@ from metastore.records import (
     StatisticsPart,
     TableProgress,
 )
-from selector.keys import Bins, ConditionalCounts, KeyStatistics
+from selector.join_keys import Bins, ConditionalCounts, KeyStatistics
 from selector.statistics import ColumnStatistics, CommonValues, Histogram, RowSample, TableStatistics
 from tests.gateway import job_process
 from tests.gateway.conftest import serving

@@ -11,7 +11,7 @@ from gateway.cli.demo.paper_queries import PAPER_QUERIES
 from gateway.sql import statement
 from gateway.sql.compiled import joined_columns
 from gateway.sql.parsing import ParserLimits
-from selector.keys import ColumnRef, KeyPair
+from selector.join_keys import ColumnRef, KeyPair
 
 COLUMNS = {
     "books": ("id", "isbn", "category", "publish_date", "publisher", "price"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from selector.cardinality.tree import EstimatedNode
 from selector.decide import MIB
 from selector.estimate import MemoryEstimate
-from selector.keys import KeyPair
+from selector.join_keys import KeyPair
 from selector.plan import Operator, Plan, PlanNode, TableShape, UnreadablePlan
 from selector.statistics import TableStatistics
 

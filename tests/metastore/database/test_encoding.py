@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from metastore.database import encoding
 from metastore.records import FileMark
-from selector.keys import Bins, ConditionalCounts, KeyStatistics
+from selector.join_keys import Bins, ConditionalCounts, KeyStatistics
 from selector.statistics import TEXT_KEY_BYTES, CommonValues, Histogram, RowSample, SampleColumn
 from tests.metastore.same import assert_same
 

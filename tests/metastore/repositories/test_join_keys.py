@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from metastore.store import Metastore
-from selector.keys import Bins, ColumnRef, KeyPair
+from selector.join_keys import Bins, ColumnRef, KeyPair
 from tests.metastore.examples import MINUTE, NOON
 from tests.metastore.same import assert_same
 

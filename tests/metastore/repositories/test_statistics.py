@@ -16,7 +16,7 @@ from metastore.repositories.catalog import TableChanged
 from metastore.repositories.jobs import TablesBusy
 from metastore.repositories.statistics import KEPT_BUILDS, LockLost, NothingToAmend, UnknownColumn, UnknownTable
 from metastore.store import Metastore
-from selector.keys import Bins, ColumnRef, KeyPair
+from selector.join_keys import Bins, ColumnRef, KeyPair
 from selector.statistics import ColumnStatistics
 from tests.metastore.examples import ID, MINUTE, NOON, books, build, full_build, part, sales
 from tests.metastore.same import assert_same

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from impala._thrift_gen.hive_metastore import ttypes  # type: ignore[import-untyped]
 
-from engines.spark.server import ServerSettings, SparkConnectServer
+from engines.spark.embedded.server import ServerSettings, SparkConnectServer
 from metastore.database.connection import sqlite_url
 from metastore.discovery.inspection import inspect
 from metastore.hive.client import HiveFailed, HiveMetastore

@@ -13,7 +13,7 @@ import pytest
 from engines.protocol import Column
 from metastore.discovery.inspection import DEFAULT_PARTITION
 from metastore.records import Mode
-from selector.keys import ColumnRef, KeyPair
+from selector.join_keys import ColumnRef, KeyPair
 from selector.statistics import TableStatistics
 from statsproc.job.build import MOST_ADDITIONS
 from statsproc.sketches.distinct import KEPT

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selector.keys import Bins
+from selector.join_keys import Bins
 from statsproc.sketches.column_summary import summarise
 from statsproc.sketches.histogram import Distribution
 from statsproc.sketches.join_keys import (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selector.keys import Bins
+from selector.join_keys import Bins
 from statsproc.read.files import TableChunk
 from statsproc.read.task import Wanted, summarise_chunk, summarise_chunks
 from statsproc.sketches.column_summary import describe

@@ -32,7 +32,7 @@ def url(drivers: Drivers, way: str) -> str:
 
 
 def command(address: str, *options: str) -> list[str]:
-    from engines.spark.java import JavaNotFound, find_java_home
+    from engines.spark.embedded.java import JavaNotFound, find_java_home
 
     try:
         java = find_java_home() / "bin" / "java"

@@ -1,0 +1,36 @@
+"""What every session of Spark is, over whatever protocol it is held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engines.parser_settings import SPARK_AS_WRITTEN
+
+FORMATS = frozenset({"parquet", "csv", "json", "orc"})
+"""What Spark reads without further packages."""
+
+SESSION_SETTINGS: Mapping[str, str] = {
+    **SPARK_AS_WRITTEN,
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",  # the meaning that all engines share, also on a server that was set otherwise
+    "spark.sql.runSQLOnFiles": "false",
+    # Dates before 1582 as they stand in the file, as every other engine reads them.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.timeType.enabled": "true",  # else a TIME column makes a whole table unreadable
+}
+
+CAREFUL_SETTINGS: Mapping[str, str] = {
+    "spark.sql.autoBroadcastJoinThreshold": "-1",  # a broadcast is held whole; joins of sorted rows spill
+    "spark.sql.adaptive.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.optimizer.disableHints": "true",  # which may ask for broadcasts
+    "spark.sql.join.preferSortMergeJoin": "true",
+    "spark.sql.shuffle.partitions": "200",
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",
+    "spark.sql.files.maxPartitionBytes": str(8 * 1024 * 1024),
+    "spark.sql.parquet.columnarReaderBatchSize": "1024",
+    "spark.sql.orc.columnarReaderBatchSize": "1024",
+}
+"""What a statement gets beside, once it has run out of memory: slower, in smaller pieces that spill."""

@@ -1,0 +1,426 @@
+"""The share of a column's rows that lies in a region.
+
+Shares come from cells: values whose rows are counted (``CommonValues``, end points of a histogram) are cells by
+themselves, and what lies between them is taken as uniform, which without a histogram is the paper's Eq. (3). A single
+value in between has the rows left per distinct value left, the paper's Eq. (2).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selector.cardinality.predicates.domains import TEXT_TOP, Domain, joined
+from selector.join_keys import Bins
+from selector.statistics import TEXT_KEY_BYTES, ColumnStatistics, way_between
+from selector.types import Group, names_of
+
+Floats = NDArray[np.float64]
+
+LEAST_CONFIDENCE = 0.85  # a share that rests on a uniform spread alone
+OUTSIDE_SHARE = 0.005  # at most so many rows lie beyond what a partial build saw of a column, on each side
+ROUNDING = 1e-9  # by which shares may miss their sum
+ULPS = 4.0  # how far a number may be from a place of its type by rounding
+_WHOLE = frozenset(names_of(Group.BOOLEAN, Group.WHOLE, Group.DATE))
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Share of all rows, 0..1; how far to trust it, 0..1; the statistic it comes from."""
+
+    share: float
+    confidence: float
+    basis: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The places of a type. scale: how many there are between two whole numbers; None where they are dense."""
+
+    text: bool
+    scale: float | None
+
+    def place(self, value: Any, behind: int) -> Any:
+        """Return the first place from a cut on: between two cuts lie the places from one's up to the other's."""
+        if self.text:
+            return value + b"\x01" if behind else value
+        if self.scale is None:
+            return math.nextafter(value, math.inf) if behind else value
+        exact = value * self.scale
+        if not math.isfinite(exact):
+            return value
+        nearest = float(round(exact))
+        if abs(exact - nearest) > ULPS * math.ulp(exact):
+            return math.ceil(exact) / self.scale
+        return max(nearest + 1.0, math.nextafter(nearest, math.inf)) / self.scale if behind else nearest / self.scale
+
+    @property
+    def ends(self) -> tuple[Any, Any]:
+        """Return the places at both ends of the line."""
+        return (b"", TEXT_TOP + b"\x01") if self.text else (-math.inf, math.inf)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cells:
+    """A column's rows along its line, as shares of its values; all lists have an entry per cell.
+
+    starts: increasing; a cell reaches to the next one's. high: where it ends for its last value. mass: share of the
+    values in it. single: of them that one value in it has, if its rows are not counted; 0 in a cell of one counted
+    value. before: all mass before it. spread: what the uncounted values' rows were taken from, in words; None where
+    nothing bounds them.
+    """
+
+    line: _Line
+    starts: list[Any]
+    high: list[Any]
+    mass: list[float]
+    single: list[float]
+    before: list[float]
+    spread: str | None
+
+    def of(self, place: Any) -> int:
+        """Return the cell of a place."""
+        return max(0, bisect_right(self.starts, place) - 1)
+
+    def way(self, place: Any, cell: int) -> float:
+        """Return how much of its cell lies before a place, 0..1."""
+        low, high = self.starts[cell], self.high[cell]
+        if place <= low:
+            return 0.0
+        if place == self.line.ends[1]:
+            return 1.0
+        if not self.line.text and low == -math.inf:
+            return 0.0
+        return min(1.0, max(0.0, way_between(low, high, place))) if high > low else 1.0
+
+    def rank(self, place: Any) -> float:
+        """Return the share of values before a place."""
+        cell = self.of(place)
+        return self.before[cell] + self.mass[cell] * self.way(place, cell)
+
+
+def line_of(data_type: str) -> _Line:
+    """Return the places of a type. data_type: Spark's short form."""
+    if data_type == "string" or data_type.startswith(("varchar", "char")):
+        return _Line(text=True, scale=None)
+    if data_type in _WHOLE or data_type.startswith(("timestamp", "time(")):
+        return _Line(text=False, scale=1.0)
+    if data_type.startswith("decimal("):
+        return _Line(text=False, scale=10.0 ** int(data_type.rstrip(")").split(",")[-1]))
+    return _Line(text=False, scale=None)
+
+
+@lru_cache(maxsize=1024)
+def share(region: Domain, column: ColumnStatistics, rows: int, *, complete: bool = True) -> Share | None:
+    """Return the share of a table's rows in a region of a column; None where no statistic tells.
+
+    complete: the whole table was read, so that nothing lies beyond the minimum and the maximum.
+    """
+    nulls = min(1.0, column.nulls / rows) if rows else 0.0
+    kept_nulls = nulls if region.nulls else 0.0
+    if not region.cuts or region.is_everything:
+        return Share(kept_nulls + (1.0 - nulls if region.cuts else 0.0), 1.0, f"nulls of {column.name}")
+    if nulls >= 1.0:
+        return Share(kept_nulls, 1.0, f"nulls of {column.name}")
+    cells = _cells(column, rows, complete)
+    found = _kept(region, cells) if cells is not None else None
+    if cells is None or found is None:
+        return None
+    kept, unsure, single = found
+    confidence = 1.0 - (1.0 - LEAST_CONFIDENCE) * (unsure / (unsure + kept) if unsure else 0.0)
+    statistic = cells.spread or "NDV"
+    if single:
+        statistic = "NDV" if unsure else "common values" if column.common is not None else statistic
+    return Share(kept_nulls + (1.0 - nulls) * kept, confidence, f"{statistic} of {column.name}")
+
+
+def shares(region: Domain, bins: Bins, column: ColumnStatistics, rows: int) -> Floats | None:
+    """Return the share of each bin's rows that a region keeps; the last entry is that of NULL.
+
+    bins: a cut of the column's own line. rows: of the table. Shape of the result: (bins.count + 1,). None where the
+    bins are of another line, as keys that are strings have, or nothing is known of the column.
+    """
+    result = np.empty(bins.count + 1)
+    result[-1] = region.nulls
+    if not region.cuts or region.is_everything:
+        result[:-1] = bool(region.cuts)
+        return result
+    cut = _cut(bins, column, rows)
+    if cut is None:
+        return None
+    cells = cut.cells
+    ends = _places(region, cells.line)
+    if not ends:
+        result[:-1] = 0.0
+        return result
+    rank = np.array([cells.rank(end) for end in ends])
+    inside = np.searchsorted(np.array(ends, dtype=cut.starts.dtype), cut.starts, side="right")
+    within = (inside & 1).astype(np.bool_)
+    done = np.zeros(len(ends) // 2 + 1)
+    np.cumsum(rank[1::2] - rank[::2], out=done[1:])
+    kept = done[inside >> 1] + within * (cut.rank - rank[inside - 1])
+    kept[0] = 0.0  # the first bin holds also all that lies below it
+    held = np.append(kept[1:], done[-1]) - kept
+    for first, last, gain in _lone(ends, cells.line):
+        at = max(0, int(np.searchsorted(cut.starts, np.array(first, dtype=cut.starts.dtype), side="right")) - 1)
+        cell = cells.of(first)
+        held[at] += gain * (cells.single[cell] - (cells.rank(last) - cells.rank(first)) if cells.single[cell] else 0.0)
+    part = np.minimum(np.maximum(held * cut.scale, 0.0), 1.0)
+    result[:-1] = np.where(cut.whole, within, part)
+    return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _CutColumn:
+    """A column's cells under a cut of its line; arrays of shape (bins,).
+
+    starts: as places. rank: the share of values before each. scale: one by the share in the bin. whole: bins of which
+    a region keeps all or nothing, as they hold one value or none that is known.
+    """
+
+    cells: _Cells
+    starts: NDArray[Any]
+    rank: Floats
+    scale: Floats
+    whole: NDArray[np.bool_]
+
+
+@lru_cache(maxsize=1024)
+def _cut(bins: Bins, column: ColumnStatistics, rows: int) -> _CutColumn | None:
+    cells = _cells(column, rows, True)
+    if cells is None or (bins.starts.dtype.kind == "S") != cells.line.text:
+        return None
+    dense = _Line(cells.line.text, None)
+    starts = bins.starts.tolist()
+    lone = [False] + [start == dense.place(last, 1) for last, start in pairwise(starts)]
+    places = [
+        cells.line.place(starts[i - 1], 1) if behind else cells.line.place(start, 0)
+        for i, (start, behind) in enumerate(zip(starts, lone, strict=True))
+    ]
+    rank = np.array([0.0] + [cells.rank(place) for place in places[1:]])
+    mass = np.append(rank[1:], cells.before[-1] + cells.mass[-1]) - rank
+    whole = np.array([*lone[1:], False]) | (mass <= 0.0)
+    scale = np.divide(1.0, mass, out=np.zeros(mass.size), where=~whole)
+    return _CutColumn(
+        cells, np.array(places, dtype=f"S{TEXT_KEY_BYTES + 2}" if dense.text else float), rank, scale, whole
+    )
+
+
+def _kept(region: Domain, cells: _Cells) -> tuple[float, float, bool] | None:
+    """Return the share of a column's values in a region, the mass of cells cut in two, and whether all are points.
+
+    A cell that is cut keeps at least what one value has, and leaves as much; some points of it keep no more than the
+    stretch from the first to the last of them, nor leave out more. None where only points have an answer, and there
+    are others.
+    """
+    ends = _places(region, cells.line)
+    lone = _lone(ends, cells.line)
+    points = sum(1 for _, _, gain in lone if gain > 0)
+    only_points = 2 * points == len(ends)
+    if cells.spread is None and not only_points:
+        outer = bool(ends) and (ends[0], ends[-1]) == cells.line.ends
+        if not outer or len(lone) - points != len(ends) // 2 - 1:
+            return None
+    kept = 0.0
+    cut: dict[int, _CutCell] = {}
+    for low, high in zip(ends[::2], ends[1::2], strict=True):
+        first, last = cells.of(low), cells.of(high)
+        if high == cells.line.ends[1]:
+            last += 1
+        elif first == last or high > cells.starts[last]:
+            inside = first == last and low > cells.starts[last]
+            begin = cells.way(low, last) if inside else 0.0
+            cut.setdefault(last, _CutCell()).add(begin, cells.way(high, last), cells.mass[last], head=not inside)
+        if first < last:
+            if low > cells.starts[first]:
+                cut.setdefault(first, _CutCell()).add(cells.way(low, first), 1.0, cells.mass[first], tail=True)
+            else:
+                kept += cells.mass[first]
+            if first + 1 < last:
+                end = cells.before[last] if last < len(cells.before) else 1.0
+                kept += end - cells.before[first + 1]
+    for low, high, gain in lone:
+        cell = cells.of(low)
+        if cell in cut:
+            width = (cells.way(high, cell) if cells.of(high) == cell else 1.0) - cells.way(low, cell)
+            cut[cell].kept += gain * (cells.single[cell] - cells.mass[cell] * width)
+    for cell, part in cut.items():
+        kept += part.bounded(cells.mass[cell], cells.single[cell]) if cells.spread is not None else part.kept
+    return min(1.0, max(0.0, kept)), sum(cells.mass[cell] for cell in cut), only_points
+
+
+@dataclass(slots=True)
+class _CutCell:
+    """A cell of which a region keeps a part.
+
+    first, last: of the ways through it that are kept. head, tail: where the part that holds its beginning ends, and
+    where the part that holds its end begins.
+    """
+
+    kept: float = 0.0
+    first: float = 1.0
+    last: float = 0.0
+    head: float | None = None
+    tail: float | None = None
+
+    def add(self, begin: float, end: float, mass: float, *, head: bool = False, tail: bool = False) -> None:
+        self.kept += mass * (end - begin)
+        self.first, self.last = min(self.first, begin), max(self.last, end)
+        if head:
+            self.head = end
+        if tail:
+            self.tail = begin
+
+    def bounded(self, mass: float, single: float) -> float:
+        least = mass * ((self.head or 0.0) + (1.0 - self.tail if self.tail is not None else 0.0))
+        most = mass * (self.last - self.first)
+        return min(max(min(max(self.kept, least), most), single), mass - single)
+
+
+def _lone(ends: Sequence[Any], line: _Line) -> list[tuple[Any, Any, float]]:
+    """Return the single values that are kept, 1.0, or left out, -1.0, each with the place behind it."""
+    return [
+        (low, high, -1.0 if i % 2 else 1.0)
+        for i, (low, high) in enumerate(pairwise(ends))
+        if high == line.place(low, 1)
+    ]
+
+
+def _places(region: Domain, line: _Line) -> list[Any]:
+    """Return where stretches begin and end on a column's line; empty ones are left out."""
+    ends = [line.place(*cut) for cut in region.cuts]
+    if any(high <= low for low, high in pairwise(ends)):
+        return list(joined(ends))
+    return ends
+
+
+@lru_cache(maxsize=2048)
+def _cells(column: ColumnStatistics, rows: int, complete: bool) -> _Cells | None:
+    """Return a column's cells; None where there is not even a number of distinct values."""
+    line = line_of(column.data_type)
+    ends, below, up_to = _known(column, line)
+    values, held = _common(column, line, float(max(1, rows - column.nulls)))
+    if not ends.size:
+        rest = max(0.0, 1.0 - float(held.sum()))
+        if column.ndv <= 0.0:
+            return None
+        single = min(rest, _single(column.ndv - values.size, rest, held))
+        return _assembled(line, values, held, np.zeros(max(0, values.size - 1)), (0.0, rest), single, None)
+    points = np.union1d(ends, values)
+    is_end = np.isin(points, ends)
+    mass, added = np.zeros(points.size), np.zeros(points.size)
+    mass[is_end] = up_to - below
+    at_value = np.searchsorted(points, values)
+    fresh = mass[at_value] <= 0.0
+    added[at_value[fresh]] = held[fresh]
+    mass += added
+    between = _between(points, added, ends, below, up_to, text=line.text)
+    single = _single(column.ndv - int((mass > 0.0).sum()), float(between.sum()), held)
+    outside = 0.0 if complete else min(OUTSIDE_SHARE, single)
+    around = (float(below[0]) + outside, max(0.0, 1.0 - float(up_to[-1])) + outside)
+    spread = "histogram" if column.histogram is not None else "range"
+    return _assembled(line, points, mass, between, around, single, spread)
+
+
+def _known(column: ColumnStatistics, line: _Line) -> tuple[NDArray[Any], Floats, Floats]:
+    """Return places with the shares of values below and up to them."""
+    if column.histogram is not None and (column.histogram.endpoints.dtype.kind == "S") == line.text:
+        assert column.histogram.below is not None
+        assert column.histogram.up_to is not None
+        ends, first = np.unique(column.histogram.endpoints, return_index=True)
+        return ends, column.histogram.below[first], np.maximum(column.histogram.up_to, column.histogram.below)[first]
+    low, high = column.minimum, column.maximum
+    if line.text or low is None or high is None or isinstance(low, str) or isinstance(high, str):
+        return np.empty(0), np.empty(0), np.empty(0)
+    if low >= high:
+        return np.array([low]), np.zeros(1), np.ones(1)
+    return np.array([low, high]), np.array([0.0, 1.0]), np.array([0.0, 1.0])
+
+
+def _common(column: ColumnStatistics, line: _Line, present: float) -> tuple[NDArray[Any], Floats]:
+    """Return the common values in order, with their shares of all values."""
+    common = column.common
+    if common is None or present <= 1.0 or (common.values.dtype.kind == "S") != line.text:
+        return np.empty(0, dtype=f"S{TEXT_KEY_BYTES}" if line.text else np.float64), np.empty(0)
+    order = np.argsort(common.values, kind="stable")
+    return common.values[order], common.rows[order] / present
+
+
+def _between(
+    points: NDArray[Any], added: Floats, ends: NDArray[Any], below: Floats, up_to: Floats, *, text: bool
+) -> Floats:
+    """Return the mass between neighbouring points: what a bucket has, less the common values that are in it.
+
+    added: mass of the points that the histogram does not count; that of an end point lies in the bucket before it.
+    """
+    if points.size < 2:
+        return np.empty(0)
+    if ends.size < 2:
+        return np.zeros(points.size - 1)
+    buckets = ends.size - 1
+    holding = np.clip(np.searchsorted(ends, points, side="left") - 1, 0, buckets - 1)
+    left = np.maximum(below[1:] - up_to[:-1] - np.bincount(holding, added, minlength=buckets), 0.0)
+    bucket = np.clip(np.searchsorted(ends, points[:-1], side="right") - 1, 0, buckets - 1)
+    if text:
+        part = 1.0 / np.bincount(bucket, minlength=buckets)[bucket]
+    else:
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            part = (points[1:] / 2 - points[:-1] / 2) / (ends[1:] / 2 - ends[:-1] / 2)[bucket]
+    outside = (points[:-1] < ends[0]) | (points[:-1] >= ends[-1])
+    return np.where(outside, 0.0, left[bucket] * np.nan_to_num(part))
+
+
+def _single(ndv_left: float, mass_left: float, held: Floats) -> float:
+    """Return the share of one value that is not counted: Eq. (2) for the rest; it is no larger than a common one."""
+    single = mass_left / max(1.0, ndv_left)
+    return min(single, float(held.min())) if held.size else single
+
+
+def _assembled(
+    line: _Line,
+    points: NDArray[Any],
+    mass: Floats,
+    between: Floats,
+    around: tuple[float, float],
+    single: float,
+    spread: str | None,
+) -> _Cells:
+    """Put cells together. between: mass between neighbouring points; around: before the first and behind the last."""
+    bottom, top = line.ends
+    total = float(mass.sum() + between.sum()) + sum(around)
+    scale = 1.0 / total if total > 0.0 and abs(total - 1.0) > ROUNDING else 1.0
+    cells: list[tuple[Any, Any, float, bool]] = []
+    start, size = bottom, around[0]
+    following = [*between.tolist(), around[1]]
+    for i, (point, held) in enumerate(zip(points.tolist(), mass.tolist(), strict=True)):
+        cells.append((start, point, size, False))
+        if held > 0.0:
+            cells.append((point, point, held, True))
+        start = line.place(point, 1) if held > 0.0 or i + 1 == points.size else point
+        size = following[i]
+    cells.append((start, top, size if points.size else sum(around), False))
+    sizes = [scale * size for _, _, size, _ in cells]
+    singles = [
+        0.0 if counted else _in_cell(line, single, size, start, high, spread)
+        for (start, high, _, counted), size in zip(cells, sizes, strict=True)
+    ]
+    before = [0.0, *accumulate(sizes)][:-1]
+    return _Cells(line, [c[0] for c in cells], [c[1] for c in cells], sizes, singles, before, spread)
+
+
+def _in_cell(line: _Line, single: float, size: float, start: Any, high: Any, spread: str | None) -> float:
+    """Return the share that one value has in a cell: no more than half of it, no less than an even spread gives."""
+    if spread is None:
+        return single
+    least = 0.0
+    if spread == "histogram" and line.scale is not None and start < high:
+        least = size / max(2.0, (high - start) * line.scale)
+    return max(min(single, size / 2), least)

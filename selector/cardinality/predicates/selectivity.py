@@ -1,0 +1,475 @@
+"""Selectivity of predicates on one table, from the statistics that answer them best.
+
+Conjuncts on one column are one region, whose share comes from common values, the histogram, or minimum, maximum and
+NDV (the paper's Eqs. (2) and (3)). How several columns go together is counted on the row sample; where few sampled
+rows are left, or none was taken, it is exponential back-off: the most selective counts in full, each further one with
+half the weight of the one before. What is no region is counted on the sample. What nothing answers is guessed from its
+form, or keeps all rows; it is named as unanswered.
+
+``Filtered.given`` spreads the same over the bins of a key, for joins.
+
+It is long because each statistic answers in its own way, and they are asked in turn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, reduce
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from selector.cardinality.predicates.conditions import Condition, domain_of, parsed, truth_of
+from selector.cardinality.predicates.domain_selectivity import share, shares
+from selector.cardinality.predicates.domains import Domain
+from selector.cardinality.predicates.evaluate import constant, truth
+from selector.cardinality.predicates.vectors import Bools
+from selector.join_keys import Bins, KeyStatistics, association
+from selector.statistics import ColumnStatistics, RowSample, SampleColumn, TableStatistics
+
+UNANSWERED_CONFIDENCE = 0.6  # a predicate about which nothing is known
+GUESS_CONFIDENCE = 0.6  # one that is guessed from its form
+INDEPENDENCE_CONFIDENCE = 0.9  # another column taken by exponential back-off
+SAMPLE_CONFIDENCE = 0.98  # counted on a sample, of which many rows were kept
+MANY_HITS = 30.0  # sampled rows from which on a count is trusted
+PRIOR_HITS = 2.0  # so many sampled rows is what an estimate without the sample is worth
+GUESSED_HITS = 0.5  # and so many a guess
+BIN_ROWS = 2.0  # so many rows is the table's share worth in a bin of keys
+BIN_HITS = 4.0  # so many sampled rows the share of a bin
+EQUAL_SHARE = 0.02  # an expression equals a constant
+RANGE_SHARE = 1 / 3  # an expression is below or above one
+PATTERN_SHARE = 0.1  # a string is like a pattern
+OTHER_SHARE = 0.5  # any other predicate on columns that exist
+HALVINGS = 12  # of an interval, until a weight is near enough
+COUNTED_SHARE = 0.9999  # of a column's rows, from which on its common values are all it has
+LEAST_SHARE = 1e-12  # nothing is divided by less
+_DOMAINS: dict[type[exp.Expr], float] = {  # how many values a part of a date has
+    exp.Quarter: 4.0,
+    exp.Month: 12.0,
+    exp.Day: 31.0,
+    exp.DayOfMonth: 31.0,
+    exp.DayOfWeek: 7.0,
+    exp.DayOfYear: 366.0,
+    exp.Hour: 24.0,
+    exp.Minute: 60.0,
+    exp.Second: 60.0,
+}
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Selectivity:
+    """Share of rows kept, 0..1; how far to trust it, 0..1; the statistics that it rests on."""
+
+    share: float
+    confidence: float = 1.0
+    basis: str = ""
+    unanswered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Conjuncts that were answered together. column, region: of those on one column that are one region.
+
+    answered: by a statistic, not by a guess.
+    """
+
+    share: float
+    confidence: float
+    basis: str
+    conditions: tuple[Condition, ...] = ()
+    column: ColumnStatistics | None = None
+    region: Domain | None = None
+    unanswered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filtered(Selectivity):
+    """A table's rows behind a filter.
+
+    domains: by column, what its conjuncts keep of it.
+    """
+
+    domains: Mapping[str, Domain] = field(default_factory=dict)
+    _parts: tuple[_Part, ...] = ()
+    _statistics: TableStatistics | None = None
+
+    def given(self, key: str) -> Floats:
+        """Return P(filter | bin) for each bin of a key column of the statistics, shape (bins,).
+
+        Each predicate's share of a bin comes from the counts beside the key. They are put together by back-off with
+        the weight that gives ``share`` for the whole table, 1 where predicates are independent and 0 where one implies
+        all others, and scaled so that they keep as many rows as it says.
+        """
+        assert self._statistics is not None
+        statistics, known = self._statistics, self._statistics.keys[key]
+        parts = [part for part in self._parts if part.share < 1.0 or part.region is not None]
+        if self.share <= 0.0 or not parts:
+            return np.full(known.bins.count, self.share)
+        found = [_in_bins(part, key, known, statistics) for part in parts]
+        flat = np.ones(known.bins.count)
+        each = [
+            flat * part.share if one is None else np.clip(one, LEAST_SHARE, 1.0)
+            for one, part in zip(found, parts, strict=True)
+        ]
+        alone = [max(part.share, LEAST_SHARE) for part in parts]
+        weight = _weight(alone, self.share)
+        ordered = np.log(np.sort(np.stack(each), axis=0))
+        spread = np.exp((ordered * (weight ** np.arange(len(each)))[:, None]).sum(axis=0))
+        present = float(known.rows.sum())
+        kept = [float((known.rows * one).sum()) for one in each]
+        lifts = [math.log(max(k, LEAST_SHARE) / (present * a)) for k, a in zip(kept, alone, strict=True) if present]
+        lift = sum(one * weight**i for i, one in enumerate(sorted(lifts, key=abs, reverse=True)))
+        has_key = min(1.0, present / max(1, statistics.rows) * math.exp(lift))
+        place, mask = self._sampled(key, parts) if len(parts) > 1 or found[0] is None else (None, None)
+        if place is not None and mask is not None:
+            rows = np.bincount(place, minlength=known.bins.count + 1)
+            hits = np.bincount(place[mask], minlength=known.bins.count + 1)
+            spread = (hits[:-1] + BIN_HITS) / (rows[:-1] + BIN_HITS / np.maximum(spread, LEAST_SHARE))
+            has_key = (float(hits[:-1].sum()) + BIN_HITS * has_key) / (float(hits.sum()) + BIN_HITS)
+        most = reduce(np.minimum, (one for one in found if one is not None), flat)
+        return _scaled(spread, most, known.rows, self.share * statistics.rows * has_key)
+
+    def sampled(self) -> Bools | None:
+        """Return which rows of the sample are kept, shape (rows,); None where it does not tell, or there is none."""
+        statistics = self._statistics
+        if statistics is None or statistics.sample is None:
+            return None
+        masks = [_mask_of(part, statistics) if part.conditions else None for part in self._parts if part.share < 1.0]
+        found = [mask for mask in masks if mask is not None]
+        if len(found) < len(masks):
+            return None
+        return reduce(np.logical_and, found, np.ones(statistics.sample.rows, dtype=np.bool_))
+
+    def _sampled(self, key: str, parts: Sequence[_Part]) -> tuple[NDArray[np.intp] | None, Bools | None]:
+        """Return the bins of the sampled rows and which of these are kept; None where the sample does not tell."""
+        statistics = self._statistics
+        if statistics is None or statistics.sample is None:
+            return None, None
+        column = statistics.sample.columns.get(key)
+        masks = [_mask_of(part, statistics) if part.conditions else None for part in parts]
+        found = [mask for mask in masks if mask is not None]
+        if column is None or len(found) < len(masks):
+            return None, None
+        return _sampled_keys(statistics.keys[key].bins, column), reduce(np.logical_and, found)
+
+
+def selectivity(predicates: Sequence[str], statistics: TableStatistics | None, *, dialect: str) -> Selectivity:
+    """Return the share of a table's rows that all predicates (SQL texts, ANDed) keep."""
+    return filter_of(predicates, statistics, dialect=dialect)
+
+
+def filter_of(predicates: Sequence[str], statistics: TableStatistics | None, *, dialect: str) -> Filtered:
+    """Return what predicates (SQL texts, ANDed) leave of a table, of whose statistics there may be none."""
+    parts: list[_Part] = []
+    by_column: dict[str, list[tuple[Condition, Domain]]] = {}
+    for text in predicates:
+        conditions = parsed(text, dialect)
+        if conditions is None:
+            parts.append(_unanswered(text))
+            continue
+        for condition in conditions:
+            column = _only_column(condition, statistics)
+            region = _region(condition, column, statistics)
+            if column is not None and region is not None:
+                by_column.setdefault(column.name, []).append((condition, region))
+            else:
+                parts.append(_other(condition, statistics))
+    domains: dict[str, Domain] = {}
+    for name, found in by_column.items():
+        assert statistics is not None
+        column = statistics.columns[name]
+        domains[name] = reduce(Domain.__and__, (region for _, region in found))
+        parts.append(_one_column(column, domains[name], tuple(c for c, _ in found), statistics))
+    kept, confidence = _together(parts, statistics)
+    basis = "; ".join(dict.fromkeys(part.basis for part in parts if part.basis))
+    unanswered = tuple(text for part in parts for text in part.unanswered)
+    return Filtered(kept, confidence, basis, unanswered, domains, tuple(parts), statistics)
+
+
+def _only_column(condition: Condition, statistics: TableStatistics | None) -> ColumnStatistics | None:
+    if statistics is None or len(condition.columns) != 1:
+        return None
+    return _column(next(iter(condition.columns)), statistics)
+
+
+def _column(name: str, statistics: TableStatistics) -> ColumnStatistics | None:
+    found = statistics.columns.get(name)
+    if found is not None:
+        return found
+    return next((column for known, column in statistics.columns.items() if known.lower() == name.lower()), None)
+
+
+def _region(condition: Condition, column: ColumnStatistics | None, statistics: TableStatistics | None) -> Domain | None:
+    """Return the region of a column that a condition keeps; any condition has one where all values are counted."""
+    if column is None or statistics is None:
+        return None
+    region = domain_of(condition, column.data_type)
+    if region is not None or column.common is None:
+        return region
+    if float(column.common.rows.sum()) < COUNTED_SHARE * (statistics.rows - column.nulls):
+        return None
+    return _region_of_values(condition, column)
+
+
+@lru_cache(maxsize=1024)
+def _region_of_values(condition: Condition, column: ColumnStatistics) -> Domain | None:
+    """Apply a condition to each of a column's common values, and to NULL."""
+    assert column.common is not None
+    held = column.common.values
+    is_text = held.dtype.kind == "S"
+    values = np.empty(held.size + 1, dtype=object if is_text else np.float64)
+    values[:-1] = [key.decode("utf-8", "replace") for key in held.tolist()] if is_text else held
+    values[-1] = "" if is_text else 0.0
+    nulls = np.arange(values.size) == held.size
+    rows = RowSample(values.size, 1.0, {column.name: SampleColumn(values, nulls)})
+    mask = truth(condition.expression, rows, {column.name: column.data_type}, dialect=condition.dialect)
+    if mask is None:
+        return None
+    kept = Domain.one_of(held[mask[:-1]].tolist(), text=is_text)
+    return replace(kept, nulls=bool(mask[-1]))
+
+
+def _unanswered(text: str) -> _Part:
+    return _Part(1.0, UNANSWERED_CONFIDENCE, f"no statistic answers {text}", unanswered=(text,))
+
+
+def _one_column(
+    column: ColumnStatistics, region: Domain, conditions: tuple[Condition, ...], statistics: TableStatistics
+) -> _Part:
+    """Return the part of one column's conjuncts."""
+    found = share(region, column, statistics.rows, complete=statistics.share >= 1.0)
+    if found is not None and (column.histogram is not None or len(conditions) == 1):
+        return _Part(found.share, found.confidence, found.basis, conditions, column, region)
+    guesses = [_other(condition, statistics) for condition in conditions]
+    if found is not None:
+        guesses.append(_Part(found.share, found.confidence, found.basis))
+    least = min(guesses, key=lambda part: part.share)
+    return replace(least, conditions=conditions, column=column, region=region)
+
+
+def _other(condition: Condition, statistics: TableStatistics | None) -> _Part:
+    """Return the part of a condition that is no region: a count on the sample, or a guess."""
+    holds = truth_of(condition)
+    if holds is not None:
+        return _Part(1.0 if holds else 0.0, 1.0, "constant")
+    columns = [_column(name, statistics) for name in sorted(condition.columns)] if statistics is not None else []
+    if statistics is None or not columns or any(column is None for column in columns):
+        return _unanswered(condition.text)
+    guess, answered = _guess(condition, statistics)
+    mask = _mask(condition, statistics)
+    names = ", ".join(column.name for column in columns if column is not None)
+    if mask is not None and statistics.sample is not None:
+        hits = float(np.count_nonzero(mask))
+        kept = _counted(hits, guess, statistics, PRIOR_HITS if answered else GUESSED_HITS)
+        return _Part(kept, _sample_confidence(hits, GUESS_CONFIDENCE), f"sample of {names}", (condition,))
+    if answered:
+        return _Part(guess, INDEPENDENCE_CONFIDENCE, f"statistics of {names}", (condition,))
+    text = condition.text
+    return _Part(guess, GUESS_CONFIDENCE, f"no statistic answers {text}", (condition,), unanswered=(text,))
+
+
+def _guess(condition: Condition, statistics: TableStatistics) -> tuple[float, bool]:
+    """Return the share that a condition keeps without the sample, and whether statistics answered all of it."""
+    column = _only_column(condition, statistics)
+    region = _region(condition, column, statistics)
+    if column is not None and region is not None:
+        found = share(region, column, statistics.rows, complete=statistics.share >= 1.0)
+        if found is not None:
+            return found.share, True
+    if condition.alternatives:
+        dropped, answered = 1.0, True
+        for branch in condition.alternatives:
+            parts = [_guess(part, statistics) for part in branch]
+            dropped *= 1.0 - _backed_off([kept for kept, _ in parts])
+            answered = answered and all(sure for _, sure in parts)
+        return 1.0 - dropped, answered
+    expression = condition.expression
+    negated = isinstance(expression, exp.Not)
+    if negated:
+        expression = expression.this.unnest()
+    present = math.prod(
+        1.0 - min(1.0, found.nulls / statistics.rows) if found is not None and statistics.rows else 1.0
+        for found in (_column(name, statistics) for name in condition.columns)
+    )
+    kept, answered = _guess_of_form(expression, statistics, condition.dialect)
+    return present * (1.0 - kept if negated else kept), answered
+
+
+def _guess_of_form(expression: exp.Expr, statistics: TableStatistics, dialect: str) -> tuple[float, bool]:
+    """Return the share of rows without NULLs that a predicate of some form keeps."""
+    left, right = expression.this, expression.args.get("expression")
+    match expression:
+        case exp.EQ() | exp.NEQ() | exp.NullSafeEQ() | exp.NullSafeNEQ():
+            equal, answered = _equal(left, right, statistics, dialect)
+            return (equal if isinstance(expression, exp.EQ | exp.NullSafeEQ) else 1.0 - equal), answered
+        case exp.LT() | exp.LTE() | exp.GT() | exp.GTE() | exp.Between():
+            return RANGE_SHARE, False
+        case exp.In():
+            equal, _ = _equal(left, exp.Null(), statistics, dialect)
+            return min(OTHER_SHARE, max(1, len(expression.expressions)) * equal), False
+        case exp.Like() | exp.ILike() | exp.Escape():
+            return (1.0 - PATTERN_SHARE if expression.args.get("negate") else PATTERN_SHARE), False
+        case exp.RegexpLike() | exp.RegexpILike() | exp.RegexpFullMatch() | exp.SimilarTo():
+            return PATTERN_SHARE, False
+        case exp.StartsWith() | exp.EndsWith() | exp.Contains() | exp.Anonymous():
+            return PATTERN_SHARE, False
+    return OTHER_SHARE, False
+
+
+def _equal(left: exp.Expr, right: exp.Expr | None, statistics: TableStatistics, dialect: str) -> tuple[float, bool]:
+    """Return the share in which two expressions are equal: one by the larger of their numbers of values."""
+    left, right = left.unnest(), right.unnest() if right is not None else exp.Null()
+    columns = [_column(side.name, statistics) for side in (left, right) if isinstance(side, exp.Column)]
+    if len(columns) == 2:
+        most = max((column.ndv for column in columns if column is not None), default=0.0)
+        return (1.0 / most, True) if most >= 1.0 else (EQUAL_SHARE, False)
+    expression = right if constant(left, dialect=dialect) is not None else left
+    if type(expression) in _DOMAINS:
+        return 1.0 / _DOMAINS[type(expression)], False
+    if isinstance(expression, exp.Mod):
+        by = constant(expression.expression, dialect=dialect)
+        values = by.item() if by is not None and by.kind.is_number and by.is_constant else None
+        return (1.0 / values if values is not None and values >= 1.0 else EQUAL_SHARE), False
+    return EQUAL_SHARE, False
+
+
+def _together(parts: Sequence[_Part], statistics: TableStatistics | None) -> tuple[float, float]:
+    """Return the share that all parts keep together, and how far to trust it."""
+    confidence = math.prod(part.confidence for part in parts)
+    if any(part.share <= 0.0 for part in parts):
+        return 0.0, confidence
+    counted: list[_Part] = []
+    masks: list[Bools] = []
+    rest = [part for part in parts if not part.conditions]
+    for part in parts:
+        mask = _mask_of(part, statistics) if statistics is not None and part.conditions else None
+        if mask is not None:
+            counted.append(part)
+            masks.append(mask)
+        elif part.conditions:
+            rest.append(part)
+    found = [part.share for part in rest]
+    related = sum(1 for share_ in found if share_ < 1.0)
+    if counted and statistics is not None:
+        kept, trust = _jointly(counted, masks, statistics)
+        found.append(kept)
+        confidence *= trust
+        related += kept < 1.0
+    return _backed_off(found), confidence * INDEPENDENCE_CONFIDENCE ** max(0, related - 1)
+
+
+def _jointly(parts: Sequence[_Part], masks: Sequence[Bools], statistics: TableStatistics) -> tuple[float, float]:
+    """Return the share that parts keep together, by the sample, and how far to trust that they were put together."""
+    alone = [part.share for part in parts]
+    whole = _is_whole(statistics)
+    if len(parts) == 1 and not whole:
+        return alone[0], 1.0
+    hits = float(np.count_nonzero(reduce(np.logical_and, masks)))
+    if whole:
+        return hits / len(masks[0]) if len(masks[0]) else 0.0, 1.0
+    kept = _counted(hits, _backed_off(alone), statistics, PRIOR_HITS)
+    kept = min(max(kept, 1.0 - sum(1.0 - one for one in alone)), *alone)
+    narrowing = sum(1 for one in alone if one < 1.0)
+    return kept, _sample_confidence(hits, INDEPENDENCE_CONFIDENCE ** max(0, narrowing - 1)) if narrowing > 1 else 1.0
+
+
+def _counted(hits: float, prior: float, statistics: TableStatistics, worth: float) -> float:
+    """Return the share that sampled rows tell, beside what was expected without them.
+
+    A rate with a gamma prior whose mean is what was expected; worth: its shape, in sampled rows.
+    """
+    assert statistics.sample is not None
+    if _is_whole(statistics):
+        return hits / statistics.sample.rows
+    if prior <= 0.0:
+        prior = 1.0 / max(1.0, float(statistics.rows))
+    return min(1.0, (hits + worth) / (statistics.sample.rows + worth / prior))
+
+
+def _sample_confidence(hits: float, without: float) -> float:
+    trust = hits / (hits + MANY_HITS)
+    return trust * SAMPLE_CONFIDENCE + (1.0 - trust) * without
+
+
+def _is_whole(statistics: TableStatistics) -> bool:
+    """Return whether the sample holds all of a table's rows."""
+    sample = statistics.sample
+    return sample is not None and sample.share >= 1.0 and sample.rows == statistics.rows > 0
+
+
+def _backed_off(found: Sequence[float], weight: float = 0.5) -> float:
+    """Multiply shares, most selective first, each further one with a part of the weight of the one before."""
+    return math.prod(math.pow(one, weight**position) for position, one in enumerate(sorted(found)))
+
+
+def _weight(alone: Sequence[float], together: float) -> float:
+    """Return the weight with which back-off gives what shares are together, 0..1."""
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _backed_off(alone, middle) > together else (low, middle)
+    return high if len(alone) > 1 else 1.0
+
+
+def _mask_of(part: _Part, statistics: TableStatistics) -> Bools | None:
+    masks = [_mask(condition, statistics) for condition in part.conditions]
+    found = [mask for mask in masks if mask is not None]
+    return reduce(np.logical_and, found) if found and len(found) == len(masks) else None
+
+
+def _mask(condition: Condition, statistics: TableStatistics) -> Bools | None:
+    if statistics.sample is None or not statistics.sample.rows:
+        return None
+    types = tuple((name, column.data_type) for name, column in statistics.columns.items())
+    return _mask_on(condition, statistics.sample, types)
+
+
+@lru_cache(maxsize=1024)
+def _mask_on(condition: Condition, sample: RowSample, types: tuple[tuple[str, str], ...]) -> Bools | None:
+    return truth(condition.expression, sample, dict(types), dialect=condition.dialect)
+
+
+def _in_bins(part: _Part, key: str, known: KeyStatistics, statistics: TableStatistics) -> Floats | None:
+    """Return the share that a part keeps of each bin of a key, shape (bins,); None where nothing tells bins apart."""
+    if part.column is None or part.region is None:
+        return None
+    if part.column.name == key:
+        own = shares(part.region, known.bins, part.column, statistics.rows)
+        return own[:-1] if own is not None else None
+    beside = known.given.get(part.column.name)
+    by_bucket = shares(part.region, beside.buckets, part.column, statistics.rows) if beside is not None else None
+    if beside is None or by_bucket is None:
+        return None
+    related = association(beside)
+    if related.is_none:
+        flat = float(related.rows @ by_bucket) / max(float(related.rows.sum()), LEAST_SHARE)
+        return np.full(known.bins.count, min(1.0, flat))
+    kept = beside.weighted(by_bucket)
+    unseen = BIN_ROWS * (1.0 - beside.share)  # what was counted whole is not smoothed
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = (kept + unseen * part.share) / (known.rows + unseen)
+    return np.where(known.rows > 0.0, np.minimum(found, 1.0), part.share)
+
+
+@lru_cache(maxsize=256)
+def _sampled_keys(bins: Bins, column: SampleColumn) -> NDArray[np.intp] | None:
+    """Return the bin of each sampled row, shape (rows,), NULL behind the last; None for keys that are strings."""
+    if column.values.dtype == object or bins.starts.dtype.kind == "S":
+        return None
+    return np.where(column.nulls, bins.count, bins.of(column.values))  # type: ignore[arg-type]
+
+
+def _scaled(spread: Floats, most: Floats, rows: Floats, wanted: float) -> Floats:
+    """Scale shares of bins, none above its most, until they keep so many rows."""
+    found = np.minimum(spread, most)
+    for _ in range(4):
+        kept = float((found * rows).sum())
+        if kept <= 0.0 or abs(kept - wanted) <= 1e-6 * wanted:
+            break
+        found = np.minimum(found * (wanted / kept), most)
+    return found

@@ -1,0 +1,119 @@
+"""How DuckDB lays rows into pages, hash tables and sorts: its constants, and the bytes that they come to.
+
+Each is DuckDB's own where it stands in its source (2.0), or fitted to measured peaks (``python -m
+benchmarks.calibrate``) where it does not. They hold for the settings of our workers: no spilling, one row group read
+ahead, no cache of files.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """What DuckDB's memory is computed from.
+
+    From its source (2.0):
+    page_bytes: of rows, and of their strings.
+    hash_bytes: kept with each row of a join or an aggregate; in a join the pointer to the next row lies there later.
+    heap_size_bytes: kept with each row that has strings.
+    join_partitions: parts that a join's rows are divided into by each thread that adds some.
+    join_load: entries of a join's table per row, rounded up to a power of two; minimum_join_entries: at least.
+    entry_bytes: of either kind of table.
+    grouping_load: entries of an aggregate's table per group, rounded up; grouping_entries: at its start.
+    sort_key_bytes: sizes of a sort's keys, of which strings need the largest; pointer_bytes: to the rest of the row.
+    perfect_range: unique keys of an inner join that lie so close are positions of an array, which the limit leaves out.
+    parallel_join_rows: a join of more rows is built in parts side by side.
+    exact_filter_range: a join tells its probe side's scan which of so many keys it has by a bit each; where they lie
+    farther apart, by bloom_bits for each row, rounded up to a power of two.
+    rows_per_thread: a scan of at least so many for each thread keeps all of them busy.
+    filtering_rows: a build side without a filter of its own tells so up to so many rows.
+
+    Fitted:
+    base_bytes: of a statement, whatever it does.
+    scan_compressed, scan_strings: row groups as they lie in the file, and decoded strings, that a thread holds.
+    last_rows: share of an aggregate's or a sort's rows that have come when what is below it begins to let go.
+    growing_overlap: of the tables of an aggregate that a larger one replaces, this share is alive with the larger ones.
+    combining_overlap: of rows of groups that several threads have met, this share lies twice while they are combined.
+    text_places: that the smallest or largest text of a group takes, in lengths of an average one.
+    growing_state: bytes of a list or a set of values, which doubles when it is full, per byte of its values.
+    sort_scratch, window_scratch: bytes for each row, beside it.
+    """
+
+    page_bytes: int = 256 * KIB
+    hash_bytes: int = 8
+    heap_size_bytes: int = 8
+    join_partitions: int = 16
+    join_load: float = 2.0
+    minimum_join_entries: int = 16_384
+    entry_bytes: int = 8
+    grouping_load: float = 1.5
+    grouping_entries: int = 262_144
+    sort_key_bytes: tuple[int, ...] = (8, 16, 24, 32)
+    pointer_bytes: int = 8
+    perfect_range: int = 1_048_576
+    parallel_join_rows: int = 1_048_576
+    exact_filter_range: int = 1 << 26
+    bloom_bits: int = 12
+    filtering_rows: int = 4_194_304
+    rows_per_thread: int = 245_760
+
+    base_bytes: float = 0.9 * MIB
+    scan_compressed: float = 1.8
+    scan_strings: float = 1.0
+    last_rows: float = 0.92
+    growing_overlap: float = 0.6
+    combining_overlap: float = 0.3
+    text_places: float = 1.5
+    growing_state: float = 2.0
+    sort_scratch: float = 7.5
+    window_scratch: float = 5.0
+
+
+CALIBRATED = Constants()
+SMALLEST_ROWS = 1e-6  # of an estimate; fewer are none
+THREAD_SHARES = (0.44, 0.47, 0.5, 0.53, 0.56)  # of two threads' rows: one is always a little ahead
+
+
+def power_of_two(number: float) -> int:
+    """Round up to a power of two."""
+    return 1 << max(0, math.ceil(number) - 1).bit_length()
+
+
+def pages_bytes(rows: float, row_bytes: float, parts: int, threads: int, constants: Constants = CALIBRATED) -> float:
+    """Return the bytes of pages that rows fill which are divided into parts by each thread that adds them."""
+    if rows < SMALLEST_ROWS or row_bytes <= 0:
+        return 0.0
+    shares = THREAD_SHARES if threads > 1 else (0.5,)
+    parts = min(parts, math.ceil(rows / threads))
+    fit = constants.page_bytes / row_bytes
+    pages = sum(math.ceil(rows * 2 * share / threads / parts / fit) for share in shares) / len(shares)
+    return pages * parts * threads * constants.page_bytes
+
+
+def join_table_bytes(rows: float, constants: Constants = CALIBRATED) -> float:
+    """Return the bytes of the table that points at a join's rows."""
+    entries = max(constants.minimum_join_entries, power_of_two(constants.join_load * rows))
+    return float(constants.entry_bytes * entries)
+
+
+def grouping_table_bytes(groups: float, constants: Constants = CALIBRATED) -> float:
+    """Return the bytes of the table in which a thread finds its groups."""
+    entries = max(constants.grouping_entries, power_of_two(constants.grouping_load * groups))
+    return float(constants.entry_bytes * entries)
+
+
+def groups_met(groups: float, rows: float, threads: int) -> float:
+    """Return how many groups a thread meets in its share of the rows.
+
+    Groups are neither all of one size, nor do their sizes fall off as in a geometric distribution: half of each.
+    """
+    if groups <= 0 or rows <= 0:
+        return 0.0
+    size, missed = max(1.0, rows / groups), 1.0 - 1.0 / threads
+    even, falling = math.pow(missed, size), missed / (size - (size - 1.0) * missed)
+    return groups * (1.0 - (even + falling) / 2)

@@ -1,0 +1,195 @@
+"""What a query's text tells about its plan: the columns that it joins, and the expressions behind its aliases.
+
+Joins are read off equalities, through sub-queries and common table expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+from sqlglot.errors import OptimizeError
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+from selector.join_keys import ColumnRef, KeyPair
+
+LONGEST_NAMING = 5  # of names that stand for expressions of names
+LONGEST_WAY = 50  # of sub-queries that pass a column on; a recursive one passes it on for ever
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """The stored column behind a column of a query. way: the references that lead there, from the outside in."""
+
+    column: ColumnRef
+    way: tuple[tuple[int, str], ...]
+
+
+def join_pairs(tree: exp.Expr, columns_of: Mapping[str, frozenset[str]]) -> tuple[KeyPair, ...]:
+    """Return the pairs of stored columns that a query wants to be equal, each once, in order.
+
+    Counted are conjuncts of WHERE and ON, USING, IN with a sub-query and the correlation of one, between different
+    references to tables, which may be the same table twice. A column counts where sub-queries pass it on unchanged.
+    columns_of: the columns of each registered table, both in lower case.
+    """
+    try:
+        scopes = traverse_scope(tree)
+    except OptimizeError:
+        return ()
+    reader = _Reader(scopes, columns_of)
+    found = {pair for scope in scopes for pair in reader.pairs(scope)}
+    return tuple(sorted(found))
+
+
+def named_expressions(tree: exp.Expr, *, dialect: str) -> dict[str, tuple[str, ...]]:
+    """Return what a query gives names to, by those in lower case: expressions as text without tables.
+
+    A name within an expression that is itself such a name is replaced by what it means, if it means one thing only.
+    """
+    meanings: dict[str, dict[str, exp.Expr]] = {}
+    for alias in tree.find_all(exp.Alias):
+        meant = alias.this.unnest()
+        if isinstance(alias.parent, exp.Select) and not meant.find(exp.Query):
+            meanings.setdefault(alias.alias.lower(), {})[meant.sql()] = meant
+    known = {name: next(iter(some.values())) for name, some in meanings.items() if len(some) == 1}
+    return {
+        name: tuple(dict.fromkeys(_spelled(meant, known, (name,)).sql(dialect=dialect) for meant in some.values()))
+        for name, some in meanings.items()
+    }
+
+
+def _spelled(expression: exp.Expr, known: Mapping[str, exp.Expr], within: tuple[str, ...]) -> exp.Expr:
+    """Return an expression whose columns have no tables, and none of which is a name of another expression."""
+
+    def bare(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column):
+            return node
+        name = node.name.lower()
+        meant = known.get(name)
+        if meant is None or name in within or len(within) > LONGEST_NAMING:
+            return exp.column(node.name)
+        inner = _spelled(meant, known, (*within, name))
+        return inner if isinstance(inner, exp.Column | exp.Func) else exp.paren(inner, copy=False)
+
+    return expression.transform(bare)
+
+
+class _Reader:
+    """Follows columns through one query's scopes."""
+
+    def __init__(self, scopes: list[Scope], columns_of: Mapping[str, frozenset[str]]) -> None:
+        self._scope_of = {id(scope.expression): scope for scope in scopes}
+        self._columns_of = columns_of
+
+    def pairs(self, scope: Scope) -> Iterator[KeyPair]:
+        """Yield what one query, without those inside it, joins."""
+        query = scope.expression
+        if not isinstance(query, exp.Select):
+            return
+        conditions = [query.args.get("where"), *(join.args.get("on") for join in query.args.get("joins") or ())]
+        for condition in conditions:
+            for conjunct in _conjuncts(condition):
+                yield from self._of_conjunct(scope, conjunct)
+        yield from self._of_using(scope, query)
+
+    def _of_conjunct(self, scope: Scope, conjunct: exp.Expr) -> Iterator[KeyPair]:
+        if isinstance(conjunct, exp.EQ | exp.NullSafeEQ):
+            yield from self._joined(self._origin(scope, conjunct.left), self._origin(scope, conjunct.right))
+        elif isinstance(conjunct, exp.In):
+            inner = self._scope_of.get(id(_bare(conjunct.args.get("query"))))
+            outer = _bare(conjunct.this)
+            wanted = outer.expressions if isinstance(outer, exp.Tuple) else [outer]
+            selects = inner.expression.selects if inner and isinstance(inner.expression, exp.Select) else []
+            if inner is not None and len(selects) == len(wanted):
+                for left, right in zip(wanted, selects, strict=True):
+                    yield from self._joined(self._origin(scope, left), self._origin(inner, right.unalias()))
+
+    def _of_using(self, scope: Scope, query: exp.Select) -> Iterator[KeyPair]:
+        names = list(scope.selected_sources)
+        for join in query.args.get("joins") or ():
+            right = join.alias_or_name
+            for shared in join.args.get("using") or ():
+                column = shared.name.lower()
+                earlier = names[: names.index(right)] if right in names else []
+                for left in earlier:
+                    yield from self._joined(
+                        self._in_source(scope, left, column, ()), self._in_source(scope, right, column, ())
+                    )
+
+    def _joined(self, left: _Origin | None, right: _Origin | None) -> Iterator[KeyPair]:
+        if left is not None and right is not None and left.way != right.way:
+            yield KeyPair.of(left.column, right.column)
+
+    # ------------------------------------------------------------------ where a column comes from
+
+    def _origin(self, scope: Scope, expression: exp.Expr, way: tuple[tuple[int, str], ...] = ()) -> _Origin | None:
+        """Return the stored column that an expression is, as seen from a scope; None if it is anything else."""
+        column = _bare(expression)
+        if not isinstance(column, exp.Column) or not isinstance(column.this, exp.Identifier) or len(way) > LONGEST_WAY:
+            return None
+        name, qualifier = column.name.lower(), column.table.lower()
+        current: Scope | None = scope
+        while current is not None:
+            names = [qualifier] if qualifier else list(current.selected_sources)
+            origins = [self._in_source(current, each, name, way) for each in names if each in current.selected_sources]
+            found = [origin for origin in origins if origin is not None]
+            if found:
+                return found[0] if len(found) == 1 else None
+            current = current.parent if current.is_correlated_subquery or current.is_subquery else None
+        return None
+
+    def _in_source(self, scope: Scope, reference: str, column: str, way: tuple[tuple[int, str], ...]) -> _Origin | None:
+        _, source = scope.selected_sources[reference]
+        way = (*way, (id(scope), reference))
+        if isinstance(source, exp.Table):
+            table = source.name.lower()
+            known = column in self._columns_of.get(table, frozenset())
+            return _Origin(ColumnRef(table, column), way) if known else None
+        query = source.expression
+        if isinstance(query, exp.SetOperation) or not isinstance(query, exp.Query):
+            return None  # several origins at once
+        passed = _output(query, column)
+        return self._origin(source, passed, way) if passed is not None else None
+
+
+def _output(query: exp.Query, column: str) -> exp.Expr | None:
+    """Return what a query puts out under a name; through a star, the name itself."""
+    outer = query.parent
+    alias = outer.args.get("alias") if isinstance(outer, exp.CTE | exp.Subquery) else None
+    renamed = [each.name.lower() for each in alias.args.get("columns") or ()] if alias else []
+    selects = query.selects
+    if renamed:
+        place = renamed.index(column) if column in renamed and len(renamed) == len(selects) else None
+        return selects[place].unalias() if place is not None else None
+    for select in selects:
+        if select.alias_or_name.lower() == column and not select.is_star:
+            return select.unalias()
+    stars = [select for select in selects if select.is_star]
+    return exp.column(column) if len(stars) == 1 and not _changes(stars[0]) else None
+
+
+def _changes(star: exp.Expr) -> bool:
+    """Tell whether a star leaves out, replaces or renames columns."""
+    inner = star.this if isinstance(star, exp.Column) else star
+    return any(inner.args.get(change) for change in ("except_", "except", "replace", "rename"))
+
+
+def _conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
+    waiting = [condition]
+    while waiting:
+        node = _bare(waiting.pop())
+        if isinstance(node, exp.Where):
+            waiting.append(node.this)
+        elif isinstance(node, exp.And):
+            waiting += [node.left, node.right]
+        elif isinstance(node, exp.Not) and isinstance(_bare(node.this), exp.In):
+            waiting.append(node.this)
+        elif node is not None:
+            yield node
+
+
+def _bare(node: exp.Expr | None) -> exp.Expr | None:
+    while isinstance(node, exp.Paren | exp.Subquery) and not node.args.get("alias"):
+        node = node.this
+    return node

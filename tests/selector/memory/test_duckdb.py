@@ -1,0 +1,373 @@
+"""DuckDB's memory model: formulas over its constants, and what is alive together."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from selector.cardinality.tree import EstimatedNode
+from selector.estimate import UNKNOWN
+from selector.explain.duckdb import read
+from selector.memory.column_widths import INLINE_BYTES, STRING_BYTES, heap_bytes, row_of
+from selector.memory.duckdb import UPPER_FACTOR, estimate, is_clustered
+from selector.memory.duckdb_layout import (
+    CALIBRATED,
+    MIB,
+    THREAD_SHARES,
+    grouping_table_bytes,
+    groups_met,
+    join_table_bytes,
+    pages_bytes,
+)
+from selector.memory.pipeline import Largest, Peak, fanned_out, gathered, joined, materialized, place_of, streamed
+from selector.plan import JoinType, Operator, PlanColumn, PlanNode, TableShape
+from selector.statistics import ColumnStatistics, RowSample, SampleColumn, TableStatistics
+
+PAGE, ENTRY, HASH = CALIBRATED.page_bytes, CALIBRATED.entry_bytes, CALIBRATED.hash_bytes
+PARTS, THREADS = CALIBRATED.join_partitions, 2
+BIGINT, VALIDITY = 8, 1
+ROWS = 4_000_000
+SPAN = 1e12  # of keys: too far apart for an array of them
+BOOK_ID = PlanColumn("book_id", "bigint", "transactions", 1)
+QUANTITY = PlanColumn("quantity", "int", "transactions", 1)
+ID = PlanColumn("id", "bigint", "books", 2)
+TITLE = PlanColumn("title", "string", "books", 2)
+TITLES = ["short", "a title that is far too long to lie in its row"]
+
+
+def column(name: str, data_type: str, **more: object) -> ColumnStatistics:
+    return ColumnStatistics(name, data_type, nulls=0, ndv=ROWS, **more)  # type: ignore[arg-type]
+
+
+def sample(**columns: list[float] | list[str]) -> RowSample:
+    held = {
+        name: SampleColumn(
+            np.array(values, dtype=object if isinstance(values[0], str) else np.float64), np.zeros(len(values), bool)
+        )
+        for name, values in columns.items()
+    }
+    return RowSample(max(len(values) for values in columns.values()), 0.01, held)
+
+
+STATISTICS = {
+    "transactions": TableStatistics(
+        "transactions",
+        1,
+        rows=10_000_000,
+        bytes=160_000_000,
+        columns={"book_id": column("book_id", "bigint"), "quantity": column("quantity", "int")},
+        row_group_rows=122_880,
+    ),
+    "books": TableStatistics(
+        "books",
+        1,
+        rows=ROWS,
+        bytes=100_000_000,
+        columns={
+            "id": column("id", "bigint", minimum=0.0, maximum=SPAN),
+            "title": column("title", "string", average_length=25.0, maximum_length=60),
+        },
+        row_group_rows=122_880,
+        sample=sample(title=TITLES),
+    ),
+}
+
+
+def node(operator: Operator, rows: float | None, *children: EstimatedNode, **more: object) -> EstimatedNode:
+    plan = PlanNode(operator, str(operator), tuple(child.node for child in children), cardinality=rows, **more)  # type: ignore[arg-type]
+    return EstimatedNode(plan, rows, 1.0, "given", children)
+
+
+def scan(table: str, rows: float | None, *columns: PlanColumn) -> EstimatedNode:
+    return node(Operator.SCAN, rows, columns=columns, scanned=columns, table=table, scan=columns[0].scan)
+
+
+def join(build_rows: float | None, *payload: PlanColumn, kind: JoinType = JoinType.INNER) -> EstimatedNode:
+    probe, build = scan("transactions", 10_000_000, BOOK_ID), scan("books", build_rows, ID, *payload)
+    columns = (*probe.node.columns, *build.node.columns)
+    keys = ((BOOK_ID, ID),)
+    return node(Operator.HASH_JOIN, 1_000, probe, build, columns=columns, join_type=kind, join_keys=keys)
+
+
+def peak(tree: EstimatedNode) -> float:
+    found = estimate(tree, STATISTICS, threads=THREADS)
+    assert found.peak_bytes is not None
+    return found.peak_bytes
+
+
+def held(tree: EstimatedNode) -> float:
+    return estimate(tree, STATISTICS, threads=THREADS).operators[0].held_bytes
+
+
+def bloom_bytes(rows: float) -> float:
+    return float(2 ** math.ceil(math.log2(CALIBRATED.bloom_bits * rows)) / 8)
+
+
+@pytest.mark.parametrize(("rows", "mebibytes"), [(1_040_000, 16), (1_060_000, 32), (2_110_000, 64)])
+def test_a_joins_table_is_a_power_of_two_of_entries(rows: int, mebibytes: int) -> None:
+    assert join_table_bytes(rows) == mebibytes * MIB == ENTRY * 2 ** math.ceil(math.log2(CALIBRATED.join_load * rows))
+
+
+def test_small_tables_have_their_smallest_size() -> None:
+    assert join_table_bytes(10) == ENTRY * CALIBRATED.minimum_join_entries
+    assert grouping_table_bytes(10) == ENTRY * CALIBRATED.grouping_entries
+
+
+def test_rows_fill_whole_pages_in_every_part_of_every_thread() -> None:
+    assert pages_bytes(1_000, 17, PARTS, THREADS) == PARTS * THREADS * PAGE
+    assert pages_bytes(1_000, 17, PARTS, 1) == PARTS * PAGE
+    assert pages_bytes(1, 17, PARTS, 1) == PAGE
+    assert pages_bytes(0, 17, PARTS, THREADS) == 0.0
+    in_part = ROWS / PARTS / (PAGE / 17)
+    pages = [math.ceil(in_part * share) for share in THREAD_SHARES]
+    assert pages_bytes(ROWS, 17, PARTS, THREADS) == pytest.approx(PARTS * THREADS * PAGE * np.mean(pages))
+
+
+def test_a_join_holds_its_rows_its_table_and_what_it_tells_the_scan() -> None:
+    width = BIGINT + HASH + VALIDITY
+    rows = pages_bytes(ROWS, width, PARTS, THREADS)
+    assert held(join(ROWS)) == round(rows + join_table_bytes(ROWS) + bloom_bytes(ROWS))
+
+
+def test_strings_take_their_place_in_the_row_their_length_and_a_heap() -> None:
+    width = BIGINT + STRING_BYTES + HASH + VALIDITY + CALIBRATED.heap_size_bytes
+    long = len(TITLES[1]) / sum(map(len, TITLES))
+    heap = pages_bytes(ROWS, long * 25.0, PARTS, THREADS)
+    expected = pages_bytes(ROWS, width, PARTS, THREADS) + heap + join_table_bytes(ROWS) + bloom_bytes(ROWS)
+    assert held(join(ROWS, TITLE)) == round(expected)
+
+
+def test_joins_that_keep_all_rows_of_their_probe_side_tell_it_nothing() -> None:
+    assert held(join(ROWS)) - held(join(ROWS, kind=JoinType.LEFT)) == pytest.approx(bloom_bytes(ROWS), abs=1)
+
+
+def test_keys_that_lie_close_are_told_by_a_bit_each_once_for_every_part_that_is_built() -> None:
+    close = {
+        **STATISTICS,
+        "books": replace(STATISTICS["books"], columns={"id": column("id", "bigint", minimum=1.0, maximum=float(ROWS))}),
+    }
+    found = estimate(join(ROWS), close, threads=THREADS).operators[0].held_bytes
+    bits = ROWS * (PARTS + 1)
+    assert found - held(join(ROWS)) == pytest.approx(bits / 8 - bloom_bytes(ROWS), abs=1)
+
+
+def test_unique_keys_that_lie_close_need_no_table() -> None:
+    rows = 100_000
+    books = replace(
+        STATISTICS["books"],
+        rows=rows,
+        columns={"id": replace(column("id", "bigint", minimum=1.0, maximum=float(rows)), ndv=rows)},
+    )
+    found = estimate(join(rows), {**STATISTICS, "books": books}, threads=THREADS).operators[0].held_bytes
+    assert found == pages_bytes(rows, BIGINT + HASH + VALIDITY, PARTS, 1)
+
+
+def test_what_is_not_used_above_is_not_kept() -> None:
+    wide = join(ROWS, TITLE)
+    quantity = (PlanColumn("book_id", "bigint", "transactions", 1),)
+    assert peak(node(Operator.PROJECT, 1_000, wide, columns=quantity)) == pytest.approx(
+        peak(node(Operator.PROJECT, 1_000, join(ROWS), columns=quantity)), rel=0.1
+    )
+    assert peak(node(Operator.PROJECT, 1_000, wide, columns=(TITLE,))) > 1.5 * peak(join(ROWS))
+
+
+def grouped(given_rows: float, groups: float | None) -> EstimatedNode:
+    below = scan("transactions", given_rows, BOOK_ID, QUANTITY)
+    calls = (PlanColumn("count_star()", "bigint"),)
+    return node(Operator.AGGREGATE, groups, below, columns=(BOOK_ID, *calls), group_keys=(BOOK_ID,))
+
+
+def test_groups_are_kept_by_each_thread_that_meets_them() -> None:
+    groups = 100_000
+    met = THREADS * groups_met(groups, 10_000_000, THREADS)
+    count = 8
+    width = BIGINT + HASH + VALIDITY + 7 + count  # states lie on multiples of eight bytes
+    rows = pages_bytes(met, width, THREADS, THREADS)
+    tables = THREADS * grouping_table_bytes(met / THREADS)
+    again = CALIBRATED.combining_overlap * (met - groups) * width
+    assert held(grouped(10_000_000, groups)) == round(rows + again + tables)
+
+
+def test_groups_whose_rows_lie_together_are_met_by_one_thread() -> None:
+    rng = np.random.default_rng(1)
+    ordered = sorted(rng.integers(0, 10_000, 1_000).tolist())
+    scattered = rng.permutation(ordered).tolist()
+    assert is_clustered(sample(x=ordered).columns["x"])
+    assert not is_clustered(sample(x=scattered).columns["x"])
+    found = [
+        estimate(
+            grouped(4_000_000, 1_000_000),
+            {"transactions": replace(STATISTICS["transactions"], sample=sample(book_id=values))},
+            threads=THREADS,
+        )
+        for values in (ordered, scattered)
+    ]
+    assert (found[0].peak_bytes or 0) < (found[1].peak_bytes or 0)
+
+
+@given(groups=st.floats(1, 1e7), rows=st.floats(1, 1e8))
+def test_threads_meet_all_groups_together_and_none_meets_more(groups: float, rows: float) -> None:
+    met = groups_met(groups, rows, THREADS)
+    assert groups / THREADS <= met * (1 + 1e-9)
+    assert met <= groups
+
+
+@given(rows=st.floats(0, 1e7), more=st.floats(0, 1e7))
+def test_more_rows_never_take_less(rows: float, more: float) -> None:
+    assert peak(join(rows)) <= peak(join(rows + more))
+    assert peak(join(rows, TITLE)) <= peak(join(rows + more, TITLE))
+    ordered = [
+        node(
+            Operator.SORT,
+            given,
+            scan("transactions", given, BOOK_ID, QUANTITY),
+            columns=(BOOK_ID, QUANTITY),
+            sort_keys=(BOOK_ID,),
+        )
+        for given in (rows, rows + more)
+    ]
+    assert peak(ordered[0]) <= peak(ordered[1])
+
+
+def test_a_sort_keeps_its_keys_and_the_rest_of_the_row() -> None:
+    rows = 1_000_000
+    below = scan("transactions", rows, BOOK_ID, QUANTITY)
+    tree = node(Operator.SORT, rows, below, columns=(BOOK_ID, QUANTITY), sort_keys=(QUANTITY,))
+    key, rest = 16, BIGINT + VALIDITY  # 4 + 1 of the key and 8 of a pointer fit into 16
+    assert held(tree) == rows * (key + rest + CALIBRATED.sort_scratch)
+
+
+def test_a_top_n_keeps_its_limit_and_a_sort_below_a_limit_all() -> None:
+    below = scan("transactions", ROWS, BOOK_ID)
+    keys = {"columns": (BOOK_ID,), "sort_keys": (BOOK_ID,)}
+    assert held(node(Operator.TOP_N, 10, below, limit=10, **keys)) < MIB
+    assert held(node(Operator.SORT, 10, below, **keys)) > 50 * MIB
+
+
+def test_strings_of_up_to_twelve_bytes_have_no_heap() -> None:
+    short = {
+        "t": TableStatistics(
+            "t", 1, 1, 1, {"s": column("s", "string", average_length=9.0, maximum_length=INLINE_BYTES)}
+        )
+    }
+    text = PlanColumn("s", "string", "t")
+    assert heap_bytes(text, short) == 0.0
+    assert row_of([text], short).fixed_bytes == STRING_BYTES
+    assert heap_bytes(PlanColumn("nobody knows", "string"), short) > 0.0
+
+
+@pytest.mark.parametrize(
+    ("data_type", "width"), [("decimal(4,2)", 2), ("decimal(9,2)", 4), ("decimal(15,2)", 8), ("decimal(38,0)", 16)]
+)
+def test_decimals_are_as_wide_as_their_digits_need(data_type: str, width: int) -> None:
+    assert row_of([PlanColumn("x", data_type)], {}).fixed_bytes == width
+
+
+def test_a_join_lets_go_of_its_build_sides_scan_and_keeps_its_table_beside_the_probe_sides() -> None:
+    probe, build = Peak(peak_bytes=50, held_bytes=20), Peak(peak_bytes=70, held_bytes=30)
+    assert joined(100, 160, probe, build) == Peak(max(70, 30 + 100, 160 + 50), 160 + 20)
+
+
+def test_a_gathering_operator_lets_go_of_what_is_below() -> None:
+    assert gathered(100, 40, Peak(70, 30)) == Peak(30 + 100, 40)
+    assert gathered(10, 40, Peak(70, 30), drains=True) == Peak(70, 40, draining_bytes=40)
+
+
+def test_rows_that_drain_from_one_operator_into_another_are_there_once() -> None:
+    below = gathered(10, 40, Peak(5, 5), drains=True)
+    assert gathered(30, 30, below).peak_bytes == 40
+    assert gathered(90, 90, below).peak_bytes == 90
+    assert materialized(40, below, Peak(7, 7)).peak_bytes == 40 + 7
+
+
+def test_streams_add_up_and_rows_that_are_fanned_out_are_not_kept() -> None:
+    assert streamed(5, [Peak(10, 3)]) == Peak(15, 8)
+    assert fanned_out(Peak(30, 10), Peak(25, 5)) == Peak(10 + 25, 5)
+
+
+def test_inputs_of_a_union_run_one_after_the_other() -> None:
+    assert streamed(0, [Peak(10, 3), Peak(20, 4)]) == Peak(20, 4)
+
+
+def test_what_has_few_rows_to_read_is_there_from_the_start() -> None:
+    short, long_ = Peak(6, 6, is_early=True), Peak(70, 30)
+    table = joined(8, 8, long_, short)
+    assert (table.early_bytes, table.is_early) == (8, False)
+    assert streamed(0, [long_, table]).peak_bytes == max(70 + 8, 70 + 8)
+    assert joined(100, 160, table, long_).peak_bytes == max(30 + 100 + 8, 160 + table.peak_bytes)
+    assert joined(100, 160, table, long_).early_bytes == 8
+    assert gathered(5, 5, table).early_bytes == 8
+    assert gathered(5, 5, short) == Peak(6 + 5, 5, early_bytes=5, is_early=True)
+
+
+def test_what_a_join_told_a_scan_stays_until_the_end() -> None:
+    told = joined(10, 20, Peak(3, 3), Peak(5, 5), lasting_bytes=7)
+    behind = gathered(1, 1, told)
+    assert (behind.held_bytes, behind.lasting_bytes) == (1 + 7, 7)
+    assert streamed(0, [behind, Peak(50, 50)]).peak_bytes == 7 + 50
+
+
+def test_the_driver_is_who_holds_most_at_the_peak_not_who_holds_most_ever() -> None:
+    tree = join(ROWS)
+    probe, build = (Peak(bytes_, bytes_, at_peak=Largest(bytes_), while_handing=Largest(bytes_)) for bytes_ in (60, 50))
+    probe, build = probe.named(tree.children[0]), build.named(tree.children[1])
+    together = joined(55, 55, probe, build).named(tree)
+    assert (together.peak_bytes, place_of(together.at_peak, tree)) == (55 + 60, 1)
+    assert place_of(joined(70, 70, probe, build).named(tree).at_peak, tree) == 0
+    assert place_of(joined(1, 1, probe, replace(build, peak_bytes=500)).named(tree).at_peak, tree) == 2
+    assert place_of(streamed(0.0, []).at_peak, tree) is None
+
+
+def test_the_driver_of_a_join_that_fills_memory_is_the_join() -> None:
+    found = estimate(join(ROWS), STATISTICS, threads=THREADS)
+    assert found.driver is not None
+    assert found.operators[found.driver].operator == "hash join"
+
+
+def test_the_upper_bound_is_the_quantile_that_it_is_given() -> None:
+    tree = join(ROWS)
+    usual = estimate(tree, STATISTICS, threads=THREADS)
+    assert usual.upper_bytes == pytest.approx((usual.peak_bytes or 0) * UPPER_FACTOR, abs=1)
+    wider = estimate(tree, STATISTICS, threads=THREADS, upper_factor=2.0)
+    assert wider.upper_bytes == pytest.approx(2 * (usual.peak_bytes or 0), abs=1)
+    assert estimate(tree, STATISTICS, threads=THREADS, upper_factor=0.5).upper_bytes == usual.peak_bytes
+
+
+@pytest.mark.parametrize("tree", [join(None), grouped(10, None)])
+def test_unknown_rows_are_an_unknown_peak(tree: EstimatedNode) -> None:
+    assert estimate(tree, STATISTICS, threads=THREADS) == UNKNOWN
+
+
+def test_tables_without_statistics_have_an_estimate_of_their_rows() -> None:
+    assert (estimate(join(ROWS), {}, threads=THREADS).peak_bytes or 0) > join_table_bytes(ROWS)
+
+
+@pytest.mark.parametrize("call", ["list(#1)", "median(#1)", "count(DISTINCT #1)"])
+def test_states_that_grow_take_their_inputs(call: str) -> None:
+    below = scan("transactions", 10_000_000, BOOK_ID, QUANTITY)
+    alone = node(Operator.AGGREGATE, 1, below, columns=(PlanColumn("sum(#1)", "bigint"),))
+    growing = node(Operator.AGGREGATE, 1, below, columns=(PlanColumn(call),))
+    assert held(alone) == 0
+    assert held(growing) >= 10_000_000 * CALIBRATED.growing_state * 4  # bytes of an int
+
+
+def printed(rows: int, **sort: str) -> str:
+    scanned = {"Projections": "id", "Estimated Cardinality": str(rows)}
+    below = {"name": "READ_PARQUET", "children": [], "extra_info": scanned}
+    return json.dumps([{"name": "ORDER_BY", "children": [below], "extra_info": sort}])
+
+
+def test_what_a_plan_sorts_by_is_read() -> None:
+    plan = read(printed(ROWS, **{"Order By": "#0 DESC NULLS LAST"}), [TableShape("books", {"id": "bigint"}, ROWS)])
+    assert [key.name for key in plan.root.sort_keys] == ["id"]
+
+
+def test_a_table_of_several_files_is_told_by_its_rows_though_duckdb_only_counts_one_file() -> None:
+    shapes = [TableShape("books", {"id": "bigint"}, ROWS + 3), TableShape("transactions", {"id": "bigint"}, 2 * ROWS)]
+    assert read(printed(ROWS), shapes).root.children[0].table == "books"

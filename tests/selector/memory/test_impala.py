@@ -1,0 +1,286 @@
+"""Impala's memory: its planner's formulas against numbers that it printed, and our peak over time in small plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from selector.cardinality.tree import EstimatedNode
+from selector.explain import impala
+from selector.memory.impala import (
+    BATCH_ROWS,
+    BUCKET_BYTES,
+    DEFAULT_BUFFER_BYTES,
+    DUPLICATE_BYTES,
+    KIB,
+    MAXIMUM_ROW_BYTES,
+    MIB,
+    MINIMUM_BUFFER_BYTES,
+    MINIMUM_GROUPING_BYTES,
+    PARTITIONS,
+    READ_BUFFER_BYTES,
+    UNGROUPED_BYTES,
+    UNKNOWN_JOIN_BYTES,
+    buffer_bytes,
+    estimate,
+    join_data_bytes,
+    planned_aggregate_bytes,
+    planned_join_bytes,
+    planned_nested_loop_bytes,
+    planned_threads,
+    power_of_two,
+    read_ahead_bytes,
+    streaming_reservation_bytes,
+    table_bytes,
+    table_reservation_bytes,
+)
+from selector.plan import Distribution, JoinType, Operator, Placement, Plan, PlanColumn, PlanNode, Resources
+
+GOLDEN = Path(__file__).parents[1] / "explain" / "golden"
+KEYS = (PlanColumn("category"),)
+SMALLEST_TABLE = 15 * MINIMUM_BUFFER_BYTES + 2 * MAXIMUM_ROW_BYTES  # printed as 1.94MB
+
+
+def node(operator: Operator, rows: float | None, row_bytes: float, *children: PlanNode, **more: object) -> PlanNode:
+    return PlanNode(operator, str(operator), children, rows, resources=Resources(row_bytes), **more)  # type: ignore[arg-type]
+
+
+def scan(rows: float | None, row_bytes: float, **more: object) -> PlanNode:
+    return node(Operator.SCAN, rows, row_bytes, **more)
+
+
+def join(probe: PlanNode, build: PlanNode, rows: float, **more: object) -> PlanNode:
+    return node(Operator.HASH_JOIN, rows, 8, probe, build, **more)
+
+
+def counted(part: PlanNode) -> EstimatedNode:
+    """Take the engine's cardinalities for true ones; a sink, which prints none, hands on its input's."""
+    children = tuple(map(counted, part.children))
+    handed_on = children[0].rows if children and part.label.endswith("SINK") else None
+    return EstimatedNode(part, part.cardinality if handed_on is None else handed_on, 1.0, "engine", children)
+
+
+def peak(root: PlanNode, reserved: float | None = 0.0) -> float:
+    plan = Plan(root, impala.DIALECT, reservation_bytes=reserved)
+    found = estimate(counted(root), plan, {}).peak_bytes
+    assert found is not None
+    return found
+
+
+def test_power_of_two_rounds_up() -> None:
+    assert [power_of_two(number) for number in (0, 1, 2, 3, 1024, 1025)] == [1, 1, 2, 4, 1024, 2048]
+
+
+@pytest.mark.parametrize(
+    ("data", "printed_mib"),
+    [(0, 1.94), (2 * MIB, 2.88), (4 * MIB, 4.75), (8 * MIB, 8.5), (16 * MIB, 17.0), (32 * MIB, 34.0), (1 << 40, 34.0)],
+)
+def test_reservations_are_those_that_impala_prints(data: float, printed_mib: float) -> None:
+    assert table_reservation_bytes(buffer_bytes(data)) / MIB == pytest.approx(printed_mib, abs=0.005)
+
+
+def test_a_first_phase_reserves_a_page_and_buckets_per_partition() -> None:
+    assert streaming_reservation_bytes(MINIMUM_BUFFER_BYTES) == 2 * MIB
+    assert streaming_reservation_bytes(DEFAULT_BUFFER_BYTES) == 34 * MIB
+
+
+def test_a_build_side_has_rows_buckets_and_duplicates() -> None:
+    rows, width = 719_380, 16
+    buckets = (1 << 21) * BUCKET_BYTES  # 3 * rows / 2, rounded up
+
+    assert join_data_bytes(rows, width) == rows * width + buckets
+    assert join_data_bytes(rows, width, distinct=44_000) == rows * width + buckets + (rows - 44_000) * DUPLICATE_BYTES
+    assert join_data_bytes(rows, width, distinct=rows) == join_data_bytes(rows, width)
+    assert join_data_bytes(0, width) == BUCKET_BYTES
+
+
+def test_orders_broadcast_to_lineitem_as_printed() -> None:
+    root = join(scan(6e6, 231), scan(1.5e6, 171), 6e6, join_type=JoinType.INNER, distribution=Distribution.BROADCAST)
+
+    assert (planned_join_bytes(root) or 0.0) / MIB == pytest.approx(292.49, rel=0.02)  # TPC-H at scale 1
+
+
+def test_only_a_partitioned_build_side_is_divided() -> None:
+    place = Placement("F00", hosts=3, instances=6)
+    tables = scan(6e6, 231), scan(1.5e6, 171)
+    data = join_data_bytes(1.5e6, 171)
+
+    parted = join(*tables, 6e6, distribution=Distribution.PARTITIONED, placement=place)
+    broadcast = join(*tables, 6e6, distribution=Distribution.BROADCAST, placement=place)
+
+    assert planned_join_bytes(parted) == data // 6
+    assert planned_join_bytes(broadcast) == data
+
+
+def test_a_shared_table_reserves_for_every_thread() -> None:
+    place, builder = Placement("F00", hosts=1, instances=12), Placement("F01", hosts=1, instances=1)
+    root = join(
+        scan(10, 8), scan(10, 8), 10, distribution=Distribution.BROADCAST, placement=place, build_placement=builder
+    )
+    parted = join(
+        scan(10, 8), scan(10, 8), 10, distribution=Distribution.PARTITIONED, placement=place, build_placement=place
+    )
+
+    assert planned_join_bytes(root, threads=12) == 12 * SMALLEST_TABLE  # printed as 23.25MB
+    assert planned_join_bytes(parted, threads=12) == SMALLEST_TABLE
+
+
+def test_threads_are_the_instances_or_the_multiple_of_a_reservation() -> None:
+    few = Placement("F00", hosts=3, instances=3)
+    reserved = Resources(8, 2 * SMALLEST_TABLE, 2 * SMALLEST_TABLE, MINIMUM_BUFFER_BYTES)
+    root = PlanNode(
+        Operator.HASH_JOIN,
+        "HASH JOIN",
+        (scan(10, 8), scan(10, 8)),
+        distribution=Distribution.BROADCAST,
+        placement=few,
+        build_placement=few,
+        resources=reserved,
+    )
+
+    assert planned_threads(Plan(root, impala.DIALECT)) == 2
+    assert planned_threads(Plan(scan(10, 8, placement=Placement("F00", 3, 10)), impala.DIALECT)) == 4
+    assert planned_threads(Plan(scan(10, 8), impala.DIALECT)) == 1
+
+
+def test_not_in_reserves_for_rows_with_a_null_key() -> None:
+    root = PlanNode(
+        Operator.HASH_JOIN,
+        "NULL AWARE HASH JOIN",
+        (scan(10, 8), scan(10, 8)),
+        10,
+        join_type=JoinType.ANTI,
+        resources=Resources(8),
+    )
+
+    assert planned_join_bytes(root) == SMALLEST_TABLE + 3 * MINIMUM_BUFFER_BYTES
+
+
+def test_an_unknown_build_side_is_two_gigabytes_and_one_without_a_width_is_not_guessed() -> None:
+    assert planned_join_bytes(join(scan(10, 8), scan(None, 8), 10)) == UNKNOWN_JOIN_BYTES
+    assert planned_nested_loop_bytes(node(Operator.NESTED_LOOP_JOIN, 1, 8, scan(1, 8), scan(None, 8))) == (
+        UNKNOWN_JOIN_BYTES
+    )
+    assert planned_join_bytes(join(scan(10, 8), PlanNode(Operator.SCAN, "SCAN HDFS", cardinality=10), 10)) is None
+
+
+def test_a_nested_loop_join_keeps_its_build_side() -> None:
+    assert planned_nested_loop_bytes(node(Operator.NESTED_LOOP_JOIN, 10, 8, scan(5, 8), scan(1_000, 24))) == 24_000
+
+
+def test_aggregates_by_their_groups() -> None:
+    few, many = (node(Operator.AGGREGATE, groups, 92, scan(600_120, 8), group_keys=KEYS) for groups in (10, 600_120))
+
+    assert planned_aggregate_bytes(node(Operator.AGGREGATE, 1, 8, scan(10, 8))) == UNGROUPED_BYTES
+    assert planned_aggregate_bytes(few) == MINIMUM_GROUPING_BYTES
+    assert planned_aggregate_bytes(many) == 600_120 * (92 + BUCKET_BYTES)  # printed as 59.52MB, TPC-H's Q18
+
+
+def test_reading_ahead_takes_up_to_three_buffers() -> None:
+    assert read_ahead_bytes(3.08 * KIB) == READ_BUFFER_BYTES / 1024  # the smallest
+    assert read_ahead_bytes(3 * MIB) == 4 * MIB
+    assert read_ahead_bytes(9.84 * MIB) == 2 * READ_BUFFER_BYTES
+    assert read_ahead_bytes(31.19 * MIB) == read_ahead_bytes(1 << 40) == 3 * READ_BUFFER_BYTES
+
+
+def test_a_table_takes_whole_pages_and_whole_powers_of_two() -> None:
+    rows, width, buffer = 50_440, 24, 128 * KIB  # 3152.5 rows a partition: one page, 8192 buckets
+
+    assert table_bytes(rows, width, buffer) == PARTITIONS * (buffer + 8192 * BUCKET_BYTES)
+    assert table_bytes(rows, width, buffer, duplicates=16) == PARTITIONS * (buffer + 8192 * BUCKET_BYTES + 64 * KIB)
+    assert table_bytes(0, width, buffer) == 0.0
+
+
+def test_a_plan_without_growth_takes_its_reservation_and_a_batch_per_operator() -> None:
+    root = join(scan(10, 8), scan(10, 8), 10)
+
+    assert peak(root, reserved=20.0 * MIB) == 20 * MIB + 2 * BATCH_ROWS * 8
+
+
+def test_a_larger_build_side_never_takes_less() -> None:
+    peaks = [peak(join(scan(10, 8), scan(rows, 100), 10)) for rows in (10, 10**4, 10**5, 10**6, 10**7)]
+
+    assert peaks == sorted(peaks)
+    assert peaks[-1] > 10**7 * 100
+
+
+def test_a_broadcast_table_is_whole_on_every_host_and_a_partitioned_one_is_not() -> None:
+    place = Placement("F00", hosts=4, instances=4)
+    tables = scan(10, 8, placement=place), scan(10**7, 100, placement=place)
+
+    broadcast = peak(join(*tables, 10, distribution=Distribution.BROADCAST, placement=place))
+    parted = peak(join(*tables, 10, distribution=Distribution.PARTITIONED, placement=place))
+
+    assert broadcast == pytest.approx(4 * parted, rel=0.15)
+
+
+def test_instances_of_a_host_share_the_table_that_a_fragment_builds() -> None:
+    place = Placement("F00", hosts=2, instances=8)
+    tables = scan(10, 8), scan(10**6, 100)
+    shared = join(
+        *tables,
+        10,
+        distribution=Distribution.BROADCAST,
+        placement=place,
+        build_placement=Placement("F01", hosts=2, instances=2),
+    )
+    own = join(*tables, 10, distribution=Distribution.BROADCAST, placement=place)
+
+    assert peak(own) == pytest.approx(4 * peak(shared), rel=0.05)
+
+
+def test_build_sides_fill_together_only_where_fragments_run_side_by_side() -> None:
+    def grouped(rows: float) -> PlanNode:
+        return node(Operator.AGGREGATE, 10, 100, node(Operator.SORT, rows, 100, scan(rows, 100)), group_keys=KEYS)
+
+    def chain(first: PlanNode, second: PlanNode) -> PlanNode:
+        return join(join(scan(10, 8), first, 10), second, 10)
+
+    def sent(below: PlanNode) -> PlanNode:
+        return node(Operator.EXCHANGE, 10, 100, below)
+
+    one, two = grouped(10**6), grouped(10**6)
+    alone = peak(join(scan(10, 8), one, 10))
+
+    assert peak(chain(one, two)) < 1.2 * alone
+    assert peak(chain(sent(one), sent(two))) > 1.8 * alone
+
+
+def test_a_blocking_operator_lets_go_of_what_is_below() -> None:
+    below = join(scan(10, 8), scan(10**6, 100), 10)
+    above = node(Operator.SORT, 10, 100, below)
+
+    assert peak(join(scan(10, 8), above, 10)) < 1.1 * peak(below)
+
+
+def test_unknown_rows_are_an_unknown_peak() -> None:
+    root = join(scan(10, 8), scan(None, 8), 10)
+
+    found = estimate(counted(root), Plan(root, impala.DIALECT), {})
+
+    assert found.peak_bytes is None
+    assert found.upper_bytes is None
+
+
+def test_operators_stand_in_the_plans_order_with_the_summarys_names() -> None:
+    plan = impala.read((GOLDEN / "impala_parallel.txt").read_text(encoding="utf-8"))
+
+    found = estimate(counted(plan.root), plan, {})
+
+    assert [(o.depth, o.operator) for o in found.operators][:4] == [
+        (0, "PLAN-ROOT SINK"),
+        (1, "09:EXCHANGE"),
+        (2, "00:UNION"),
+        (3, "LIMIT"),
+    ]
+    assert found.operators[4].operator == "01:SCAN HDFS of shop.returns"
+    assert found.peak_bytes is not None
+    assert found.peak_bytes >= (plan.reservation_bytes or 0)
+    assert (found.upper_bytes or 0) > found.peak_bytes
+
+
+def test_a_plan_that_prints_no_reservation_gets_one_from_its_operators() -> None:
+    root = join(scan(10, 8), scan(10, 8), 10)
+
+    assert peak(root, reserved=None) - peak(root, reserved=0.0) == SMALLEST_TABLE

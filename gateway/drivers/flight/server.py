@@ -252,7 +252,7 @@ def _admitted(
 
         edge.call = Call(session, when_gone)
         try:
-            if not session.claimed:
+            if not session.is_counted:
                 _tell_token(context, session)
             key = edge.call.principal.quota_key
             message = arrivals.first(requests, key, context.cancel)

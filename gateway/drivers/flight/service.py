@@ -178,7 +178,7 @@ class FlightService:
         try:
             self._wait(operation, call)
         except (QueryFailed, NotFinished):
-            self.sessions.let_go(handle)
+            self.sessions.release(handle)
             raise
         return self._finished(descriptor, handle, operation)
 
@@ -209,7 +209,7 @@ class FlightService:
         else:
             schema, first = self._described(self._template(_query(name, command), call), call)
             if first is not None:
-                self.sessions.let_go(first[0])
+                self.sessions.release(first[0])
         if schema is None:
             raise NotOffered("The statement has no columns that are known before it runs.")
         return SchemaResult(schema=schema.serialize().to_pybytes())
@@ -309,7 +309,7 @@ class FlightService:
         operations = [self.sessions.operation(handle, call.user) for handle in handles]
         if all(operation.done.done() for operation in operations):
             for handle in handles:
-                self.sessions.let_go(handle)
+                self.sessions.release(handle)
             return CancelStatus.CANCELLED
         for operation in operations:
             operation.cancel()
@@ -329,7 +329,7 @@ class FlightService:
             prepared = self.sessions.prepared(command.prepared_statement_handle, call.user)
             started = self.sessions.take_first(prepared)
             if started is not None and time.monotonic() > prepared.fresh_until_s:
-                self.sessions.let_go(started[0])
+                self.sessions.release(started[0])
                 started = None
             if started is None:
                 started = self._submitted(prepared.template.filled(prepared.values), call, with_values=True)
@@ -371,7 +371,7 @@ class FlightService:
             self._wait(operation, call)
             written = operation.rows_written()
         finally:
-            self.sessions.let_go(handle)
+            self.sessions.release(handle)
         count = UNKNOWN_COUNT if written is None else written
         return PutResult(app_metadata=DoPutUpdateResult(record_count=count).SerializeToString())
 
@@ -419,7 +419,7 @@ class FlightService:
             return None, None  # NULL cannot stand for every value
         finally:
             if not kept:
-                self.sessions.let_go(handle)
+                self.sessions.release(handle)
         return schema, (handle, operation) if kept else None
 
 

@@ -154,7 +154,7 @@ class BinaryServer:
             log.debug("a connection from %s ends: %s", connection.peer.address, error)
         finally:
             connection.peer.held.close()
-            self._service.registry.close_all(connection)
+            self._service.registry.close_connection(connection)
             with self._lock:
                 self._connections.pop(connection, None)
             connection.close()

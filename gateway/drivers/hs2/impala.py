@@ -154,9 +154,9 @@ class ImpalaCalls:
 
     def close(self, request: OperationRequest, peer: Peer) -> CloseReply:
         """End an operation, and tell how many rows it wrote."""
-        session, operation = self._service.registry.operation(request.operation, peer)
+        _, operation = self._service.registry.operation(request.operation, peer)
         written = operation.rows_written()
-        self._service.registry.close_operation(session, operation)
+        self._service.registry.close_operation(operation)
         return CloseReply(result=None if written is None else Written({WHOLE_TABLE: written}))
 
     def get_summary(self, request: SummaryRequest, peer: Peer) -> SummaryReply:

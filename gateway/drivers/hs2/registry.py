@@ -1,4 +1,4 @@
-"""The sessions and operations that drivers hold, with their limits and their end.
+"""Sessions and operations by HiveServer2's handles.
 
 A handle counts only with its secret, from the user who opened the session and, on a connection that stays open, from
 that connection; only to cancel, another one of that user will do, which is how impala-shell cancels. Whoever lacks one
@@ -8,7 +8,6 @@ of these learns no more than that there is no such handle.
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,9 +16,10 @@ from dataclasses import dataclass, field
 from gateway.drivers.hs2.errors import InvalidHandle
 from gateway.drivers.hs2.operations import Identifier, Operation
 from gateway.drivers.hs2.protocol.messages import OperationHandle, SessionHandle
-from gateway.errors import AuthenticationFailed, TooManyOperations, TooManySessions
+from gateway.drivers.sessions import DriverSession, SessionStore
+from gateway.errors import TooManyOperations, TooManySessions
 from gateway.security.principals import Principal
-from gateway.statements.session import Limits, Session, require_room
+from gateway.statements.session import Limits, Session
 
 LARGEST_OPERATIONS = 1_000  # of one session
 ABANDONED_S = 8.0  # for which an operation waits for its client to come back
@@ -44,20 +44,18 @@ class Peer:
     held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
 
-@dataclass(slots=True, eq=False)
-class Hs2Session:
+@dataclass(slots=True, eq=False, kw_only=True)
+class Hs2Session(DriverSession[Operation]):
     """A driver's session. version: of the protocol, from V1 = 0. peer: who opened it.
 
     operations: by their public number. closed: some that were. answers: by an operation's number and secret.
     abandoned: when the client left that waited for an operation, by the operation's number.
     """
 
-    session: Session
+    identifier: Identifier
     peer: Peer
     version: int
     is_impala_shell: bool = False
-    identifier: Identifier = field(default_factory=Identifier)
-    operations: dict[bytes, Operation] = field(default_factory=dict)
     answers: dict[bytes, bytes] = field(default_factory=dict)
     abandoned: dict[bytes, float] = field(default_factory=dict)
     closed: deque[Operation] = field(default_factory=lambda: deque(maxlen=REMEMBERED_OPERATIONS))
@@ -67,115 +65,99 @@ class Hs2Session:
         same_user = (peer.user and peer.user.account) == (self.peer.user and self.peer.user.account)
         return same_user and (any_connection or peer.connection is self.peer.connection)
 
+    def released(self, handle: bytes, operation: Operation) -> None:
+        """Keep an operation that was a query for a while, and nothing else of it."""
+        if operation.run is not None:
+            self.closed.append(operation)
+        self.answers.pop(handle + operation.identifier.secret, None)
+        self.abandoned.pop(handle, None)
 
-class Registry:
+
+class Registry(SessionStore[Hs2Session, Operation]):
     """All sessions and operations. Thread-safe.
 
     current: returns a user as it is now, or raises AuthenticationFailed.
     """
 
     def __init__(self, limits: Limits, current: Callable[[Principal], Principal]) -> None:
-        self._limits = limits
-        self._current = current
-        self._lock = threading.Lock()
-        self._sessions: dict[bytes, Hs2Session] = {}
-        self._by_operation: dict[bytes, Hs2Session] = {}
+        super().__init__(limits, current, ended=lambda: InvalidHandle(NO_SESSION))
 
     def open(self, session: Session, peer: Peer, version: int) -> Hs2Session:
         """Add a session; where there is no room, one that nobody seems to use gives way. Raises TooManySessions."""
-        opened = Hs2Session(session, peer, version)
-        spare = None
-        with self._lock:
-            try:
-                require_room((each.session for each in self._sessions.values()), session.principal, self._limits)
-            except TooManySessions:
-                spare = self._spare(session.principal)
-                if spare is None:
-                    raise
-                del self._sessions[spare.identifier.guid]
-            self._sessions[opened.identifier.guid] = opened
-        if spare is not None:
-            self.close_session(spare)
+        identifier = Identifier()
+        opened = Hs2Session(session=session, key=identifier.guid, identifier=identifier, peer=peer, version=version)
+        self._add(opened, lambda: self._spare(session.principal))
         peer.established = True
         return opened
 
     def _spare(self, user: Principal) -> Hs2Session | None:
-        """Return the session of a user that is silent for longest, has nothing running, and no connection to end it."""
-        spare = [
-            each
-            for each in self._sessions.values()
-            if each.session.principal.account == user.account
-            and each.peer.connection is None
-            and each.session.idle_s > SPARE_S
-            and all(operation.done.done() for operation in each.operations.values())
-        ]
-        return max(spare, key=lambda each: each.session.idle_s, default=None)
+        """Return None where there is room for another session of a user.
+
+        Else the one that is silent for longest, has nothing running, and no connection to end it. Raises
+        TooManySessions where there is none.
+        """
+        try:
+            self._require_room(user)
+        except TooManySessions:
+            spare = [
+                each
+                for each in self._sessions.values()
+                if each.session.principal.account == user.account
+                and each.peer.connection is None
+                and each.session.idle_s > SPARE_S
+                and each.has_ended_all
+            ]
+            if not spare:
+                raise
+            return max(spare, key=lambda each: each.session.idle_s)
+        return None
 
     def session(self, handle: SessionHandle | None, peer: Peer) -> Hs2Session:
         """Return the session of a handle. Raises InvalidHandle."""
         told = handle.identifier if handle else None
-        with self._lock:
-            found = self._sessions.get(told.guid) if told and told.guid else None
+        found = self._session(told.guid) if told and told.guid else None
         if found is None or told is None or not found.identifier.fits(told) or not found.belongs_to(peer):
             raise InvalidHandle(NO_SESSION)
-        self._require_current(found)
+        self.require_current(found)
         found.session.touch()
         return found
 
-    def _require_current(self, session: Hs2Session) -> None:
-        """Take note of what a session's user may do now. Raises AuthenticationFailed, where it ends the session."""
-        try:
-            session.session.principal = self._current(session.session.principal)
-        except AuthenticationFailed:
-            self.close_session(session)
-            raise
-
-    def _is_current(self, session: Hs2Session) -> bool:
-        try:
-            self._current(session.session.principal)
-        except AuthenticationFailed:
-            return False
-        return True
-
     def add(self, session: Hs2Session, operation: Operation) -> None:
-        """Add an operation to its session. Raises InvalidHandle where the session was closed meanwhile."""
-        with self._lock:
-            is_open = session.identifier.guid in self._sessions
-            full = len(session.operations) >= LARGEST_OPERATIONS
-            if is_open and not full:
-                session.operations[operation.identifier.guid] = operation
-                self._by_operation[operation.identifier.guid] = session
-                return
-        operation.close()
-        if not is_open:
-            raise InvalidHandle(NO_SESSION)
-        raise TooManyOperations(f"A session has {LARGEST_OPERATIONS:,} operations at most; close some.")
+        """Add an operation to its session. Raises InvalidHandle where that was closed meanwhile, TooManyOperations."""
+
+        def make_room() -> list[Operation]:
+            if len(session.operations) >= LARGEST_OPERATIONS:
+                raise TooManyOperations(f"A session has {LARGEST_OPERATIONS:,} operations at most; close some.")
+            return []
+
+        self._hold(session, operation.identifier.guid, operation, make_room)
 
     def operation(
         self, handle: OperationHandle | None, peer: Peer, *, any_connection: bool = False
     ) -> tuple[Hs2Session, Operation]:
         """Return the operation of a handle, and its session. Raises InvalidHandle."""
         told = handle.identifier if handle else None
-        with self._lock:
-            session = self._by_operation.get(told.guid) if told and told.guid else None
-            found = session.operations.get(told.guid) if session and told and told.guid else None
-        if session is None or found is None or told is None:
+        held = self._held(told.guid) if told and told.guid else None
+        if held is None or told is None:
             raise InvalidHandle(NO_OPERATION)
+        session, found = held
         if not found.identifier.fits(told) or not session.belongs_to(peer, any_connection=any_connection):
             raise InvalidHandle(NO_OPERATION)
-        self._require_current(session)
+        self.require_current(session)
         session.session.touch()
         session.abandoned.pop(found.identifier.guid, None)
         return session, found
 
     def keep_answer(self, session: Hs2Session, operation: Operation, answer: bytes) -> None:
         """Keep the answer to a question about an operation that will be asked again, and answered alike."""
-        session.answers[operation.identifier.guid + operation.identifier.secret] = answer
+        with self._lock:
+            if operation.identifier.guid in session.operations:
+                session.answers[operation.identifier.guid + operation.identifier.secret] = answer
 
     def kept_answer(self, guid: bytes, secret: bytes, peer: Peer) -> bytes | None:
         """Return the answer that was kept, None where there is none, or none for this caller."""
-        session = self._by_operation.get(guid)
-        if session is None or not session.belongs_to(peer) or not self._is_current(session):
+        session = self._owners.get(guid)
+        if session is None or not session.belongs_to(peer) or not self.is_current(session):
             return None
         answer = session.answers.get(guid + secret)
         if answer is not None:
@@ -201,58 +183,23 @@ class Registry:
                     return each
         raise InvalidHandle(NO_OPERATION)
 
-    def close_operation(self, session: Hs2Session, operation: Operation) -> None:
+    def close_operation(self, operation: Operation) -> None:
         """Forget an operation, and end it."""
-        with self._lock:
-            if session.operations.pop(operation.identifier.guid, None) is not None and operation.run is not None:
-                session.closed.append(operation)
-            self._by_operation.pop(operation.identifier.guid, None)
-            session.answers.pop(operation.identifier.guid + operation.identifier.secret, None)
-            session.abandoned.pop(operation.identifier.guid, None)
-        operation.close()
-
-    def close_session(self, session: Hs2Session) -> None:
-        """Forget a session with all that it has under way."""
-        with self._lock:
-            self._sessions.pop(session.identifier.guid, None)
-            operations = list(session.operations.values())
-            session.operations.clear()
-            for operation in operations:
-                self._by_operation.pop(operation.identifier.guid, None)
-        for operation in operations:
-            operation.close()
+        self.release(operation.identifier.guid)
 
     def close_idle(self) -> None:
-        """Close sessions that are idle for too long or whose user is gone, and operations that nobody came back to."""
+        """Close operations that nobody came back to, and sessions as every store does."""
         with self._lock:
-            idle = [
-                each
-                for each in self._sessions.values()
-                if each.session.idle_s > self._limits.idle_s or not self._is_current(each)
-            ]
-            lost = [(session, operation) for session in self._sessions.values() for operation in _lost(session)]
-        for session, operation in lost:
-            self.close_operation(session, operation)
-        for session in idle:
-            self.close_session(session)
+            lost = [operation for session in self._sessions.values() for operation in _lost(session)]
+        for operation in lost:
+            self.close_operation(operation)
+        super().close_idle()
 
-    def close_all(self, connection: object | None = None) -> None:
-        """Close the sessions of a connection that is gone, or all of them."""
-        with self._lock:
-            chosen = [each for each in self._sessions.values() if connection in (None, each.peer.connection)]
-        for session in chosen:
-            self.close_session(session)
-
-    def running(self) -> int:
-        """Return how many operations have not ended."""
-        with self._lock:
-            sessions = list(self._sessions.values())
-            return sum(not operation.done.done() for each in sessions for operation in each.operations.values())
-
-    def count(self) -> int:
-        """Return how many sessions are open."""
-        with self._lock:
-            return len(self._sessions)
+    def close_connection(self, connection: object) -> None:
+        """Close the sessions of a connection that is gone."""
+        for session in self._all():
+            if session.peer.connection is connection:
+                self.close(session)
 
 
 def _lost(session: Hs2Session) -> Iterator[Operation]:

@@ -141,7 +141,7 @@ class Service:
 
     def close_session(self, request: messages.SessionRequest, peer: Peer) -> messages.Reply:
         """End a session with all that it has under way."""
-        self.registry.close_session(self._session(request, peer))
+        self.registry.close(self._session(request, peer))
         return messages.Reply()
 
     def get_info(self, request: messages.InfoRequest, peer: Peer) -> messages.InfoReply:
@@ -177,7 +177,7 @@ class Service:
 
         def started() -> messages.OperationReply:
             with ExitStack() as undo:
-                undo.callback(self.registry.close_operation, session, operation)
+                undo.callback(self.registry.close_operation, operation)
                 if run.accepted.done():
                     run.require_accepted()
                 elif not early:  # the client has stopped waiting
@@ -188,7 +188,7 @@ class Service:
             return _started(operation)
 
         awaited: Future[Any] = run.accepted if request.run_async else run.done
-        abandon = partial(self.registry.close_operation, session, operation)
+        abandon = partial(self.registry.close_operation, operation)
         return _pending(session, awaited, started, abandon, READING_S if early else None)
 
     def get_status(self, request: messages.StatusRequest, peer: Peer) -> Soon[messages.StatusReply]:
@@ -227,7 +227,7 @@ class Service:
 
     def close_operation(self, request: messages.OperationRequest, peer: Peer) -> messages.Reply:
         """End an operation, and forget it."""
-        self.registry.close_operation(*self.registry.operation(request.operation, peer))
+        self.registry.close_operation(self.registry.operation(request.operation, peer)[1])
         return messages.Reply()
 
     # ------------------------------------------------------------------ results

@@ -161,7 +161,6 @@ def test_a_new_type_is_one_row_of_the_table(tmp_path: Path) -> None:
 
 FEW_NAMES, FEW_ARROW_TYPES = 2, 4  # that may stand beside each other: a choice between a few types is no list of them
 ALLOWED = {
-    "gateway/drivers/flight/messages.py": "types of protobuf's, some of which have the same names",
     "gateway/drivers/hs2/protocol/rowset.py": "how a value stands on the wire",
     "engines/impala/arrow_columns.py": "how a value stands on the wire",
     "gateway/sql/allowlist.py": "what a statement may say is listed in full: functions, types in the parser's words",

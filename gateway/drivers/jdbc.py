@@ -1,12 +1,14 @@
-"""Types of columns and patterns of names as JDBC has them, which both HiveServer2 and Flight SQL speak of."""
+"""What JDBC asks about the catalog, over HiveServer2 and Flight SQL alike: types of columns, and names by patterns."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
 
+from gateway.catalog.snapshot import Relation, RelationKind
+from gateway.sql.names import DEFAULT_DATABASE
 from selector.types import DriverType, Kind, kind_named
 
 LONGEST_NAME = 4_096  # of a table, column or function; a pattern with more signs of its own matches none
@@ -26,6 +28,21 @@ def describe(name: str) -> DriverType:
     digits = _DIGITS.search(name) if kind is Kind.DECIMAL else None
     known = KNOWN.get(kind or "", KNOWN[Kind.STRING])
     return replace(known, size=int(digits[1]), scale=int(digits[2])) if digits else known
+
+
+def means_database(pattern: str | None) -> bool:
+    """Tell whether a pattern matches the name of the one database that there is."""
+    return matcher(pattern).fullmatch(DEFAULT_DATABASE) is not None
+
+
+def matching(
+    known: Iterable[Relation], *, database: str | None, table: str | None, kinds: Iterable[str] = ()
+) -> list[Relation]:
+    """Return tables and views whose names match two patterns. kinds: tables, views or both; none is both."""
+    if not means_database(database):
+        return []
+    named, wanted = matcher(table), {kind.upper() for kind in kinds} or set(RelationKind)
+    return [each for each in known if each.kind in wanted and named.fullmatch(each.name)]
 
 
 def matcher(pattern: str | None) -> re.Pattern[str]:

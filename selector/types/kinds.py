@@ -70,6 +70,26 @@ class DriverType:
     flight_sql: int | None = None
     datetime_subcode: int | None = None
 
+    @property
+    def is_number(self) -> bool:
+        """Any number."""
+        return self.radix is not None
+
+    @property
+    def is_text(self) -> bool:
+        """Any text, which has a case and can be searched with LIKE."""
+        return self.jdbc is Jdbc.VARCHAR
+
+    @property
+    def quote(self) -> str | None:
+        """What stands around a literal, None for nothing."""
+        return "'" if self.is_text else None
+
+    @property
+    def scales(self) -> tuple[int, int | None] | tuple[None, None]:
+        """The fewest and the most digits after the point, of a number."""
+        return (0, self.scale) if self.is_number else (None, None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeRow:

@@ -5,7 +5,6 @@ There are no catalogs and one database, as over HiveServer2. In patterns, ``%`` 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ import pyarrow as pa
 
 from engines.arrow_types import arrow_type
 from gateway.catalog.snapshot import Relation, RelationKind
-from gateway.drivers.jdbc import KNOWN, describe, matcher
+from gateway.drivers.jdbc import KNOWN, describe, matching, means_database
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.statistics.tables import rows_of
 from selector.types import Jdbc
@@ -133,7 +132,7 @@ def _told(table: str, data_type: str) -> dict[str, str]:
         "PRECISION": kind.size,
         "SCALE": kind.scale,
         "IS_AUTO_INCREMENT": 0,
-        "IS_CASE_SENSITIVE": int(kind.jdbc is Jdbc.VARCHAR),
+        "IS_CASE_SENSITIVE": int(kind.is_text),
         "IS_READ_ONLY": 0,
         "IS_SEARCHABLE": 1,
     }
@@ -141,19 +140,19 @@ def _told(table: str, data_type: str) -> dict[str, str]:
 
 
 def _schemas(request: Any) -> pa.Table:
-    found = _in_reach(request) and _matcher(request, "db_schema_filter_pattern").fullmatch(DEFAULT_DATABASE)
+    found = _in_reach(request) and means_database(_pattern(request, "db_schema_filter_pattern"))
     return rows_of(SCHEMAS, [[NO_CATALOG, DEFAULT_DATABASE]] if found else [])
 
 
 def _tables(request: Any, known: Iterable[Relation], schema: pa.Schema) -> pa.Table:
-    wanted = {each.upper() for each in request.table_types or RelationKind}
-    if not (_in_reach(request) and _matcher(request, "db_schema_filter_pattern").fullmatch(DEFAULT_DATABASE)):
-        return schema.empty_table()
-    named = _matcher(request, "table_name_filter_pattern")
+    found = matching(
+        known if _in_reach(request) else (),
+        database=_pattern(request, "db_schema_filter_pattern"),
+        table=_pattern(request, "table_name_filter_pattern"),
+        kinds=request.table_types,
+    )
     rows = []
-    for table in known:
-        if table.kind not in wanted or named.fullmatch(table.name) is None:
-            continue
+    for table in found:
         row: list[object] = [NO_CATALOG, DEFAULT_DATABASE, table.name, table.kind]
         if request.include_schema:
             row.append(table_schema(table).serialize().to_pybytes())
@@ -167,16 +166,13 @@ def _type_info(request: Any) -> pa.Table:
         number = int(kind.jdbc) if kind.flight_sql is None else kind.flight_sql
         if request.HasField("data_type") and request.data_type != number:
             continue
-        is_number, is_text = kind.radix is not None, kind.jdbc is Jdbc.VARCHAR
-        quote = "'" if is_text else None
-        scale = kind.scale if is_number else None
         rows.append(
             [
-                *(name.upper(), number, kind.size, quote, quote),
+                *(name.upper(), number, kind.size, kind.quote, kind.quote),
                 ["precision", "scale"] if kind.jdbc is Jdbc.DECIMAL else None,
-                *(NULLABLE, is_text, SEARCHABLE if is_text else SEARCHABLE_WITHOUT_LIKE),
-                *(False if is_number else None, False, False if is_number else None, None),
-                *(0 if is_number else None, scale),
+                *(NULLABLE, kind.is_text, SEARCHABLE if kind.is_text else SEARCHABLE_WITHOUT_LIKE),
+                *(False if kind.is_number else None, False, False if kind.is_number else None, None),
+                *kind.scales,
                 *(number if kind.datetime_subcode is None else _DATETIME, kind.datetime_subcode, kind.radix, None),
             ]
         )
@@ -188,5 +184,5 @@ def _in_reach(request: Any) -> bool:
     return not request.HasField("catalog") or request.catalog == ""
 
 
-def _matcher(request: Any, field: str) -> re.Pattern[str]:
-    return matcher(getattr(request, field) if request.HasField(field) else None)
+def _pattern(request: Any, field: str) -> str | None:
+    return getattr(request, field) if request.HasField(field) else None

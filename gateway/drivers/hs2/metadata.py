@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import pyarrow as pa
 
 from gateway.catalog.snapshot import Relation, RelationKind
 from gateway.drivers.hs2.protocol.messages import ColumnsRequest, FunctionsRequest, SchemasRequest, TablesRequest
-from gateway.drivers.jdbc import KNOWN, describe, matcher
+from gateway.drivers.jdbc import KNOWN, describe, matcher, matching, means_database
 from gateway.sql.allowlist import function_names
 from gateway.sql.names import DEFAULT_DATABASE
 from gateway.statistics.tables import rows_of
@@ -93,8 +93,7 @@ def catalogs() -> pa.Table:
 
 def schemas(request: SchemasRequest) -> pa.Table:
     """Return the database, if its name matches."""
-    named = matcher(request.schema).fullmatch(DEFAULT_DATABASE) is not None
-    return rows_of(SCHEMAS, [[DEFAULT_DATABASE, NO_CATALOG]] if named else [])
+    return rows_of(SCHEMAS, [[DEFAULT_DATABASE, NO_CATALOG]] if means_database(request.schema) else [])
 
 
 def table_types() -> pa.Table:
@@ -104,8 +103,7 @@ def table_types() -> pa.Table:
 
 def tables(request: TablesRequest, known: Iterable[Relation]) -> pa.Table:
     """Return tables and views whose names match."""
-    wanted = {each.upper() for each in request.types or RelationKind}
-    found = [each for each in _matching(known, request.schema, request.table) if each.kind in wanted]
+    found = matching(known, database=request.schema, table=request.table, kinds=request.types or ())
     nothing = [None] * (len(TABLES) - 5)
     return rows_of(TABLES, [[NO_CATALOG, DEFAULT_DATABASE, each.name, each.kind, "", *nothing] for each in found])
 
@@ -114,17 +112,17 @@ def columns(request: ColumnsRequest, known: Iterable[Relation]) -> pa.Table:
     """Return columns whose names match, of tables and views whose names match."""
     named = matcher(request.column)
     rows = []
-    for table in _matching(known, request.schema, request.table):
+    for table in matching(known, database=request.schema, table=request.table):
         for ordinal, column in enumerate(table.columns, start=1):
             if named.fullmatch(column.name) is None:
                 continue
             kind = describe(column.data_type)
-            text = kind.size if kind.jdbc in (Jdbc.VARCHAR, Jdbc.BINARY) else None
+            octets = kind.size if kind.is_text or kind.jdbc is Jdbc.BINARY else None
             rows.append(
                 [
                     *(NO_CATALOG, DEFAULT_DATABASE, table.name, column.name, int(kind.jdbc)),
                     *(column.data_type.upper(), kind.size, None, kind.scale, kind.radix, NULLABLE),
-                    *("", None, None, None, text, ordinal, "YES", None, None, None, None, "NO"),
+                    *("", None, None, None, octets, ordinal, "YES", None, None, None, None, "NO"),
                 ]
             )
     return rows_of(COLUMNS, rows)
@@ -141,21 +139,11 @@ def type_info() -> pa.Table:
     """Return the types that columns may have."""
     rows = []
     for name, kind in KNOWN.items():
-        number = kind.radix is not None
-        scale = kind.scale if number else None
-        is_text = kind.jdbc is Jdbc.VARCHAR
-        quote = "'" if is_text else None
         rows.append(
             [
-                *(name.upper(), int(kind.jdbc), kind.size, quote, quote, None, NULLABLE, is_text, SEARCHABLE),
-                *(not number, False, False, None, 0 if number else None, scale, None, None, kind.radix),
+                *(name.upper(), int(kind.jdbc), kind.size, kind.quote, kind.quote, None),
+                *(NULLABLE, kind.is_text, SEARCHABLE),
+                *(not kind.is_number, False, False, None, *kind.scales, None, None, kind.radix),
             ]
         )
     return rows_of(TYPE_INFO, rows)
-
-
-def _matching(known: Iterable[Relation], schema: str | None, table: str | None) -> Sequence[Relation]:
-    if matcher(schema).fullmatch(DEFAULT_DATABASE) is None:
-        return []
-    named = matcher(table)
-    return [each for each in known if named.fullmatch(each.name)]

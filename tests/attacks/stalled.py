@@ -98,10 +98,10 @@ def fetch_over_http(gateway: Served, sql: str) -> bytes:
 def ticket_of(gateway: Served, sql: str) -> bytes:
     """Run a statement over Flight SQL; returns the ticket of its rows."""
     import grpc
-    from gateway.drivers.flight.protocol.flight_pb2 import FlightDescriptor, FlightInfo
-    from gateway.drivers.flight.protocol.flight_sql_pb2 import CommandStatementQuery
 
     from gateway.drivers.flight.messages import DescriptorType, pack, read
+    from gateway.drivers.flight.protocol.flight_pb2 import FlightDescriptor, FlightInfo
+    from gateway.drivers.flight.protocol.flight_sql_pb2 import CommandStatementQuery
 
     command = FlightDescriptor(type=DescriptorType.COMMAND, cmd=pack(CommandStatementQuery(query=sql)))
     with grpc.insecure_channel(gateway.flight) as channel:

@@ -12,6 +12,9 @@ import grpc
 import pyarrow as pa
 import pyarrow.flight as arrow_flight
 import pytest
+
+from gateway.drivers.flight import messages
+from gateway.drivers.flight.messages import Malformed
 from gateway.drivers.flight.protocol.flight_pb2 import (
     Action,
     CancelFlightInfoRequest,
@@ -31,9 +34,6 @@ from gateway.drivers.flight.protocol.flight_sql_pb2 import (
     CommandStatementQuery,
     TicketStatementQuery,
 )
-
-from gateway.drivers.flight import messages
-from gateway.drivers.flight.messages import Malformed
 from gateway.drivers.flight.service import Call, FlightService
 from gateway.errors import MAPPED
 from gateway.security.principals import Principal

@@ -8,6 +8,8 @@ import sys
 import pyarrow as pa
 import pyarrow.flight as arrow_flight
 import pytest
+
+from gateway.drivers.flight.messages import FLIGHT_SQL, DescriptorType, Malformed, pack, read, unpack
 from gateway.drivers.flight.protocol.flight_pb2 import (
     FlightDescriptor,
     FlightEndpoint,
@@ -16,8 +18,6 @@ from gateway.drivers.flight.protocol.flight_pb2 import (
     Ticket,
 )
 from gateway.drivers.flight.protocol.flight_sql_pb2 import CommandGetTables, CommandStatementQuery
-
-from gateway.drivers.flight.messages import FLIGHT_SQL, DescriptorType, Malformed, pack, read, unpack
 
 SCHEMA = pa.schema([("a", pa.int64())])
 BESIDE_ARROWS = f"""

@@ -17,6 +17,10 @@ import adbc_driver_manager
 import grpc
 import pyarrow.flight as arrow_flight
 import pytest
+
+from engines.scripted import Script
+from gateway.drivers.flight import messages, sessions
+from gateway.drivers.flight.messages import OptionError
 from gateway.drivers.flight.protocol.flight_pb2 import (
     Action,
     FlightDescriptor,
@@ -29,10 +33,6 @@ from gateway.drivers.flight.protocol.flight_pb2 import (
 from gateway.drivers.flight.protocol.flight_sql_pb2 import (
     CommandStatementQuery,
 )
-
-from engines.scripted import Script
-from gateway.drivers.flight import messages, sessions
-from gateway.drivers.flight.messages import OptionError
 from gateway.drivers.flight.server import COOKIE
 from gateway.drivers.flight.sessions import LARGEST_PREPARED, LARGEST_RESULTS
 from gateway.security.authentication import Anonymous, UsersFile, user_line

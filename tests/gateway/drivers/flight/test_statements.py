@@ -15,6 +15,11 @@ import grpc
 import pyarrow as pa
 import pyarrow.flight as arrow_flight
 import pytest
+
+from engines.errors import StatementError
+from engines.protocol import EngineKind
+from engines.scripted import Pause, Script
+from gateway.drivers.flight import data, messages
 from gateway.drivers.flight.protocol.flight_pb2 import (
     CancelFlightInfoRequest,
     CancelFlightInfoResult,
@@ -26,11 +31,6 @@ from gateway.drivers.flight.protocol.flight_sql_pb2 import (
     ActionCancelQueryRequest,
     CommandStatementQuery,
 )
-
-from engines.errors import StatementError
-from engines.protocol import EngineKind
-from engines.scripted import Pause, Script
-from gateway.drivers.flight import data, messages
 from gateway.drivers.flight.service import FRESH_S
 from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry

@@ -9,14 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from gateway.drivers.flight.protocol.flight_pb2 import (
-    FlightData,
-)
 
 from engines.arrow_types import arrow_type, spark_type
 from gateway.drivers.flight import data, parameters
 from gateway.drivers.flight.errors import LARGEST_MESSAGE, message
 from gateway.drivers.flight.messages import Malformed, read
+from gateway.drivers.flight.protocol.flight_pb2 import (
+    FlightData,
+)
 from gateway.errors import SqlError, ValueOutOfRange
 from gateway.sql.parsing import DIALECTS, SPARK, ParserLimits
 from gateway.sql.statement import check

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 MOST_ROWS = 1e18  # that anything is told to have
 LARGEST_BYTES = 1 << 60  # that are told and stored
-PARTING_FACTOR = 2.0  # cardinalities that differ by more than this no longer agree
+DIVERGENCE_FACTOR = 2.0  # cardinalities that differ by more than this no longer agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class OperatorEstimate:
         return max(ours / theirs, theirs / ours)
 
     @property
-    def parts(self) -> bool:
+    def diverges(self) -> bool:
         """Whether the two cardinalities no longer agree."""
-        return self.divergence is not None and self.divergence > PARTING_FACTOR
+        return self.divergence is not None and self.divergence > DIVERGENCE_FACTOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class MemoryEstimate:
         return tuple(
             place
             for place, part in enumerate(self.operators)
-            if part.parts and not any(self.operators[below].parts for below in self._known_below(place))
+            if part.diverges and not any(self.operators[below].diverges for below in self._known_below(place))
         )
 
     def tables_below(self, place: int) -> tuple[str, ...]:

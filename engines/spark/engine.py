@@ -109,9 +109,9 @@ class SparkConnectEngine:
         self._idle: list[tuple[int, ConnectSession]] = []  # with the version of the tables that it has seen
         self._running: dict[str, _Statement] = {}
         self._gate = Gate()
-        self._strays, self._health = None, None
+        self._orphaned, self._health = None, None
         if isinstance(server, SparkConnectServer):
-            self._strays = OrphanedJobs(server.web_ui)
+            self._orphaned = OrphanedJobs(server.web_ui)
             self._health = HealthWatch(server, self._gate, self._run_own, patience=patience)
         self._closed = False
 
@@ -270,7 +270,7 @@ class SparkConnectEngine:
         statement.finish()
         session = statement.session
         if session is not None and (statement.ended_by or (error is None and not statement.complete)):
-            self._watch_for_strays(statement)
+            self._watch_for_orphans(statement)
         elif statement.complete and self._health is not None:
             self._health.served()
         self._gate.leave(statement)
@@ -364,11 +364,11 @@ class SparkConnectEngine:
         """Free a reader that waits for a server which does not answer, then the server of the statement."""
         session.break_off()
         session.end_from_outside(_END_FOR_S)
-        self._watch_for_strays(statement)
+        self._watch_for_orphans(statement)
 
-    def _watch_for_strays(self, statement: _Statement) -> None:
-        if self._strays is not None:
-            self._strays.watch(statement.tag)
+    def _watch_for_orphans(self, statement: _Statement) -> None:
+        if self._orphaned is not None:
+            self._orphaned.watch(statement.tag)
         if self._health is not None:
             self._health.suspect(statement.tag)
 

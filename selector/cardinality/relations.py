@@ -166,8 +166,8 @@ class Base(Relation):
         known = self._statistics.columns.get(column.name)
         if known is None or not self.holds(column):
             return None
-        region = self.filtered.domains.get(column.name)
-        kept = share_of(region, known, self._statistics.rows) if region is not None else None
+        domain = self.filtered.domains.get(column.name)
+        kept = share_of(domain, known, self._statistics.rows) if domain is not None else None
         return max(1.0, known.ndv * (kept.share if kept is not None else 1.0))
 
     def present(self, column: PlanColumn) -> float:

@@ -1,6 +1,6 @@
-"""Predicates as they are read: conjuncts of a text, and the region of a column that a predicate stands for.
+"""Predicates as they are read: conjuncts of a text, and the domain of a column that a predicate stands for.
 
-A predicate over one column is a region if what it compares is a monotone function of the column, or one put together
+A predicate over one column is a domain if what it compares is a monotone function of the column, or one put together
 from such functions: ``year(day) = 2020`` keeps the days between two cuts. The other ones are left to the sample.
 
 The file is long as it has an entry for each kind of expression, and each is a few lines.
@@ -128,7 +128,7 @@ def _inward(expression: exp.Expr, *, negated: bool) -> exp.Expr:
 
 @lru_cache(maxsize=4096)
 def domain_of(condition: Condition, data_type: str) -> Domain | None:
-    """Return the region of its only column that a condition keeps; None where it is not one.
+    """Return the domain of its only column that a condition keeps; None where it is not one.
 
     data_type: of the column, Spark's short form.
     """
@@ -153,7 +153,7 @@ def truth_of(condition: Condition) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """A function of the column. kind: of its values. pull: from a region of them to the column's region."""
+    """A function of the column. kind: of its values. pull: from a domain of them to the column's domain."""
 
     kind: Kind
     pull: Callable[[Domain], Domain | None]
@@ -268,7 +268,7 @@ class _Reader:
         return image.pull(~among if negated else among)
 
     def _cases(self, expression: exp.Expr, *, negated: bool) -> Domain | None:
-        """Return the region of a CASE whose branches are predicates."""
+        """Return the domain of a CASE whose branches are predicates."""
         left = self._all_or_nothing(True)
         kept = self._all_or_nothing(False)
         for condition, result in _branches(expression):
@@ -316,8 +316,8 @@ class _Reader:
         if len(prefix.encode()) > TEXT_KEY_BYTES:
             return None
         key = as_text_key(prefix)
-        region = Domain.where("=", key) if whole else Domain.beginning_with(key)
-        return image.pull(~region if negated else region)
+        domain = Domain.where("=", key) if whole else Domain.beginning_with(key)
+        return image.pull(~domain if negated else domain)
 
     def _text(self, expression: exp.Expr) -> str | None:
         found = constant(expression, dialect=self.dialect)
@@ -355,7 +355,7 @@ class _Reader:
         expression = expression.unnest()
         match expression:
             case exp.Column():
-                return _Image(self.kind, lambda region: region)
+                return _Image(self.kind, lambda domain: domain)
             case exp.Cast():
                 return self._cast(expression)
             case exp.Neg():
@@ -548,11 +548,11 @@ class _Reader:
         if inner is None or not inner.kind.is_number:
             return None
 
-        def pull(region: Domain) -> Domain | None:
-            above = Domain(region.cuts) & Domain.where(">=", 0.0)
-            below = Domain(region.cuts).mapped(lambda x, side: (_negative(x), 1 - side), falling=True)
+        def pull(domain: Domain) -> Domain | None:
+            above = Domain(domain.cuts) & Domain.where(">=", 0.0)
+            below = Domain(domain.cuts).mapped(lambda x, side: (_negative(x), 1 - side), falling=True)
             both = above | (below & Domain.where("<=", 0.0))
-            return inner.pull(Domain(both.cuts, region.nulls))
+            return inner.pull(Domain(both.cuts, domain.nulls))
 
         return _Image(inner.kind, pull)
 
@@ -612,15 +612,15 @@ class _Reader:
         if kind is None:
             return None
 
-        def pull(region: Domain) -> Domain | None:
+        def pull(domain: Domain) -> Domain | None:
             kept = self._all_or_nothing(False)
             for where, image, value in parts:
                 if image is not None:
-                    inner = image.pull(region)
+                    inner = image.pull(domain)
                     if inner is None:
                         return None
                     kept |= where & inner
-                elif region.nulls if value is None else region.holds(value):
+                elif domain.nulls if value is None else domain.holds(value):
                     kept |= where
             return kept
 
@@ -634,8 +634,8 @@ def _after(
     *,
     text: bool = False,
 ) -> Callable[[Domain], Domain | None]:
-    """Return how to pull a region through a monotone function, and then through what it is applied to."""
-    return lambda region: inner.pull(region.mapped(place, falling=falling, text=text))  # type: ignore[arg-type]
+    """Return how to pull a domain through a monotone function, and then through what it is applied to."""
+    return lambda domain: inner.pull(domain.mapped(place, falling=falling, text=text))  # type: ignore[arg-type]
 
 
 def _branches(expression: exp.Expr) -> list[tuple[exp.Expr | None, exp.Expr]]:
@@ -691,16 +691,16 @@ def _iso_time(us: float, side: int) -> Cut:
 
 
 def _numbers_as_text(inner: _Image) -> Callable[[Domain], Domain | None]:
-    """Return how to pull a region of strings that are whole numbers; only single ones have a place."""
+    """Return how to pull a domain of strings that are whole numbers; only single ones have a place."""
 
-    def pull(region: Domain) -> Domain | None:
-        points = region if len(region.cuts) < 2 or region.cuts[0] != region.line[0] else ~region
+    def pull(domain: Domain) -> Domain | None:
+        points = domain if len(domain.cuts) < 2 or domain.cuts[0] != domain.line[0] else ~domain
         keys = [low[0] for low, high in zip(points.cuts[::2], points.cuts[1::2], strict=True) if low[0] == high[0]]
         if 2 * len(keys) != len(points.cuts):
             return None
         texts = [key.decode("utf-8", "ignore") for key in keys if isinstance(key, bytes)]
         found = Domain.one_of((float(t) for t in texts if re.fullmatch(r"0|-?[1-9]\d*", t)), text=False)
-        cuts = found.cuts if points is region else (~found).cuts
-        return inner.pull(Domain(cuts, region.nulls))
+        cuts = found.cuts if points is domain else (~found).cuts
+        return inner.pull(Domain(cuts, domain.nulls))
 
     return pull

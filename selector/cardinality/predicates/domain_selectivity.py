@@ -1,4 +1,4 @@
-"""The share of a column's rows that lies in a region.
+"""The share of a column's rows that lies in a domain.
 
 Shares come from cells: values whose rows are counted (``CommonValues``, end points of a histogram) are cells by
 themselves, and what lies between them is taken as uniform, which without a histogram is the paper's Eq. (3). A single
@@ -119,19 +119,19 @@ def line_of(data_type: str) -> _Line:
 
 
 @lru_cache(maxsize=1024)
-def share(region: Domain, column: ColumnStatistics, rows: int, *, complete: bool = True) -> Share | None:
-    """Return the share of a table's rows in a region of a column; None where no statistic tells.
+def share(domain: Domain, column: ColumnStatistics, rows: int, *, complete: bool = True) -> Share | None:
+    """Return the share of a table's rows in a domain of a column; None where no statistic tells.
 
     complete: the whole table was read, so that nothing lies beyond the minimum and the maximum.
     """
     nulls = min(1.0, column.nulls / rows) if rows else 0.0
-    kept_nulls = nulls if region.nulls else 0.0
-    if not region.cuts or region.is_everything:
-        return Share(kept_nulls + (1.0 - nulls if region.cuts else 0.0), 1.0, f"nulls of {column.name}")
+    kept_nulls = nulls if domain.nulls else 0.0
+    if not domain.cuts or domain.is_everything:
+        return Share(kept_nulls + (1.0 - nulls if domain.cuts else 0.0), 1.0, f"nulls of {column.name}")
     if nulls >= 1.0:
         return Share(kept_nulls, 1.0, f"nulls of {column.name}")
     cells = _cells(column, rows, complete)
-    found = _kept(region, cells) if cells is not None else None
+    found = _kept(domain, cells) if cells is not None else None
     if cells is None or found is None:
         return None
     kept, unsure, single = found
@@ -142,22 +142,22 @@ def share(region: Domain, column: ColumnStatistics, rows: int, *, complete: bool
     return Share(kept_nulls + (1.0 - nulls) * kept, confidence, f"{statistic} of {column.name}")
 
 
-def shares(region: Domain, bins: Bins, column: ColumnStatistics, rows: int) -> Floats | None:
-    """Return the share of each bin's rows that a region keeps; the last entry is that of NULL.
+def shares(domain: Domain, bins: Bins, column: ColumnStatistics, rows: int) -> Floats | None:
+    """Return the share of each bin's rows that a domain keeps; the last entry is that of NULL.
 
     bins: a cut of the column's own line. rows: of the table. Shape of the result: (bins.count + 1,). None where the
     bins are of another line, as keys that are strings have, or nothing is known of the column.
     """
     result = np.empty(bins.count + 1)
-    result[-1] = region.nulls
-    if not region.cuts or region.is_everything:
-        result[:-1] = bool(region.cuts)
+    result[-1] = domain.nulls
+    if not domain.cuts or domain.is_everything:
+        result[:-1] = bool(domain.cuts)
         return result
     cut = _cut(bins, column, rows)
     if cut is None:
         return None
     cells = cut.cells
-    ends = _places(region, cells.line)
+    ends = _places(domain, cells.line)
     if not ends:
         result[:-1] = 0.0
         return result
@@ -183,7 +183,7 @@ class _CutColumn:
     """A column's cells under a cut of its line; arrays of shape (bins,).
 
     starts: as places. rank: the share of values before each. scale: one by the share in the bin. whole: bins of which
-    a region keeps all or nothing, as they hold one value or none that is known.
+    a domain keeps all or nothing, as they hold one value or none that is known.
     """
 
     cells: _Cells
@@ -214,14 +214,14 @@ def _cut(bins: Bins, column: ColumnStatistics, rows: int) -> _CutColumn | None:
     )
 
 
-def _kept(region: Domain, cells: _Cells) -> tuple[float, float, bool] | None:
-    """Return the share of a column's values in a region, the mass of cells cut in two, and whether all are points.
+def _kept(domain: Domain, cells: _Cells) -> tuple[float, float, bool] | None:
+    """Return the share of a column's values in a domain, the mass of cells cut in two, and whether all are points.
 
     A cell that is cut keeps at least what one value has, and leaves as much; some points of it keep no more than the
     stretch from the first to the last of them, nor leave out more. None where only points have an answer, and there
     are others.
     """
-    ends = _places(region, cells.line)
+    ends = _places(domain, cells.line)
     lone = _lone(ends, cells.line)
     points = sum(1 for _, _, gain in lone if gain > 0)
     only_points = 2 * points == len(ends)
@@ -259,7 +259,7 @@ def _kept(region: Domain, cells: _Cells) -> tuple[float, float, bool] | None:
 
 @dataclass(slots=True)
 class _CutCell:
-    """A cell of which a region keeps a part.
+    """A cell of which a domain keeps a part.
 
     first, last: of the ways through it that are kept. head, tail: where the part that holds its beginning ends, and
     where the part that holds its end begins.
@@ -294,9 +294,9 @@ def _lone(ends: Sequence[Any], line: _Line) -> list[tuple[Any, Any, float]]:
     ]
 
 
-def _places(region: Domain, line: _Line) -> list[Any]:
+def _places(domain: Domain, line: _Line) -> list[Any]:
     """Return where stretches begin and end on a column's line; empty ones are left out."""
-    ends = [line.place(*cut) for cut in region.cuts]
+    ends = [line.place(*cut) for cut in domain.cuts]
     if any(high <= low for low, high in pairwise(ends)):
         return list(joined(ends))
     return ends

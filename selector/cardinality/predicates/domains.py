@@ -1,6 +1,6 @@
 """Sets of values of one column.
 
-A region is a row of cuts on the column's line, each just before or just behind a value, between which values are kept
+A domain is a row of cuts on the column's line, each just before or just behind a value, between which values are kept
 by turns. Which values there are in between is a matter of the column: on whole numbers, behind 3 is before 4.
 """
 
@@ -95,7 +95,7 @@ class Domain:
         return Domain(head[:-1] if head[-1:] == (top,) else (*head, top), False, self.text)
 
     def otherwise(self) -> Domain:
-        """Keep all rows that this region does not, those with NULL among them."""
+        """Keep all rows that this domain does not, those with NULL among them."""
         return Domain((~self).cuts, not self.nulls, self.text)
 
     def mapped(self, place: Callable[[Key, int], Cut], *, falling: bool = False, text: bool = False) -> Domain:

@@ -1,9 +1,9 @@
 """Selectivity of predicates on one table, from the statistics that answer them best.
 
-Conjuncts on one column are one region, whose share comes from common values, the histogram, or minimum, maximum and
+Conjuncts on one column are one domain, whose share comes from common values, the histogram, or minimum, maximum and
 NDV (the paper's Eqs. (2) and (3)). How several columns go together is counted on the row sample; where few sampled
 rows are left, or none was taken, it is exponential back-off: the most selective counts in full, each further one with
-half the weight of the one before. What is no region is counted on the sample. What nothing answers is guessed from its
+half the weight of the one before. What is no domain is counted on the sample. What nothing answers is guessed from its
 form, or keeps all rows; it is named as unanswered.
 
 ``Filtered.given`` spreads the same over the bins of a key, for joins.
@@ -73,7 +73,7 @@ class Selectivity:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Conjuncts that were answered together. column, region: of those on one column that are one region.
+    """Conjuncts that were answered together. column, domain: of those on one column that are one domain.
 
     answered: by a statistic, not by a guess.
     """
@@ -83,7 +83,7 @@ class _Part:
     basis: str
     conditions: tuple[Condition, ...] = ()
     column: ColumnStatistics | None = None
-    region: Domain | None = None
+    domain: Domain | None = None
     unanswered: tuple[str, ...] = ()
 
 
@@ -107,7 +107,7 @@ class Filtered(Selectivity):
         """
         assert self._statistics is not None
         statistics, known = self._statistics, self._statistics.keys[key]
-        parts = [part for part in self._parts if part.share < 1.0 or part.region is not None]
+        parts = [part for part in self._parts if part.share < 1.0 or part.domain is not None]
         if self.share <= 0.0 or not parts:
             return np.full(known.bins.count, self.share)
         found = [_in_bins(part, key, known, statistics) for part in parts]
@@ -174,16 +174,16 @@ def filter_of(predicates: Sequence[str], statistics: TableStatistics | None, *, 
             continue
         for condition in conditions:
             column = _only_column(condition, statistics)
-            region = _region(condition, column, statistics)
-            if column is not None and region is not None:
-                by_column.setdefault(column.name, []).append((condition, region))
+            domain = _domain(condition, column, statistics)
+            if column is not None and domain is not None:
+                by_column.setdefault(column.name, []).append((condition, domain))
             else:
                 parts.append(_other(condition, statistics))
     domains: dict[str, Domain] = {}
     for name, found in by_column.items():
         assert statistics is not None
         column = statistics.columns[name]
-        domains[name] = reduce(Domain.__and__, (region for _, region in found))
+        domains[name] = reduce(Domain.__and__, (domain for _, domain in found))
         parts.append(_one_column(column, domains[name], tuple(c for c, _ in found), statistics))
     kept, confidence = _together(parts, statistics)
     basis = "; ".join(dict.fromkeys(part.basis for part in parts if part.basis))
@@ -204,20 +204,20 @@ def _column(name: str, statistics: TableStatistics) -> ColumnStatistics | None:
     return next((column for known, column in statistics.columns.items() if known.lower() == name.lower()), None)
 
 
-def _region(condition: Condition, column: ColumnStatistics | None, statistics: TableStatistics | None) -> Domain | None:
-    """Return the region of a column that a condition keeps; any condition has one where all values are counted."""
+def _domain(condition: Condition, column: ColumnStatistics | None, statistics: TableStatistics | None) -> Domain | None:
+    """Return the domain of a column that a condition keeps; any condition has one where all values are counted."""
     if column is None or statistics is None:
         return None
-    region = domain_of(condition, column.data_type)
-    if region is not None or column.common is None:
-        return region
+    domain = domain_of(condition, column.data_type)
+    if domain is not None or column.common is None:
+        return domain
     if float(column.common.rows.sum()) < COUNTED_SHARE * (statistics.rows - column.nulls):
         return None
-    return _region_of_values(condition, column)
+    return _domain_of_values(condition, column)
 
 
 @lru_cache(maxsize=1024)
-def _region_of_values(condition: Condition, column: ColumnStatistics) -> Domain | None:
+def _domain_of_values(condition: Condition, column: ColumnStatistics) -> Domain | None:
     """Apply a condition to each of a column's common values, and to NULL."""
     assert column.common is not None
     held = column.common.values
@@ -239,21 +239,21 @@ def _unanswered(text: str) -> _Part:
 
 
 def _one_column(
-    column: ColumnStatistics, region: Domain, conditions: tuple[Condition, ...], statistics: TableStatistics
+    column: ColumnStatistics, domain: Domain, conditions: tuple[Condition, ...], statistics: TableStatistics
 ) -> _Part:
     """Return the part of one column's conjuncts."""
-    found = share(region, column, statistics.rows, complete=statistics.share >= 1.0)
+    found = share(domain, column, statistics.rows, complete=statistics.share >= 1.0)
     if found is not None and (column.histogram is not None or len(conditions) == 1):
-        return _Part(found.share, found.confidence, found.basis, conditions, column, region)
+        return _Part(found.share, found.confidence, found.basis, conditions, column, domain)
     guesses = [_other(condition, statistics) for condition in conditions]
     if found is not None:
         guesses.append(_Part(found.share, found.confidence, found.basis))
     least = min(guesses, key=lambda part: part.share)
-    return replace(least, conditions=conditions, column=column, region=region)
+    return replace(least, conditions=conditions, column=column, domain=domain)
 
 
 def _other(condition: Condition, statistics: TableStatistics | None) -> _Part:
-    """Return the part of a condition that is no region: a count on the sample, or a guess."""
+    """Return the part of a condition that is no domain: a count on the sample, or a guess."""
     holds = truth_of(condition)
     if holds is not None:
         return _Part(1.0 if holds else 0.0, 1.0, "constant")
@@ -276,9 +276,9 @@ def _other(condition: Condition, statistics: TableStatistics | None) -> _Part:
 def _guess(condition: Condition, statistics: TableStatistics) -> tuple[float, bool]:
     """Return the share that a condition keeps without the sample, and whether statistics answered all of it."""
     column = _only_column(condition, statistics)
-    region = _region(condition, column, statistics)
-    if column is not None and region is not None:
-        found = share(region, column, statistics.rows, complete=statistics.share >= 1.0)
+    domain = _domain(condition, column, statistics)
+    if column is not None and domain is not None:
+        found = share(domain, column, statistics.rows, complete=statistics.share >= 1.0)
         if found is not None:
             return found.share, True
     if condition.alternatives:
@@ -436,13 +436,13 @@ def _mask_on(condition: Condition, sample: RowSample, types: tuple[tuple[str, st
 
 def _in_bins(part: _Part, key: str, known: KeyStatistics, statistics: TableStatistics) -> Floats | None:
     """Return the share that a part keeps of each bin of a key, shape (bins,); None where nothing tells bins apart."""
-    if part.column is None or part.region is None:
+    if part.column is None or part.domain is None:
         return None
     if part.column.name == key:
-        own = shares(part.region, known.bins, part.column, statistics.rows)
+        own = shares(part.domain, known.bins, part.column, statistics.rows)
         return own[:-1] if own is not None else None
     beside = known.given.get(part.column.name)
-    by_bucket = shares(part.region, beside.buckets, part.column, statistics.rows) if beside is not None else None
+    by_bucket = shares(part.domain, beside.buckets, part.column, statistics.rows) if beside is not None else None
     if beside is None or by_bucket is None:
         return None
     related = association(beside)

@@ -42,12 +42,12 @@ texts = st.one_of(
 )
 
 
-def held(region: Domain, line: list[Key]) -> set[Key]:
-    return {value for value in line if region.holds(value)}
+def held(domain: Domain, line: list[Key]) -> set[Key]:
+    return {value for value in line if domain.holds(value)}
 
 
 @given(domains, domains)
-def test_regions_are_sets(a: Domain, b: Domain) -> None:
+def test_domains_are_sets(a: Domain, b: Domain) -> None:
     line: list[Key] = [*LINE, *(x + 0.5 for x in LINE)]
     assert held(a & b, line) == held(a, line) & held(b, line)
     assert held(a | b, line) == held(a, line) | held(b, line)
@@ -58,7 +58,7 @@ def test_regions_are_sets(a: Domain, b: Domain) -> None:
 
 
 @given(texts, texts)
-def test_regions_of_strings_are_sets(a: Domain, b: Domain) -> None:
+def test_domains_of_strings_are_sets(a: Domain, b: Domain) -> None:
     line: list[Key] = [*WORDS, b"a\x01", b"abz", "é".encode()]
     assert held(a & b, line) == held(a, line) & held(b, line)
     assert held(~(a | b), line) == set(line) - held(a, line) - held(b, line)
@@ -72,9 +72,9 @@ def counted(values: list[float], data_type: str = "int", nulls: int = 0) -> Colu
 
 
 @given(st.lists(numbers, min_size=1, max_size=40), st.integers(0, 9), domains, st.sampled_from(["int", "double"]))
-def test_a_share_of_counted_values_is_exact(values: list[float], nulls: int, region: Domain, data_type: str) -> None:
-    found = share(region, counted(values, data_type, nulls), len(values) + nulls)
-    kept = sum(region.holds(value) for value in values) + (nulls if region.nulls else 0)
+def test_a_share_of_counted_values_is_exact(values: list[float], nulls: int, domain: Domain, data_type: str) -> None:
+    found = share(domain, counted(values, data_type, nulls), len(values) + nulls)
+    kept = sum(domain.holds(value) for value in values) + (nulls if domain.nulls else 0)
     assert found is not None
     assert found.share == pytest.approx(kept / (len(values) + nulls))
 
@@ -99,8 +99,8 @@ spread = st.one_of(
 
 
 @given(columns, spread)
-def test_what_a_region_keeps_and_what_it_drops_are_all_rows(column: ColumnStatistics, region: Domain) -> None:
-    kept, dropped = share(region, column, 1000), share(~region, column, 1000)
+def test_what_a_domain_keeps_and_what_it_drops_are_all_rows(column: ColumnStatistics, domain: Domain) -> None:
+    kept, dropped = share(domain, column, 1000), share(~domain, column, 1000)
     assert kept is not None
     assert dropped is not None
     assert 0.0 <= kept.share <= 1.0
@@ -172,19 +172,19 @@ def test_a_column_that_nothing_bounds_knows_single_values_only() -> None:
 
 
 @given(st.lists(floats, min_size=1, max_size=300), spread, st.integers(1, 30), st.booleans())
-def test_shares_of_bins(values: list[float], region: Domain, ranges: int, nulls: bool) -> None:
-    """Bins with one value keep all or nothing; together they keep what the region keeps of the column."""
+def test_shares_of_bins(values: list[float], domain: Domain, ranges: int, nulls: bool) -> None:
+    """Bins with one value keep all or nothing; together they keep what the domain keeps of the column."""
     lone = np.array(sorted(set(values))[::3])
     starts = np.unique(np.concatenate((lone, np.nextafter(lone, np.inf), np.linspace(0, 100, ranges + 1)[:-1])))
     bins = Bins(starts)
     known = counted(values, "double")
-    region = Domain(region.cuts, nulls)
-    found = shares(region, bins, known, len(values))
+    domain = Domain(domain.cuts, nulls)
+    found = shares(domain, bins, known, len(values))
     assert found is not None
     assert found.shape == (bins.count + 1,)
     assert found[-1] == nulls
     held_by = np.bincount(bins.of(np.array(values)), minlength=bins.count)
-    kept = np.array([value for value in values if region.holds(value)])
+    kept = np.array([value for value in values if domain.holds(value)])
     kept_by = np.bincount(bins.of(kept), minlength=bins.count) if kept.size else np.zeros(bins.count)
     assert found[:-1] * held_by == pytest.approx(kept_by)
 

@@ -89,19 +89,19 @@ def kept_by_sample(predicate: str) -> tuple[bool, ...] | None:
     return None if mask is None else tuple(mask.tolist())
 
 
-def kept_by_region(predicate: str) -> tuple[bool, ...] | None:
-    """Apply the domains of all conjuncts to the rows; None if one has no region."""
+def kept_by_domain(predicate: str) -> tuple[bool, ...] | None:
+    """Apply the domains of all conjuncts to the rows; None if one has no domain."""
     conditions = parsed(predicate, "duckdb")
     assert conditions is not None
     kept = [True] * ROWS
     for condition in conditions:
         (name,) = condition.columns if len(condition.columns) == 1 else ("",)
-        region = domain_of(condition, TYPES[name]) if name else None
-        if region is None:
+        domain = domain_of(condition, TYPES[name]) if name else None
+        if domain is None:
             return None
         keys = [None if value is None else as_key(value, TYPES[name]) for value in table()[1][name]]
         kept = [
-            before and (region.nulls if key is None else region.holds(key))
+            before and (domain.nulls if key is None else domain.holds(key))
             for before, key in zip(kept, keys, strict=True)
         ]
     return tuple(kept)
@@ -171,9 +171,9 @@ def test_the_evaluator_keeps_the_rows_that_duckdb_keeps(predicate: str) -> None:
 
 
 @pytest.mark.parametrize("predicate", listed(ANSWERED))
-def test_a_region_keeps_the_rows_that_duckdb_keeps(predicate: str) -> None:
+def test_a_domain_keeps_the_rows_that_duckdb_keeps(predicate: str) -> None:
     if predicate != "TRUE":
-        assert kept_by_region(predicate) == kept_by_duckdb(predicate)
+        assert kept_by_domain(predicate) == kept_by_duckdb(predicate)
 
 
 @pytest.mark.parametrize("predicate", [*listed(UNKNOWN), "i / n > 2", "nothing = 3", "s > 3", "i = day", "i LIKE 'a'"])
@@ -198,8 +198,8 @@ trees = st.recursive(
 @given(trees)
 def test_predicates_put_together_keep_the_rows_that_duckdb_keeps(predicate: str) -> None:
     assert kept_by_sample(predicate) == kept_by_duckdb(predicate)
-    by_region = kept_by_region(predicate)
-    assert by_region is None or by_region == kept_by_duckdb(predicate)
+    by_domain = kept_by_domain(predicate)
+    assert by_domain is None or by_domain == kept_by_duckdb(predicate)
 
 
 @settings(deadline=None, max_examples=200)
@@ -210,7 +210,7 @@ def test_predicates_put_together_keep_the_rows_that_duckdb_keeps(predicate: str)
 )
 def test_numbers_beside_any_constant(function: str, comparison: str, constant: float) -> None:
     predicate = f"{function} {comparison} {constant}"
-    assert kept_by_region(predicate) == kept_by_sample(predicate) == kept_by_duckdb(predicate)
+    assert kept_by_domain(predicate) == kept_by_sample(predicate) == kept_by_duckdb(predicate)
 
 
 @settings(deadline=None, max_examples=200)
@@ -223,11 +223,11 @@ def test_numbers_beside_any_constant(function: str, comparison: str, constant: f
 def test_times_beside_any_constant(function: str, comparison: str, time: dt.datetime, as_day: bool) -> None:
     constant = f"DATE '{time.date()}'" if as_day else f"TIMESTAMP '{time}'"
     predicate = f"{function} {comparison} {constant}"
-    assert kept_by_region(predicate) == kept_by_sample(predicate) == kept_by_duckdb(predicate)
+    assert kept_by_domain(predicate) == kept_by_sample(predicate) == kept_by_duckdb(predicate)
 
 
 @settings(deadline=None)
 @given(st.sampled_from(["=", "<", ">="]), st.sampled_from(["s", "left(s, 1)", "left(s, 2)"]), st.sampled_from(WORDS))
 def test_strings_beside_any_constant(comparison: str, function: str, word: str) -> None:
     predicate = f"{function} {comparison} '{word}'"
-    assert kept_by_region(predicate) == kept_by_sample(predicate) == kept_by_duckdb(predicate)
+    assert kept_by_domain(predicate) == kept_by_sample(predicate) == kept_by_duckdb(predicate)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selector.estimate import PARTING_FACTOR, MemoryEstimate, OperatorEstimate
+from selector.estimate import DIVERGENCE_FACTOR, MemoryEstimate, OperatorEstimate
 
 
 def part(
@@ -32,8 +32,8 @@ def test_what_nobody_counted_is_looked_through() -> None:
 
 def test_no_row_and_one_row_agree_and_a_factor_of_two_does_too() -> None:
     assert part("scan", 0, 0.0, 1.0).divergence == 1.0
-    assert not part("scan", 0, 100.0, 100.0 * PARTING_FACTOR).parts
-    assert part("scan", 0, 100.0 * PARTING_FACTOR + 1, 100.0).parts
+    assert not part("scan", 0, 100.0, 100.0 * DIVERGENCE_FACTOR).diverges
+    assert part("scan", 0, 100.0 * DIVERGENCE_FACTOR + 1, 100.0).diverges
 
 
 def test_tables_below_are_those_of_the_subtree() -> None:

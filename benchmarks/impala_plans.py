@@ -20,13 +20,13 @@ import numpy as np
 import typer
 
 from benchmarks.claim import Claim, RunFailed, at_least, conditions, run_command, show_table
-from selector.explain import impala
-from selector.memory.impala import (
+from benchmarks.impala_planner import (
     planned_aggregate_bytes,
     planned_join_bytes,
     planned_nested_loop_bytes,
     planned_threads,
 )
+from selector.explain import impala
 from selector.plan import Operator, Plan, PlanNode
 
 TOLERANCE = 0.02

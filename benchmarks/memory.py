@@ -17,6 +17,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from benchmarks import paper_memory
 from benchmarks.accuracy import percentage_errors
 from benchmarks.claim import Claim, RunFailed, at_most, conditions, run_command, show_table
 from benchmarks.coverage import OFF_PERCENT, SMALLEST, Covered, replay, told
@@ -28,7 +29,7 @@ from selector.cardinality.tree import EstimatedNode
 from selector.decide import mebibytes
 from selector.estimate import MemoryEstimate
 from selector.learning import COVERAGE, Subject, observe
-from selector.memory import duckdb, paper
+from selector.memory import duckdb
 from selector.memory.duckdb_layout import CALIBRATED, Constants
 from selector.statistics import TableStatistics
 
@@ -94,7 +95,7 @@ def predicted(
         return duckdb.estimate(tree, statistics, threads=threads, constants=constants)
 
     def formula(tree: EstimatedNode) -> MemoryEstimate:
-        return paper.estimate(tree, statistics, threads=threads)
+        return paper_memory.estimate(tree, statistics, threads=threads)
 
     return [Predicted(run, model(run.true), model(run.ours), formula(run.true), formula(run.ours)) for run in measured]
 

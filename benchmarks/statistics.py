@@ -33,7 +33,7 @@ from benchmarks.warehouse import PARTITION_COLUMN, converted, cut, link, sliver,
 from engines.protocol import TableSource
 from metastore.discovery.inspection import inspect
 from metastore.records import Mode
-from selector.cardinality.predicates.selectivity import selectivity
+from selector.cardinality.predicates.selectivity import filter_of
 from selector.statistics import TableStatistics
 from statsproc.data.bookstore import Bookstore, Distribution
 
@@ -313,7 +313,7 @@ def _predicate_percent(
     for x in spread(values[1:], POINTS, seed=seed):
         rows_below = int(below[bisect_left(values, x)])
         truths.append(rows_below if predicate.operator == "<" else int(below[-1]) - rows_below)
-        kept = selectivity([f"{predicate.column} {predicate.operator} {x}"], statistics, dialect="duckdb")
+        kept = filter_of([f"{predicate.column} {predicate.operator} {x}"], statistics, dialect="duckdb")
         estimates.append(kept.share * statistics.rows)
     return mape(estimates, truths)
 

@@ -1,9 +1,9 @@
-"""Impala's memory per host: what its planner expects, by its own formulas, and what a run takes at its peak.
+"""Impala's memory per host: what a run takes at its peak, from the reservations that its planner makes.
 
-The planner adds up every fragment as if all of them were at their peak at once, and sizes a hash table by guessed
-cardinalities. A run takes less. It holds the plan's whole reservation from its start to its end, and beyond that each
-operator grows only as far as its rows need: pages of a table's sixteen partitions and their buckets, a scan's
-read-ahead, rows that wait between fragments. The peak is the reservation plus the most growth that lives at once.
+A run takes less than the planner expects (benchmarks/impala_planner.py has its formulas). It holds the plan's whole
+reservation from its start to its end, and beyond that each operator grows only as far as its rows need: pages of a
+table's sixteen partitions and their buckets, a scan's read-ahead, rows that wait between fragments. The peak is the
+reservation plus the most growth that lives at once.
 
 Fragments run side by side, so that all build sides of a chain of joins fill together; a plan of one fragment fills
 them one after the other. A blocking operator lets go of what is below it.
@@ -31,12 +31,7 @@ DUPLICATE_BYTES = 16
 MINIMUM_BUFFER_BYTES = 64 * KIB
 DEFAULT_BUFFER_BYTES = 2 * MIB
 MAXIMUM_ROW_BYTES = 512 * KIB
-MINIMUM_GROUPING_BYTES = 10 * MIB
 UNGROUPED_BYTES = 16 * KIB
-UNKNOWN_JOIN_BYTES = 2048 * MIB
-PREAGGREGATION_SKEW = 1.5  # the fullest instance's share of a first phase's input, in averages
-PREAGGREGATION_REDUCTION = 2  # rows a group, below which a first phase hands its rows on
-HAVING_SHARE = 0.1  # of the groups that the planner expects a condition to keep
 
 # The executors.
 LOAD_FACTOR = 0.75
@@ -97,70 +92,6 @@ def join_data_bytes(rows: float, row_bytes: float, distinct: float | None = None
     buckets = power_of_two(3 * rows // 2) * BUCKET_BYTES
     duplicates = rows - distinct if distinct is not None and 1 < distinct < rows else 0.0
     return math.ceil(rows * row_bytes + buckets) + duplicates * DUPLICATE_BYTES
-
-
-def planned_join_bytes(node: PlanNode, *, threads: int = 1) -> float | None:
-    """Return the memory that the planner expects of one instance of a hash join, from the cardinalities it prints.
-
-    threads: MT_DOP, by which it multiplies the reservation of a table that a host's instances share. None where the
-    plan does not print the build side's width.
-    """
-    probe, build = node.children
-    width = build.resources.row_bytes if build.resources else None
-    if build.cardinality is None:
-        return UNKNOWN_JOIN_BYTES if node.resources else None
-    if width is None:
-        return None
-    data = join_data_bytes(build.cardinality, width, _distinct_keys(node, probe.cardinality, build.cardinality))
-    if node.distribution is Distribution.PARTITIONED and node.placement:
-        data //= node.placement.instances
-    reservation = table_reservation_bytes(buffer_bytes(data), _extra_pages(node))
-    return max(data, reservation * (threads if _is_shared(node) else 1))
-
-
-def planned_nested_loop_bytes(node: PlanNode) -> float | None:
-    """Return the memory that the planner expects of one instance of a nested loop join: its whole build side."""
-    build = node.children[1]
-    if build.cardinality is None:
-        return UNKNOWN_JOIN_BYTES if node.resources else None
-    width = build.resources.row_bytes if build.resources else None
-    return None if width is None else math.ceil(build.cardinality * width)
-
-
-def planned_aggregate_bytes(node: PlanNode) -> float | None:
-    """Return the memory that the planner expects of one instance of an aggregate, as far as its groups are printed."""
-    given = node.children[0].cardinality
-    width = node.resources.row_bytes if node.resources else None
-    if width is None or given is None or node.cardinality is None:
-        return None
-    if not node.group_keys:
-        return UNGROUPED_BYTES
-    instances = node.placement.instances if node.placement else 1
-    groups = node.cardinality / (HAVING_SHARE if node.predicates else 1.0)
-    if _is_streaming(node):
-        share = math.ceil(given / instances * PREAGGREGATION_SKEW) if instances > 1 else given
-        data = min(groups, share // PREAGGREGATION_REDUCTION) * (width + BUCKET_BYTES)
-        return max(data, MINIMUM_GROUPING_BYTES, streaming_reservation_bytes(buffer_bytes(data)))
-    if node.children[0].distribution is Distribution.PARTITIONED and len(node.group_keys) == 1:
-        groups /= instances
-    data = min(groups, math.ceil(given / instances)) * (width + BUCKET_BYTES)
-    return max(data, MINIMUM_GROUPING_BYTES, table_reservation_bytes(buffer_bytes(data)))
-
-
-def planned_threads(plan: Plan) -> int:
-    """Return MT_DOP as the plan gives it away.
-
-    It is the largest number of instances on a host, or, where every fragment has fewer than it may, the multiple in
-    the reservation of a table that instances share.
-    """
-    threads = 1
-    for _, node in plan.root.walk():
-        if node.placement:
-            threads = max(threads, node.placement.instances_per_host)
-        reserved = node.resources.reservation_bytes if node.resources else None
-        if _is_shared(node) and reserved and node.resources and node.resources.buffer_bytes:
-            threads = max(threads, round(reserved / table_reservation_bytes(node.resources.buffer_bytes)))
-    return threads
 
 
 def table_bytes(rows: float, row_bytes: float, buffer: float, duplicates: float = 0.0) -> float:
@@ -229,7 +160,7 @@ class _Model:
                 together = filling + probe.opening_bytes
                 one_by_one = max(filling, own + probe.opening_bytes)
                 return Growth(together if self._parallel else one_by_one, own + probe.flowing_bytes)
-            case Operator.AGGREGATE if not _is_streaming(node):
+            case Operator.AGGREGATE if not is_streaming(node):
                 return Growth(max(below[0].opening_bytes, below[0].flowing_bytes + own), own)
             case Operator.SORT | Operator.TOP_N:
                 return Growth(max(below[0].opening_bytes, below[0].flowing_bytes + own), own)
@@ -278,18 +209,18 @@ class _Model:
         node, build = part.node, part.children[1]
         rows = self._share(node, build.rows, placement)
         width = self._width(build.node)
-        distinct = _distinct_keys(part.node, part.children[0].rows, build.rows, part.rows)
+        distinct = distinct_keys(part.node, part.children[0].rows, build.rows, part.rows)
         duplicates = rows * (1.0 - distinct / build.rows) if distinct and build.rows else 0.0
         printed = node.resources.buffer_bytes if node.resources else None
         buffer = printed or buffer_bytes(join_data_bytes(rows, width))
         needed = table_bytes(rows, width, buffer, duplicates) + 2 * (max(buffer, MAXIMUM_ROW_BYTES) - buffer)
-        reserved = table_reservation_bytes(buffer, _extra_pages(node))
+        reserved = table_reservation_bytes(buffer, extra_pages(node))
         return _beyond(node, needed, reserved, self._copies(node, placement))
 
     def _grouping(self, part: EstimatedNode, placement: Placement, width: float) -> tuple[float, float]:
         node, rows = part.node, part.rows or 0.0
         given = part.children[0].rows or 0.0
-        streaming = _is_streaming(node)
+        streaming = is_streaming(node)
         groups = min(rows, given / placement.instances) if streaming else rows / placement.instances
         printed = node.resources.buffer_bytes if node.resources else None
         buffer = printed or buffer_bytes(groups * (width + BUCKET_BYTES))
@@ -366,7 +297,7 @@ def _beyond(node: PlanNode, needed: float, reserved: float, copies: int) -> tupl
     return copies * max(0.0, needed - reservation), copies * reservation
 
 
-def _distinct_keys(
+def distinct_keys(
     node: PlanNode, probe_rows: float | None, build_rows: float | None, rows: float | None = None
 ) -> float | None:
     """Return the build side's distinct keys as an inner join's own cardinality gives them away: |L| * |R| / |out|."""
@@ -382,18 +313,15 @@ def _name(node: PlanNode) -> str:
     return f"{label} of {node.table}" if node.table else label
 
 
-def _is_shared(node: PlanNode) -> bool:
-    return node.build_placement is not None and node.distribution is Distribution.BROADCAST
-
-
-def _extra_pages(node: PlanNode) -> int:
+def extra_pages(node: PlanNode) -> int:
     """Return the pages that NOT IN needs more: for rows with a NULL key, and for two streams of its probe side."""
     if not node.label.startswith("NULL AWARE"):
         return 0
     return 1 if node.build_placement else 3
 
 
-def _is_streaming(node: PlanNode) -> bool:
+def is_streaming(node: PlanNode) -> bool:
+    """Tell whether a node is the first phase of an aggregate, which hands rows on that it cannot group."""
     return node.label.startswith("STREAMING")
 
 

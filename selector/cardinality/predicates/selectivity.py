@@ -158,11 +158,6 @@ class Filtered(Selectivity):
         return _sampled_keys(statistics.keys[key].bins, column), reduce(np.logical_and, found)
 
 
-def selectivity(predicates: Sequence[str], statistics: TableStatistics | None, *, dialect: str) -> Selectivity:
-    """Return the share of a table's rows that all predicates (SQL texts, ANDed) keep."""
-    return filter_of(predicates, statistics, dialect=dialect)
-
-
 def filter_of(predicates: Sequence[str], statistics: TableStatistics | None, *, dialect: str) -> Filtered:
     """Return what predicates (SQL texts, ANDed) leave of a table, of whose statistics there may be none."""
     parts: list[_Part] = []

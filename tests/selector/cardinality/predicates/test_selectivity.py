@@ -19,7 +19,6 @@ from selector.cardinality.predicates.selectivity import (
     Filtered,
     Selectivity,
     filter_of,
-    selectivity,
 )
 from selector.statistics import Histogram, TableStatistics
 from tests.selector.described import described
@@ -40,7 +39,7 @@ SAMPLE_SHARE = 0.25
 
 
 def of_books(*predicates: str) -> Selectivity:
-    return selectivity(predicates, BOOKS_STATISTICS, dialect="duckdb")
+    return filter_of(predicates, BOOKS_STATISTICS, dialect="duckdb")
 
 
 @pytest.mark.parametrize(
@@ -95,15 +94,15 @@ def test_different_columns_back_off_and_cost_confidence() -> None:
 
 def test_many_selective_predicates_are_never_a_product() -> None:
     columns = [column(f"c{n}", "int", 10, minimum=0.0, maximum=10.0) for n in range(15)]
-    kept = selectivity([f"c{n} = 3" for n in range(15)], table("wide", BOOKS, *columns), dialect="duckdb")
+    kept = filter_of([f"c{n} = 3" for n in range(15)], table("wide", BOOKS, *columns), dialect="duckdb")
     assert 0.1**2 < kept.share < 0.1
 
 
 def test_without_a_histogram_the_range_is_taken_as_uniform() -> None:
-    kept = selectivity(["quantity >= 4"], TRANSACTIONS_STATISTICS, dialect="duckdb")
+    kept = filter_of(["quantity >= 4"], TRANSACTIONS_STATISTICS, dialect="duckdb")
     assert kept.share == pytest.approx(1 - (4 - 1) / (QUANTITIES - 1))  # Eq. (3)
     assert kept.basis == "range of quantity"
-    one = selectivity(["quantity = 4"], TRANSACTIONS_STATISTICS, dialect="duckdb")
+    one = filter_of(["quantity = 4"], TRANSACTIONS_STATISTICS, dialect="duckdb")
     assert one.share == pytest.approx(1 / QUANTITIES)  # Eq. (2)
     assert one.basis == "NDV of quantity"
 
@@ -111,10 +110,10 @@ def test_without_a_histogram_the_range_is_taken_as_uniform() -> None:
 def test_nulls_answer_no_comparison() -> None:
     price = replace(BOOKS_STATISTICS.columns["price"], nulls=BOOKS // 2)
     half_empty = table("books", BOOKS, price)
-    assert selectivity(["price < 50"], half_empty, dialect="duckdb").share == pytest.approx(0.25)
-    assert selectivity(["price IS NULL"], half_empty, dialect="duckdb").share == pytest.approx(0.5)
-    assert selectivity(["price <> 1"], half_empty, dialect="duckdb").share == pytest.approx(0.5 - 0.5 / PRICES)
-    assert selectivity(["coalesce(price, 1) < 50"], half_empty, dialect="duckdb").share == pytest.approx(0.75)
+    assert filter_of(["price < 50"], half_empty, dialect="duckdb").share == pytest.approx(0.25)
+    assert filter_of(["price IS NULL"], half_empty, dialect="duckdb").share == pytest.approx(0.5)
+    assert filter_of(["price <> 1"], half_empty, dialect="duckdb").share == pytest.approx(0.5 - 0.5 / PRICES)
+    assert filter_of(["coalesce(price, 1) < 50"], half_empty, dialect="duckdb").share == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +151,7 @@ def test_two_columns_are_equal_in_one_by_the_larger_ndv() -> None:
 
 
 def test_no_statistics_at_all() -> None:
-    kept = selectivity(["price < 3"], None, dialect="duckdb")
+    kept = filter_of(["price < 3"], None, dialect="duckdb")
     assert (kept.share, bool(kept.unanswered)) == (1.0, True)
 
 
@@ -178,7 +177,7 @@ def test_impala_writes_predicates_in_its_own_way(predicate: str, share: float) -
     ranks = np.array([0.0, 0.25, 0.75, 1.0])
     born = column("born", "string", 400, histogram=Histogram(texts, ranks, ranks))
     books = replace(BOOKS_STATISTICS, columns={**BOOKS_STATISTICS.columns, "born": born})
-    assert selectivity([predicate], books, dialect="hive").share == pytest.approx(share, abs=1e-9)
+    assert filter_of([predicate], books, dialect="hive").share == pytest.approx(share, abs=1e-9)
 
 
 TYPES = {"id": "int", "kind": "int", "size": "int", "word": "string", "day": "date", "owner": "int"}

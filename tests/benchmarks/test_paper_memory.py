@@ -1,0 +1,84 @@
+"""The paper's memory model over plans that a real DuckDB printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks import paper_memory
+from benchmarks.paper_memory import LOAD_FACTOR, POINTER_BYTES, SCAN_BUFFERS_PER_THREAD, UPPER_FACTOR
+from selector.cardinality.tree import EstimatedNode, estimate_rows
+from selector.estimate import MemoryEstimate
+from selector.plan import Operator
+from tests.selector.examples import BOOKS, SHAPES, STATISTICS, TRANSACTIONS
+
+pytest.importorskip("duckdb")
+
+import duckdb
+
+from tests.selector.duckdb_plans import SHAPES_OF_QUERIES, bookstore, planned
+
+BIGINT, DOUBLE, STRING, INT = 8, 8, 16, 4
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
+    with bookstore(tmp_path_factory.mktemp("bookstore")) as connection:
+        yield connection
+
+
+def estimated(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[EstimatedNode, MemoryEstimate]:
+    tree = estimate_rows(planned(connection, sql), STATISTICS, SHAPES)
+    return tree, paper_memory.estimate(tree, STATISTICS, threads=2)
+
+
+def test_q8_the_join_costs_eq_4_and_eq_5(connection: duckdb.DuckDBPyConnection) -> None:
+    sql = "SELECT * FROM transactions JOIN books ON transactions.book_id = books.id AND books.price < 80 LIMIT 10"
+    tree, estimate = estimated(connection, sql)
+    (join,) = [part for part in _parts(tree) if part.node.operator is Operator.HASH_JOIN]
+    build_rows = 0.8 * BOOKS
+    tuple_bytes = BIGINT + DOUBLE + STRING + 4  # id, price, category (8 bytes, inline), publish_date
+    table_bytes = build_rows * tuple_bytes + POINTER_BYTES * build_rows / LOAD_FACTOR
+    held = {part.operator: part.held_bytes for part in estimate.operators}
+    assert join.node.children[1].table == "books"
+    assert held["hash join"] == round(table_bytes)
+    probe_buffers = 2 * SCAN_BUFFERS_PER_THREAD * TRANSACTIONS * (BIGINT + BIGINT + INT)
+    assert estimate.peak_bytes == round(table_bytes + probe_buffers)
+    assert estimate.upper_bytes == round((table_bytes + probe_buffers) * UPPER_FACTOR / estimate.confidence)
+
+
+@pytest.mark.parametrize("call", ["list(book_id)", "string_agg(book_id::VARCHAR, ',')", "median(book_id)"])
+def test_aggregates_that_keep_their_inputs_are_costed_with_them(
+    connection: duckdb.DuckDBPyConnection, call: str
+) -> None:
+    plain = estimated(connection, "SELECT quantity, sum(book_id) FROM transactions GROUP BY quantity")[1]
+    keeping = estimated(connection, f"SELECT quantity, {call} FROM transactions GROUP BY quantity")[1]
+    assert keeping.peak_bytes is not None
+    assert plain.peak_bytes is not None
+    assert keeping.peak_bytes - plain.peak_bytes >= TRANSACTIONS * BIGINT
+
+
+@pytest.mark.parametrize("sql", [sql for sql, _ in SHAPES_OF_QUERIES])
+def test_every_shape_of_query_has_a_peak(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+    assert estimated(connection, sql)[1].peak_bytes is not None
+
+
+def test_missing_statistics_lower_the_confidence_and_say_so(connection: duckdb.DuckDBPyConnection) -> None:
+    plan = planned(connection, "SELECT category, count(*) FROM books WHERE price < 30 GROUP BY category")
+    estimate = paper_memory.estimate(estimate_rows(plan, {}, SHAPES), {}, threads=2)
+    assert estimate.confidence < 0.5
+    assert estimate.gaps == ("books has no statistics; run `fusion stats compute books`",)
+
+
+def test_estimates_repeat(connection: duckdb.DuckDBPyConnection) -> None:
+    sql = (
+        "SELECT b.category, sum(t.quantity) FROM transactions t JOIN books b ON t.book_id = b.id GROUP BY 1 ORDER BY 2"
+    )
+    assert estimated(connection, sql)[1] == estimated(connection, sql)[1]
+
+
+def _parts(tree: EstimatedNode) -> Iterator[EstimatedNode]:
+    yield tree
+    for child in tree.children:
+        yield from _parts(child)

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent.parent
 ROOMS = ("gateway", "selector", "statsproc", "metastore", "engines")
 FILES = sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py"))
 FOLDERS = sorted({file.parent for file in FILES})
+TESTED = sorted({file.parent for room in ROOMS for file in (ROOT / "tests" / room).rglob("test_*.py")})
 
 MOST_PACKAGES, MOST_LEVELS, MOST_MODULES, LONG = 14, 9, 12, 450
 OF_ALL = ("settings", "errors")  # modules beside the folders, which everybody may read
@@ -36,6 +37,11 @@ def test_a_folder_is_small_and_says_where_to_start(folder: Path) -> None:
     if folder != ROOT / "gateway":
         start = told.rpartition("START HERE: ")[2].split(".py")[0] + ".py"
         assert (folder / start).exists(), told
+
+
+@pytest.mark.parametrize("folder", TESTED, ids=lambda folder: str(folder.relative_to(ROOT)))
+def test_tests_stand_where_their_subject_stands(folder: Path) -> None:
+    assert ROOT / folder.relative_to(ROOT / "tests") in FOLDERS
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))

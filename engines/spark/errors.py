@@ -1,7 +1,7 @@
 """Spark's and gRPC's exceptions -> the tree in ``engines/errors.py``, in one place.
 
-What Spark itself says (``messages.py``) decides first; then the exception's class, and last the gRPC status of a call
-that never reached Spark. The rest is an ``EngineFault``.
+What Spark itself says (``spark_sql/error_messages.py``) decides first; then the exception's class, and last the gRPC
+status of a call that never reached Spark. The rest is an ``EngineFault``.
 """
 
 from __future__ import annotations

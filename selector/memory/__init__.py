@@ -1,4 +1,4 @@
 """Memory models: cardinalities -> bytes per operator -> a peak over time. One module per model.
 
-START HERE: pipeline.py, what of a plan is alive together; ``paper.py`` is the shortest model.
+START HERE: pipeline.py, what of a plan is alive together.
 """

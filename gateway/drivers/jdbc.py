@@ -9,10 +9,9 @@ from itertools import groupby
 
 from gateway.catalog.snapshot import Relation, RelationKind
 from gateway.sql.names import DEFAULT_DATABASE
-from selector.types import DriverType, Kind, kind_named
+from selector.types import DriverType, Kind, decimal_digits, kind_named
 
 LONGEST_NAME = 4_096  # of a table, column or function; a pattern with more signs of its own matches none
-_DIGITS = re.compile(r"\((\d+),(\d+)\)")
 _ANYTHING = ("%", "*", ".*")
 _ONE = "_"
 _NOTHING = re.compile(r"(?!)")
@@ -24,10 +23,9 @@ KNOWN: Mapping[str, DriverType] = {kind.value: kind.row.driver for kind in Kind 
 
 def describe(name: str) -> DriverType:
     """Return the type behind a Spark name such as ``decimal(10,2)``; what drivers do not know comes as a string."""
-    kind = kind_named(name)
-    digits = _DIGITS.search(name) if kind is Kind.DECIMAL else None
-    known = KNOWN.get(kind or "", KNOWN[Kind.STRING])
-    return replace(known, size=int(digits[1]), scale=int(digits[2])) if digits else known
+    known = KNOWN.get(kind_named(name) or "", KNOWN[Kind.STRING])
+    digits = decimal_digits(name)
+    return replace(known, size=digits[0], scale=digits[1]) if digits is not None else known
 
 
 def means_database(pattern: str | None) -> bool:

@@ -6,7 +6,6 @@ differs: Location is relative to the table, because places on the server stay in
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
@@ -14,14 +13,13 @@ import pyarrow as pa
 from metastore.discovery.inspection import DEFAULT_PARTITION
 from metastore.records import CatalogTable, Partition, StatisticsPart
 from selector.statistics import ColumnStatistics, TableStatistics
-from selector.types import Kind
+from selector.types import Kind, decimal_digits
 
 UNKNOWN = -1
 NOT_CACHED = "NOT CACHED"  # nothing is kept in memory for a table
 NO_POLICY = "NONE"  # files are not erasure-coded as far as the gateway knows
 FORMATS = {"csv": "TEXT"}  # Impala's word, where it is not ours in capitals
 FIXED_BYTES = {kind.value: kind.row.impala_bytes for kind in Kind if kind.row.impala_bytes is not None}
-DECIMAL = re.compile(r"decimal\((\d+),\d+\)")
 
 TABLE_STATS = pa.schema(
     [
@@ -125,10 +123,9 @@ def _truths(column: ColumnStatistics | None, build: TableStatistics | None) -> t
 
 def _fixed_bytes(data_type: str) -> int | None:
     """Return what a value takes in Impala's memory, None where that depends on the value."""
-    decimal = DECIMAL.fullmatch(data_type)
-    if decimal is not None:
-        digits = int(decimal[1])
-        return 4 if digits <= 9 else 8 if digits <= 18 else 16
+    digits = decimal_digits(data_type)
+    if digits is not None:
+        return 4 if digits[0] <= 9 else 8 if digits[0] <= 18 else 16
     return FIXED_BYTES.get(data_type)
 
 

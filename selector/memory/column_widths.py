@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from selector.plan import PlanColumn
 from selector.statistics import SampleColumn, TableStatistics
-from selector.types import VALUE_BYTES
+from selector.types import decimal_digits, value_bytes
 
-_DECIMAL = re.compile(r"^decimal\((\d+),")
 STRING_BYTES = 16  # length, prefix and pointer; a string of up to INLINE_BYTES lives in them
 INLINE_BYTES = 12
 LENGTH_BYTES = 4  # before each string in a file
@@ -78,10 +76,7 @@ def _fixed_bytes(column: PlanColumn) -> float | None:
     data_type = column.data_type
     if data_type is None:
         return UNKNOWN_BYTES
-    decimal = _DECIMAL.match(data_type)
-    if decimal:
-        return 8 if int(decimal.group(1)) <= 18 else 16
-    return VALUE_BYTES.get(data_type)
+    return value_bytes(data_type)
 
 
 def _duckdb_bytes(column: PlanColumn) -> float | None:
@@ -89,11 +84,10 @@ def _duckdb_bytes(column: PlanColumn) -> float | None:
     data_type = column.data_type
     if data_type is None:
         return UNKNOWN_NUMBER_BYTES
-    decimal = _DECIMAL.match(data_type)
-    if decimal:
-        digits = int(decimal.group(1))
-        return next((width for most, width in ((4, 2), (9, 4), (18, 8)) if digits <= most), 16)
-    return VALUE_BYTES.get(data_type)
+    digits = decimal_digits(data_type)
+    if digits is not None:
+        return next((width for most, width in ((4, 2), (9, 4), (18, 8)) if digits[0] <= most), 16)
+    return value_bytes(data_type)
 
 
 def _string_bytes(length: float) -> float:

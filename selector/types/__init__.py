@@ -12,8 +12,10 @@ from selector.types.data_type import (
     NoSuchType,
     array,
     decimal,
+    decimal_digits,
     map_of,
     struct,
+    value_bytes,
 )
 from selector.types.kinds import (
     BITS,
@@ -57,10 +59,12 @@ __all__ = [
     "TypeRow",
     "array",
     "decimal",
+    "decimal_digits",
     "kind_named",
     "map_of",
     "names_of",
     "parse",
     "parse_at",
     "struct",
+    "value_bytes",
 ]

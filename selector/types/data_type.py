@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from selector.quoting import Quote, duckdb_name, spark_name
-from selector.types.kinds import Group, Kind
+from selector.types.kinds import VALUE_BYTES, Group, Kind
 
 MAX_PRECISION = 38
+LONG_DIGITS = 18  # of decimals that eight bytes hold
 
 
 class InvalidType(ValueError):
@@ -101,6 +102,19 @@ def decimal(precision: int, scale: int = 0) -> DataType:
     if not 0 <= scale <= precision:
         raise InvalidType(f"of a decimal's {precision} digits, {scale} cannot stand after the point")
     return DataType(Kind.DECIMAL, precision, scale)
+
+
+def decimal_digits(text: str) -> tuple[int, int] | None:
+    """Return the digits, and those after the point, of a short form such as ``decimal(10,2)``; None of other types."""
+    name, _, sizes = text.removesuffix(")").partition("(")
+    precision, _, scale = sizes.replace(" ", "").partition(",")
+    return (int(precision), int(scale)) if name == Kind.DECIMAL and (precision + scale).isdecimal() and scale else None
+
+
+def value_bytes(text: str) -> int | None:
+    """Return what a value of a short form takes in memory, None where that depends on the value."""
+    digits = decimal_digits(text)
+    return VALUE_BYTES.get(text) if digits is None else 8 if digits[0] <= LONG_DIGITS else 16
 
 
 def array(element: DataType) -> DataType:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from engines.protocol import Column, InvalidTable
 from metastore.discovery.inspection import data_files, inspect
-from selector.types import Group, Kind, names_of
+from selector.types import Group, Kind, decimal_digits, names_of
 from statsproc.data.parquet_output import published, write_parquet
 from statsproc.spark.session import spark_errors
 
@@ -180,9 +180,9 @@ def _typed(ordinal: int, column: Column) -> str:
 def _misfit(ordinal: int, column: Column) -> str:
     text = f"text_{ordinal}"
     wrong = f"{text} IS NOT NULL AND {_typed(ordinal, column)} IS NULL"
-    if column.data_type.startswith("decimal("):  # a cast would round in silence
-        places = column.data_type.rstrip(")").split(",")[1]
-        too_fine = _sql(r"\.\d{" + places + r"}\d*[1-9]")
+    digits = decimal_digits(column.data_type)
+    if digits is not None:  # a cast would round in silence
+        too_fine = _sql(rf"\.\d{{{digits[1]}}}\d*[1-9]")
         wrong = f"({wrong}) OR {text} RLIKE {too_fine}"
     message = _sql(f"column {column.name}: expected {column.data_type}, found ")
     return f"CASE WHEN {wrong} THEN concat({message}, '\"', left({text}, {SHOWN_CHARACTERS}), '\"') END"

@@ -30,7 +30,7 @@ from engines.protocol import Column
 from metastore.hive.client import HiveColumn
 from metastore.hive.properties import cut_property, join_property
 from selector.statistics import EPOCH, EPOCH_DATE, MICROSECOND, ColumnStatistics, Histogram, TableStatistics, as_number
-from selector.types import FLOATING, MOMENTS, VALUE_BYTES, WHOLE
+from selector.types import FLOATING, MOMENTS, WHOLE, value_bytes
 
 ROWS = "spark.sql.statistics.numRows"
 BYTES = "spark.sql.statistics.totalSize"
@@ -38,7 +38,6 @@ COLUMNS = "spark.sql.statistics.colStats."
 VERSION = "2"  # since then timestamps are in UTC
 BINS = 254  # as many as ANALYZE makes
 
-_LONG_DECIMAL_DIGITS = 18
 
 _HEAD = struct.Struct(">di")
 _END = struct.pack(">i", -1)
@@ -215,9 +214,7 @@ def _read_column(parameters: Mapping[str, str], prefix: str, column: Column | Hi
 
 
 def _write_column(column: ColumnStatistics, rows: int) -> dict[str, str]:
-    fixed = VALUE_BYTES.get(column.data_type)
-    if column.data_type.startswith("decimal"):
-        fixed = 8 if int(column.data_type[8:].split(",")[0].rstrip(")")) <= _LONG_DECIMAL_DIGITS else 16
+    fixed = value_bytes(column.data_type)
     average, longest = (column.average_length, column.maximum_length) if fixed is None else (fixed, fixed)
     fields: dict[str, Any] = {
         "version": VERSION,

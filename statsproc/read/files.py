@@ -19,16 +19,17 @@ import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 
 from engines.orc_tail import read_tail
-from selector.types import WHOLE, Kind
+from selector.types import MOMENTS, WHOLE, Group, names_of
 
 CHUNK_ROWS = 1 << 19  # what is sorted at once; neighbouring row groups are read together up to it
 DICTIONARY_BYTES = 8.0  # a string column with a dictionary and less than that a row is read as its dictionary
 FOOTERS_AT_ONCE = 8
+# Plain names: what a cluster's workers are sent knows no table of types.
+_TEXTS = names_of(Group.TEXT)
 _WIDER = {
-    **{narrow: (*WHOLE[place:], Kind.DOUBLE) for place, narrow in enumerate(WHOLE[:-1], start=1)},
-    Kind.FLOAT: (Kind.DOUBLE,),
-    Kind.TIMESTAMP: (Kind.TIMESTAMP_NTZ,),
-    Kind.TIMESTAMP_NTZ: (Kind.TIMESTAMP,),  # ORC and INT96 say nothing about zones
+    **{narrow: (*WHOLE[place:], "double") for place, narrow in enumerate(WHOLE[:-1], start=1)},
+    "float": ("double",),
+    **dict.fromkeys(MOMENTS, MOMENTS),  # ORC and INT96 say nothing about zones
 }
 
 
@@ -288,8 +289,7 @@ def _alike(there: str, here: str) -> bool:
     """Return whether decimals differ in precision only, or strings in their declared length."""
     if there.startswith("decimal(") and here.startswith("decimal("):
         return there.split(",")[1] == here.split(",")[1]
-    texts = ("string", "varchar(", "char(")
-    return there.startswith(texts) and here.startswith(texts)
+    return there.partition("(")[0] in _TEXTS and here.partition("(")[0] in _TEXTS
 
 
 def _julian(metadata: Mapping[bytes, bytes]) -> bool:

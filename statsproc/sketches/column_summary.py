@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from selector.statistics import ColumnStatistics, Keys
-from selector.types import FLOATING, MOMENTS, Group, names_of
+from selector.types import BY_NAME, FLOATING, Group, names_of
 from statsproc.sketches.byte_strings import Texts
 from statsproc.sketches.distinct import KEPT, Distinct, distinct_of, hash_texts, hash_words, merge_distinct
 from statsproc.sketches.equal_runs import runs
@@ -32,9 +32,9 @@ from statsproc.sketches.histogram import (
     thin,
 )
 
-NUMBERS = frozenset(names_of(Group.BOOLEAN, Group.WHOLE, Group.FLOATING, Group.DATE, Group.VOID))
-TIMES = frozenset({*MOMENTS, "timestamp_ltz"})
-TEXTS = frozenset({"string", "binary"})
+# Plain names: what a cluster's workers are sent knows no table of types.
+TEXTS = frozenset(names_of(Group.TEXT, Group.BINARY))
+SUMMARISED = frozenset(name for name, kind in BY_NAME.items() if kind.row.group not in (Group.NESTED, Group.VARIANT))
 EXACT = 2.0**53  # integers up to it have a place of their own on the line
 TEXTS_AT_ONCE = 1 << 20  # a string takes several times a number's memory while it is looked at
 LARGEST_DICTIONARY = 1 << 16  # entries; more are read as plain strings
@@ -85,12 +85,12 @@ class Values:
 
 def is_text(data_type: str) -> bool:
     """Return whether a type's values are byte strings."""
-    return data_type in TEXTS or data_type.startswith(("varchar(", "char("))
+    return data_type.partition("(")[0] in TEXTS
 
 
 def is_summarised(data_type: str) -> bool:
     """Return whether columns of a type get statistics; nested ones and intervals do not."""
-    return data_type in NUMBERS | TIMES or is_text(data_type) or data_type.startswith(("decimal(", "time("))
+    return data_type.partition("(")[0] in SUMMARISED
 
 
 def summarise(values: pa.Array | pa.ChunkedArray, data_type: str, *, kept: int = KEPT) -> ColumnSummary:
@@ -287,7 +287,7 @@ def _ndv(summary: ColumnSummary, share: float) -> float:
 
 def _places(known: Distribution, data_type: str) -> float:
     """Return how many values there can be at all between the smallest and the largest."""
-    if not known.values.size or is_text(data_type) or data_type in ("float", "double"):
+    if not known.values.size or is_text(data_type) or data_type in FLOATING:
         return np.inf
     step = 10.0 ** -int(data_type.rstrip(")").split(",")[1]) if data_type.startswith("decimal(") else 1.0
     if max(abs(known.values[0]), abs(known.values[-1])) >= EXACT * step:

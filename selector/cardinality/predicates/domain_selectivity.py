@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from selector.cardinality.predicates.domains import TEXT_TOP, Domain, joined
 from selector.join_keys import Bins
 from selector.statistics import TEXT_KEY_BYTES, ColumnStatistics, way_between
-from selector.types import Group, names_of
+from selector.types import Group, decimal_digits, kind_named
 
 Floats = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ LEAST_CONFIDENCE = 0.85  # a share that rests on a uniform spread alone
 OUTSIDE_SHARE = 0.005  # at most so many rows lie beyond what a partial build saw of a column, on each side
 ROUNDING = 1e-9  # by which shares may miss their sum
 ULPS = 4.0  # how far a number may be from a place of its type by rounding
-_WHOLE = frozenset(names_of(Group.BOOLEAN, Group.WHOLE, Group.DATE))
+_STEPS_OF_ONE = (Group.BOOLEAN, Group.WHOLE, Group.DATE, Group.MOMENT, Group.CLOCK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +109,11 @@ class _Cells:
 
 def line_of(data_type: str) -> _Line:
     """Return the places of a type. data_type: Spark's short form."""
-    if data_type == "string" or data_type.startswith(("varchar", "char")):
-        return _Line(text=True, scale=None)
-    if data_type in _WHOLE or data_type.startswith(("timestamp", "time(")):
+    known = kind_named(data_type.partition(" ")[0])
+    group, digits = known.row.group if known is not None else None, decimal_digits(data_type)
+    if group in _STEPS_OF_ONE:
         return _Line(text=False, scale=1.0)
-    if data_type.startswith("decimal("):
-        return _Line(text=False, scale=10.0 ** int(data_type.rstrip(")").split(",")[-1]))
-    return _Line(text=False, scale=None)
+    return _Line(text=group is Group.TEXT, scale=10.0 ** digits[1] if digits is not None else None)
 
 
 @lru_cache(maxsize=1024)

@@ -81,17 +81,7 @@ class HiveAdapter:
         from engines.hive.engine import HiveEngine
         from engines.hive.transport import Access, Auth
 
-        access = Access(
-            auth=Auth(settings.auth.upper()),
-            user=settings.user,
-            password=settings.password.get_secret_value() if settings.password else None,
-            kerberos_service=settings.kerberos_service,
-            http_path=settings.http_path,
-            tls=settings.tls,
-            ca_file=str(settings.ca_file) if settings.ca_file else None,
-            verify=settings.verify,
-            database=settings.database,
-        )
+        access = Access.of(settings, auth=Auth(settings.auth.upper()))
         engine = HiveEngine(
             [split_address(address) for address in settings.addresses],
             access,

@@ -27,6 +27,8 @@ from thrift.transport.TTransport import (  # type: ignore[import-untyped]
 )
 from thrift_sasl import TSaslClientTransport  # type: ignore[import-untyped]
 
+from engines.server_access import ServerAccess
+
 Address: TypeAlias = tuple[str, int]
 
 CONNECT_TIMEOUT_S = 30.0
@@ -46,30 +48,16 @@ class Auth(StrEnum):
     KERBEROS = "KERBEROS"
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How servers let the gateway in.
-
-    http_path: of the HTTP transport, such as ``cliservice``; None for a plain socket. ca_file: certificates to trust
-    instead of the system's. database: where unqualified names are looked for.
-    """
+@dataclass(frozen=True, slots=True, repr=False)
+class Access(ServerAccess):
+    """How servers let the gateway in."""
 
     auth: Auth = Auth.NONE
-    user: str = "fusion"
-    password: str | None = None
     kerberos_service: str = "hive"
-    http_path: str | None = None
-    tls: bool = False
-    ca_file: str | None = None
-    verify: bool = True
-    database: str = "default"
 
     def __post_init__(self) -> None:
         if (self.auth in (Auth.LDAP, Auth.CUSTOM)) != (self.password is not None):
             raise ValueError("a password belongs to LDAP and CUSTOM, and they need one")
-
-    def __repr__(self) -> str:
-        return f"Access(auth={self.auth.value!r}, user={self.user!r}, tls={self.tls}, http_path={self.http_path!r})"
 
 
 class Transport:

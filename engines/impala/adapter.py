@@ -84,18 +84,7 @@ class ImpalaAdapter:
         from engines.impala.connection import Access, Auth
         from engines.impala.engine import ImpalaEngine
 
-        access = Access(
-            auth=Auth(settings.auth),
-            user=settings.user,
-            password=settings.password.get_secret_value() if settings.password else None,
-            http_path=settings.http_path,
-            tls=settings.tls,
-            ca_file=str(settings.ca_file) if settings.ca_file else None,
-            verify=settings.verify,
-            kerberos_service=settings.kerberos_service,
-            database=settings.database,
-            timeout_s=settings.timeout_s,
-        )
+        access = Access.of(settings, auth=Auth(settings.auth))
         engine = ImpalaEngine(
             settings.addresses,
             access,

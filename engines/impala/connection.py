@@ -28,6 +28,8 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated  # type: 
 from thrift.Thrift import TException  # type: ignore[import-untyped]
 from thrift.transport.TTransport import TTransportBase  # type: ignore[import-untyped]
 
+from engines.server_access import ServerAccess
+
 # It prints a trace for every call that fails, which is told once, by the adapter.
 logging.getLogger("impala.hiveserver2").disabled = True
 
@@ -45,27 +47,16 @@ class Auth(StrEnum):
     GSSAPI = "gssapi"
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+@dataclass(frozen=True, slots=True, repr=False)
+class Access(ServerAccess):
     """How coordinators let the gateway in.
 
-    auth: GSSAPI takes its ticket from the cache of the process. database: where unqualified names are looked for.
-    timeout_s: longest wait for one answer.
+    auth: GSSAPI takes its ticket from the cache of the process. timeout_s: longest wait for one answer.
     """
 
     auth: Auth = Auth.NOSASL
-    user: str = "fusion"
-    password: str | None = None
-    http_path: str | None = None
-    tls: bool = False
-    ca_file: str | None = None
-    verify: bool = True
     kerberos_service: str = "impala"
-    database: str = "default"
     timeout_s: float = 60.0
-
-    def __repr__(self) -> str:
-        return f"Access(auth={self.auth}, user={self.user!r}, tls={self.tls}, http_path={self.http_path!r})"
 
 
 class Connection:

@@ -55,8 +55,8 @@ def access_to(way: str, server: ThriftServer, password: str = PASSWORD) -> Acces
     auth = Auth(settings["hive.server2.authentication"])
     return Access(
         auth,
-        USER,
-        password if auth in (Auth.LDAP, Auth.CUSTOM) else None,
+        user=USER,
+        password=password if auth in (Auth.LDAP, Auth.CUSTOM) else None,
         http_path=HTTP if "hive.server2.transport.mode" in settings else None,
         tls="hive.server2.use.SSL" in settings,
         ca_file=str(server.folder / "certificate.pem"),

@@ -1,0 +1,50 @@
+"""How a server behind HiveServer2's protocol, Hive's or Impala's, lets the gateway in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import SecretStr
+
+from engines.adapter import EngineSettings
+
+
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class ServerAccess:
+    """Login, transport and encryption; an engine adds its ways to log in, and Kerberos' service.
+
+    http_path: of the HTTP transport, such as ``cliservice``; None for a plain socket. ca_file: certificates to trust
+    instead of the system's. database: where unqualified names are looked for.
+    """
+
+    auth: StrEnum
+    kerberos_service: str
+    user: str = "fusion"
+    password: str | None = None
+    http_path: str | None = None
+    tls: bool = False
+    ca_file: str | None = None
+    verify: bool = True
+    database: str = "default"
+
+    @classmethod
+    def of(cls, settings: EngineSettings, **others: Any) -> Self:
+        """Take what settings of the same names say. others: fields that they say otherwise."""
+        names = [field.name for field in fields(cls) if field.name not in others]
+        return cls(**{name: _plain(getattr(settings, name)) for name in names}, **others)
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return f"{name}(auth={self.auth.value!r}, user={self.user!r}, tls={self.tls}, http_path={self.http_path!r})"
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case SecretStr():
+            return value.get_secret_value()
+        case Path():
+            return str(value)
+    return value

@@ -24,16 +24,19 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
 
-from engines.duckdb import orc, tables, wire
+from engines.duckdb import tables, wire
 from engines.duckdb.errors import readable, translated
 from engines.errors import EngineError, StatementCancelled, StatementError, UnsupportedFeature
 from engines.protocol import Column, TableSource
 from selector.quoting import duckdb_string
+
+if TYPE_CHECKING:
+    from engines.duckdb.orc import OrcFile
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +72,7 @@ class Worker:
         self._parser = _empty_instance()
         self._tables: dict[str, TableSource] = {}
         self._views: set[str] = set()
-        self._orc_files: dict[str, tuple[orc.OrcFile, ...]] = {}
+        self._orc_files: dict[str, tuple[OrcFile, ...]] = {}
         self._lock = threading.Lock()
         self._running: int | None = None
         self._cancelled: int | None = None
@@ -159,6 +162,8 @@ class Worker:
 
     def _make_orc_view(self, source: TableSource) -> None:
         """Make the view of a table that Arrow reads, if its files are not those of the last time."""
+        from engines.duckdb import orc  # with it comes pandas, by which a worker would start half as fast
+
         files = orc.files_of(source)
         if files == self._orc_files.get(source.name):
             return

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from engines.spark.embedded.java import find_java_home
 from tests.engines.conformance import warehouse
+from tests.quick_java import quick_java
 
 if TYPE_CHECKING:
     from engines.spark.embedded.server import SparkConnectServer
@@ -23,7 +28,26 @@ settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=2_000, deadline=None)
 settings.load_profile("steady")
 
+_JAVA = pytest.StashKey[Path]()
 REAL_CLIENTS = tuple(Path(__file__).parent / room for room in ("gateway/drivers", "attacks"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have all tests start the quick Java; processes that run a part of the tests get it from the one that began."""
+    if hasattr(config, "workerinput"):
+        return
+    config.stash[_JAVA] = folder = Path(tempfile.mkdtemp(prefix="fusion-tests-java-"))
+    folder.chmod(0o755)  # servers of other users start it too
+    home = quick_java(folder)
+    if home is not None:
+        os.environ["JAVA_HOME"] = str(home)
+        find_java_home.cache_clear()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Delete what pytest_configure made."""
+    if _JAVA in config.stash:
+        shutil.rmtree(config.stash[_JAVA])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -559,7 +559,7 @@ class Conformance:
 
     def test_killed_during_a_statement(self, mortal: tuple[Engine, Callable[[], None]], warehouse: Warehouse) -> None:
         engine, kill = mortal
-        engine.use_tables([warehouse.table("kinds"), warehouse.table("numbers")])
+        engine.use_tables([warehouse.table("kinds"), warehouse.table("typed"), warehouse.table("numbers")])
         assert _count(engine, "kinds") == 5
         killer = threading.Timer(1.0, kill)
         killer.start()

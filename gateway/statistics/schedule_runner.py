@@ -90,7 +90,9 @@ class ScheduleRunner:
             elif self._free.acquire(blocking=False):
                 claimed = False
                 try:
-                    claimed = self._schedules.claim(schedule.name, due_at=due_at, next_run_at=following, at=now)
+                    claimed = not self.stopped.is_set() and self._schedules.claim(
+                        schedule.name, due_at=due_at, next_run_at=following, at=now
+                    )
                 finally:
                     if not claimed:
                         self._free.release()

@@ -19,9 +19,9 @@ from engines.protocol import Engine, Lease, TableSource
 from engines.spark.embedded.server import MIB, ServerSettings, SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
 from gateway.errors import SqlError
-from gateway.sql.duckdb.values import NotPortable
+from gateway.sql.duckdb.values import NoEquivalent
+from gateway.sql.parser_dialects import SparkAsWritten
 from gateway.sql.parsing import SPARK, ParserLimits
-from gateway.sql.reading import SparkAsWritten
 from gateway.sql.statement import check
 
 LEASE_BYTES = 3 << 30
@@ -76,7 +76,7 @@ class BothEngines:
             return Found(Outcome.DIFFERENT, f"Spark by the client's text and by ours: {differs}")
         try:
             written = statement.sql("duckdb")
-        except NotPortable as error:
+        except NoEquivalent as error:
             return Found(Outcome.PINNED, error.message)
         except UnsupportedFeature as error:
             return Found(Outcome.DIFFERENT, f"cannot be written: {error.message}")

@@ -43,8 +43,8 @@ class Candidate:
     """An engine as seen now.
 
     limit_bytes: memory that one statement may take there; None where the engine spills instead of failing.
-    down: why it is not available, None if it does. unsupported: why it cannot run this statement. not_portable: what of
-        it would mean something else there.
+    down: why it is not available, None if it is. unsupported: why it cannot run this statement.
+    no_equivalent: what of it would mean something else there.
     estimate: what the statement takes there, of a fast engine.
     misestimates: query ids of runs of this statement that ran out of memory there, under these statistics and
         this limit. missed_bytes: the largest limit of those runs.
@@ -55,14 +55,14 @@ class Candidate:
     limit_bytes: int | None = None
     down: str | None = None
     unsupported: str | None = None
-    not_portable: str | None = None
+    no_equivalent: str | None = None
     estimate: MemoryEstimate = UNKNOWN
     misestimates: tuple[str, ...] = ()
     missed_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RoutingPolicy:
     """What to do with guesses. minimum_confidence: below it an estimate does not open the fast engine."""
 
     minimum_confidence: float = 0.3
@@ -131,7 +131,7 @@ class NoEngine(Exception):
         self.reasons = tuple(reasons)
 
 
-def decide(candidates: Sequence[Candidate], *, policy: Policy, pinned: str | None = None) -> Decision:
+def decide(candidates: Sequence[Candidate], *, policy: RoutingPolicy, pinned: str | None = None) -> Decision:
     """Rank the candidates: fast ones that the statement fits into first, then the dependable ones.
 
     A fast engine that is ruled out is not in the ranking at all: failing over INTO a place where the statement
@@ -236,13 +236,13 @@ def _obstacles(candidate: Candidate) -> list[Reason]:
     if candidate.unsupported is not None:
         text = f"{candidate.engine} cannot run it: {candidate.unsupported}"
         obstacles.append(Reason(ReasonCode.UNSUPPORTED_FEATURE, text))
-    if candidate.not_portable is not None:
-        text = f"{candidate.engine} is not known to answer as Spark does: {candidate.not_portable}"
+    if candidate.no_equivalent is not None:
+        text = f"{candidate.engine} is not known to answer as Spark does: {candidate.no_equivalent}"
         obstacles.append(Reason(ReasonCode.DIALECT, text))
     return obstacles
 
 
-def _fits(candidate: Candidate, estimate: MemoryEstimate, policy: Policy) -> tuple[bool, list[Reason]]:
+def _fits(candidate: Candidate, estimate: MemoryEstimate, policy: RoutingPolicy) -> tuple[bool, list[Reason]]:
     reasons = _obstacles(candidate)
     usable = not reasons
     if candidate.misestimates:
@@ -270,11 +270,11 @@ def _fits(candidate: Candidate, estimate: MemoryEstimate, policy: Policy) -> tup
         return False, [*reasons, Reason(ReasonCode.LOW_CONFIDENCE, f"Too uncertain: {low}")]
     if not usable:
         return False, reasons
-    verdict = "By the estimate it would fit" if reasons else "Fits"
-    return not reasons, [*reasons, Reason(ReasonCode.FITS, f"{verdict}: {text}")]
+    conclusion = "By the estimate it would fit" if reasons else "Fits"
+    return not reasons, [*reasons, Reason(ReasonCode.FITS, f"{conclusion}: {text}")]
 
 
-def _remedy(candidate: Candidate, estimate: MemoryEstimate, policy: Policy) -> Remedy:
+def _remedy(candidate: Candidate, estimate: MemoryEstimate, policy: RoutingPolicy) -> Remedy:
     blocked = [reason.code for reason in _obstacles(candidate)]
     if candidate.limit_bytes is None:
         missed = [ReasonCode.MISESTIMATE_ON_RECORD] if candidate.misestimates else []

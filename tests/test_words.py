@@ -18,6 +18,7 @@ TEXTS = [
 
 RETIRED = {
     r"AlreadyThere": "AlreadyExists",
+    r"_require_honest": "_require_unchanged_tables",
     r"Fleet|fleet": "engine registry",
     r"insist|insist_on_insert": "retry, retry_insert",
     r"lessons?": "misestimates",
@@ -27,8 +28,10 @@ RETIRED = {
     r"parts from": "differs from",
     r"Slots held": "slots in use",
     r"strays?|StrayJobs": "orphaned jobs",
+    r"NotPortable|not_portable|not portable": "NoEquivalent, no equivalent",
     r"survivors": "expected_distinct",
     r"takes no work|takes work": "is not available, is available",
+    r"Tries|verdict": "FailoverPlan, data_error",
     r"WrongData": "DataError",
 }
 

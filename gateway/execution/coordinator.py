@@ -1,9 +1,9 @@
 """START HERE: one statement's whole life, top to bottom.
 
-``start`` records it and ``_live`` sees it through: it is read, decided about, and tried on one engine after the other
-until an attempt has its rows or no other one may follow. Every step is on record before the next begins
+``start`` records it and ``_process`` sees it through: it is read, decided about, and tried on one engine after the
+other until an attempt has its rows or no other one may follow. Every step is on record before the next begins
 (``query_log.py``), so a killed gateway leaves a readable past. What an attempt does is in ``executor.py``, which one
-comes next in ``attempts.py``.
+comes next in ``failover.py``.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from engines.errors import EngineError, StatementCancelled
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.errors import GatewayError, GatewayStopped, NotAllowed, failure_of
-from gateway.execution.attempts import SECOND_OPINION_S, Tries
+from gateway.execution.authorized_reader import AuthorizedReader, Understood, asker_of
 from gateway.execution.executor import Executor, Outcome
+from gateway.execution.failover import SECOND_OPINION_S, FailoverPlan
 from gateway.execution.live import LiveStatements
 from gateway.execution.query_log import QueryLog, now
-from gateway.execution.reader import Reader, Understood, asker_of
 from gateway.execution.results import Spool
 from gateway.execution.waiting import Waiting
 from gateway.execution.writing import TableWriter
@@ -57,7 +57,7 @@ class Coordinator:
         *,
         engines: EngineRegistry,
         router: Router,
-        reader: Reader,
+        reader: AuthorizedReader,
         executor: Executor,
         query_log: QueryLog,
         writer: TableWriter,
@@ -101,7 +101,7 @@ class Coordinator:
         self._alive.take_in(run)
         try:
             self._log.open(run)
-            threading.Thread(target=self._live, args=(run,), name=f"query {run.id}", daemon=True).start()
+            threading.Thread(target=self._process, args=(run,), name=f"query {run.id}", daemon=True).start()
         except BaseException:
             self._alive.let_go(run)
             self._log.require_closed(run)
@@ -154,7 +154,7 @@ class Coordinator:
 
     # ------------------------------------------------------------------ one statement's life
 
-    def _live(self, run: Run) -> None:
+    def _process(self, run: Run) -> None:
         """Read a statement, see it through, and let go of it; nothing escapes but defects."""
         refusal: Exception | None = None
         try:
@@ -198,27 +198,27 @@ class Coordinator:
         log.info("query %s: %s because %s", run.id, decision.engine, decision.codes)
         retry(partial(self._joins.learn, query))
         dependable = [name for name in decision.ranking if self._engines[name].dependable]
-        tries = Tries(decision.ranking, dependable=dependable)
+        plan = FailoverPlan(decision.ranking, dependable=dependable)
         ordinal = 0
-        while tries.waiting:
-            this, ordinal = tries.next(), ordinal + 1
+        while plan.waiting:
+            this, ordinal = plan.next(), ordinal + 1
             attempt = _attempt(ordinal, this.engine)
             if ordinal == 1:
                 self._log.decided(run, decision, attempt, query, snapshot.statistics_version(query.tables))
             else:
                 self._log.attempt_started(run, attempt)
-            wait_s = SECOND_OPINION_S if tries.verdict else self._queue_s
+            wait_s = SECOND_OPINION_S if plan.data_error else self._queue_s
             outcome = self._executor.query(run, query, this, attempt, wait_s=wait_s)
             error = outcome.error
-            if not isinstance(error, EngineError) or not tries.goes_on(this, error):
-                self._close(run, outcome, tries)
+            if not isinstance(error, EngineError) or not plan.may_continue(this, error):
+                self._close(run, outcome, plan)
                 return
             log.info("query %s: %s failed with %s, trying on", run.id, this.engine, error.code)
             self._log.attempt_failed(run, outcome.attempt)
-            if not tries.waiting and not tries.verdict:
-                tries.resume(self._waiting.returned(run, tries.lost))
-            if not tries.waiting:
-                self._log.close(run, QueryState.FAILED, error=failure_of(tries.told(error)))
+            if not plan.waiting and not plan.data_error:
+                plan.resume(self._waiting.returned(run, plan.lost))
+            if not plan.waiting:
+                self._log.close(run, QueryState.FAILED, error=failure_of(plan.final_error(error)))
 
     def _write(self, run: Run, write: Write) -> None:
         """Have one engine write, once: whatever fails, nothing is tried again."""
@@ -227,11 +227,11 @@ class Coordinator:
         self._log.decided(run, decision, attempt)
         self._close(run, self._executor.write(run, write, attempt))
 
-    def _close(self, run: Run, outcome: Outcome, tries: Tries | None = None) -> None:
+    def _close(self, run: Run, outcome: Outcome, plan: FailoverPlan | None = None) -> None:
         """Record the end of a statement with its last attempt."""
         error = outcome.error
-        if tries is not None and isinstance(error, EngineError):
-            error = tries.told(error)
+        if plan is not None and isinstance(error, EngineError):
+            error = plan.final_error(error)
         self._log.close(
             run,
             outcome.attempt.state,

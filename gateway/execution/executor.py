@@ -15,9 +15,9 @@ import pyarrow as pa
 from engines.errors import EngineError, StatementCancelled
 from engines.protocol import Actuals, Writer, WriteTarget
 from gateway.catalog.registration import Registration
-from gateway.commands.commands import CommandRunner
+from gateway.commands.command_runner import CommandRunner
 from gateway.errors import GatewayError, LocationRefused, ResultError, failure_of
-from gateway.execution.attempts import Try
+from gateway.execution.failover import PlannedAttempt
 from gateway.execution.query_log import QueryLog, now
 from gateway.execution.results import Spool, SpooledResult
 from gateway.execution.writing import TableWriter
@@ -73,7 +73,9 @@ class Executor:
         self._misestimated = misestimated
         self._queue_s = queue_s
 
-    def query(self, run: Run, query: CompiledStatement, this: Try, attempt: Attempt, *, wait_s: float) -> Outcome:
+    def query(
+        self, run: Run, query: CompiledStatement, this: PlannedAttempt, attempt: Attempt, *, wait_s: float
+    ) -> Outcome:
         """Run a query on an engine, and learn from how it went. wait_s: longest wait for a slot."""
         entry = self._engines[attempt.engine]
         outcome = _carried_out(attempt, partial(self._query, run, query, this, entry, wait_s))
@@ -94,7 +96,9 @@ class Executor:
             attempt, lambda: _Done(self._spool.write(run.id, self._commands.run(command, run).to_reader()))
         )
 
-    def _query(self, run: Run, query: CompiledStatement, this: Try, entry: EngineEntry, wait_s: float) -> _Done:
+    def _query(
+        self, run: Run, query: CompiledStatement, this: PlannedAttempt, entry: EngineEntry, wait_s: float
+    ) -> _Done:
         """Hold a lease, run the engine's own SQL and spool every row."""
         sql = query.sql(entry.engine.dialect)
         expected = run.record.decision.on(entry.name) if run.record.decision else None
@@ -114,7 +118,7 @@ class Executor:
             stream = entry.engine.execute(sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s)
             with stream:
                 result = self._spool.write(run.id, stream)
-        self._require_honest(run, query)
+        self._require_unchanged_tables(run, query)
         return _Done(result, stream.actuals)
 
     def _write(self, run: Run, write: Write, entry: EngineEntry) -> _Done:
@@ -134,7 +138,7 @@ class Executor:
         except ResultError as error:
             raise type(error)(WRITTEN) from error
 
-    def _require_honest(self, run: Run, query: CompiledStatement) -> None:
+    def _require_unchanged_tables(self, run: Run, query: CompiledStatement) -> None:
         """Delete rows that were read while a table's place was exchanged, before anybody sees them."""
         try:
             self._registration.require_unchanged(query.tables)

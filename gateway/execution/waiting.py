@@ -8,7 +8,7 @@ from functools import partial
 
 from engines.errors import StatementCancelled
 from gateway.catalog.snapshot import CatalogSnapshot
-from gateway.execution.attempts import Try
+from gateway.execution.failover import PlannedAttempt
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.router import Router
 from gateway.sql.compiled import CompiledStatement
@@ -46,7 +46,7 @@ class Waiting:
             if not run.wait(wait_s):
                 raise StatementCancelled("The statement was cancelled.")
 
-    def returned(self, run: Run, lost: Sequence[Try]) -> list[str]:
+    def returned(self, run: Run, lost: Sequence[PlannedAttempt]) -> list[str]:
         """Wait until one of the engines that were lost under a query is there again, and name it.
 
         What only reads may be tried there once more.

@@ -15,7 +15,7 @@ from gateway.security.policy import Policy
 from gateway.settings import Settings
 from gateway.sql.planning.pool import Planners
 from gateway.statistics.jobs import JobRunner
-from gateway.statistics.schedules import Schedules
+from gateway.statistics.scheduler import Scheduler
 from gateway.statistics.staleness import Freshness
 from metastore.store import Metastore
 
@@ -35,6 +35,6 @@ class Services:
     downloads: Downloads
     jobs: JobRunner
     freshness: Freshness
-    schedules: Schedules
+    schedules: Scheduler
     authenticator: Authenticator
     policy: Policy

@@ -12,7 +12,7 @@ from selector.decide import MIB, Decision, ReasonCode, Remedy
 from selector.estimate import MemoryEstimate
 from selector.statistics import TableStatistics
 
-PARTINGS_TOLD = 3
+DIVERGENCES_SHOWN = 3
 TENTHS_BELOW = 10 * MIB  # sizes are written with a decimal below, as ``mebibytes`` has it
 
 
@@ -101,7 +101,7 @@ def _driver(estimate: MemoryEstimate) -> str:
 def _divergences(estimate: MemoryEstimate) -> list[str]:
     places = sorted(estimate.divergences(), key=lambda place: -(estimate.operators[place].divergence or 1.0))
     told = []
-    for place in places[:PARTINGS_TOLD]:
+    for place in places[:DIVERGENCES_SHOWN]:
         part = estimate.operators[place]
         rows = f"{cardinality(part.rows)} rows by our count, {cardinality(part.engine_rows)} by the engine's"
         told.append(f"The estimates part at the {_named(estimate, place)}: {rows}.")

@@ -15,7 +15,7 @@ from gateway.errors import StatementTooComplex
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.sql.commands.writes import DropTable, Write, reads
 from gateway.sql.compiled import CompiledStatement
-from gateway.sql.duckdb.values import NotPortable
+from gateway.sql.duckdb.values import NoEquivalent
 from gateway.sql.planning.fairness import Asker, FairPlaces
 from gateway.sql.planning.pool import Planners
 from gateway.sql.planning.process import PlannerFault, Shared
@@ -23,7 +23,7 @@ from gateway.sql.planning.work import EnginePlan, estimate
 from gateway.sql.statement import CheckedStatement
 from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
 from metastore.store import Metastore
-from selector.decide import Candidate, Decision, Policy, decide, decide_write
+from selector.decide import Candidate, Decision, RoutingPolicy, decide, decide_write
 from selector.estimate import UNKNOWN, MemoryEstimate
 from selector.learning import RECENT, Residuals, Subject, observe
 
@@ -40,12 +40,12 @@ BACKTRACKING = frozenset({"spark", "hive"})
 class _Prospect:
     """What one fast engine is expected to need.
 
-    unsupported: why it cannot run the statement at all. not_portable: what of it would mean something else there.
+    unsupported: why it cannot run the statement at all. no_equivalent: what of it would mean something else there.
     """
 
     estimate: MemoryEstimate = UNKNOWN
     unsupported: str | None = None
-    not_portable: str | None = None
+    no_equivalent: str | None = None
 
 
 class Router:
@@ -59,7 +59,7 @@ class Router:
         self,
         engines: EngineRegistry,
         metastore: Metastore,
-        policy: Policy,
+        policy: RoutingPolicy,
         planners: Planners,
         *,
         require_unchanged: Callable[[Sequence[TableSource]], None] = lambda _: None,
@@ -103,7 +103,7 @@ class Router:
                     limit_bytes=entry.limit_bytes,
                     down=entry.why_down(),
                     unsupported=prospect.unsupported,
-                    not_portable=prospect.not_portable,
+                    no_equivalent=prospect.no_equivalent,
                     estimate=self._corrected(prospect.estimate, entry, statement, version),
                     misestimates=tuple(misestimate.query_id for misestimate in missed),
                     missed_bytes=max((misestimate.limit_bytes for misestimate in missed), default=None),
@@ -168,8 +168,8 @@ class Router:
             return known
         try:
             prospect = _Prospect(self._estimate(entry, statement, snapshot, asker))
-        except NotPortable as error:
-            prospect = _Prospect(not_portable=error.message)
+        except NoEquivalent as error:
+            prospect = _Prospect(no_equivalent=error.message)
         except UnsupportedFeature as error:
             prospect = _Prospect(unsupported=error.message)
         except EngineError:

@@ -12,14 +12,14 @@ from engines.spark.adapter import SparkSettings
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
-from gateway.commands.commands import CommandRunner
+from gateway.commands.command_runner import CommandRunner
 from gateway.commands.views import ViewMaker
 from gateway.drivers.hs2.service import Service
+from gateway.execution.authorized_reader import AuthorizedReader
 from gateway.execution.coordinator import Coordinator
 from gateway.execution.downloads import WIDE_ROWS, Downloads
 from gateway.execution.executor import Executor
 from gateway.execution.query_log import QueryLog
-from gateway.execution.reader import Reader
 from gateway.execution.results import Spool
 from gateway.execution.writing import TableWriter
 from gateway.routing.admission import Ledger
@@ -34,13 +34,13 @@ from gateway.server.startup import MissingExtra
 from gateway.settings import Settings
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.planning.pool import Planners
-from gateway.sql.planning.reader import StatementReader, engines_of
+from gateway.sql.planning.statement_reader import StatementReader, engines_of
 from gateway.statements.session import Limits
 from gateway.statistics.jobs import JobRunner
-from gateway.statistics.schedules import Schedules
+from gateway.statistics.scheduler import Scheduler
 from gateway.statistics.staleness import Freshness
 from metastore.store import Metastore
-from selector.decide import Policy
+from selector.decide import RoutingPolicy
 
 if TYPE_CHECKING:
     from gateway.drivers.flight.server import FlightServer
@@ -71,7 +71,7 @@ def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
     )
     access = access_policy.Policy(authenticator.holders)
     registration = Registration(metastore, Locations(Rules.of(settings)), policy=access, announce=catalog.current)
-    policy = Policy(minimum_confidence=settings.routing.minimum_confidence)
+    policy = RoutingPolicy(minimum_confidence=settings.routing.minimum_confidence)
     spark = settings.section(SparkSettings)
     jobs = JobRunner(
         metastore,
@@ -83,7 +83,7 @@ def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
         environment=spark.environment,
     )
     freshness = Freshness(metastore)
-    schedules = Schedules(
+    schedules = Scheduler(
         metastore, jobs=jobs, catalog=catalog, freshness=freshness, settings=settings.schedules, policy=access
     )
     limits = settings.limits
@@ -109,7 +109,9 @@ def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
     coordinator = Coordinator(
         engines=engines,
         router=router,
-        reader=Reader(StatementReader(planners, written_for), catalog, engines, registration, access, parser_limits),
+        reader=AuthorizedReader(
+            StatementReader(planners, written_for), catalog, engines, registration, access, parser_limits
+        ),
         executor=executor,
         query_log=query_log,
         writer=writer,

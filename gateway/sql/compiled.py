@@ -37,7 +37,7 @@ class CompiledStatement:
     explosive: str | None = None
 
     def sql(self, dialect: str) -> str:
-        """Return the statement for an engine. Raises UnsupportedFeature, NotPortable."""
+        """Return the statement for an engine. Raises UnsupportedFeature, NoEquivalent."""
         text = self.texts[dialect]
         if isinstance(text, UnsupportedFeature):
             raise type(text)(text.message)

@@ -10,7 +10,7 @@ from engines.protocol import TableSource
 from gateway.errors import NotAllowed
 from gateway.sql.duckdb.expressions import TYPED_DIVISION
 from gateway.sql.duckdb.queries import Queries
-from gateway.sql.duckdb.values import NotPortable
+from gateway.sql.duckdb.values import NoEquivalent
 
 
 def mark_typed_divisions(tree: exp.Expr) -> None:
@@ -28,7 +28,7 @@ def resolve_divisions(tree: exp.Expr, tables: Sequence[TableSource]) -> None:
     queries = Queries({table.name.lower(): table for table in tables})
     try:
         queries.write(tree)
-    except NotPortable as error:
+    except NoEquivalent as error:
         hint = "write DIV, or CAST one side to DOUBLE"
         raise NotAllowed(
             f"Whether a division is one of whole numbers cannot be told: {error.message} ({hint})"

@@ -24,8 +24,8 @@ from gateway.errors import (
 from gateway.sql import allowlist
 from gateway.sql.brackets import put_brackets, put_brackets_around_bits
 from gateway.sql.hints import take_engine
+from gateway.sql.parser_dialects import LIBRARY_DEFECTS, READERS, take_units
 from gateway.sql.position import position_at, position_of
-from gateway.sql.reading import LIBRARY_DEFECTS, READERS, take_units
 from metastore.records import Position
 
 DIALECTS = {  # as clients name them -> as the parser does

@@ -7,8 +7,8 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.generator import Generator
 
 from gateway.errors import SyntaxInvalid
+from gateway.sql.parser_dialects import LIBRARY_DEFECTS
 from gateway.sql.position import position_of
-from gateway.sql.reading import LIBRARY_DEFECTS
 
 FORGIVING_DIALECTS = frozenset({"hive", "impala"})  # there CAST of a value that does not fit is NULL
 LONGEST_NAME = 120

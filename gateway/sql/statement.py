@@ -23,11 +23,11 @@ from gateway.sql.dialects.normalize import HIVES, put_into_sparks
 from gateway.sql.divisions import mark_typed_divisions, resolve_divisions
 from gateway.sql.duckdb.expressions import RAISE
 from gateway.sql.duckdb.queries import Queries
-from gateway.sql.duckdb.values import NotPortable
+from gateway.sql.duckdb.values import NoEquivalent
 from gateway.sql.hints import without_hints
 from gateway.sql.limits.growth import check_growth, explosive_pattern, guarded
+from gateway.sql.parser_dialects import LIBRARY_DEFECTS, DuckDBAsWritten, ImpalaText, SparkAsWritten
 from gateway.sql.parsing import DIALECTS, SPARK, ParserLimits
-from gateway.sql.reading import LIBRARY_DEFECTS, DuckDBAsWritten, ImpalaText, SparkAsWritten
 from gateway.sql.views import expand
 from metastore.records import View
 from selector.types import NoSuchType
@@ -69,7 +69,7 @@ class CheckedStatement:
     def sql(self, dialect: str) -> str:
         """Write the statement for an engine, so that it means there what it means in Spark.
 
-        Raises UnsupportedFeature where the dialect has no words for it, NotPortable where it has none of that meaning.
+        Raises UnsupportedFeature where the dialect has no words for it, NoEquivalent where it has none of that meaning.
         """
         try:
             text = self._written(dialect)
@@ -78,7 +78,7 @@ class CheckedStatement:
         except (UnsupportedError, ParseError, TokenError) as error:
             raise UnsupportedFeature(f"its dialect has no words for it: {str(error).splitlines()[0]}") from error
         except NoSuchType as error:
-            raise NotPortable(f"a value of type {error}.") from error
+            raise NoEquivalent(f"a value of type {error}.") from error
         except RecursionError as error:
             raise UnsupportedFeature("the statement is nested too deep to be written in its dialect.") from error
 

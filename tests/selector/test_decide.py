@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selector.decide import MIB, Candidate, Decision, EngineEstimate, NoEngine, Policy, ReasonCode, Remedy, decide
+from selector.decide import (
+    MIB,
+    Candidate,
+    Decision,
+    EngineEstimate,
+    NoEngine,
+    ReasonCode,
+    Remedy,
+    RoutingPolicy,
+    decide,
+)
 from selector.estimate import UNKNOWN, MemoryEstimate
 
 LIMIT = 1024 * MIB
@@ -20,7 +30,7 @@ def decided(
     *candidates: Candidate, estimate: MemoryEstimate = SMALL, pinned: str | None = None
 ) -> tuple[Decision, list[ReasonCode]]:
     weighed = [each if each.dependable else replace(each, estimate=estimate) for each in candidates]
-    decision = decide(weighed, policy=Policy(), pinned=pinned)
+    decision = decide(weighed, policy=RoutingPolicy(), pinned=pinned)
     return decision, [reason.code for reason in decision.reasons]
 
 
@@ -77,7 +87,7 @@ def test_what_no_dependable_engine_can_run_is_tried_on_the_fast_one() -> None:
         decision, codes = decided(FAST, unable, estimate=estimate)
         assert decision.ranking == ("duckdb",)
         assert codes[-2:] == [ReasonCode.UNSUPPORTED_FEATURE, ReasonCode.UNSUPPORTED_FEATURE]
-    for blocked in (changed(FAST, unsupported="nor that."), changed(FAST, not_portable="otherwise.")):
+    for blocked in (changed(FAST, unsupported="nor that."), changed(FAST, no_equivalent="otherwise.")):
         with pytest.raises(NoEngine):
             decided(blocked, unable, estimate=LARGE)
     with pytest.raises(NoEngine):
@@ -152,7 +162,7 @@ def test_a_remedy_is_enough_and_not_a_byte_too_much(upper: int, confidence: floa
 def test_each_fast_engine_is_weighed_by_its_own_estimate_and_limit() -> None:
     first = replace(FAST, estimate=LARGE)
     second = Candidate("impala", dependable=False, limit_bytes=10 * LIMIT, estimate=SMALL)
-    decision = decide([first, second, SPARK], policy=Policy())
+    decision = decide([first, second, SPARK], policy=RoutingPolicy())
     assert decision.ranking == ("impala", "spark")
     assert (decision.estimate, decision.limit_bytes, decision.estimated_for) == (SMALL, 10 * LIMIT, "impala")
     assert decision.on("impala") == EngineEstimate("impala", SMALL, 10 * LIMIT)
@@ -163,9 +173,9 @@ def test_each_fast_engine_is_weighed_by_its_own_estimate_and_limit() -> None:
 def test_where_no_fast_engine_may_the_first_with_an_estimate_tells_what_would_change_that() -> None:
     unknown = replace(FAST, estimate=UNKNOWN)
     large = Candidate("impala", dependable=False, limit_bytes=LIMIT, estimate=LARGE)
-    decision = decide([unknown, large, SPARK], policy=Policy())
+    decision = decide([unknown, large, SPARK], policy=RoutingPolicy())
     assert decision.engine == "spark"
     assert decision.estimated_for == "impala"
     assert decision.remedy == Remedy("impala", limit_bytes=LARGE.upper_bytes)
-    pinned = decide([unknown, large, SPARK], policy=Policy(), pinned="duckdb")
+    pinned = decide([unknown, large, SPARK], policy=RoutingPolicy(), pinned="duckdb")
     assert (pinned.estimated_for, pinned.estimate, pinned.limit_bytes) == ("duckdb", UNKNOWN, LIMIT)

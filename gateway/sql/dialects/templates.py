@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from sqlglot import exp
 
-from gateway.sql.reading import SparkAsWritten
+from gateway.sql.parser_dialects import SparkAsWritten
 
 _BARE = (exp.Column, exp.Distinct, exp.Literal, exp.Anonymous, exp.Paren, exp.Cast, exp.TryCast, exp.Null, exp.Boolean)
 

@@ -1,7 +1,7 @@
 """START HERE: one expression of Spark's -> DuckDB's text and Spark's type.
 
 Each kind of node has its method; what functions mean stands in the files of their themes. A node or a function that is
-not named anywhere here is not portable.
+not named anywhere here has no equivalent.
 
 It is long because each kind of node has a method.
 """
@@ -20,7 +20,7 @@ from gateway.sql.duckdb.functions.scalars import SCALAR_ARGUMENTS, SCALARS
 from gateway.sql.duckdb.kinds import BOOLEAN, INT, NULL, STRING, common_of_all, parse_kind
 from gateway.sql.duckdb.ordering import direction
 from gateway.sql.duckdb.scopes import Scope
-from gateway.sql.duckdb.values import JUST_ONE, NotPortable, Value, otherwise, require, require_count, string
+from gateway.sql.duckdb.values import JUST_ONE, NoEquivalent, Value, otherwise, require, require_count, string
 from selector.types import InvalidType
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _COMPARISONS = {
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
 _ARITHMETIC = {exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul"}
-_PARTS = frozenset(  # of nodes; what has any other is not portable, until somebody has looked at it
+_PARTS = frozenset(  # of nodes; what has any other has no equivalent, until somebody has looked at it
     """
     _type alias by_name coalesce db decimals default distinct end end_side expression expressions false field flag
     format high ifs is_string joins length limit low negate nested null occurrence offset on order over
@@ -70,10 +70,10 @@ class Expressions:
         self._windows = {window.name.lower(): window for window in windows}
 
     def value(self, node: exp.Expr) -> Value:
-        """Write an expression. Raises NotPortable."""
+        """Write an expression. Raises NoEquivalent."""
         method = _METHODS.get(type(node))
         if method is None:
-            raise NotPortable(f"{node.key.upper()}.")
+            raise NoEquivalent(f"{node.key.upper()}.")
         strange = [name for name, part in node.args.items() if part and name not in _PARTS]
         require(not strange, f"{', '.join(strange).upper()} of {node.key.upper()}.")
         value = method(self, node)
@@ -100,7 +100,7 @@ class Expressions:
         return self._scalar("concat", [self.value(part) for part in node.expressions])
 
     def _word(self, node: exp.Var) -> Value:
-        raise NotPortable(f"the unit {node.name}.")
+        raise NoEquivalent(f"the unit {node.name}.")
 
     def _boolean(self, node: exp.Boolean) -> Value:
         return Value("TRUE" if node.this else "FALSE", BOOLEAN)
@@ -114,7 +114,7 @@ class Expressions:
         if found is None and not node.table:
             found = self.scope.given.get(node.name.lower())
         if found is None:
-            raise NotPortable(f"the name {node.sql()}.")
+            raise NoEquivalent(f"the name {node.sql()}.")
         return found
 
     def _paren(self, node: exp.Paren) -> Value:
@@ -132,7 +132,7 @@ class Expressions:
     def _comparison(self, node: exp.Binary) -> Value:
         right = node.expression
         if isinstance(right, exp.Any | exp.All):
-            raise NotPortable("ANY and ALL.")
+            raise NoEquivalent("ANY and ALL.")
         return comparisons.compare(_COMPARISONS[type(node)], self.value(node.this), self.value(right))
 
     def _is(self, node: exp.Is) -> Value:
@@ -144,7 +144,7 @@ class Expressions:
                 require(value.kind == BOOLEAN, f"IS TRUE of {value.kind}.")
                 return Value(f"({value.text} IS {'TRUE' if truth.this else 'FALSE'})", BOOLEAN)
             case other:
-                raise NotPortable(f"IS {other.key.upper()}.")
+                raise NoEquivalent(f"IS {other.key.upper()}.")
 
     def _between(self, node: exp.Between) -> Value:
         require(not node.args.get("symmetric"), "BETWEEN SYMMETRIC.")
@@ -286,7 +286,7 @@ class Expressions:
         try:
             to = parse_kind(node.to.sql(dialect="spark"))
         except InvalidType as error:
-            raise NotPortable(f"a cast to {node.to.sql(dialect='spark')}.") from error
+            raise NoEquivalent(f"a cast to {node.to.sql(dialect='spark')}.") from error
         forgiving = isinstance(node, exp.TryCast) and bool(node.args.get("safe"))
         return cast(self.value(node.this), to, forgiving=forgiving).computed()
 
@@ -337,7 +337,7 @@ class Expressions:
     def _scalar(self, name: str, values: list[Value]) -> Value:
         rule = SCALARS.get(name)
         if rule is None:
-            raise NotPortable(f"the function {name}.")
+            raise NoEquivalent(f"the function {name}.")
         require_count(values, SCALAR_ARGUMENTS.get(name, JUST_ONE), name)
         return rule(values)
 
@@ -420,7 +420,7 @@ class Expressions:
         star = len(arguments) == 1 and isinstance(arguments[0], exp.Star)
         rule = AGGREGATES.get(name) or (WINDOWS.get(name) if over else None)
         if rule is None:
-            raise NotPortable(f"the function {name}{' with OVER' if over else ''}.")
+            raise NoEquivalent(f"the function {name}{' with OVER' if over else ''}.")
         if not star:
             require_count(arguments, AGGREGATE_ARGUMENTS.get(name, JUST_ONE), name)
         values = [] if star else [self.value(part) for part in arguments]

@@ -19,7 +19,7 @@ from gateway.sql.duckdb.functions.casts import cast
 from gateway.sql.duckdb.kinds import NULL, common, common_of_all, parse_kind
 from gateway.sql.duckdb.ordering import direction
 from gateway.sql.duckdb.scopes import Output, Scope, Source
-from gateway.sql.duckdb.values import NotPortable, Value, quoted_name, require
+from gateway.sql.duckdb.values import NoEquivalent, Value, quoted_name, require
 
 _SELECT = frozenset(
     """
@@ -79,7 +79,7 @@ class Queries:
                 names = ", ".join(quoted_name(column.name) for column in query.columns)
                 return Query(f"SELECT * FROM ({query.text}) AS inline({names})", query.columns)  # noqa: S608
             case _:
-                raise NotPortable(f"{node.key.upper()} as a query.")
+                raise NoEquivalent(f"{node.key.upper()} as a query.")
 
     # ------------------------------------------------------------------ queries
 
@@ -282,7 +282,7 @@ class Queries:
                 names = ", ".join(quoted_name(column.name) for column in query.columns)
                 text, columns = f"(SELECT * FROM ({query.text}) AS inline({names}))", query.columns  # noqa: S608
             case _:
-                raise NotPortable(f"{node.key.upper()} in FROM.")
+                raise NoEquivalent(f"{node.key.upper()} in FROM.")
         columns = _renamed(columns, alias)
         name = node.alias_or_name
         scope.sources.append(Source(name.lower(), columns))
@@ -374,7 +374,7 @@ class Queries:
         write: Expressions | None,
     ) -> str:
         if not isinstance(key, exp.Ordered) or key.args.get("with_fill"):
-            raise NotPortable("an order without direction.")
+            raise NoEquivalent("an order without direction.")
         this = key.this
         places = [
             place
@@ -388,7 +388,7 @@ class Queries:
             require(len(places) == 1, f"the name {this.name}, which more than one column has.")
             text = str(places[0])
         elif write is None:
-            raise NotPortable("ORDER BY over more than the columns of a set operation.")
+            raise NoEquivalent("ORDER BY over more than the columns of a set operation.")
         else:
             require(not _ambiguous(this, scope), "a name in ORDER BY that is both a column and an alias.")
             value = write.value(this)
@@ -398,7 +398,7 @@ class Queries:
 
 
 def _only(node: exp.Expr, known: frozenset[str] | set[str]) -> None:
-    """Raise NotPortable for a part of a node that nobody here has looked at."""
+    """Raise NoEquivalent for a part of a node that nobody here has looked at."""
     strange = [name for name, value in node.args.items() if value and name not in known]
     require(not strange, f"{', '.join(strange).upper()} of {node.key.upper()}.")
 

@@ -27,7 +27,7 @@ class Source:
     columns: tuple[Output, ...]
 
     def find(self, name: str) -> Output | None:
-        """Return a column; names have no case. Raises NotPortable where several have it, or had it to DuckDB."""
+        """Return a column; names have no case. Raises NoEquivalent where several have it, or had it to DuckDB."""
         found = [column for column in self.columns if column.name.lower() == name]
         base, _, number = name.rpartition("_")
         taken = number.isdecimal() and base in self.repeated  # DuckDB calls the second k of a query k_1

@@ -13,7 +13,7 @@ JUST_ONE = range(1, 2)  # argument
 _TEXT = re.compile(r"'(?:[^']|'')*'")
 
 
-class NotPortable(UnsupportedFeature):
+class NoEquivalent(UnsupportedFeature):
     """DuckDB has no words for it that mean what Spark means, or none that we have verified."""
 
 
@@ -60,13 +60,13 @@ class Value:
 
 
 def require(condition: bool, what: str) -> None:
-    """Raise NotPortable with what it is about unless a condition holds."""
+    """Raise NoEquivalent with what it is about unless a condition holds."""
     if not condition:
-        raise NotPortable(what)
+        raise NoEquivalent(what)
 
 
 def require_count(values: Sequence[object], counts: range, function: str) -> None:
-    """Raise NotPortable for a call with another number of arguments than a function takes: Spark says what is wrong."""
+    """Raise NoEquivalent for a call with a number of arguments that a function does not take: Spark says so."""
     require(len(values) in counts, f"{function} with {len(values)} arguments.")
 
 

@@ -21,7 +21,7 @@ from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.app import create_app
 from gateway.statistics.staleness import Drift
-from selector.decide import Candidate, Decision, Policy, decide
+from selector.decide import Candidate, Decision, RoutingPolicy, decide
 from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate
 from selector.statistics import TableStatistics
 from tests.gateway.conftest import BOOKS, MIB, TRANSACTIONS, register, serving
@@ -146,7 +146,7 @@ def test_an_engine_asked_for_by_name_is_left_without_remedy(narrow: httpx.Client
 
 def decided(candidates: list[Candidate], estimate: MemoryEstimate) -> Decision:
     weighed = [each if each.dependable else replace(each, estimate=estimate) for each in candidates]
-    return decide(weighed, policy=Policy())
+    return decide(weighed, policy=RoutingPolicy())
 
 
 def test_a_miss_on_record_asks_for_more_than_the_limit_that_was_not_enough() -> None:

@@ -13,8 +13,8 @@ from engines.errors import UnsupportedFeature
 from engines.protocol import Column, TableSource
 from gateway.errors import NotAllowed
 from gateway.sql.brackets import put_brackets
+from gateway.sql.parser_dialects import SparkAsWritten
 from gateway.sql.parsing import ParserLimits
-from gateway.sql.reading import SparkAsWritten
 from gateway.sql.statement import CheckedStatement, check
 
 COLUMNS = ("a", "b", "c")

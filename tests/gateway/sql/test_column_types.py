@@ -9,8 +9,8 @@ from sqlglot import exp
 from engines.protocol import Column, TableSource
 from gateway.errors import NotAllowed
 from gateway.sql.dialects.column_types import named, tell_types, type_of
+from gateway.sql.parser_dialects import ImpalaText
 from gateway.sql.parsing import ParserLimits
-from gateway.sql.reading import ImpalaText
 from gateway.sql.statement import check
 from metastore.records import View
 

@@ -12,7 +12,7 @@ import pytest
 from engines.protocol import Column, TableSource
 from gateway.errors import NotAllowed
 from gateway.server.app import create_app
-from gateway.sql.duckdb.values import NotPortable
+from gateway.sql.duckdb.values import NoEquivalent
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.statement import CheckedStatement, check
 from tests.gateway.conftest import Scripted, serving
@@ -236,7 +236,7 @@ def test_queries(spark: str, duckdb: str) -> None:
     ],
 )
 def test_what_is_not_portable_is_named(sql: str, what: str) -> None:
-    with pytest.raises(NotPortable) as caught:
+    with pytest.raises(NoEquivalent) as caught:
         checked(sql).sql("duckdb")
     assert caught.value.message == what
 
@@ -337,7 +337,7 @@ def test_a_division_of_unknown_types_is_not_guessed() -> None:
 
 def test_what_is_nested_deep_does_not_grow_without_end() -> None:
     nested = "upper(substring(" * 30 + "s" + ", n, n))" * 30
-    with pytest.raises(NotPortable, match="too long"):
+    with pytest.raises(NoEquivalent, match="too long"):
         checked(f"SELECT {nested} FROM books").sql("duckdb")
     members = ", ".join(map(str, range(20_000)))
     assert members in checked(f"SELECT n IN ({members}) FROM books").sql("duckdb")

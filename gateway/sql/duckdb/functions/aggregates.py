@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gateway.sql.duckdb.functions.casts import cast
 from gateway.sql.duckdb.functions.numbers import exact_quotient
 from gateway.sql.duckdb.kinds import BIGINT, BOOLEAN, DOUBLE, INT, MAX_PRECISION, NULL, STRING, TINYINT, Kind, decimal
-from gateway.sql.duckdb.values import NotPortable, Value, listed, require
+from gateway.sql.duckdb.values import NoEquivalent, Value, listed, require
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ def _neighbour(call: Aggregate) -> Value:
     require(value.kind.is_atomic and len(rest) <= 2 and not call.distinct, f"{call.name} of {value.kind}.")
     typed = value.exactly()
     if value.is_literal:
-        raise NotPortable(f"{call.name} of a literal.")
+        raise NoEquivalent(f"{call.name} of a literal.")
     arguments = [typed]
     if rest:
         require(rest[0].whole is not None, f"{call.name} by anything but a number.")

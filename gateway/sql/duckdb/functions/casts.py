@@ -23,7 +23,7 @@ from gateway.sql.duckdb.kinds import (
     TIMESTAMP_NTZ,
     Kind,
 )
-from gateway.sql.duckdb.values import NotPortable, Value, otherwise, quoted_text, unless
+from gateway.sql.duckdb.values import NoEquivalent, Value, otherwise, quoted_text, unless
 
 _WHOLE_NUMBER = r"[+-]?[0-9]+"
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
@@ -40,13 +40,13 @@ _TRUE, _FALSE = "('t', 'true', 'y', 'yes', '1')", "('f', 'false', 'n', 'no', '0'
 
 
 def cast(value: Value, to: Kind, *, forgiving: bool = False) -> Value:
-    """Return a value cast to a type. forgiving: NULL in place of an error. Raises NotPortable."""
+    """Return a value cast to a type. forgiving: NULL in place of an error. Raises NoEquivalent."""
     if value.kind == to:
         return value
     if value.kind == NULL:
         return Value(f"CAST(NULL AS {to.duckdb})", to)
     if not (value.kind.is_atomic and to.is_atomic):
-        raise NotPortable(f"a cast from {value.kind} to {to}.")
+        raise NoEquivalent(f"a cast from {value.kind} to {to}.")
     if to == STRING:
         return Value(as_text(value), STRING)
     if to.is_whole:
@@ -63,7 +63,7 @@ def cast(value: Value, to: Kind, *, forgiving: bool = False) -> Value:
         return Value(_timestamp(value, to, forgiving), to)
     if to == BINARY and value.kind == STRING:
         return Value(f"encode({value.text})", to)
-    raise NotPortable(f"a cast from {value.kind} to {to}.")
+    raise NoEquivalent(f"a cast from {value.kind} to {to}.")
 
 
 def as_text(value: Value) -> str:
@@ -87,10 +87,10 @@ def as_text(value: Value) -> str:
             f"ELSE {otherwise('a very large or small number as text', STRING)} END"
         )
     if kind == BINARY:
-        raise NotPortable("a cast from binary to string.")
+        raise NoEquivalent("a cast from binary to string.")
     if kind.is_decimal and value.decimal.precision == kind.scale:  # DuckDB would leave out the zero before the point
         if kind.scale == MAX_PRECISION:
-            raise NotPortable(f"a cast from {kind} to string.")
+            raise NoEquivalent(f"a cast from {kind} to string.")
         text = f"CAST({text} AS DECIMAL({kind.scale + 1}, {kind.scale}))"
     return f"CAST({text} AS VARCHAR)"
 
@@ -122,7 +122,7 @@ def _read(value: Value, pattern: str, to: Kind, forgiving: bool, *, doubtful: st
             return _converted(quoted_text(value.literal.strip(" ")), to, forgiving)
         if forgiving and not re.search(doubtful, value.literal.strip(" ")):
             return f"CAST(NULL AS {to.duckdb})"
-        raise NotPortable(f"{quoted_text(value.literal)} as {to}.")
+        raise NoEquivalent(f"{quoted_text(value.literal)} as {to}.")
     text = f"trim({value.text}, ' ')"
     bad = f"NOT regexp_full_match({text}, {quoted_text(pattern)})"
     if forgiving:
@@ -147,7 +147,7 @@ def _whole(value: Value, to: Kind, forgiving: bool) -> str:
         return _read(value, _WHOLE_NUMBER, to, forgiving)
     if kind == TIMESTAMP and to == BIGINT:
         return f"((epoch_us({text}) - ((epoch_us({text}) % 1000000) + 1000000) % 1000000) // 1000000)"
-    raise NotPortable(f"a cast from {kind} to {to}.")
+    raise NoEquivalent(f"a cast from {kind} to {to}.")
 
 
 def _floating(value: Value, to: Kind, forgiving: bool) -> str:
@@ -162,7 +162,7 @@ def _floating(value: Value, to: Kind, forgiving: bool) -> str:
         return f"CAST({quoted_text(value.literal.strip(' '))} AS {to.duckdb})"
     if value.kind == STRING:
         return _read(value, _NUMBER, to, forgiving, doubtful=_LIKE_A_NUMBER)
-    raise NotPortable(f"a cast from {value.kind} to {to}.")
+    raise NoEquivalent(f"a cast from {value.kind} to {to}.")
 
 
 def _decimal(value: Value, to: Kind, forgiving: bool) -> str:
@@ -175,7 +175,7 @@ def _decimal(value: Value, to: Kind, forgiving: bool) -> str:
         return unless(f"NOT isfinite({text})", f"an infinite number as {to}", digits, to)
     if kind == STRING:
         return _read(value, _NUMBER, to, forgiving)
-    raise NotPortable(f"a cast from {kind} to {to}.")
+    raise NoEquivalent(f"a cast from {kind} to {to}.")
 
 
 def _boolean(value: Value, forgiving: bool) -> str:
@@ -188,7 +188,7 @@ def _boolean(value: Value, forgiving: bool) -> str:
             f"CASE WHEN {value.text} IS NULL THEN NULL WHEN {word} IN {_TRUE} THEN TRUE "
             f"WHEN {word} IN {_FALSE} THEN FALSE ELSE {rest} END"
         )
-    raise NotPortable(f"a cast from {value.kind} to boolean.")
+    raise NoEquivalent(f"a cast from {value.kind} to boolean.")
 
 
 def _date(value: Value, forgiving: bool) -> str:
@@ -200,11 +200,11 @@ def _date(value: Value, forgiving: bool) -> str:
         if literal is None and forgiving and found and int(found[1]) >= dt.MINYEAR:
             return "CAST(NULL AS DATE)"
         if literal is None:
-            raise NotPortable(f"{quoted_text(value.literal)} as a date.")
+            raise NoEquivalent(f"{quoted_text(value.literal)} as a date.")
         return literal
     if value.kind == STRING:
         return _read(value, _DAY, DATE, forgiving, doubtful=_LIKE_A_DAY)
-    raise NotPortable(f"a cast from {value.kind} to date.")
+    raise NoEquivalent(f"a cast from {value.kind} to date.")
 
 
 def _timestamp(value: Value, to: Kind, forgiving: bool) -> str:
@@ -213,10 +213,10 @@ def _timestamp(value: Value, to: Kind, forgiving: bool) -> str:
     if value.literal is not None:
         found = _MOMENT_LITERAL.fullmatch(value.literal.strip())
         if not found or date_literal(found[1]) is None:
-            raise NotPortable(f"{quoted_text(value.literal)} as a timestamp.")
+            raise NoEquivalent(f"{quoted_text(value.literal)} as a timestamp.")
         moment = f"{found[1]} {found[2] or '00:00:00'}"
         zone = "+00" if to == TIMESTAMP else ""
         return f"CAST('{moment}{zone}' AS {to.duckdb})"
     if value.kind == STRING:
         return _read(value, _MOMENT, to, forgiving, doubtful=".")
-    raise NotPortable(f"a cast from {value.kind} to {to}.")
+    raise NoEquivalent(f"a cast from {value.kind} to {to}.")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from gateway.sql.duckdb.functions.casts import cast
 from gateway.sql.duckdb.functions.numbers import as_decimal_kind
 from gateway.sql.duckdb.kinds import BOOLEAN, DOUBLE, NULL, STRING, Kind, common, common_of_all
-from gateway.sql.duckdb.values import NotPortable, Value, require
+from gateway.sql.duckdb.values import NoEquivalent, Value, require
 
 
 def compare(operator: str, left: Value, right: Value) -> Value:
@@ -21,10 +21,10 @@ def compare(operator: str, left: Value, right: Value) -> Value:
 
 
 def align(left: Value, right: Value) -> tuple[Value, Value]:
-    """Return two values as they can be compared. Raises NotPortable."""
+    """Return two values as they can be compared. Raises NoEquivalent."""
     kind = common(left.kind, right.kind)
     if kind is None or not (kind.is_atomic or kind == NULL):
-        raise NotPortable(f"a comparison of {left.kind} and {right.kind}.")
+        raise NoEquivalent(f"a comparison of {left.kind} and {right.kind}.")
     if NULL in (left.kind, right.kind):
         return left, right
     require((left.kind == BOOLEAN) == (right.kind == BOOLEAN), "a comparison with a boolean.")
@@ -39,7 +39,7 @@ def align(left: Value, right: Value) -> tuple[Value, Value]:
 def one_of(value: Value, members: Sequence[Value]) -> Value:
     """Tell whether a value is among others."""
     if not members:
-        raise NotPortable("IN without members.")
+        raise NoEquivalent("IN without members.")
     if any(member.kind == STRING for member in members) != (value.kind == STRING):
         kind = common_of_all([value.kind, *(member.kind for member in members)])
         require(kind is not None and kind.is_atomic, "IN over different types.")
@@ -57,7 +57,7 @@ def in_one_kind(values: Sequence[Value]) -> tuple[list[Value], Kind]:
     """Return values in the one type that a column of all of them has."""
     kind = common_of_all(value.kind for value in values)
     if kind is None or not (kind.is_atomic or kind == NULL):
-        raise NotPortable(f"a choice between {' and '.join(dict.fromkeys(str(value.kind) for value in values))}.")
+        raise NoEquivalent(f"a choice between {' and '.join(dict.fromkeys(str(value.kind) for value in values))}.")
     if kind == NULL:
         return list(values), NULL
     if kind.is_decimal:

@@ -25,7 +25,7 @@ from gateway.sql.duckdb.kinds import (
     common,
     decimal,
 )
-from gateway.sql.duckdb.values import NotPortable, Value, require, unless
+from gateway.sql.duckdb.values import NoEquivalent, Value, require, unless
 from selector.types import BITS
 
 _WHOLE_LETTERS = {"Y": TINYINT, "S": SMALLINT, "L": BIGINT}
@@ -281,14 +281,14 @@ def _numbers(left: Value, right: Value) -> tuple[Value, Value]:
         right = cast(right, common(left.kind, right.kind) or DOUBLE)
     for side in (left, right):
         if not side.kind.is_number:
-            raise NotPortable(f"arithmetic with {side.kind}.")
+            raise NoEquivalent(f"arithmetic with {side.kind}.")
     return left, right
 
 
 def _common(left: Value, right: Value) -> Kind:
     kind = common(left.kind, right.kind)
     if kind is None:
-        raise NotPortable(f"arithmetic with {left.kind} and {right.kind}.")
+        raise NoEquivalent(f"arithmetic with {left.kind} and {right.kind}.")
     return kind
 
 

@@ -1,4 +1,4 @@
-"""LIKE, and regular expressions that Java and RE2 read alike; the others are not portable."""
+"""LIKE, and regular expressions that Java and RE2 read alike; the others have no equivalent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gateway.sql.duckdb.functions.casts import cast
 from gateway.sql.duckdb.functions.texts import folded_lower
 from gateway.sql.duckdb.kinds import BOOLEAN, STRING
-from gateway.sql.duckdb.values import NotPortable, Value, quoted_text, require, unless
+from gateway.sql.duckdb.values import NoEquivalent, Value, quoted_text, require, unless
 
 _SPACE = r"[ \t\n\x0B\f\r]"
 _LINE_ENDS = r"\n\r\x{85}\x{2028}\x{2029}"
@@ -88,14 +88,14 @@ def _for_re2(pattern: Value, *, anywhere: bool = False) -> str:
     """Write one of Java's regular expressions for RE2. anywhere: only whether it matches counts, not where."""
     text = pattern.literal
     if text is None:
-        raise NotPortable("a regular expression that is no literal.")
+        raise NoEquivalent("a regular expression that is no literal.")
     written, place, last = [], 0, ""
     pieces: list[tuple[str, str]] = []
     while place < len(text):
         found = _TOKEN.match(text, place)
         kind = found.lastgroup if found else None
         if found is None or kind is None:
-            raise NotPortable(f"the regular expression {quoted_text(text)}.")
+            raise NoEquivalent(f"the regular expression {quoted_text(text)}.")
         place = found.end()
         token = found[0]
         pieces.append((kind, token))
@@ -123,7 +123,7 @@ def _for_re2(pattern: Value, *, anywhere: bool = False) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise NotPortable(f"the regular expression {quoted_text(text)}.") from error
+        raise NoEquivalent(f"the regular expression {quoted_text(text)}.") from error
     require(_repeats_alike(pieces), f"the regular expression {quoted_text(text)}, for what it repeats.")
     return quoted_text("".join(written))
 

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from gateway.sql.duckdb.functions.casts import cast
 from gateway.sql.duckdb.kinds import BIGINT, DATE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Kind
-from gateway.sql.duckdb.values import NotPortable, Value, require, unless
+from gateway.sql.duckdb.values import NoEquivalent, Value, require, unless
 
 _DAYS = {"DAY": 1, "DAYS": 1, "WEEK": 7, "WEEKS": 7}
 _MONTHS = {"MONTH": 1, "MONTHS": 1, "QUARTER": 3, "YEAR": 12, "YEARS": 12}
@@ -84,7 +84,7 @@ def arithmetic(operator: str, left: Value, right: Value) -> Value:
         left, right = right, left
     if left.kind == DATE and right.kind.is_whole and right.kind != BIGINT and operator in ("add", "sub"):
         return Value(f"({left.text} {'+' if operator == 'add' else '-'} {cast(right, INT).text})", DATE)
-    raise NotPortable(f"arithmetic with {left.kind} and {right.kind}.")
+    raise NoEquivalent(f"arithmetic with {left.kind} and {right.kind}.")
 
 
 def shifted(value: Value, interval: exp.Interval, *, back: bool = False) -> Value:
@@ -99,7 +99,7 @@ def shifted(value: Value, interval: exp.Interval, *, back: bool = False) -> Valu
     name = unit.name.upper() if unit is not None else ""
     count = -int(text) if back else int(text)
     if value.kind == STRING:
-        raise NotPortable("a text and an interval.")
+        raise NoEquivalent("a text and an interval.")
     require(value.kind.is_time, f"an interval and {value.kind}.")
     if value.kind == DATE:
         if name in _DAYS:
@@ -114,7 +114,7 @@ def shifted(value: Value, interval: exp.Interval, *, back: bool = False) -> Valu
     elif name in _SECONDS:
         step = f"to_seconds({count * _SECONDS[name]})"
     else:
-        raise NotPortable(f"an interval of {name}.")
+        raise NoEquivalent(f"an interval of {name}.")
     moved = f"CAST({value.text} AS TIMESTAMP) + {step}"
     return Value(f"CAST({moved} AS TIMESTAMPTZ)" if value.kind == TIMESTAMP else f"({moved})", value.kind)
 
@@ -128,7 +128,7 @@ def part(name: str, value: Value) -> Value:
     """Return one part of a date or a time as a number."""
     template = _PARTS.get(name.upper())
     if template is None:
-        raise NotPortable(f"the part {name}.")
+        raise NoEquivalent(f"the part {name}.")
     if value.kind == STRING:
         value = cast(value, TIMESTAMP if name.upper() in _SECONDS else DATE)
     require(value.kind.is_time, f"a part of {value.kind}.")
@@ -164,7 +164,7 @@ def next_weekday(day: Value, name: Value) -> Value:
         (at for at, full in enumerate(_WEEKDAYS) if (name.literal or "").upper() in (full, full[:3], full[:2])), None
     )
     if wanted is None:
-        raise NotPortable("NEXT_DAY of anything but the name of a day.")
+        raise NoEquivalent("NEXT_DAY of anything but the name of a day.")
     days = f"CAST((isodow({day.text}) * 6 + {wanted + 7}) % 7 + 1 AS INTEGER)"
     return Value(f"({day.text} + {days})", DATE)
 

@@ -10,7 +10,7 @@ from engines.protocol import TableSource
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
 from gateway.errors import NotAllowed
-from gateway.execution.needs import needs
+from gateway.execution.required_actions import required_actions
 from gateway.routing.engines import EngineRegistry
 from gateway.security.policy import Policy
 from gateway.sql.commands.commands import Command, CreateView
@@ -18,7 +18,7 @@ from gateway.sql.commands.writes import CreateTable, InsertInto, Write, reads
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.planning.fairness import Asker
-from gateway.sql.planning.reader import StatementReader
+from gateway.sql.planning.statement_reader import StatementReader
 from gateway.sql.planning.work import Text
 from gateway.statements.statement import Statement
 
@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 Understood = CompiledStatement | Command | Write
 
 
-class Reader:
+class AuthorizedReader:
     """Reads statements against the catalog. Thread-safe."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Reader:
         understood = self._parser.understand(text, snapshot, asker)
         if isinstance(understood, CompiledStatement):
             self._require_hinted_engine(understood)
-        self._policy.require_all(statement.principal, needs(understood, snapshot, statement.session))
+        self._policy.require_all(statement.principal, required_actions(understood, snapshot, statement.session))
         self._registration.require_unchanged(_used(understood))
         return snapshot, understood
 

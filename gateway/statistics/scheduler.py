@@ -28,7 +28,7 @@ from metastore.store import Metastore
 log = logging.getLogger(__name__)
 
 
-class Schedules:
+class Scheduler:
     """Defines schedules and runs them. Thread-safe. What has been started or stopped stays so."""
 
     def __init__(

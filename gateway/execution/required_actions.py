@@ -54,10 +54,10 @@ class OwnedCatalog(Protocol):
         """Owners of tables by name."""
 
 
-def needs(
+def required_actions(
     checked: CompiledStatement | Command | Write, catalog: OwnedCatalog, session: Session | None
 ) -> Iterator[Need]:
-    """Yield what a statement needs."""
+    """Yield the actions that a statement needs."""
     yield Need(Action.QUERY)
     match checked:
         case InsertInto(target=target):

@@ -19,39 +19,39 @@ RESTARTS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
+class PlannedAttempt:
     """One engine, once. careful: after an out-of-memory of a dependable engine, see ``Lease.careful``."""
 
     engine: str
     careful: bool = False
 
 
-class Tries:
+class FailoverPlan:
     """The tries of one query, in the order of a decision's ranking.
 
-    waiting: what comes next. lost: what comes back once its engine is available again. verdict: of an engine
-    that the data is wrong; another one may accept it.
+    waiting: what comes next. lost: what comes back once its engine is available again. data_error: what an engine
+    said of the data; another one may accept it.
     """
 
     def __init__(self, ranking: Sequence[str], *, dependable: Collection[str]) -> None:
-        self.waiting = [Try(engine) for engine in ranking]
-        self.lost: list[Try] = []
-        self.verdict: DataError | None = None
+        self.waiting = [PlannedAttempt(engine) for engine in ranking]
+        self.lost: list[PlannedAttempt] = []
+        self.data_error: DataError | None = None
         self._dependable = frozenset(dependable)
-        self._losses: Counter[tuple[Try, bool]] = Counter()
+        self._losses: Counter[tuple[PlannedAttempt, bool]] = Counter()
 
-    def next(self) -> Try:
+    def next(self) -> PlannedAttempt:
         """Take the next try."""
         return self.waiting.pop(0)
 
-    def goes_on(self, this: Try, error: EngineError) -> bool:
+    def may_continue(self, this: PlannedAttempt, error: EngineError) -> bool:
         """Note how a try failed; tell whether another one may follow."""
         if not error.fails_over:
             return False
         if isinstance(error, DataError):
-            self.verdict = error
+            self.data_error = error
         if isinstance(error, MemoryExceeded) and this.engine in self._dependable and not this.careful:
-            self.waiting.insert(0, Try(this.engine, careful=True))
+            self.waiting.insert(0, PlannedAttempt(this.engine, careful=True))
         if isinstance(error, EngineUnavailable):
             on_purpose = isinstance(error, EngineRestarted)
             self._losses[this, on_purpose] += 1
@@ -59,9 +59,9 @@ class Tries:
                 self.lost.append(this)
         return bool(self.waiting or self.lost)
 
-    def told(self, error: EngineError) -> EngineError:
+    def final_error(self, error: EngineError) -> EngineError:
         """Return what a client is told in the end: what an engine says of its data, not that others are busy."""
-        return self.verdict if self.verdict and isinstance(error, EngineBusy | EngineUnavailable) else error
+        return self.data_error if self.data_error and isinstance(error, EngineBusy | EngineUnavailable) else error
 
     def resume(self, engines: Collection[str]) -> None:
         """Queue the lost tries whose engines take work again; forget the others."""

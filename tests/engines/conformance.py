@@ -131,8 +131,8 @@ NESTED: dict[str, tuple[str, pa.DataType, list[Any]]] = {
 }
 """Like KINDS; an engine hands such values on as they are, or as JSON."""
 
-AT_ONCE = 32
-LEAK_ROUNDS = 10
+AT_ONCE = 16
+LEAK_ROUNDS = 8  # more than a pool may keep, so that one thing left per round is seen
 
 SLOW_SQL = "SELECT COUNT(*) AS n, SUM((a.id * b.id) % 7) AS total FROM typed a CROSS JOIN numbers b"
 """9e10 pairs, each of which has to be looked at. Spark looks whether it is to stop once per row of text, where in

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,7 @@ from hypothesis import settings
 
 from engines.spark.embedded.java import find_java_home
 from tests.engines.conformance import warehouse
-from tests.quick_java import quick_java
+from tests.quick_java import archive_classes, quick_java
 
 if TYPE_CHECKING:
     from engines.spark.embedded.server import SparkConnectServer
@@ -28,7 +30,9 @@ settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=2_000, deadline=None)
 settings.load_profile("steady")
 
+QUICK_JAVA = "fusion-tests-java-"
 _JAVA = pytest.StashKey[Path]()
+_ARCHIVER = pytest.StashKey[subprocess.Popen[bytes] | None]()
 REAL_CLIENTS = tuple(Path(__file__).parent / room for room in ("gateway/drivers", "attacks"))
 
 
@@ -36,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Have all tests start the quick Java; processes that run a part of the tests get it from the one that began."""
     if hasattr(config, "workerinput"):
         return
-    config.stash[_JAVA] = folder = Path(tempfile.mkdtemp(prefix="fusion-tests-java-"))
+    config.stash[_JAVA] = folder = Path(tempfile.mkdtemp(prefix=QUICK_JAVA))
     folder.chmod(0o755)  # servers of other users start it too
     home = quick_java(folder)
     if home is not None:
@@ -44,8 +48,21 @@ def pytest_configure(config: pytest.Config) -> None:
         find_java_home.cache_clear()
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Have many tests with Spark share its classes: one alone would wait longer for the archive than it saves."""
+    config, home = item.config, Path(os.environ.get("JAVA_HOME", ""))
+    is_one_of_many = hasattr(config, "workerinput") and home.name.startswith(QUICK_JAVA)
+    if is_one_of_many and item.get_closest_marker("spark") and _ARCHIVER not in config.stash:
+        config.stash[_ARCHIVER] = archive_classes(home)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Delete what pytest_configure made."""
+    """End and delete what tests share."""
+    archiver = config.stash.get(_ARCHIVER, None)
+    if archiver is not None:
+        if archiver.poll() is None:
+            os.killpg(archiver.pid, signal.SIGKILL)
+        archiver.wait()
     if _JAVA in config.stash:
         shutil.rmtree(config.stash[_JAVA])
 

@@ -33,7 +33,10 @@ settings.load_profile("steady")
 QUICK_JAVA = "fusion-tests-java-"
 _JAVA = pytest.StashKey[Path]()
 _ARCHIVER = pytest.StashKey[subprocess.Popen[bytes] | None]()
-REAL_CLIENTS = tuple(Path(__file__).parent / room for room in ("gateway/drivers", "attacks"))
+TESTS = Path(__file__).parent
+REAL_CLIENTS = tuple(TESTS / room for room in ("gateway/drivers", "attacks"))
+LONGEST_FIRST = ("e2e", "engines/hive", "engines/spark", "attacks", "gateway/statistics", "gateway", "statsproc")
+"""Folders whose files take longest, so that none of them begins when all others have ended."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -68,10 +71,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark whole rooms whose tests are real clients on real sockets: minutes, where `make test-fast` has two."""
+    """Mark whole rooms whose tests are real clients on real sockets, and begin with what takes longest."""
     for item in items:
         if any(item.path.is_relative_to(room) for room in REAL_CLIENTS):
             item.add_marker(pytest.mark.e2e)
+    places = [TESTS / folder for folder in LONGEST_FIRST]
+    items.sort(key=lambda item: next((n for n, place in enumerate(places) if item.path.is_relative_to(place)), 99))
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from engines.spark.embedded.health import Patience
 from engines.spark.embedded.server import SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
 from tests.attacks.doors import Door, Refused, Served
-from tests.engines.conformance import NUMBERS_ROWS, SLOW_SQL, Warehouse, ask, run
+from tests.engines.conformance import NUMBERS_ROWS, SLOW_SPARK_SQL, Warehouse, ask, run
 from tests.gateway.conftest import BOOKS
 
 pytestmark = pytest.mark.spark
@@ -56,7 +56,7 @@ def test_what_hears_no_cancel_is_ended_with_its_server(
     with ThreadPoolExecutor(2) as pool:
         evil = pool.submit(ask, engine, sql, query_id="evil")
         _wait_until_it_computes(spark_server, in_a_task=sql == BUSY_IN_A_TASK)
-        other = pool.submit(ask, engine, SLOW_SQL, query_id="other", deadline_s=2 * SOON_S)
+        other = pool.submit(ask, engine, SLOW_SPARK_SQL, query_id="other", deadline_s=2 * SOON_S)
         engine.cancel("evil")
         with pytest.raises(StatementCancelled):
             evil.result(timeout=SOON_S)

@@ -54,6 +54,7 @@ LONGEST_S = 5.0  # of a single match; what grows exponentially never comes to an
 MADE_AT_RUNTIME = {  # where a pattern is put together, and from what
     "engines/arrow_types.py": "constants",
     "engines/duckdb/errors.py": "constants",
+    "engines/hive/engine.py": "names of types",
     "engines/hive/errors.py": "constants",
     "engines/impala/errors.py": "constants",
     "engines/hive/views.py": "a table's name, quoted",

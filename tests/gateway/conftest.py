@@ -78,7 +78,8 @@ class Scripted:
 
 
 def settings_for(home: Path, **limits: float) -> settings_module.Settings:
-    return settings_module.load(home, limits=settings_module.LimitSettings(**limits))
+    """Return the settings of a gateway that lives for one test: one planner, half a second of start-up, is enough."""
+    return settings_module.load(home, limits=settings_module.LimitSettings(**{"planners": 1, **limits}))
 
 
 def register(gateway: Gateway, folder: Path) -> None:

@@ -16,7 +16,7 @@ from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
-from gateway.settings import load
+from tests.gateway.conftest import settings_for
 
 MIB = 1 << 20
 LIMIT_BYTES = 384 * MIB
@@ -64,4 +64,4 @@ def scripted_gateway(home: Path) -> ScriptedGateway:
             EngineEntry(dependable, Ledger("spark", slots=4, capacity_bytes=None)),
         ]
     )
-    return ScriptedGateway(wiring.assemble(load(home), engines), fast, dependable)
+    return ScriptedGateway(wiring.assemble(settings_for(home), engines), fast, dependable)

@@ -31,7 +31,7 @@ from engines.hive.engine import HiveEngine
 from engines.hive.transport import Access, Auth
 from engines.protocol import Engine, Lease
 from tests.engines.conformance import (
-    SLOW_SQL,
+    SLOW_SPARK_SQL,
     SOON_S,
     Conformance,
     Warehouse,
@@ -117,6 +117,8 @@ def over_http(thrift_server: ThriftServer) -> Iterator[HiveEngine]:
 class TestHiveOverSasl(Conformance):
     """A socket with SASL; a result's tasks run while its rows are read."""
 
+    slow_sql = SLOW_SPARK_SQL
+
     @pytest.fixture
     def engine(self, over_sasl: HiveEngine) -> Engine:
         return over_sasl
@@ -144,6 +146,8 @@ class TestHiveOverSasl(Conformance):
 @pytest.mark.thorough
 class TestHiveOverHttp(Conformance):
     """HTTP; a result is whole in the server before its first row is read."""
+
+    slow_sql = SLOW_SPARK_SQL
 
     @pytest.fixture
     def engine(self, over_http: HiveEngine) -> Engine:
@@ -345,7 +349,7 @@ def test_frozen_server_keeps_nobody(
     over_sasl.use_tables(warehouse.tables)
     ask(over_sasl, "SELECT COUNT(*) AS n FROM kinds")
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(ask, over_sasl, SLOW_SQL, deadline_s=4.0)
+        asked = pool.submit(ask, over_sasl, SLOW_SPARK_SQL, deadline_s=4.0)
         time.sleep(2.0)
         os.kill(thrift_server.pid, signal.SIGSTOP)
         try:
@@ -362,7 +366,7 @@ def test_cancel_is_quick(over_sasl: HiveEngine, over_http: HiveEngine, warehouse
         engine.use_tables(warehouse.tables)
         ask(engine, "SELECT COUNT(*) AS n FROM kinds")
         with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(ask, engine, SLOW_SQL, query_id="quick")
+            asked = pool.submit(ask, engine, SLOW_SPARK_SQL, query_id="quick")
             time.sleep(2.0)
             started_s = time.monotonic()
             engine.cancel("quick")

@@ -28,7 +28,7 @@ from engines.spark.embedded.server import DEFAULT_DRIVER_MEMORY_BYTES, SparkConn
 from engines.spark.engine import SparkConnectEngine
 from tests.engines.conformance import (
     NUMBERS_ROWS,
-    SLOW_SQL,
+    SLOW_SPARK_SQL,
     SOON_S,
     Conformance,
     Warehouse,
@@ -48,6 +48,8 @@ ONE_ROW_TOO_BIG_SQL = (
 
 
 class TestSpark(Conformance):
+    slow_sql = SLOW_SPARK_SQL
+
     @pytest.fixture
     def engine(self, spark_engine: SparkConnectEngine) -> Engine:
         return spark_engine
@@ -155,7 +157,7 @@ class TestSparkLost:
         pid = spark_server.pid
         assert pid is not None
         with ThreadPoolExecutor(2) as pool:
-            asked = [pool.submit(ask, spark_engine, SLOW_SQL) for _ in range(2)]
+            asked = [pool.submit(ask, spark_engine, SLOW_SPARK_SQL) for _ in range(2)]
             time.sleep(2)
             os.kill(pid, signal.SIGKILL)
             killed_s = time.monotonic()
@@ -207,7 +209,7 @@ class TestSparkLost:
         pid = spark_server.pid
         assert pid is not None
         with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(ask, spark_engine, SLOW_SQL, deadline_s=2.0)
+            asked = pool.submit(ask, spark_engine, SLOW_SPARK_SQL, deadline_s=2.0)
             time.sleep(1)
             os.kill(pid, signal.SIGSTOP)
             try:
@@ -261,7 +263,7 @@ def test_killed_parent_leaves_no_jvm(spark_engine: SparkConnectEngine, tmp_path:
 def test_cancel_is_quick(spark_engine: SparkConnectEngine, warehouse: Warehouse) -> None:
     spark_engine.use_tables(warehouse.tables)
     spark_engine.warm_up()
-    with run(spark_engine, SLOW_SQL, query_id="quick") as result:
+    with run(spark_engine, SLOW_SPARK_SQL, query_id="quick") as result:
         threading.Timer(1.0, spark_engine.cancel, ["quick"]).start()
         started_s = time.monotonic()
         with pytest.raises(StatementCancelled):

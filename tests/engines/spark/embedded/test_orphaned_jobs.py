@@ -17,7 +17,7 @@ from engines.spark.embedded.orphaned_jobs import OrphanedJobs
 from engines.spark.embedded.server import SparkConnectServer
 from engines.spark.embedded.web_ui import WebUi
 from engines.spark.engine import SparkConnectEngine
-from tests.engines.conformance import SLOW_SQL, SOON_S, Warehouse, ask
+from tests.engines.conformance import SLOW_SPARK_SQL, SOON_S, Warehouse, ask
 
 pytestmark = pytest.mark.spark
 
@@ -41,7 +41,7 @@ def session(spark_server: SparkConnectServer) -> Iterator[ConnectSession]:
 def test_stray_jobs_are_killed_and_no_others(
     web_ui: WebUi, session: ConnectSession, spark_engine: SparkConnectEngine, warehouse: Warehouse
 ) -> None:
-    plan = statement_plan(SLOW_SQL, warehouse.tables)
+    plan = statement_plan(SLOW_SPARK_SQL, warehouse.tables)
     strays = OrphanedJobs(lambda: web_ui)
     with ThreadPoolExecutor(1) as pool:
         # Nobody ended it: to Spark's web UI that is the same as a job that came after its end.
@@ -61,9 +61,9 @@ def test_a_statement_that_was_cancelled_leaves_no_job(
     web_ui: WebUi, session: ConnectSession, spark_engine: SparkConnectEngine, warehouse: Warehouse
 ) -> None:
     spark_engine.use_tables(warehouse.tables)
-    plan = statement_plan(SLOW_SQL, warehouse.tables)
+    plan = statement_plan(SLOW_SPARK_SQL, warehouse.tables)
     with ThreadPoolExecutor(2) as pool:
-        asked = pool.submit(ask, spark_engine, SLOW_SQL, query_id="cancelled")
+        asked = pool.submit(ask, spark_engine, SLOW_SPARK_SQL, query_id="cancelled")
         tag = _wait_for_job(web_ui, "fusion-")
         stray = pool.submit(lambda: list(session.run(plan, tag)[1]))  # another session's: no interrupt reaches it
         _wait_for_job(web_ui, tag, of=2)

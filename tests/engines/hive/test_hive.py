@@ -329,7 +329,7 @@ def test_idle_sessions_are_closed(thrift_server: ThriftServer) -> None:
     def connections() -> int:
         return sum(held.raddr.port == port for held in psutil.Process().net_connections() if held.raddr)
 
-    engine = HiveEngine([(LOOPBACK, port)], Access(Auth.NOSASL), idle_s=0.5)
+    engine = HiveEngine([(LOOPBACK, port)], Access(Auth.NOSASL), idle_s=2.0)
     ask(engine, "SELECT 1 AS one")
     assert connections() == 1
     give_up_s = time.monotonic() + SOON_S

@@ -611,7 +611,7 @@ class Conformance:
         ask(engine, "SELECT 1 AS one")
         started_s = time.monotonic()
         status = engine.status()
-        assert time.monotonic() - started_s < 1.0
+        assert time.monotonic() - started_s < SOON_S / 2
         assert status.alive
         assert status.detail
 

@@ -277,7 +277,7 @@ def test_without_any_coordinator_the_engine_is_down_and_comes_back_by_itself(bui
     begun_s = time.monotonic()
     with pytest.raises(EngineUnavailable, match="No coordinator of Impala answers"):
         ask(engine, "SELECT 1 AS one")
-    assert time.monotonic() - begun_s < 1.0
+    assert time.monotonic() - begun_s < 5.0
     with ImpalaServer(port=first.port):
         give_up_s = time.monotonic() + coordinators_module.REST_S  # a look finds it before its rest is over
         while not engine.status().alive:

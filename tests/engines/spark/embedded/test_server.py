@@ -101,7 +101,7 @@ def test_failing_starts_back_off(server: SparkConnectServer, java: Path) -> None
     started_s = time.monotonic()
     with pytest.raises(EngineUnavailable, match="next start in"):
         server.start()
-    assert time.monotonic() - started_s < 0.5
+    assert time.monotonic() - started_s < 5.0
     status = SparkConnectEngine(server).status()
     assert not status.alive
     assert "could not reserve" in status.detail

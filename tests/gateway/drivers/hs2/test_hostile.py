@@ -132,10 +132,10 @@ def test_lengths_and_depths_that_lie_cost_nothing(payload: bytes) -> None:
     data = thrift.head(thrift.MessageKind.CALL, "OpenSession", 1) + thrift.field_head(Wire.STRUCT, 1) + payload
     decoder = Decoder(Frame(data))
     decoder.call()
-    begun = time.perf_counter()
+    begun = time.process_time()
     with pytest.raises(Malformed):
         decoder.arguments(OpenSessionRequest)
-    assert time.perf_counter() - begun < 2.0
+    assert time.process_time() - begun < 2.0
 
 
 def test_sockets_full_of_noise_are_closed(drivers: Drivers) -> None:

@@ -327,10 +327,10 @@ def test_patterns(pattern: str | None, names: list[str]) -> None:
 def test_no_pattern_takes_long() -> None:
     """What an expression would try again and again in other places is tried once."""
     longest = Relation("a" * 255, RelationKind.TABLE, (Column("id", "bigint"),))
-    begun = time.monotonic()
+    begun = time.process_time()
     for pattern in ("%" * 30 + "b", "%a" * 30 + "b", "%a_" * 100 + "%b%"):
         assert metadata.tables(TablesRequest(table=pattern), [longest]).num_rows == 0
-    assert time.monotonic() - begun < 1.0
+    assert time.process_time() - begun < 1.0
 
 
 def test_tables_of_another_kind_or_database_are_none() -> None:

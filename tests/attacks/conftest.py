@@ -31,7 +31,7 @@ def door(request: pytest.FixtureRequest) -> Door:
 @pytest.fixture(scope="session")
 def duckdb_gateway(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterator[Served]:
     """Serve the bookstore from DuckDB alone, for all tests that leave it whole."""
-    pytest.importorskip("duckdb")
+    pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
     home = tmp_path_factory.mktemp("attacked") / "home"
     with served(home, duckdb=DUCKDB, spark={"enabled": False}, routing={"minimum_confidence": 0.0}) as gateway:
         register_bookstore(gateway, bookstore)
@@ -50,7 +50,7 @@ def spark_gateway(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> 
 @pytest.fixture(scope="session")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Serve a gateway that lets in nobody without a login (joe, right), and has names of its own."""
-    pytest.importorskip("duckdb")
+    pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
     folder = tmp_path_factory.mktemp("closed")
     users = folder / "users"
     users.write_text(user_line("joe", "right"), encoding="utf-8")

@@ -18,7 +18,7 @@ from tests.attacks.conftest import register_bookstore
 from tests.attacks.doors import Served, served
 from tests.attacks.stalled import Stalled, get
 
-pytest.importorskip("duckdb")
+pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
 MIB = 1 << 20
 CLIENTS = 80

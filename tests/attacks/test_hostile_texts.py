@@ -104,7 +104,7 @@ def test_a_column_in_brackets_keeps_its_name() -> None:
 
 
 def test_duckdbs_parser_sees_one_query(count: int = 300, seed: int = 1) -> None:
-    duckdb = pytest.importorskip("duckdb")
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
     connection = duckdb.connect()
     seen = 0
     for dialect, sql in HostileTexts(seed).statements(count):

@@ -30,7 +30,7 @@ REFUSED = {"odd": ("wide", "*"), "spans": ("span", "*")}
 @pytest.fixture(scope="session")
 def odd_gateway(duckdb_gateway: Served, tmp_path_factory: pytest.TempPathFactory) -> Served:
     """Give the gateway two tables with such columns: ``odd`` of Arrow's writer, ``spans`` of DuckDB's."""
-    duckdb = pytest.importorskip("duckdb")
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
     odd, spans = tmp_path_factory.mktemp("odd"), tmp_path_factory.mktemp("spans")
     pq.write_table(pa.table(COLUMNS), odd / "a.parquet")
     rows = f"SELECT range AS id, INTERVAL 1 MONTH AS span FROM range({ROWS})"

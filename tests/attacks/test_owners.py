@@ -60,7 +60,7 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, bookstore: Path, users: Path) -> Iterator[Served]:
     """Serve a gateway with users, where alice owns a table and a view."""
-    pytest.importorskip("duckdb")
+    pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
     write_users(users, *ROLES)
     home = tmp_path_factory.mktemp("owned") / "home"
     with served(

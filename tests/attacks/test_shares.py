@@ -108,7 +108,7 @@ def test_a_small_statement_of_somebody_else_has_a_slot_at_once() -> None:
 @pytest.fixture(scope="module")
 def flooded(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterator[Served]:
     """Serve a gateway that one user has filled with statements that do not end."""
-    pytest.importorskip("duckdb")
+    pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
     with served(
         tmp_path_factory.mktemp("shares") / "home",
         duckdb={"workers": 1, "threads": 1},

@@ -42,7 +42,7 @@ HOSTILE_TYPES = [
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Serve a gateway of this file's own, whose metastore is tampered with."""
-    pytest.importorskip("duckdb")
+    pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
     folder = tmp_path_factory.mktemp("types")
     with served(folder / "home", **DUCKDB_ALONE, catalog={"roots": [str(folder)]}) as gateway:
         yield gateway

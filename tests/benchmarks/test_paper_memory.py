@@ -13,7 +13,7 @@ from selector.estimate import MemoryEstimate
 from selector.plan import Operator
 from tests.selector.examples import BOOKS, SHAPES, STATISTICS, TRANSACTIONS
 
-pytest.importorskip("duckdb")
+pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
 import duckdb
 

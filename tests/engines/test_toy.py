@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-pytest.importorskip("duckdb")
+pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
 from engines.protocol import Engine, EngineKind
 from tests.engines.conformance import Conformance

@@ -176,7 +176,7 @@ def serving(app: FastAPI) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterator[httpx.Client]:
     """Serve a gateway over a real DuckDB, and nothing behind it."""
-    pytest.importorskip("duckdb")
+    pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
     settings = settings_module.load(
         tmp_path_factory.mktemp("home"),
         duckdb=DuckDBSettings(workers=1, threads=1),

@@ -12,7 +12,7 @@ from selector.explain.duckdb import read
 from selector.plan import JoinType, Operator, Plan, PlanNode, TableShape, UnreadablePlan
 from tests.selector.examples import BOOKS, CATEGORIES, SHAPES, STATISTICS, TRANSACTIONS
 
-pytest.importorskip("duckdb")
+pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
 import duckdb
 

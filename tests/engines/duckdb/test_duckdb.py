@@ -41,7 +41,7 @@ from tests.engines.conformance import Conformance
 from tests.engines.processes import is_running
 from tests.waiting import wait_until
 
-pytest.importorskip("duckdb")
+pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
 from engines.duckdb.errors import translate
 from engines.duckdb.pool import DuckDBEngine

@@ -26,7 +26,7 @@ from engines.errors import (
 from engines.protocol import Column, Lease, TableSource
 
 pytest.importorskip("impala")
-pytest.importorskip("duckdb")
+pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
 from engines.impala import coordinators as coordinators_module
 from engines.impala.connection import Access, Auth

@@ -23,7 +23,7 @@ from engines.protocol import Column, Engine, Lease, TableSource
 from tests.engines.conformance import SOON_S, Conformance
 
 pytest.importorskip("impala")
-pytest.importorskip("duckdb")
+pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
 from engines.impala.connection import Access, Auth
 from engines.impala.engine import ImpalaEngine

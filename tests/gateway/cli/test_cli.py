@@ -17,7 +17,7 @@ from gateway.server.serve import own_server
 from gateway.server.startup import AlreadyServed
 from gateway.settings import Settings, load
 
-pytest.importorskip("duckdb")
+pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
 pytestmark = pytest.mark.e2e  # each command is a process of its own
 

@@ -61,7 +61,7 @@ def add_year(folder: Path, year: int, *, rows: int) -> None:
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, bookstore: Path, sales: Path) -> Iterator[Gateway]:
-    pytest.importorskip("duckdb")
+    pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
     settings = settings_module.load(
         tmp_path_factory.mktemp("home"),
         duckdb=DuckDBSettings(workers=1, threads=1),

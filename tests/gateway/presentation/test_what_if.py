@@ -57,7 +57,7 @@ SPARK = Candidate("spark", dependable=True)
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterator[httpx.Client]:
     """Serve a real DuckDB that gives a statement very little, with an engine behind it that takes what is left."""
-    pytest.importorskip("duckdb")
+    pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
     from engines.duckdb.pool import DuckDBEngine
 
     behind = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark")

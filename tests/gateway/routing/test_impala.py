@@ -25,7 +25,7 @@ from selector.decide import ReasonCode
 from tests.gateway.conftest import BOOKS, register
 
 pytest.importorskip("impala")
-pytest.importorskip("duckdb")
+pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
 from tests.engines.impala_server import ImpalaServer
 

@@ -12,7 +12,7 @@ import httpx
 import psutil
 import pytest
 
-pytest.importorskip("duckdb")
+pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
 from gateway.cli.client import running_address
 from tests.engines.toy import ENTRY_POINTS, HUNGRY_MIB, TAKES_MIB

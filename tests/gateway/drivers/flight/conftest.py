@@ -107,7 +107,7 @@ def scripted(serve: Callable[..., Served]) -> Served:
 @pytest.fixture(scope="module")
 def duckdb(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterator[Served]:
     """Serve Flight SQL over a real DuckDB, and nothing behind it."""
-    pytest.importorskip("duckdb")
+    pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
     settings = load(
         tmp_path_factory.mktemp("home"),
         duckdb=DuckDBSettings(workers=2, threads=1),

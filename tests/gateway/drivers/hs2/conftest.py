@@ -141,7 +141,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Drivers]]:
 @pytest.fixture(scope="session")
 def bookshop(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterator[Drivers]:
     """Serve the bookstore from a real DuckDB."""
-    pytest.importorskip("duckdb")
+    pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
     settings = settings_module.load(
         tmp_path_factory.mktemp("home"),
         duckdb=DuckDBSettings(workers=1, threads=1, spare_workers=0),

@@ -82,7 +82,7 @@ class BothEngines:
             return Found(Outcome.DIFFERENT, f"cannot be written: {error.message}")
         ours = _run(self._duckdb, written)
         if isinstance(ours, UnsupportedFeature) and not _BAD_VALUE.match(ours.message):
-            known = "it meets " in ours.message
+            known = "differently from Spark" in ours.message
             return Found(Outcome.HANDED_OVER if known else Outcome.DIFFERENT, ours.message)
         if isinstance(ours, EngineError) and isinstance(theirs, EngineError):
             return Found(Outcome.BOTH_FAIL, ours.message)

@@ -82,7 +82,7 @@ def translate(error: BaseException) -> EngineError:
     if what.startswith(DIVISION_BY_ZERO):
         return DataError("Division by zero; try_divide(a, b) gives NULL instead.")
     if given_up:
-        return UnsupportedFeature(f"it meets {_END_OF_TEXT.split(what, maxsplit=1)[0]}.")
+        return UnsupportedFeature(f"it handles {_END_OF_TEXT.split(what, maxsplit=1)[0]} differently from Spark.")
     if (untyped := _NO_TYPE.search(text)) is not None:
         return UnsupportedFeature(
             f"it cannot read the column {untyped[1]}: what its files hold (an interval, or a decimal of more than 38 "

@@ -415,7 +415,7 @@ def test_what_gives_up_over_a_value_is_told_by_its_message_alone() -> None:
     quoted = "\n\nLINE 1: SELECT error('meant otherwise by Spark: a day before 1582')"
     assert "day" not in translate(OSError(f"Conversion Error: Could not convert string 'x' to INT32{quoted}")).message
     given_up = translate(OSError(f"Invalid Input Error: meant otherwise by Spark: a letter that grows{quoted}"))
-    assert given_up.message == "it meets a letter that grows."
+    assert given_up.message == "it handles a letter that grows differently from Spark."
 
 
 def test_messages_carry_no_path_of_the_server() -> None:

@@ -73,18 +73,18 @@ def as_text(value: Value) -> str:
         return text
     if kind == DATE:
         outside = f"{text} < DATE '0001-01-01' OR {text} > DATE '9999-12-31'"
-        return unless(outside, "a date outside of the years 1 to 9999 as text", f"CAST({text} AS VARCHAR)", STRING)
+        return unless(outside, "the text of a date outside of the years 1 to 9999", f"CAST({text} AS VARCHAR)", STRING)
     if kind in (TIMESTAMP, TIMESTAMP_NTZ):
         moment = f"CAST({text} AS TIMESTAMP)"
         outside = f"{moment} < TIMESTAMP '0001-01-01' OR {moment} >= TIMESTAMP '10000-01-01'"
-        return unless(outside, "a time outside of the years 1 to 9999 as text", f"CAST({moment} AS VARCHAR)", STRING)
+        return unless(outside, "the text of a time outside of the years 1 to 9999", f"CAST({moment} AS VARCHAR)", STRING)
     if kind.is_floating:
         plain = f"{text} = 0 OR (abs({text}) >= 1e-3 AND abs({text}) < 1e7)"
         return (
             f"CASE WHEN {text} IS NULL THEN NULL WHEN {plain} THEN CAST({text} AS VARCHAR) "
             f"WHEN isnan({text}) THEN 'NaN' WHEN {text} = CAST('inf' AS DOUBLE) THEN 'Infinity' "
             f"WHEN {text} = CAST('-inf' AS DOUBLE) THEN '-Infinity' "
-            f"ELSE {otherwise('a very large or small number as text', STRING)} END"
+            f"ELSE {otherwise('the text of a very large or very small number', STRING)} END"
         )
     if kind == BINARY:
         raise NoEquivalent("a cast from binary to string.")
@@ -128,7 +128,7 @@ def _read(value: Value, pattern: str, to: Kind, forgiving: bool, *, doubtful: st
     if forgiving:
         bad += f" AND regexp_matches({text}, {quoted_text(doubtful)})"
     return unless(
-        bad, f"a text as {to}", _converted(_matching(text, pattern) if forgiving else text, to, forgiving), to
+        bad, f"the conversion of a text to {to}", _converted(_matching(text, pattern) if forgiving else text, to, forgiving), to
     )
 
 
@@ -172,7 +172,7 @@ def _decimal(value: Value, to: Kind, forgiving: bool) -> str:
     if kind.is_floating:  # through its digits: 1.35 is a little less than that, and still becomes 1.4
         exact = f"CAST({text} AS DOUBLE)" if kind == FLOAT else text
         digits = _converted(f"CAST({exact} AS VARCHAR)", to, forgiving)
-        return unless(f"NOT isfinite({text})", f"an infinite number as {to}", digits, to)
+        return unless(f"NOT isfinite({text})", f"the conversion of an infinite number to {to}", digits, to)
     if kind == STRING:
         return _read(value, _NUMBER, to, forgiving)
     raise NoEquivalent(f"a cast from {kind} to {to}.")
@@ -183,7 +183,7 @@ def _boolean(value: Value, forgiving: bool) -> str:
         return f"({value.text} <> 0)"
     if value.kind == STRING:
         word = f"lower(trim({value.text}, ' '))"
-        rest = "NULL" if forgiving else otherwise("a text as boolean", BOOLEAN)
+        rest = "NULL" if forgiving else otherwise("the conversion of a text to boolean", BOOLEAN)
         return (
             f"CASE WHEN {value.text} IS NULL THEN NULL WHEN {word} IN {_TRUE} THEN TRUE "
             f"WHEN {word} IN {_FALSE} THEN FALSE ELSE {rest} END"

@@ -41,7 +41,7 @@ def like(value: Value, pattern: Value, escape: str, *, folded: bool = False) -> 
         if folded:
             matched = f"{folded_lower(text)} LIKE {folded_lower(wanted.text)}"
         bad = f"contains({wanted.text}, {quoted})"
-        return Value(f"({unless(bad, 'an escape in a pattern of LIKE', matched, BOOLEAN)})", BOOLEAN)
+        return Value(f"({unless(bad, 'an escape in a LIKE pattern', matched, BOOLEAN)})", BOOLEAN)
     rest = re.sub(re.escape(escape) + f"[%_{re.escape(escape)}]", "", pattern.literal)
     require(escape not in rest, "a pattern of LIKE in which the escape stands before something else.")
     if folded:

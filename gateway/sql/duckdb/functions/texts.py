@@ -30,7 +30,7 @@ def _in_case(function: str, text: str) -> str:
 
 def plain_only(text: str, good: str, kind: Kind) -> str:
     """Take only texts whose characters are one byte long."""
-    return unless(f"strlen({text}) <> length({text})", "a text with other than plain letters", good, kind)
+    return unless(f"strlen({text}) <> length({text})", "a text with letters beyond ASCII", good, kind)
 
 
 def substring(values: list[Value]) -> Value:
@@ -71,5 +71,5 @@ def located(values: list[Value]) -> Value:
     rest = f"instr(substring({text}, {start.whole}), {part})"
     found = f"CASE WHEN {rest} > 0 THEN {rest} + {(start.whole or 1) - 1} WHEN {rest} = 0 THEN 0 END"
     return Value(
-        f"CAST({unless(f'{part} = {chr(39) * 2}', 'an empty text that is looked for', found, INT)} AS INTEGER)", INT
+        f"CAST({unless(f'{part} = {chr(39) * 2}', 'a search for an empty text', found, INT)} AS INTEGER)", INT
     )

@@ -177,7 +177,7 @@ def formatted(value: Value, pattern: Value) -> Value:
     text = naive(value)
     outside = f"{text} < TIMESTAMP '0001-01-01' OR {text} >= TIMESTAMP '10000-01-01'"
     written = f"strftime({text}, {_strftime(pattern.literal or '')})"
-    return Value(unless(outside, "a date outside of the years 1 to 9999 as text", written, STRING), STRING)
+    return Value(unless(outside, "the text of a date outside of the years 1 to 9999", written, STRING), STRING)
 
 
 def _strftime(pattern: str) -> str:

@@ -73,11 +73,11 @@ def as_text(value: Value) -> str:
         return text
     if kind == DATE:
         outside = f"{text} < DATE '0001-01-01' OR {text} > DATE '9999-12-31'"
-        return unless(outside, "the text of a date outside of the years 1 to 9999", f"CAST({text} AS VARCHAR)", STRING)
+        return unless(outside, "the text of a date outside the years 1 to 9999", f"CAST({text} AS VARCHAR)", STRING)
     if kind in (TIMESTAMP, TIMESTAMP_NTZ):
         moment = f"CAST({text} AS TIMESTAMP)"
         outside = f"{moment} < TIMESTAMP '0001-01-01' OR {moment} >= TIMESTAMP '10000-01-01'"
-        return unless(outside, "the text of a time outside of the years 1 to 9999", f"CAST({moment} AS VARCHAR)", STRING)
+        return unless(outside, "the text of a time outside the years 1 to 9999", f"CAST({moment} AS VARCHAR)", STRING)
     if kind.is_floating:
         plain = f"{text} = 0 OR (abs({text}) >= 1e-3 AND abs({text}) < 1e7)"
         return (
@@ -128,7 +128,10 @@ def _read(value: Value, pattern: str, to: Kind, forgiving: bool, *, doubtful: st
     if forgiving:
         bad += f" AND regexp_matches({text}, {quoted_text(doubtful)})"
     return unless(
-        bad, f"the conversion of a text to {to}", _converted(_matching(text, pattern) if forgiving else text, to, forgiving), to
+        bad,
+        f"the conversion of a text to {to}",
+        _converted(_matching(text, pattern) if forgiving else text, to, forgiving),
+        to,
     )
 
 

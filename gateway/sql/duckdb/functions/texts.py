@@ -70,6 +70,4 @@ def located(values: list[Value]) -> Value:
     require(start.whole is not None and start.whole > 1, "a start that is no literal.")
     rest = f"instr(substring({text}, {start.whole}), {part})"
     found = f"CASE WHEN {rest} > 0 THEN {rest} + {(start.whole or 1) - 1} WHEN {rest} = 0 THEN 0 END"
-    return Value(
-        f"CAST({unless(f'{part} = {chr(39) * 2}', 'a search for an empty text', found, INT)} AS INTEGER)", INT
-    )
+    return Value(f"CAST({unless(f'{part} = {chr(39) * 2}', 'a search for an empty text', found, INT)} AS INTEGER)", INT)

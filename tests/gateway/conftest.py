@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pyarrow as pa
@@ -33,6 +34,7 @@ from gateway.server import wiring
 from gateway.server.app import create_app
 from gateway.server.protocol import PatientProtocol
 from gateway.server.runtime import Gateway
+from gateway.sql.planning.pool import Planners
 from metastore.discovery.inspection import inspect
 
 MIB = 1 << 20
@@ -87,9 +89,36 @@ def register(gateway: Gateway, folder: Path) -> None:
         gateway.metastore.catalog.put(inspect(table.name, table), at=dt.datetime.now(dt.UTC))
 
 
+class _LastingPlanners(Planners):
+    """Planners that outlive the gateway which has them: a process takes half a second until it can work."""
+
+    def warm_up(self) -> None:
+        if not self._idle:
+            super().warm_up()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="session")
+def lasting_planners() -> Iterator[Callable[..., Planners]]:
+    """Make planners, the same ones for the same settings, which end with the session."""
+    made: dict[tuple[tuple[str, float], ...], _LastingPlanners] = {}
+
+    def planners(**settings: Any) -> Planners:
+        return made.setdefault(tuple(settings.items()), _LastingPlanners(**settings))
+
+    yield planners
+    for each in made.values():
+        Planners.close(each)
+
+
 @pytest.fixture
-def scripted(tmp_path: Path, bookstore: Path) -> Iterator[Callable[..., Scripted]]:
+def scripted(
+    tmp_path: Path, bookstore: Path, lasting_planners: Callable[..., Planners], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Scripted]]:
     """Build gateways over scripted engines; each closes at the end of the test."""
+    monkeypatch.setattr(wiring, "Planners", lasting_planners)
     built: list[Gateway] = []
 
     def build(

@@ -28,7 +28,7 @@ from engines.protocol import Lease
 from selector.cardinality.tree import EstimatedNode
 from selector.decide import mebibytes
 from selector.estimate import MemoryEstimate
-from selector.learning import COVERAGE, Subject, observe
+from selector.learning import COVERAGE, WorkloadKey, observe
 from selector.memory import duckdb
 from selector.memory.duckdb_layout import CALIBRATED, Constants
 from selector.statistics import TableStatistics
@@ -126,7 +126,7 @@ def figures(found: Sequence[Predicted]) -> dict[str, float]:
 def learned(found: Sequence[Predicted], lease: Lease) -> Covered:
     """Tell the runs to what learns, in random orders: each statement is new, and has a template of its own."""
     seen = (
-        observe(one.ours, Subject(name, name, "", lease.memory_bytes), measured_bytes=round(one.run.peak_bytes))
+        observe(one.ours, WorkloadKey(name, name, "", lease.memory_bytes), measured_bytes=round(one.run.peak_bytes))
         for one in found
         for name in [one.run.statement.name]
     )

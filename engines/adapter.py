@@ -76,7 +76,7 @@ class EngineSettings(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class EngineContext:
     """What a gateway gives its engines. folder: for the engine's own files. planners: statements planned at once."""
 
     folder: Path
@@ -102,7 +102,7 @@ class BuiltEngine:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One thing that was looked at. needed: the configured gateway does not work without it."""
 
     subject: str
@@ -128,10 +128,10 @@ class Adapter(Protocol, Generic[Settings]):
     rank: int
     settings: type[Settings]
 
-    def build(self, settings: Settings, around: Surroundings) -> BuiltEngine:
+    def build(self, settings: Settings, around: EngineContext) -> BuiltEngine:
         """Build the engine. Raises ImportError where its driver is not installed."""
 
-    def findings(self, settings: Settings) -> Iterator[Finding]:
+    def findings(self, settings: Settings) -> Iterator[CheckResult]:
         """Look at what the engine needs of this machine."""
 
     def memory_bytes(self, settings: Settings) -> int:
@@ -145,12 +145,12 @@ def adapters() -> tuple[Adapter[Any], ...]:
     return tuple(sorted(found, key=lambda adapter: (adapter.rank, adapter.section)))
 
 
-def package(subject: str, module: str, extra: str) -> Finding:
+def package(subject: str, module: str, extra: str) -> CheckResult:
     """Tell whether an engine's driver is installed."""
     remedy = f"pip install 'fusion-sql-gateway[{extra}]'"
     if importlib.util.find_spec(module) is None:
-        return Finding(subject, False, "not installed", remedy)
+        return CheckResult(subject, False, "not installed", remedy)
     try:
-        return Finding(subject, True, version(module))
+        return CheckResult(subject, True, version(module))
     except PackageNotFoundError:
-        return Finding(subject, True, "installed")
+        return CheckResult(subject, True, "installed")

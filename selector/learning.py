@@ -31,7 +31,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class WorkloadKey:
     """What ran, and on which ground: misestimates hold for the same statistics and the same limit of the engine only.
 
     template: the same for statements that differ in their literals only.
@@ -51,7 +51,7 @@ class Observation:
     holder: kind of the operator that was expected to hold most.
     """
 
-    subject: Subject
+    subject: WorkloadKey
     holder: str
     expected_bytes: int
     upper_bytes: int
@@ -106,7 +106,7 @@ class Residuals:
         self._repeats = None
         self._of_kind.clear()
 
-    def correct(self, estimate: MemoryEstimate, subject: Subject) -> MemoryEstimate:
+    def correct(self, estimate: MemoryEstimate, subject: WorkloadKey) -> MemoryEstimate:
         """Return the estimate as runs correct it; unknown stays unknown, and without runs nothing changes.
 
         A statement that was measured on the same ground is expected to take what it took. Any other is moved by the
@@ -167,7 +167,7 @@ def holder_of(estimate: MemoryEstimate) -> str:
     return estimate.operators[estimate.driver].operator.partition(" of ")[0] if estimate.driver is not None else ANY
 
 
-def observe(estimate: MemoryEstimate, subject: Subject, *, measured_bytes: int | None) -> Observation | None:
+def observe(estimate: MemoryEstimate, subject: WorkloadKey, *, measured_bytes: int | None) -> Observation | None:
     """Return what a run taught about the memory model's own estimate; None where there was no estimate."""
     model = estimate.learned or estimate
     if model.peak_bytes is None or model.upper_bytes is None:
@@ -183,11 +183,11 @@ def _log_ratio(some_bytes: float, other_bytes: float) -> float:
     return math.log(max(SMALLEST_BYTES, some_bytes) / max(SMALLEST_BYTES, other_bytes))
 
 
-def _is_same_statement(one: Subject, other: Subject) -> bool:
+def _is_same_statement(one: WorkloadKey, other: WorkloadKey) -> bool:
     return one.fingerprint == other.fingerprint and one.statistics_version == other.statistics_version
 
 
-def _is_same_template(one: Subject, other: Subject) -> bool:
+def _is_same_template(one: WorkloadKey, other: WorkloadKey) -> bool:
     return (one.template, one.statistics_version, one.limit_bytes) == (
         other.template,
         other.statistics_version,
@@ -264,7 +264,7 @@ def _quantile(scores: Sequence[tuple[float, bool]]) -> float | None:
 
 def _repeats(runs: Iterable[Observation]) -> list[tuple[float, bool]]:
     """Return how each repeated run differed from what its statement took before, as scores."""
-    before: dict[Subject, list[int]] = {}
+    before: dict[WorkloadKey, list[int]] = {}
     scores = []
     for one in runs:
         earlier = before.setdefault(one.subject, [])

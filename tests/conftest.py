@@ -96,10 +96,10 @@ def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConn
 @pytest.fixture(scope="session")
 def spark_engine(spark_server: SparkConnectServer) -> Iterator[SparkConnectEngine]:
     """Give the one real Spark of this run. A test that kills the server must leave the engine working."""
-    from engines.spark.embedded.health import Patience
+    from engines.spark.embedded.health import HealthThresholds
     from engines.spark.engine import SparkConnectEngine
 
     # Tests run statements beside the engine, which would take them for leftovers of those that it cancelled.
-    engine = SparkConnectEngine(spark_server, patience=Patience(lingers_s=3_600.0))
+    engine = SparkConnectEngine(spark_server, thresholds=HealthThresholds(lingers_s=3_600.0))
     yield engine
     engine.close()

@@ -19,6 +19,8 @@ TEXTS = [
 RETIRED = {
     r"AlreadyThere": "AlreadyExists",
     r"_require_honest": "_require_unchanged_tables",
+    r"Asker|FairPlaces": "Requester, FairSlots",
+    r"CannotSay": "NotEvaluable",
     r"Fleet|fleet": "engine registry",
     r"insist|insist_on_insert": "retry, retry_insert",
     r"lessons?": "misestimates",
@@ -29,6 +31,7 @@ RETIRED = {
     r"Slots held": "slots in use",
     r"strays?|StrayJobs": "orphaned jobs",
     r"NotPortable|not_portable|not portable": "NoEquivalent, no equivalent",
+    r"Surroundings": "EngineContext",
     r"survivors": "expected_distinct",
     r"takes no work|takes work": "is not available, is available",
     r"Tries|verdict": "FailoverPlan, data_error",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pydantic import ByteSize, Field
 
-from engines.adapter import BuiltEngine, EngineSettings, Finding, Size, Surroundings, package
+from engines.adapter import BuiltEngine, CheckResult, EngineContext, EngineSettings, Size, package
 
 
 class DuckDBSettings(EngineSettings):
@@ -37,7 +37,7 @@ class DuckDBAdapter:
     rank = 10
     settings = DuckDBSettings
 
-    def build(self, settings: DuckDBSettings, around: Surroundings) -> BuiltEngine:
+    def build(self, settings: DuckDBSettings, around: EngineContext) -> BuiltEngine:
         """Start the workers. Raises ImportError."""
         from engines.duckdb.pool import DuckDBEngine
 
@@ -58,7 +58,7 @@ class DuckDBAdapter:
             planners=around.planners,
         )
 
-    def findings(self, settings: DuckDBSettings) -> Iterator[Finding]:
+    def findings(self, settings: DuckDBSettings) -> Iterator[CheckResult]:
         """Look for the package."""
         yield package(self.product, "duckdb", self.extra)
 

@@ -10,11 +10,11 @@ from pydantic import Field, SecretStr, model_validator
 
 from engines.adapter import (
     BuiltEngine,
+    CheckResult,
+    EngineContext,
     EngineSettings,
-    Finding,
     HostPort,
     ServerConfiguration,
-    Surroundings,
     package,
     split_address,
 )
@@ -76,7 +76,7 @@ class HiveAdapter:
     rank = 40
     settings = HiveSettings
 
-    def build(self, settings: HiveSettings, around: Surroundings) -> BuiltEngine:
+    def build(self, settings: HiveSettings, around: EngineContext) -> BuiltEngine:
         """Connect when first needed. Raises ImportError."""
         from engines.hive.engine import HiveEngine
         from engines.hive.transport import Access, Auth
@@ -94,7 +94,7 @@ class HiveAdapter:
         )
         return BuiltEngine(engine)
 
-    def findings(self, settings: HiveSettings) -> Iterator[Finding]:
+    def findings(self, settings: HiveSettings) -> Iterator[CheckResult]:
         """Look for the driver."""
         yield package("PyHive", "pyhive", self.extra)
 

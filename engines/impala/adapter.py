@@ -10,11 +10,11 @@ from pydantic import ByteSize, Field, SecretStr
 
 from engines.adapter import (
     BuiltEngine,
+    CheckResult,
+    EngineContext,
     EngineSettings,
-    Finding,
     HostPort,
     Size,
-    Surroundings,
     package,
     split_address,
 )
@@ -79,7 +79,7 @@ class ImpalaAdapter:
     rank = 20
     settings = ImpalaSettings
 
-    def build(self, settings: ImpalaSettings, around: Surroundings) -> BuiltEngine:
+    def build(self, settings: ImpalaSettings, around: EngineContext) -> BuiltEngine:
         """Look for coordinators, in the background. Raises ImportError."""
         from engines.impala.connection import Access, Auth
         from engines.impala.engine import ImpalaEngine
@@ -98,7 +98,7 @@ class ImpalaAdapter:
         limit_bytes = int(settings.memory_limit)
         return BuiltEngine(engine, limit_bytes, threads=max(1, settings.mt_dop), hosts=settings.hosts)
 
-    def findings(self, settings: ImpalaSettings) -> Iterator[Finding]:
+    def findings(self, settings: ImpalaSettings) -> Iterator[CheckResult]:
         """Look for the driver."""
         yield package("impyla", "impala", self.extra)
 

@@ -12,11 +12,11 @@ from pydantic import ByteSize, Field, SecretStr
 
 from engines.adapter import (
     BuiltEngine,
+    CheckResult,
+    EngineContext,
     EngineSettings,
-    Finding,
     ServerConfiguration,
     Size,
-    Surroundings,
     package,
 )
 from engines.errors import EngineError
@@ -77,7 +77,7 @@ class SparkAdapter:
     rank = 30
     settings = SparkSettings
 
-    def build(self, settings: SparkSettings, around: Surroundings) -> BuiltEngine:
+    def build(self, settings: SparkSettings, around: EngineContext) -> BuiltEngine:
         """Start the embedded server in the background, where it is to be warm. Raises ImportError."""
         from engines.spark.embedded.server import ServerSettings, SparkConnectServer
         from engines.spark.engine import SparkConnectEngine
@@ -110,7 +110,7 @@ class SparkAdapter:
             threading.Thread(target=warm_up, name="spark warm-up", daemon=True).start()
         return BuiltEngine(engine)
 
-    def findings(self, settings: SparkSettings) -> Iterator[Finding]:
+    def findings(self, settings: SparkSettings) -> Iterator[CheckResult]:
         """Look for the package, and for the Java of an embedded server."""
         found = package(self.product, "pyspark", self.extra)
         yield found
@@ -119,9 +119,9 @@ class SparkAdapter:
         from engines.spark.embedded.java import JavaNotFound, find_java_home
 
         try:
-            yield Finding("Java", True, str(find_java_home()))
+            yield CheckResult("Java", True, str(find_java_home()))
         except JavaNotFound as error:
-            yield Finding("Java", False, "none", str(error))
+            yield CheckResult("Java", False, "none", str(error))
 
     def memory_bytes(self, settings: SparkSettings) -> int:
         """Return what an embedded server takes, with a quarter outside of its heap."""

@@ -26,7 +26,7 @@ from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, TableSo
 from engines.running_statement import RunningStatement, StatementResult
 from engines.spark.connect import ConnectSession, as_batches, statement_plan
 from engines.spark.embedded.gate import Gate
-from engines.spark.embedded.health import OWN_DEADLINE_S, HealthWatch, Patience
+from engines.spark.embedded.health import OWN_DEADLINE_S, HealthThresholds, HealthWatch
 from engines.spark.embedded.orphaned_jobs import OrphanedJobs
 from engines.spark.embedded.server import ServerState, SparkConnectServer
 from engines.spark.errors import spark_errors
@@ -92,11 +92,16 @@ class SparkConnectEngine:
     """Spark behind the ``Engine`` protocol.
 
     server: the embedded server, which the engine then owns, or the address ``sc://host:port`` of a remote one.
-    patience: with an embedded server.
+    thresholds: with an embedded server.
     """
 
     def __init__(
-        self, server: SparkConnectServer | str, *, name: str = "spark", slots: int = 2, patience: Patience | None = None
+        self,
+        server: SparkConnectServer | str,
+        *,
+        name: str = "spark",
+        slots: int = 2,
+        thresholds: HealthThresholds | None = None,
     ) -> None:
         if isinstance(server, str) and not urlsplit(server).hostname:
             raise ValueError(f"not a Spark Connect address: {server!r}; write sc://host:port")
@@ -112,7 +117,7 @@ class SparkConnectEngine:
         self._orphaned, self._health = None, None
         if isinstance(server, SparkConnectServer):
             self._orphaned = OrphanedJobs(server.web_ui)
-            self._health = HealthWatch(server, self._gate, self._run_own, patience=patience)
+            self._health = HealthWatch(server, self._gate, self._run_own, thresholds=thresholds)
         self._closed = False
 
     @property

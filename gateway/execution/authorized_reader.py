@@ -17,7 +17,7 @@ from gateway.sql.commands.commands import Command, CreateView
 from gateway.sql.commands.writes import CreateTable, InsertInto, Write, reads
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.parsing import ParserLimits
-from gateway.sql.planning.fairness import Asker
+from gateway.sql.planning.fairness import Requester
 from gateway.sql.planning.statement_reader import StatementReader
 from gateway.sql.planning.work import Text
 from gateway.statements.statement import Statement
@@ -45,7 +45,7 @@ class AuthorizedReader:
         self._policy = policy
         self.limits = limits
 
-    def understand(self, statement: Statement, asker: Asker) -> tuple[CatalogSnapshot, Understood]:
+    def understand(self, statement: Statement, asker: Requester) -> tuple[CatalogSnapshot, Understood]:
         """Read a statement and require that its user may do what it says. Raises SqlError, EngineError."""
         snapshot = self._catalog.current()
         own = statement.session.views if statement.session is not None else {}
@@ -57,7 +57,7 @@ class AuthorizedReader:
         self._registration.require_unchanged(_used(understood))
         return snapshot, understood
 
-    def call(self, asker: Asker, function: Callable[..., Result], *arguments: object) -> Result:
+    def call(self, asker: Requester, function: Callable[..., Result], *arguments: object) -> Result:
         """Have a function run where it holds up nobody: for all that parses what clients sent. Raises as it does."""
         found: Result = self._parser.call(asker, function, *arguments)
         return found
@@ -67,9 +67,9 @@ class AuthorizedReader:
             raise NotAllowed(f"A hint asks for the engine {query.engine}; there are {', '.join(self._engines)}.")
 
 
-def asker_of(statement: Statement) -> Asker:
+def asker_of(statement: Statement) -> Requester:
     """Return who waits for a statement that is not recorded."""
-    return Asker(statement.principal.account, time.monotonic() + statement.deadline_s)
+    return Requester(statement.principal.account, time.monotonic() + statement.deadline_s)
 
 
 def _used(understood: Understood) -> tuple[TableSource, ...]:

@@ -16,7 +16,7 @@ from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.sql.commands.writes import DropTable, Write, reads
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.duckdb.values import NoEquivalent
-from gateway.sql.planning.fairness import Asker, FairPlaces
+from gateway.sql.planning.fairness import FairSlots, Requester
 from gateway.sql.planning.pool import Planners
 from gateway.sql.planning.process import PlannerFault, Shared
 from gateway.sql.planning.work import EnginePlan, estimate
@@ -25,7 +25,7 @@ from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
 from metastore.store import Metastore
 from selector.decide import Candidate, Decision, RoutingPolicy, decide, decide_write
 from selector.estimate import UNKNOWN, MemoryEstimate
-from selector.learning import RECENT, Residuals, Subject, observe
+from selector.learning import RECENT, Residuals, WorkloadKey, observe
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Router:
         self._policy = policy
         self._planners = planners
         self._explaining = {
-            entry.name: FairPlaces(entry.planners, wait_s=planners.wait_s)
+            entry.name: FairSlots(entry.planners, wait_s=planners.wait_s)
             for entry in engines.values()
             if not entry.dependable
         }
@@ -83,7 +83,7 @@ class Router:
         }
 
     def decide(
-        self, statement: CompiledStatement, snapshot: CatalogSnapshot, *, pinned: str | None, asker: Asker
+        self, statement: CompiledStatement, snapshot: CatalogSnapshot, *, pinned: str | None, asker: Requester
     ) -> Decision:
         """Return the ranking and its reasons.
 
@@ -134,7 +134,7 @@ class Router:
         expected = decision.on(attempt.engine) if decision is not None else None
         if residuals is None or expected is None or expected.limit_bytes is None or not (measured or ran_out):
             return
-        subject = Subject(
+        subject = WorkloadKey(
             query.fingerprint or "", query.template or "", query.statistics_version or "", expected.limit_bytes
         )
         observation = observe(expected.estimate, subject, measured_bytes=None if ran_out else attempt.peak_bytes)
@@ -147,12 +147,12 @@ class Router:
     ) -> MemoryEstimate:
         if entry.limit_bytes is None or entry.dependable:
             return estimate
-        subject = Subject(statement.fingerprint, statement.template, version, entry.limit_bytes)
+        subject = WorkloadKey(statement.fingerprint, statement.template, version, entry.limit_bytes)
         with self._lock:
             return self._residuals[entry.name].correct(estimate, subject)
 
     def _prospect(
-        self, entry: EngineEntry, statement: CompiledStatement, snapshot: CatalogSnapshot, asker: Asker
+        self, entry: EngineEntry, statement: CompiledStatement, snapshot: CatalogSnapshot, asker: Requester
     ) -> _Prospect:
         unreadable = [table.name for table in statement.tables if table.format not in entry.engine.formats]
         if unreadable:
@@ -182,7 +182,7 @@ class Router:
         return prospect
 
     def _estimate(
-        self, entry: EngineEntry, statement: CompiledStatement, snapshot: CatalogSnapshot, asker: Asker
+        self, entry: EngineEntry, statement: CompiledStatement, snapshot: CatalogSnapshot, asker: Requester
     ) -> MemoryEstimate:
         engine = entry.engine
         sql = statement.sql(engine.dialect)

@@ -6,7 +6,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-from engines.adapter import Adapter, EngineSettings, Surroundings
+from engines.adapter import Adapter, EngineContext, EngineSettings
 from engines.machine.private_files import private_folder
 from engines.spark.adapter import SparkSettings
 from gateway.catalog.locations import Locations, Rules
@@ -197,7 +197,7 @@ def _entries(settings: Settings) -> list[EngineEntry]:
 
 
 def _entry(adapter: Adapter[Any], section: EngineSettings, settings: Settings) -> EngineEntry:
-    around = Surroundings(settings.home / adapter.section, settings.limits.planners, os.cpu_count() or 1)
+    around = EngineContext(settings.home / adapter.section, settings.limits.planners, os.cpu_count() or 1)
     try:
         built = adapter.build(section, around)
     except ImportError as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from engines.errors import DeadlineExceeded, StatementCancelled
 from gateway.security.principals import IN_PROCESS, Principal
 from gateway.sql.commands.writes import AS_THE_DIALECT_HAS_IT, PartitionSettings
-from gateway.sql.planning.fairness import Asker
+from gateway.sql.planning.fairness import Requester
 from gateway.statements import AUTO
 from metastore.records import QueryRecord, QueryState
 
@@ -95,9 +95,9 @@ class Run:
         return self._cancelled.is_set()
 
     @property
-    def asker(self) -> Asker:
+    def asker(self) -> Requester:
         """Who waits for it, as planners are told."""
-        return Asker(self.statement.principal.account, self._expires, self._cancelled.is_set)
+        return Requester(self.statement.principal.account, self._expires, self._cancelled.is_set)
 
     def require_accepted(self) -> None:
         """Wait until it is read, and raise what it is refused for. One that was cancelled meanwhile is not refused."""

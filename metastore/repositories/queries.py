@@ -18,7 +18,7 @@ from metastore.records import Attempt, Failure, Position, QueryRecord, QueryStat
 from metastore.repositories.gateways import SILENCE
 from selector.decide import Decision
 from selector.estimate import LARGEST_BYTES
-from selector.learning import Observation, Subject, holder_of
+from selector.learning import Observation, WorkloadKey, holder_of
 
 _DECISION = TypeAdapter(Decision)
 _ACTUALS = TypeAdapter(Actuals)
@@ -171,7 +171,7 @@ class Queries:
             rows = connection.execute(wanted).all()
         return tuple(
             Observation(
-                Subject(row.fingerprint, row.template, row.statistics_version, row.limit_bytes),
+                WorkloadKey(row.fingerprint, row.template, row.statistics_version, row.limit_bytes),
                 row.holder,
                 row.expected_bytes,
                 row.upper_bytes,

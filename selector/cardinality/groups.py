@@ -152,7 +152,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class OfGroups:
+class HavingCondition:
     """A condition on groups: an aggregate compared with a number. kind: sum and so on; argument: None of count(*)."""
 
     kind: type[exp.Expr]
@@ -161,7 +161,7 @@ class OfGroups:
     value: exp.Expr
 
     @classmethod
-    def read(cls, condition: Condition) -> OfGroups | None:
+    def read(cls, condition: Condition) -> HavingCondition | None:
         """Read a condition; None for one of another form."""
         expression = condition.expression
         comparison = type(expression)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from selector.cardinality.derived import Groups, Union
-from selector.cardinality.groups import OfGroups
+from selector.cardinality.groups import HavingCondition
 from selector.cardinality.predicates.conditions import Condition, parsed
 from selector.cardinality.predicates.evaluate import constant
 from selector.cardinality.predicates.selectivity import (
@@ -223,7 +223,7 @@ class _OfGroups:
         """Return what a conjunct keeps."""
         if isinstance(condition, str):
             return _unknown(condition)
-        asked = OfGroups.read(condition)
+        asked = HavingCondition.read(condition)
         number = asked.number(self.dialect) if asked is not None else None
         if asked is None:
             below = self.node.children[0] if self.node.children else self.node
@@ -237,7 +237,7 @@ class _OfGroups:
             return _unknown(condition.text)
         return _Share(min(1.0, max(0.0, found)), f"sizes of groups; values of {condition.text}", GUESS_CONFIDENCE)
 
-    def _of_values(self, asked: OfGroups, number: float | None) -> float | None:
+    def _of_values(self, asked: HavingCondition, number: float | None) -> float | None:
         """Return the share of groups that a sum, an average, or the smallest or largest value keeps."""
         names = (
             {column.name.lower() for column in asked.argument.find_all(exp.Column)}

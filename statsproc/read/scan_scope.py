@@ -42,7 +42,7 @@ class ScanScope:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The files of an scope as they are read.
+    """The files of a scope as they are read.
 
     shapes: what their footers tell. splits: for tasks that read themselves. folders: for Spark's reader; of text both
     are there, since only reading it tells whether it is plain.

@@ -16,7 +16,7 @@ import pytest
 
 from engines.errors import EngineRestarted, MemoryExceeded, StatementCancelled
 from engines.protocol import Lease, WriteTarget
-from engines.spark.embedded.health import Patience
+from engines.spark.embedded.health import HealthThresholds
 from engines.spark.embedded.server import SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
 from tests.attacks.doors import Door, Refused, Served
@@ -34,14 +34,14 @@ BUSY_IN_A_TASK = (
 BUSY_IN_THE_PLANNER = f"SELECT {EVIL.format(text=repr('a'), pattern=repr('((a+)+)+b'))} AS x"
 SOON_S = 120.0
 QUEUE_S = 60.0  # that a statement waits for a slot by default
-HASTY = Patience(look_every_s=0.5, lingers_s=2.0, spare_s=0.0, drain_s=2.0, heap_every_s=1.0)
+HASTY = HealthThresholds(look_every_s=0.5, lingers_s=2.0, spare_s=0.0, drain_s=2.0, heap_every_s=1.0)
 
 
 @pytest.fixture
 def engine(
     spark_engine: SparkConnectEngine, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> SparkConnectEngine:
-    monkeypatch.setattr(spark_engine._health, "_patience", HASTY)
+    monkeypatch.setattr(spark_engine._health, "_thresholds", HASTY)
     spark_engine.use_tables(warehouse.tables)
     spark_engine.warm_up()
     return spark_engine
@@ -73,7 +73,7 @@ def test_others_go_on_beside_what_holds_a_core_and_the_server_is_started_again_a
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(engine._health, "_patience", replace(HASTY, spare_s=3_600.0, drain_again_s=1.0))
+    monkeypatch.setattr(engine._health, "_thresholds", replace(HASTY, spare_s=3_600.0, drain_again_s=1.0))
     one_core = BUSY_IN_A_TASK.replace("numbers", "kinds")
     pid = spark_server.pid
     with ThreadPoolExecutor(1) as pool, caplog.at_level("INFO", "engines.spark.embedded.health"):

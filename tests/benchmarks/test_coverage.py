@@ -11,7 +11,7 @@ import pytest
 from benchmarks.claim import RunFailed
 from benchmarks.coverage import SMALLEST, figures, measure, replay
 from metastore.database.connection import sqlite_url
-from selector.learning import Observation, Subject
+from selector.learning import Observation, WorkloadKey
 
 MIB = 1 << 20
 LIMIT = 1 << 40
@@ -23,7 +23,7 @@ def runs(error: float, *, count: int = RUNS) -> list[Observation]:
     chance = random.Random(1)  # noqa: S311 - not for secrets
     return [
         Observation(
-            Subject(f"s{n}", f"t{n}", "v", LIMIT),
+            WorkloadKey(f"s{n}", f"t{n}", "v", LIMIT),
             "sort",
             100 * MIB,
             135 * MIB,

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from pydantic import ByteSize
 
-from engines.adapter import BuiltEngine, EngineSettings, Finding, Size, Surroundings
+from engines.adapter import BuiltEngine, CheckResult, EngineContext, EngineSettings, Size
 from engines.duckdb.pool import DuckDBEngine
 from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, ResultStream, TableSource, never
 
@@ -84,16 +84,16 @@ class ToyAdapter:
         self.rank = rank
         self._kind = kind
 
-    def build(self, settings: ToySettings, around: Surroundings) -> BuiltEngine:
+    def build(self, settings: ToySettings, around: EngineContext) -> BuiltEngine:
         """Build the toy."""
         if self._kind is EngineKind.DEPENDABLE:
             return BuiltEngine(ToyEngine(self.section, self._kind))
         engine = ToyEngine(self.section, self._kind, cost_model="tests.gateway.routing.toy_cost")
         return BuiltEngine(engine, limit_bytes=int(settings.memory_limit))
 
-    def findings(self, settings: ToySettings) -> Iterator[Finding]:
+    def findings(self, settings: ToySettings) -> Iterator[CheckResult]:
         """Look at nothing; a toy needs nothing."""
-        yield Finding(self.product, True, "it plays")
+        yield CheckResult(self.product, True, "it plays")
 
     def memory_bytes(self, settings: ToySettings) -> int:
         """Return the limit of its statements."""

@@ -19,7 +19,7 @@ from selector.learning import (
     SHRINKAGE,
     Observation,
     Residuals,
-    Subject,
+    WorkloadKey,
     holder_of,
     observe,
 )
@@ -37,11 +37,13 @@ def estimate(expected_bytes: int = 100 * MIB, confidence: float = 1.0, operator:
     return MemoryEstimate(expected_bytes, upper_bytes, confidence, holds, driver=0)
 
 
-def subject(statement: str = "f", template: str = "t", version: str = "books@1", limit_bytes: int = LIMIT) -> Subject:
-    return Subject(statement, template, version, limit_bytes)
+def subject(
+    statement: str = "f", template: str = "t", version: str = "books@1", limit_bytes: int = LIMIT
+) -> WorkloadKey:
+    return WorkloadKey(statement, template, version, limit_bytes)
 
 
-def run(about: Subject, measured_bytes: float | None, expected: MemoryEstimate | None = None) -> Observation:
+def run(about: WorkloadKey, measured_bytes: float | None, expected: MemoryEstimate | None = None) -> Observation:
     seen = observe(
         expected or estimate(), about, measured_bytes=None if measured_bytes is None else round(measured_bytes)
     )
@@ -251,7 +253,7 @@ def test_whatever_was_seen_a_bound_is_above_the_expected_peak_and_always_the_sam
     assert found.operators == modelled.operators
 
 
-def missed(seen: Iterable[Observation], about: Subject) -> int:
+def missed(seen: Iterable[Observation], about: WorkloadKey) -> int:
     return max((LIMIT for one in seen if one.is_censored and one.subject == about), default=0)
 
 

@@ -34,7 +34,7 @@ _LEFT = "something that cannot be interrupted still runs for a statement that ha
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class HealthThresholds:
     """When to look, and what is too much.
 
     look_every_s: at what runs after statements that were ended, for suspect_for_s. lingers_s: a rest that runs this
@@ -65,12 +65,17 @@ class HealthWatch:
     """
 
     def __init__(
-        self, server: SparkConnectServer, gate: Gate, run: Callable[[str], object], *, patience: Patience | None = None
+        self,
+        server: SparkConnectServer,
+        gate: Gate,
+        run: Callable[[str], object],
+        *,
+        thresholds: HealthThresholds | None = None,
     ) -> None:
         self._server = server
         self._gate = gate
         self._run = run
-        self._patience = patience or Patience()
+        self._thresholds = thresholds or HealthThresholds()
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._started = False
@@ -98,7 +103,7 @@ class HealthWatch:
     def suspect(self, tag: str) -> None:
         """Note that the statement with this tag was ended before its end: something may be left of it."""
         with self._lock:
-            self._ended[tag] = time.monotonic() + self._patience.suspect_for_s
+            self._ended[tag] = time.monotonic() + self._thresholds.suspect_for_s
 
     def served(self) -> None:
         """Note that a statement came to its own end: the server works."""
@@ -124,7 +129,7 @@ class HealthWatch:
         )
 
     def _watch(self) -> None:
-        while not self._stop.wait(self._patience.look_every_s):
+        while not self._stop.wait(self._thresholds.look_every_s):
             web_ui = self._server.web_ui()
             if web_ui is None:  # it does not run: what was known was about another one
                 self._forget()
@@ -152,33 +157,33 @@ class HealthWatch:
         left |= {f"statement {place}" for place in range(threads.statements - self._gate.inside)}
         now_s = time.monotonic()
         self._left = {name: self._left.get(name, now_s) for name in left}
-        stuck = [since_s for since_s in self._left.values() if now_s - since_s > self._patience.lingers_s]
+        stuck = [since_s for since_s in self._left.values() if now_s - since_s > self._thresholds.lingers_s]
         if not stuck:
             self._next_drain_s = 0.0
         elif len(stuck) >= self._server.settings.cores:
             self._restart(f"{_LEFT}, on all cores")
-        elif now_s - min(stuck) > self._patience.lingers_s + self._patience.spare_s:
+        elif now_s - min(stuck) > self._thresholds.lingers_s + self._thresholds.spare_s:
             self._restart(_LEFT)
         elif not self._gate.inside or now_s > self._next_drain_s:
             self._restart(_LEFT, only_between=True)
-            self._next_drain_s = time.monotonic() + self._patience.drain_again_s
+            self._next_drain_s = time.monotonic() + self._thresholds.drain_again_s
 
     def _look_at_heap(self, web_ui: WebUi) -> None:
         now_s = time.monotonic()
         if now_s < self._next_heap_s:
             return
-        self._next_heap_s = now_s + self._patience.heap_every_s
+        self._next_heap_s = now_s + self._thresholds.heap_every_s
         heap = web_ui.heap()
         if self._heap is None or heap.full_collections != self._heap.full_collections:
             self._collected_at_s = now_s
         self._heap = heap
         if self._is_full(heap) and now_s > self._not_full_before_s:
-            self._not_full_before_s = now_s + self._patience.full_again_s
+            self._not_full_before_s = now_s + self._thresholds.full_again_s
             self._make_room(web_ui)
 
     def _make_room(self, web_ui: WebUi) -> None:
         """Once no statement runs, collect the heap; start the server again if that does not help."""
-        with self._gate.closed(wait_s=self._patience.drain_s) as empty:
+        with self._gate.closed(wait_s=self._thresholds.drain_s) as empty:
             if not empty:
                 return  # what is in use may be theirs
             try:
@@ -191,28 +196,28 @@ class HealthWatch:
                 self._server.restart(f"{heap.live_bytes // MIB} MiB of its heap are kept though no statement runs")
 
     def _is_full(self, heap: Heap) -> bool:
-        return heap.live_bytes > self._patience.full_share * heap.max_bytes
+        return heap.live_bytes > self._thresholds.full_share * heap.max_bytes
 
     def _probe(self) -> None:
         """Run a statement where nothing else shows that statements are answered."""
         busy = self._gate.inside or self._suspects()
         if not busy:
             self._served_at_s = time.monotonic()  # nobody waits
-        if time.monotonic() - self._served_at_s < self._patience.probe_after_s * (1 + self._failed_probes):
+        if time.monotonic() - self._served_at_s < self._thresholds.probe_after_s * (1 + self._failed_probes):
             return
         try:
             self._run(PROBE)
         except EngineError as error:
             self._failed_probes += 1
             _log.warning("Spark did not answer a statement: %s", error.message)
-            if self._failed_probes >= self._patience.probes:
+            if self._failed_probes >= self._thresholds.probes:
                 self._restart("it does not answer statements")
         else:
             self.served()
 
     def _restart(self, reason: str, *, only_between: bool = False) -> None:
         """Start the server again once no statement runs, or after a while. only_between: not under one."""
-        with self._gate.closed(wait_s=self._patience.drain_s) as empty:
+        with self._gate.closed(wait_s=self._thresholds.drain_s) as empty:
             if only_between and not empty:
                 _log.info("Spark is not started again yet, for statements run: %s", reason)
                 return

@@ -17,7 +17,7 @@ MOST_USERS = 1_000  # of which it is kept when they had their last turn
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class Requester:
     """Whose statement it is. until_s: of the monotonic clock, when its time is spent. cancelled: whether it was."""
 
     user: str
@@ -37,7 +37,7 @@ class Asker:
             raise DeadlineExceeded("The statement's time was spent while it was planned.")
 
 
-class FairPlaces:
+class FairSlots:
     """Places that statements hold for a while. Thread-safe.
 
     size: how many there are; one user's statements hold half of them at most, so that another's finds one free.
@@ -55,7 +55,7 @@ class FairPlaces:
         self._waiting: dict[int, str] = {}
 
     @contextmanager
-    def hold(self, asker: Asker) -> Iterator[None]:
+    def hold(self, asker: Requester) -> Iterator[None]:
         """Hold a place. Raises EngineBusy where none becomes free in time, StatementCancelled, DeadlineExceeded."""
         self._acquire(asker)
         try:
@@ -67,7 +67,7 @@ class FairPlaces:
                     del self._held[asker.user]
                 self._changed.notify_all()
 
-    def _acquire(self, asker: Asker) -> None:
+    def _acquire(self, asker: Requester) -> None:
         until_s = time.monotonic() + self._wait_s
         with self._changed:
             self._turns += 1

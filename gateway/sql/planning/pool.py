@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gateway.errors import StatementTooComplex
-from gateway.sql.planning.fairness import Asker, FairPlaces
+from gateway.sql.planning.fairness import FairSlots, Requester
 from gateway.sql.planning.process import PlannerProcess, ProcessLost
 
 log = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 class Place:
     """A planner that one statement holds."""
 
-    def __init__(self, planners: Planners, asker: Asker) -> None:
+    def __init__(self, planners: Planners, asker: Requester) -> None:
         self._planners = planners
         self._asker = asker
 
@@ -38,7 +38,7 @@ class Planners:
 
     def __init__(self, *, size: int, cpu_s: float, wait_s: float) -> None:
         self._size = size
-        self._places = FairPlaces(size, wait_s=wait_s)
+        self._places = FairSlots(size, wait_s=wait_s)
         self.wait_s = wait_s
         self._cpu_s = cpu_s
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ class Planners:
         self._closed = False
 
     @contextmanager
-    def place(self, asker: Asker) -> Iterator[Place]:
+    def place(self, asker: Requester) -> Iterator[Place]:
         """Hold a place. Raises EngineBusy where none becomes free in time, StatementCancelled, DeadlineExceeded."""
         with self._places.hold(asker):
             yield Place(self, asker)
@@ -64,7 +64,7 @@ class Planners:
         for process in idle:
             process.close()
 
-    def _run(self, function: Callable[..., Any], arguments: tuple[object, ...], asker: Asker) -> Any:
+    def _run(self, function: Callable[..., Any], arguments: tuple[object, ...], asker: Requester) -> Any:
         for last in (False, True):
             process = self._take()
             try:

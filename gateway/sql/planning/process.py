@@ -15,7 +15,7 @@ from typing import Any
 from engines.errors import DeadlineExceeded, StatementCancelled
 from engines.machine.environment import child_environment
 from gateway.errors import StatementTooComplex
-from gateway.sql.planning.fairness import Asker
+from gateway.sql.planning.fairness import Requester
 from gateway.sql.planning.messages import Call, ForgetAll, Keep, Kept, Outcome
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class PlannerProcess:
         """False once the process has ended."""
         return self._process.poll() is None
 
-    def call(self, function: Callable[..., Any], *arguments: object, cpu_s: float, asker: Asker) -> Any:
+    def call(self, function: Callable[..., Any], *arguments: object, cpu_s: float, asker: Requester) -> Any:
         """Have a function run and return its result.
 
         Raises what the function raises (SqlError, EngineError), StatementTooComplex, StatementCancelled,

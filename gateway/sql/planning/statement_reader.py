@@ -14,7 +14,7 @@ from gateway.sql.commands.writes import Write
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.parsing import SPARK
 from gateway.sql.planning import work
-from gateway.sql.planning.fairness import Asker
+from gateway.sql.planning.fairness import Requester
 from gateway.sql.planning.pool import Planners
 from gateway.sql.planning.process import Shared
 from metastore.records import View
@@ -47,7 +47,7 @@ class StatementReader:
         self._views: Mapping[str, View] = {}
         self._known: OrderedDict[tuple[str, str], CompiledStatement] = OrderedDict()
 
-    def understand(self, text: work.Text, catalog: Catalog, asker: Asker) -> CompiledStatement | Command | Write:
+    def understand(self, text: work.Text, catalog: Catalog, asker: Requester) -> CompiledStatement | Command | Write:
         """Return what a text asks for. Raises SqlError, EngineError."""
         known = None if text.views else self._find(text.sql, text.dialect, catalog)
         if known is not None:
@@ -63,7 +63,7 @@ class StatementReader:
                 self._remember(text.sql, text.dialect, catalog, found)
         return found
 
-    def call(self, asker: Asker, function: Any, *arguments: object) -> Any:
+    def call(self, asker: Requester, function: Any, *arguments: object) -> Any:
         """Have a function run in a planner: anything that parses what a client sent."""
         with self._planners.place(asker) as place:
             return place.call(function, *arguments)

@@ -24,8 +24,8 @@ from selector.cardinality.predicates.evaluate import constant
 from selector.cardinality.predicates.patterns import Like
 from selector.cardinality.predicates.vectors import (
     DAY_US,
-    CannotSay,
     Kind,
+    NotEvaluable,
     cast_kind,
     interval_of,
     kind_of,
@@ -137,7 +137,7 @@ def domain_of(condition: Condition, data_type: str) -> Domain | None:
         return None
     try:
         return _Reader(data_type, kind, condition.dialect).kept(condition.expression, negated=False)
-    except (CannotSay, OverflowError):  # a constant beyond the calendar, or beyond floats
+    except (NotEvaluable, OverflowError):  # a constant beyond the calendar, or beyond floats
         return None
 
 
@@ -451,7 +451,7 @@ class _Reader:
             return self._moved_by_interval(exp.Add(), expression.this, expression.expression, left_is_constant=False)
         try:
             return self._moved(expression.this, *interval_of(by, unit_of(expression.args.get("unit"))))
-        except CannotSay:
+        except NotEvaluable:
             return None
 
     def _moved(self, column: exp.Expr, months: float, microseconds: float) -> _Image | None:
@@ -517,7 +517,7 @@ class _Reader:
         try:
             step = interval_of(1.0, unit)
             truncated(0.0, Kind.TIMESTAMP, unit)
-        except CannotSay:
+        except NotEvaluable:
             return None
 
         def start(us: float, side: int) -> Cut:

@@ -25,8 +25,8 @@ from selector.cardinality.predicates.vectors import (
     NULL,
     OPERATORS,
     Bools,
-    CannotSay,
     Kind,
+    NotEvaluable,
     Vector,
     aligned,
     all_of,
@@ -60,7 +60,7 @@ def truth(expression: exp.Expr, sample: RowSample, types: Mapping[str, str], *, 
     """
     try:
         found = _Evaluator(sample, types, dialect).boolean(expression)
-    except (CannotSay, OverflowError):
+    except (NotEvaluable, OverflowError):
         return None
     return np.broadcast_to(np.logical_and(found.values, np.logical_not(found.nulls)), (sample.rows,))
 
@@ -69,7 +69,7 @@ def values_of(text: str, sample: RowSample, types: Mapping[str, str], *, dialect
     """Return the values of an expression (SQL text) on a sample; None where they cannot be told."""
     try:
         return _Evaluator(sample, types, dialect).value(sqlglot.parse_one(text, read=dialect))
-    except (SqlglotError, CannotSay, OverflowError):
+    except (SqlglotError, NotEvaluable, OverflowError):
         return None
 
 
@@ -79,7 +79,7 @@ def constant(expression: exp.Expr, *, dialect: str) -> Vector | None:
         return None
     try:
         return _Evaluator(None, {}, dialect).value(expression)
-    except (CannotSay, OverflowError):
+    except (NotEvaluable, OverflowError):
         return None
 
 
@@ -97,14 +97,14 @@ class _Evaluator:
             if handler is not None:
                 with np.errstate(all="ignore"):
                     return handler(self, expression)
-        raise CannotSay(type(expression).__name__)
+        raise NotEvaluable(type(expression).__name__)
 
     def boolean(self, expression: exp.Expr) -> Vector:
         found = self.value(expression)
         if found.kind is Kind.NULL:
             return Vector(Kind.BOOLEAN, np.False_, np.True_)
         if found.kind is not Kind.BOOLEAN:
-            raise CannotSay(found.kind.value)
+            raise NotEvaluable(found.kind.value)
         return Vector(Kind.BOOLEAN, np.asarray(found.values).astype(np.bool_), found.nulls)
 
     def number(self, expression: exp.Expr) -> Vector:
@@ -112,13 +112,13 @@ class _Evaluator:
         if found.kind is Kind.NULL:
             return found
         if not found.kind.is_number:
-            raise CannotSay(found.kind.value)
+            raise NotEvaluable(found.kind.value)
         return Vector(found.kind, np.asarray(found.values, dtype=np.float64), found.nulls)
 
     def text(self, expression: exp.Expr) -> Vector:
         found = self.value(expression)
         if found.kind not in (Kind.TEXT, Kind.NULL):
-            raise CannotSay(found.kind.value)
+            raise NotEvaluable(found.kind.value)
         return found
 
     def time(self, expression: exp.Expr) -> Vector:
@@ -128,7 +128,7 @@ class _Evaluator:
             text = found.item()
             found = from_text(found, Kind.DATE if text is not None and len(text.strip()) <= 10 else Kind.TIMESTAMP)
         if found.kind not in (Kind.DATE, Kind.TIMESTAMP, Kind.NULL):
-            raise CannotSay(found.kind.value)
+            raise NotEvaluable(found.kind.value)
         return found
 
     def whole(self, expression: exp.Expr | None) -> int:
@@ -136,7 +136,7 @@ class _Evaluator:
         found = self.value(expression) if expression is not None else NULL
         number = found.item() if found.is_constant and found.kind.is_number else None
         if number is None or number != int(number):
-            raise CannotSay("not a whole number")
+            raise NotEvaluable("not a whole number")
         return int(number)
 
     def unnest(self, expression: exp.Expr) -> Vector:
@@ -147,10 +147,10 @@ class _Evaluator:
         column = self._sample.columns.get(name) if self._sample is not None and name is not None else None
         kind = kind_of(self._types[name]) if name is not None else None
         if column is None or kind is None or (kind is Kind.TEXT and _is_cut(column)):
-            raise CannotSay(expression.name)
+            raise NotEvaluable(expression.name)
         values: Any = column.values
         if (kind is Kind.TEXT) != (values.dtype == object):
-            raise CannotSay(expression.name)
+            raise NotEvaluable(expression.name)
         return Vector(kind, values > 0.0 if kind is Kind.BOOLEAN else values, column.nulls)
 
     def literal(self, expression: exp.Expr) -> Vector:
@@ -179,7 +179,7 @@ class _Evaluator:
             found = self.boolean(expression.this)
             wanted = found.values == bool(expression.expression.this)
             return Vector(Kind.BOOLEAN, wanted & np.logical_not(found.nulls))
-        raise CannotSay("IS")
+        raise NotEvaluable("IS")
 
     def comparison(self, expression: exp.Expr) -> Vector:
         return compared(type(expression), self.value(expression.this), self.value(expression.expression))
@@ -200,7 +200,7 @@ class _Evaluator:
     def one_of(self, expression: exp.Expr) -> Vector:
         items = expression.expressions
         if not items or expression.args.get("query") or expression.args.get("unnest"):
-            raise CannotSay("IN")
+            raise NotEvaluable("IN")
         value, others = self.value(expression.this), [self.value(item) for item in items]
         constants = [aligned(value, other)[1] for other in others if other.kind is not Kind.NULL]
         if all(other.is_constant for other in constants) and all(aligned(value, o)[0] is value for o in others):
@@ -216,14 +216,14 @@ class _Evaluator:
 
     def escaped(self, expression: exp.Expr) -> Vector:
         if not isinstance(expression.this, exp.Like | exp.ILike):
-            raise CannotSay("ESCAPE")
+            raise NotEvaluable("ESCAPE")
         return self._like(expression.this, self.constant_text(expression.expression))
 
     def _like(self, expression: exp.Expr, escape: str | None) -> Vector:
         found = self.text(expression.this)
         pattern = self.value(expression.expression)
         if not pattern.is_constant or pattern.kind not in (Kind.TEXT, Kind.NULL):
-            raise CannotSay("LIKE")
+            raise NotEvaluable("LIKE")
         text = pattern.item()
         if text is None:
             return Vector(Kind.BOOLEAN, np.False_, np.True_)
@@ -235,13 +235,13 @@ class _Evaluator:
         found = self.text(expression) if expression is not None else NULL
         text = found.item() if found.is_constant else None
         if not isinstance(text, str):
-            raise CannotSay("not a constant string")
+            raise NotEvaluable("not a constant string")
         return text
 
     def matches(self, expression: exp.Expr) -> Vector:
         flags = self.constant_text(expression.args["flag"]) if expression.args.get("flag") else ""
         if flags.strip("ic"):
-            raise CannotSay(flags)
+            raise NotEvaluable(flags)
         found = self.text(expression.this)
         texts = [value for value in set(np.atleast_1d(found.values).tolist()) if isinstance(value, str)]
         answers = found_in(
@@ -251,7 +251,7 @@ class _Evaluator:
             whole=isinstance(expression, exp.RegexpFullMatch | exp.SimilarTo),
         )
         if answers is None:
-            raise CannotSay("a regular expression")
+            raise NotEvaluable("a regular expression")
         known = dict(zip(texts, answers, strict=True))
         return mapped(found, Kind.BOOLEAN, lambda value: known.get(value, False))
 
@@ -284,7 +284,7 @@ class _Evaluator:
             case exp.Mul():
                 return Vector(kind, a * b, nulls)
         if np.any((b == 0.0) & np.logical_not(nulls)):
-            raise CannotSay("division by zero")
+            raise NotEvaluable("division by zero")
         match expression:
             case exp.Div():
                 return Vector(Kind.DOUBLE, a / b, nulls)
@@ -297,7 +297,7 @@ class _Evaluator:
         """Add to dates and timestamps, or subtract from them."""
         sign = -1.0 if isinstance(expression, exp.Sub) else 1.0
         if not isinstance(expression, exp.Add | exp.Sub):
-            raise CannotSay("arithmetic on times")
+            raise NotEvaluable("arithmetic on times")
         if sign > 0 and left.kind in (Kind.INTERVAL, Kind.INTEGER):
             left, right = right, left
         nulls = np.logical_or(left.nulls, right.nulls)
@@ -307,7 +307,7 @@ class _Evaluator:
             return Vector(Kind.DATE, left.values + sign * right.values, nulls)
         if left.kind in (Kind.DATE, Kind.TIMESTAMP) and right.kind is Kind.INTERVAL:
             return self._later(left, sign * right.values[0], sign * right.values[1])
-        raise CannotSay("arithmetic on times")
+        raise NotEvaluable("arithmetic on times")
 
     def _later(self, time: Vector, months: float, microseconds: float) -> Vector:
         if time.kind is Kind.NULL:
@@ -332,7 +332,7 @@ class _Evaluator:
         later, earlier = self.time(expression.this), self.time(expression.expression)
         unit = unit_of(expression.args.get("unit"))
         if unit not in ("DAY", "MONTH", "YEAR") or (unit != "DAY" and self._dialect != "duckdb"):
-            raise CannotSay(unit)
+            raise NotEvaluable(unit)
         if Kind.NULL in (later.kind, earlier.kind):
             return NULL
         ends = [np.asarray(truncated(time.values, time.kind, unit)) for time in (later, earlier)]
@@ -353,7 +353,7 @@ class _Evaluator:
             try:
                 return Vector(Kind.INTERVAL, interval_of(float(amount.this), unit_of(unit)))
             except ValueError as error:
-                raise CannotSay(amount.this) from error
+                raise NotEvaluable(amount.this) from error
         return Vector(Kind.INTERVAL, interval_of(self.whole(amount), unit_of(unit)))
 
     def units(self, expression: exp.Expr) -> Vector:
@@ -367,7 +367,7 @@ class _Evaluator:
         kind = cast_kind(expression.args["to"])
         found = self.value(expression.this)
         if kind is None:
-            raise CannotSay(expression.args["to"].sql())
+            raise NotEvaluable(expression.args["to"].sql())
         return self._as(found, kind)
 
     def _as(self, found: Vector, kind: Kind) -> Vector:
@@ -400,11 +400,11 @@ class _Evaluator:
                 return mapped(found, kind, lambda value: str(np.datetime64(int(value), "D")))
             case (Kind.BOOLEAN, Kind.TEXT):
                 return mapped(found, kind, lambda value: "true" if value else "false")
-        raise CannotSay(f"{found.kind.value} as {kind.value}")
+        raise NotEvaluable(f"{found.kind.value} as {kind.value}")
 
     def date(self, expression: exp.Expr) -> Vector:
         if expression.args.get("expressions") or expression.args.get("zone") or expression.args.get("format"):
-            raise CannotSay("date")
+            raise NotEvaluable("date")
         return self._as(self.value(expression.this), Kind.DATE)
 
     def extract(self, expression: exp.Expr) -> Vector:
@@ -439,7 +439,7 @@ class _Evaluator:
             case "SECOND":
                 found = np.floor(us / 1e6) % 60
             case _:
-                raise CannotSay(part)
+                raise NotEvaluable(part)
         return Vector(Kind.INTEGER, found, time.nulls)
 
     def truncation(self, expression: exp.Expr) -> Vector:
@@ -505,7 +505,7 @@ class _Evaluator:
                 return Vector(Kind.DOUBLE, np.sqrt(found.values), found.nulls)
             case exp.IsNan():
                 return Vector(Kind.BOOLEAN, np.isnan(found.values), found.nulls)
-        raise CannotSay(type(expression).__name__)
+        raise NotEvaluable(type(expression).__name__)
 
     def power(self, expression: exp.Expr) -> Vector:
         base, exponent = self.number(expression.this), self.number(expression.expression)
@@ -514,7 +514,7 @@ class _Evaluator:
     def changed(self, expression: exp.Expr) -> Vector:
         change = _CHANGES[type(expression)]
         if expression.args.get("expression") is not None or expression.args.get("position") is not None:
-            raise CannotSay(type(expression).__name__)
+            raise NotEvaluable(type(expression).__name__)
         kind = Kind.INTEGER if isinstance(expression, exp.Length) else Kind.TEXT
         return mapped(self.text(expression.this), kind, change)
 
@@ -522,14 +522,14 @@ class _Evaluator:
         start = self.whole(expression.args["start"]) if expression.args.get("start") else 1
         length = self.whole(expression.args["length"]) if expression.args.get("length") else None
         if start < 1 or (length is not None and length < 0):
-            raise CannotSay("substring")
+            raise NotEvaluable("substring")
         end = None if length is None else start - 1 + length
         return mapped(self.text(expression.this), Kind.TEXT, lambda value: value[start - 1 : end])
 
     def side(self, expression: exp.Expr) -> Vector:
         size = self.whole(expression.expression)
         if size < 1:
-            raise CannotSay("length")
+            raise NotEvaluable("length")
         cut: Callable[[str], str] = (lambda v: v[:size]) if isinstance(expression, exp.Left) else (lambda v: v[-size:])
         return mapped(self.text(expression.this), Kind.TEXT, cut)
 
@@ -537,12 +537,12 @@ class _Evaluator:
         old = self.constant_text(expression.expression)
         new = self.constant_text(expression.args.get("replacement"))
         if not old:
-            raise CannotSay("replace")
+            raise NotEvaluable("replace")
         return mapped(self.text(expression.this), Kind.TEXT, lambda value: value.replace(old, new))
 
     def position(self, expression: exp.Expr) -> Vector:
         if expression.args.get("position") is not None or expression.args.get("occurrence") is not None:
-            raise CannotSay("position")
+            raise NotEvaluable("position")
         part = self.constant_text(expression.args["substr"])
         return mapped(self.text(expression.this), Kind.INTEGER, lambda value: value.find(part) + 1)
 
@@ -570,7 +570,7 @@ class _Evaluator:
                 return self.coalesce(exp.Coalesce(this=arguments[0], expressions=[exp.Literal.number(0)]))
             case "isnull", 2:
                 return self.coalesce(exp.Coalesce(this=arguments[0], expressions=[arguments[1]]))
-        raise CannotSay(str(expression.this))
+        raise NotEvaluable(str(expression.this))
 
 
 @lru_cache(maxsize=512)

@@ -77,7 +77,7 @@ class Vector:
 NULL = Vector(Kind.NULL, np.float64(0.0), np.True_)
 
 
-class CannotSay(Exception):
+class NotEvaluable(Exception):
     """No answer: something in an expression is not known here."""
 
 
@@ -128,16 +128,16 @@ def unit_of(unit: exp.Expr | None) -> str:
 
 
 def interval_of(amount: float, unit: str) -> tuple[float, float]:
-    """Return an interval as (months, microseconds). Raises CannotSay."""
+    """Return an interval as (months, microseconds). Raises NotEvaluable."""
     if unit in MONTHS:
         return amount * MONTHS[unit], 0.0
     if unit in _MICROSECONDS:
         return 0.0, amount * _MICROSECONDS[unit]
-    raise CannotSay(unit)
+    raise NotEvaluable(unit)
 
 
 def truncated(days_or_us: Any, kind: Kind, unit: str) -> Any:
-    """Return the beginning of the unit in which each date or timestamp lies, as microseconds. Raises CannotSay."""
+    """Return the beginning of the unit in which each date or timestamp lies, as microseconds. Raises NotEvaluable."""
     us = np.floor(days_or_us * DAY_US if kind is Kind.DATE else days_or_us)
     if unit == "WEEK":  # 1970-01-01 was a Thursday
         return np.floor((us + 3 * DAY_US) / (7 * DAY_US)) * (7 * DAY_US) - 3 * DAY_US
@@ -146,7 +146,7 @@ def truncated(days_or_us: Any, kind: Kind, unit: str) -> Any:
         return days_of_months(months) * DAY_US
     if unit in _MICROSECONDS:
         return np.floor(us / _MICROSECONDS[unit]) * _MICROSECONDS[unit]
-    raise CannotSay(unit)
+    raise NotEvaluable(unit)
 
 
 def shifted(us: Any, months: float, microseconds: float) -> Any:
@@ -162,17 +162,17 @@ def shifted(us: Any, months: float, microseconds: float) -> Any:
 
 
 def months_of(us: Any) -> Any:
-    """Return the months since 1970-01 of timestamps. Raises CannotSay far beyond the calendar."""
+    """Return the months since 1970-01 of timestamps. Raises NotEvaluable far beyond the calendar."""
     days = np.floor(np.asarray(us) / DAY_US)
     if not np.all(np.abs(days) <= FARTHEST_DAY):
-        raise CannotSay("a time far away")
+        raise NotEvaluable("a time far away")
     return days.astype("datetime64[D]").astype("datetime64[M]").astype(np.float64)
 
 
 def days_of_months(months: Any) -> Any:
-    """Return the first day of months since 1970-01. Raises CannotSay far beyond the calendar."""
+    """Return the first day of months since 1970-01. Raises NotEvaluable far beyond the calendar."""
     if not np.all(np.abs(months) <= FARTHEST_DAY / 28):
-        raise CannotSay("a month far away")
+        raise NotEvaluable("a month far away")
     return np.asarray(months).astype("datetime64[M]").astype("datetime64[D]").astype(np.float64)
 
 
@@ -221,7 +221,7 @@ def aligned(left: Vector, right: Vector) -> tuple[Vector, Vector]:
         return Vector(Kind.TIMESTAMP, left.values * DAY_US, left.nulls), right
     if left.kind is Kind.TIMESTAMP and right.kind is Kind.DATE:
         return left, Vector(Kind.TIMESTAMP, right.values * DAY_US, right.nulls)
-    raise CannotSay(f"{left.kind.value} and {right.kind.value}")
+    raise NotEvaluable(f"{left.kind.value} and {right.kind.value}")
 
 
 OPERATORS: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
@@ -235,7 +235,7 @@ OPERATORS: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
 
 
 def compared(kind: type[exp.Expr], left: Vector, right: Vector) -> Vector:
-    """Compare two vectors. kind: the comparison's. Raises CannotSay where they have no common line, and for NaN."""
+    """Compare two vectors. kind: the comparison's. Raises NotEvaluable where they have no common line, and for NaN."""
     if Kind.NULL in (left.kind, right.kind):
         return Vector(Kind.BOOLEAN, np.False_, np.True_)
     left, right = aligned(left, right)
@@ -243,7 +243,7 @@ def compared(kind: type[exp.Expr], left: Vector, right: Vector) -> Vector:
     if left.kind is not Kind.TEXT:
         a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
         if np.isnan(a).any() or np.isnan(b).any():
-            raise CannotSay("NaN")
+            raise NotEvaluable("NaN")
     found = np.asarray(OPERATORS[kind](a, b), dtype=np.bool_)
     return Vector(Kind.BOOLEAN, found, np.logical_or(left.nulls, right.nulls))
 
@@ -271,7 +271,7 @@ def mapped(found: Vector, kind: Kind, change: Callable[[Any], Any]) -> Vector:
 def from_text(found: Vector, kind: Kind) -> Vector:
     """Read strings as values of another kind; what cannot be read is NULL."""
     if kind not in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.DATE, Kind.TIMESTAMP, Kind.BOOLEAN):
-        raise CannotSay(kind.value)
+        raise NotEvaluable(kind.value)
     data_type = kind.value
 
     def read(text: str) -> float:
@@ -306,11 +306,11 @@ def interval_text(text: str) -> Vector:
     words = text.split()
     months = microseconds = 0.0
     if not words or len(words) % 2:
-        raise CannotSay(text)
+        raise NotEvaluable(text)
     for amount, unit in zip(words[::2], words[1::2], strict=True):
         try:
             more = interval_of(float(amount), unit_of(exp.var(unit)))
         except ValueError as error:
-            raise CannotSay(text) from error
+            raise NotEvaluable(text) from error
         months, microseconds = months + more[0], microseconds + more[1]
     return Vector(Kind.INTERVAL, (months, microseconds))

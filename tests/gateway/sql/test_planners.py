@@ -12,7 +12,7 @@ import pytest
 
 from engines.errors import DeadlineExceeded, EngineBusy, StatementCancelled
 from gateway.errors import StatementTooComplex
-from gateway.sql.planning.fairness import Asker, FairPlaces
+from gateway.sql.planning.fairness import FairSlots, Requester
 from gateway.sql.planning.pool import Planners
 from gateway.sql.planning.process import PlannerFault, Shared
 
@@ -29,8 +29,8 @@ def planners() -> Iterator[Planners]:
     pool.close()
 
 
-def asker(user: str = "ann", seconds: float = PATIENCE_S, cancelled: threading.Event | None = None) -> Asker:
-    return Asker(user, time.monotonic() + seconds, (cancelled or threading.Event()).is_set)
+def asker(user: str = "ann", seconds: float = PATIENCE_S, cancelled: threading.Event | None = None) -> Requester:
+    return Requester(user, time.monotonic() + seconds, (cancelled or threading.Event()).is_set)
 
 
 def test_what_computes_for_too_long_in_python_is_stopped(planners: Planners) -> None:
@@ -73,7 +73,7 @@ def test_what_calls_have_in_common_is_sent_once(planners: Planners) -> None:
 
 
 def test_a_user_holds_half_of_the_places_and_others_find_one() -> None:
-    places = FairPlaces(4, wait_s=0.0)
+    places = FairSlots(4, wait_s=0.0)
     with places.hold(asker("mallory")), places.hold(asker("mallory")):
         with pytest.raises(EngineBusy), places.hold(asker("mallory")):
             pass
@@ -82,7 +82,7 @@ def test_a_user_holds_half_of_the_places_and_others_find_one() -> None:
 
 
 def test_users_take_turns() -> None:
-    places, order = FairPlaces(2, wait_s=PATIENCE_S), list[str]()
+    places, order = FairSlots(2, wait_s=PATIENCE_S), list[str]()
     waiting = [("mallory", n) for n in range(4)] + [("ann", 0)]
 
     def hold(user: str) -> None:

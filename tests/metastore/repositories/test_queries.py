@@ -8,7 +8,7 @@ from metastore.repositories.gateways import SILENCE
 from metastore.store import Metastore
 from selector.decide import Decision, Reason, ReasonCode
 from selector.estimate import Learned, MemoryEstimate, OperatorEstimate
-from selector.learning import Observation, Subject
+from selector.learning import Observation, WorkloadKey
 from tests.metastore.examples import MINUTE, NOON, query
 
 DECISION = Decision(
@@ -98,7 +98,7 @@ def test_runs_that_teach_are_read_oldest_first(store: Metastore) -> None:
             first=replace(FIRST, engine=end.engine, started_at=at),
         )
         store.queries.attempt_ended(name, end)
-    subject = Subject("measured", "t", "books@3", 1 << 33)
+    subject = WorkloadKey("measured", "t", "books@3", 1 << 33)
     seen = Observation(subject, "HASH_JOIN", 10, 20, 70)
     missed = Observation(replace(subject, fingerprint="ran out"), "HASH_JOIN", 10, 20, None)
     assert store.queries.observations("duckdb", limit=9) == (seen, missed)

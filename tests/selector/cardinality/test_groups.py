@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selector.cardinality.derived import Union
-from selector.cardinality.groups import OfGroups, Sizes, promised, skew
+from selector.cardinality.groups import HavingCondition, Sizes, promised, skew
 from selector.cardinality.predicates.conditions import parsed
 from selector.cardinality.relations import Base
 from selector.plan import PlanColumn
@@ -132,10 +132,10 @@ def grouped(kept: str) -> float:
 ORDERS = Sizes(np.array([20_000.0]), np.array([4.0]), np.array([7.0]))
 
 
-def condition(text: str) -> OfGroups:
+def condition(text: str) -> HavingCondition:
     read = parsed(text, "duckdb")
     assert read is not None
-    found = OfGroups.read(read[0])
+    found = HavingCondition.read(read[0])
     assert found is not None
     return found
 
@@ -181,7 +181,7 @@ def test_fewer_groups_are_larger_than_a_larger_size(groups: float, rows: float, 
 def test_other_conditions_are_none_of_groups(text: str) -> None:
     read = parsed(text, "duckdb")
     assert read is not None
-    assert OfGroups.read(read[0]) is None
+    assert HavingCondition.read(read[0]) is None
 
 
 # ---------------------------------------------------------------------- unions and names

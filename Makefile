@@ -35,7 +35,7 @@ test: $(INSTALLED) ## Run the tests, against real engines
 test-thorough: $(INSTALLED) ## Run all tests, also those that repeat others another way or for longer
 	$(BIN)/python -m pytest
 
-test-fast: $(INSTALLED) ## Run the tests that need no Spark and no browser
+test-fast: $(INSTALLED) ## Run the tests that need no other server: no Spark, PostgreSQL, Impala, drivers, browser
 	$(BIN)/python -m pytest -m "not spark and not e2e and not browser and not thorough" $(IN_PARALLEL)
 
 check: $(INSTALLED) ## Lint, types, import contracts, migrations

@@ -34,7 +34,7 @@ QUICK_JAVA = "fusion-tests-java-"
 _JAVA = pytest.StashKey[Path]()
 _ARCHIVER = pytest.StashKey[subprocess.Popen[bytes] | None]()
 TESTS = Path(__file__).parent
-REAL_CLIENTS = tuple(TESTS / room for room in ("gateway/drivers", "attacks"))
+REAL_SERVERS = tuple(TESTS / room for room in ("attacks", "engines/impala", "gateway/drivers", "gateway/statistics"))
 LONGEST_FIRST = ("e2e", "engines/hive", "engines/spark", "attacks", "gateway/statistics", "gateway", "statsproc")
 """Folders whose files take longest, so that none of them begins when all others have ended."""
 
@@ -71,9 +71,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark whole rooms whose tests are real clients on real sockets, and begin with what takes longest."""
+    """Mark what needs real servers or clients beside the code it tests, and begin with what takes longest."""
     for item in items:
-        if any(item.path.is_relative_to(room) for room in REAL_CLIENTS):
+        if any(item.path.is_relative_to(room) for room in REAL_SERVERS) or "postgresql" in item.name:
             item.add_marker(pytest.mark.e2e)
     places = [TESTS / folder for folder in LONGEST_FIRST]
     items.sort(key=lambda item: next((n for n, place in enumerate(places) if item.path.is_relative_to(place)), 99))

@@ -76,7 +76,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if any(item.path.is_relative_to(room) for room in REAL_SERVERS) or "postgresql" in item.name:
             item.add_marker(pytest.mark.e2e)
     places = [TESTS / folder for folder in LONGEST_FIRST]
-    items.sort(key=lambda item: next((n for n, place in enumerate(places) if item.path.is_relative_to(place)), 99))
+    last = len(places)
+    items.sort(key=lambda item: next((n for n, place in enumerate(places) if item.path.is_relative_to(place)), last))
 
 
 @pytest.fixture(scope="session")

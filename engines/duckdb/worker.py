@@ -162,8 +162,10 @@ class Worker:
 
     def _make_orc_view(self, source: TableSource) -> None:
         """Make the view of a table that Arrow reads, if its files are not those of the last time."""
+        before_bytes = _address_space_bytes()
         from engines.duckdb import orc  # with it comes pandas, by which a worker would start half as fast
 
+        self._idle_bytes += _address_space_bytes() - before_bytes  # no statement's, and once only
         files = orc.files_of(source)
         if files == self._orc_files.get(source.name):
             return

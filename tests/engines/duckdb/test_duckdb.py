@@ -1,4 +1,4 @@
-"""DuckDB: the conformance suite, and what only worker processes can do."""
+"""DuckDB: the conformance suite, and what only worker processes can do. It is long because each promise has a test."""
 
 from __future__ import annotations
 
@@ -441,6 +441,28 @@ def test_orc_files_that_change_are_read_anew(pool: DuckDBEngine, tmp_path: Path)
     assert "PYTHON_ARROW_SCAN" in pool.explain("SELECT n FROM events")
     _orc(tmp_path / "year=2024", "a.orc", n=pa.array([3], pa.int32()), more=pa.array(["x"]))
     assert run(pool, "SELECT * FROM Events") == 4
+
+
+def test_what_reads_orc_is_loaded_with_the_first_such_table_and_is_no_statements_memory(tmp_path: Path) -> None:
+    _orc(tmp_path, "a.orc", n=pa.array([1], pa.int32()))
+    script = """
+import socket, sys
+from engines.duckdb.worker import Worker
+from engines.protocol import Column, TableSource
+
+ours, theirs = socket.socketpair()
+worker = Worker(theirs)
+worker._open_instance(1, [TableSource("events", sys.argv[1], "orc", (Column("n", "int"),))])
+idle = [worker._idle_bytes]
+print("pandas" in sys.modules)
+for _ in range(2):
+    worker._make_views("SELECT n FROM events")
+    idle.append(worker._idle_bytes)
+print("pandas" in sys.modules, idle[0] < idle[1] == idle[2])
+"""
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["False", "True", "True"]
 
 
 @pytest.mark.parametrize("values", [pa.array([dt.date(1582, 10, 3)]), pa.array([253402214400000], pa.timestamp("ms"))])

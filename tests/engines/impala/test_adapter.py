@@ -1,4 +1,7 @@
-"""The Impala adapter: coordinators, logins, query options, errors on demand, tables that are kept in line, actuals."""
+"""The Impala adapter: coordinators, logins, query options, errors on demand, tables that are kept in line, actuals.
+
+It is long because each is asked of a server that answers as Impala does.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from engines.errors import (
 )
 from engines.protocol import Column, Lease, TableSource
 
-pytest.importorskip("impala")
+pytest.importorskip("impala", reason="impyla is not installed: pip install fusion-sql-gateway[impala]")
 pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
 from engines.impala import coordinators as coordinators_module

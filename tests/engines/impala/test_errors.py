@@ -9,7 +9,7 @@ import pytest
 
 from engines.errors import EngineError, EngineFault, EngineUnavailable, MemoryExceeded
 
-pytest.importorskip("impala")
+pytest.importorskip("impala", reason="impyla is not installed: pip install fusion-sql-gateway[impala]")
 
 from impala.error import HiveServer2Error, HttpError, OperationalError  # type: ignore[import-untyped]
 from thrift.transport.TTransport import TTransportException  # type: ignore[import-untyped]

@@ -22,7 +22,7 @@ from engines.errors import StatementCancelled
 from engines.protocol import Column, Engine, Lease, TableSource
 from tests.engines.conformance import SOON_S, Conformance
 
-pytest.importorskip("impala")
+pytest.importorskip("impala", reason="impyla is not installed: pip install fusion-sql-gateway[impala]")
 pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
 from engines.impala.connection import Access, Auth

@@ -6,7 +6,7 @@ import pytest
 
 from engines.protocol import OperatorActual
 
-pytest.importorskip("impala")
+pytest.importorskip("impala", reason="impyla is not installed: pip install fusion-sql-gateway[impala]")
 
 from impala._thrift_gen.ExecStats.ttypes import (  # type: ignore[import-untyped]
     TExecStats,

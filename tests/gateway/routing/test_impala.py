@@ -24,7 +24,7 @@ from metastore.records import QueryRecord, QueryState
 from selector.decide import ReasonCode
 from tests.gateway.conftest import BOOKS, register
 
-pytest.importorskip("impala")
+pytest.importorskip("impala", reason="impyla is not installed: pip install fusion-sql-gateway[impala]")
 pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
 from tests.engines.impala_server import ImpalaServer

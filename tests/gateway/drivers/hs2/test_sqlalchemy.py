@@ -14,7 +14,7 @@ from tests.gateway.drivers.hs2.conftest import Drivers
 
 pytest.importorskip("pyhive", reason="needs the extra hive")
 pytest.importorskip("impala", reason="needs the extra impala")
-pandas = pytest.importorskip("pandas")
+pandas = pytest.importorskip("pandas", reason="reading a frame needs pandas")
 
 pytestmark = [  # of the dialects, about themselves
     pytest.mark.filterwarnings("ignore:.*will not make use of SQL compilation caching"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -357,7 +357,21 @@ class Joined(Relation):
         return max(1.0, product)
 
     def distinct(self, columns: Sequence[PlanColumn]) -> float | None:
-        """Return how many different combinations are left: of each side those of rows that meet any, and all pairs."""
+        """Return how many different combinations are left; equal keys are taken from the side that says least."""
+        found = [count for same in self._equal(columns) if (count := self._combined(same)) is not None]
+        return min(found, default=None)
+
+    def _equal(self, columns: Sequence[PlanColumn]) -> Iterator[Sequence[PlanColumn]]:
+        """Yield the columns, and the same with an inner join's keys all taken from one side."""
+        yield columns
+        if self._kind is JoinType.INNER and len(columns) > 1:
+            for pairs in (self._keys, tuple((right, left) for left, right in self._keys)):
+                other = {_place(here): there for here, there in pairs}
+                if any(_place(column) in other for column in columns):
+                    yield tuple(dict.fromkeys(other.get(_place(column), column) for column in columns))
+
+    def _combined(self, columns: Sequence[PlanColumn]) -> float | None:
+        """Return how many combinations are left: of each side those of rows that meet any, and all pairs."""
         if len(columns) == 1:
             return self.ndv(columns[0])
         counts = []
@@ -487,3 +501,8 @@ class Joined(Relation):
             with_alone = met.factor + np.clip(1.0 - met.kept, 0.0, 1.0)
             return replace(met, factor=with_alone, kept=ones, upper=np.maximum(met.upper, 1.0), null=1.0)
         return met
+
+
+def _place(column: PlanColumn) -> tuple[str | None, str, int | None]:
+    """Return where a column was read, whatever type a plan gives it."""
+    return column.table, column.name, column.scan

@@ -197,12 +197,12 @@ class _Reader:
         names = {column.name for column in inputs}
         for place, text in list(strange.items()):
             meanings = self._expressions.get(text.lower(), ())
-            known = same.get(text)
+            known = same.get(text) or _of_definition(text, child)
             if known is None:
                 meant = [column for column in inputs if column.name in meanings]
                 known = next((column for column in meant if column not in columns), next(iter(meant), None))
             computed = [one for one in meanings if _is_of_rows(one) and _columns_in(one) <= names]
-            if known is not None and known in inputs:
+            if known is not None and (known in inputs or known.name == text):
                 columns[place] = known
                 del strange[place]
             elif len(meanings) == len(computed) == 1:
@@ -377,6 +377,19 @@ def _handed_on(node: PlanNode, texts: Sequence[str], used: frozenset[str]) -> tu
         tuple(column for column in node.columns if column not in both_keys),
     )
     return next((kept for kept in ways if len(kept) == max(positions) + 1), node.columns)
+
+
+def _of_definition(name: str, child: PlanNode) -> PlanColumn | None:
+    """Return the column of that name that a common table expression hands up through projections.
+
+    What they project by position is not known for sure: such an expression may hand out its columns in another order
+    than the operator it ends with.
+    """
+    while child.operator is Operator.PROJECT:
+        child = child.children[0]
+    if child.reference is None:
+        return None
+    return next((column for column in child.columns if column.name == name), None)
 
 
 def _through_filters(node: PlanNode) -> Iterator[PlanNode]:

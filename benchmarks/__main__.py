@@ -8,7 +8,18 @@ from __future__ import annotations
 import subprocess
 import sys
 
-CLAIMS = ("selectivity", "overhead", "speed", "statistics", "drivers", "result_speed", "same_answers", "attacks")
+CLAIMS = (
+    "selectivity",
+    "overhead",
+    "speed",
+    "regret",
+    "coverage",
+    "statistics",
+    "drivers",
+    "result_speed",
+    "same_answers",
+    "attacks",
+)
 FAILED, WRONG_ARGUMENTS = 1, 2
 
 

@@ -2,13 +2,11 @@
 
 The half is that of ``benchmarks.statements``: an even CRC-32 of the statement's name. What is reported for the other
 half was never used for fitting. Constants are fitted from the rows that were counted, so that no error of a cardinality
-hides in them; the factor of the upper bound is the conformal 95 % quantile of measured over expected peaks of the same
-half. The constants that are found are printed, to be written into ``selector/memory/duckdb_layout.py`` by hand.
+hides in them. Those that are found are printed, to be written into ``selector/memory/duckdb_layout.py`` by hand.
 """
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +39,6 @@ FITTED = (
 STEPS = (0.8, 0.9, 0.95, 1.05, 1.1, 1.25)
 ROUNDS = 6
 SMALLEST_BYTES = 20 * MIB  # of peaks that are fitted to
-COVERAGE = 0.95
 
 
 def calibrate(
@@ -71,14 +68,12 @@ def report(measured: Sequence[Run], tables: Tables, threads: int) -> Claim:
     if not fitted_to or not held_out:
         raise RunFailed("each half needs statements that ran")
     found = fit(fitted_to, tables.statistics, threads)
-    factor = upper_factor(fitted_to, tables.statistics, threads, found)
     show_table(
         "Constants",
         ["", "in force", "found"],
         [[name, f"{getattr(CALIBRATED, name):.4g}", f"{getattr(found, name):.4g}"] for name in FITTED],
     )
-    print(f"Factor of the upper bound: {factor:.3f}")
-    result: dict[str, float] = {"upper_factor": factor}
+    result: dict[str, float] = {}
     for half, members in (("fitted", fitted_to), ("held_out", held_out)):
         for name, constants in (("in_force", CALIBRATED), ("found", found)):
             of = figures(predicted(members, tables, threads, constants))
@@ -121,18 +116,6 @@ def mean_error(
         for run in measured
     ]
     return float(np.mean(errors))
-
-
-def upper_factor(
-    measured: Sequence[Run], statistics: Mapping[str, TableStatistics], threads: int, constants: Constants
-) -> float:
-    """Return what an expected peak is multiplied by to cover 95 of 100 statements: split-conformal."""
-    ratios = sorted(
-        run.peak_bytes / (estimate(run.ours, statistics, threads=threads, constants=constants).peak_bytes or 1)
-        for run in measured
-    )
-    place = math.ceil((len(ratios) + 1) * COVERAGE) - 1
-    return max(1.0, ratios[min(place, len(ratios) - 1)])
 
 
 if __name__ == "__main__":

@@ -233,7 +233,6 @@ def _gateway(work: Path) -> Iterator[Server]:
     home = work / "home"
     variables = {
         "FUSION_SPARK__ENABLED": "false",
-        "FUSION_ROUTING__MINIMUM_CONFIDENCE": "0",
         "FUSION_DUCKDB__WORKERS": "1",
         "FUSION_LIMITS__ROWS": "0",
     }

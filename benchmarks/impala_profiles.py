@@ -21,11 +21,11 @@ import typer
 from benchmarks.accuracy import mape, percentage_errors
 from benchmarks.claim import Claim, RunFailed, at_most, conditions, run_command, show_table
 from selector.cardinality.tree import EstimatedNode
-from selector.decide import mebibytes
 from selector.explain import impala
 from selector.explain.impala.outline import byte_size, metric
 from selector.memory.impala import estimate
 from selector.plan import Plan, PlanNode
+from selector.wording import mebibytes
 
 MEDIAN_PERCENT = 30.0
 PEAKS, ESTIMATED = "Per Node Peak Memory Usage", "Estimated Per-Host Mem"

@@ -26,7 +26,7 @@ from gateway.cli.demo.paper_queries import PAPER_QUERIES
 from gateway.cli.demo.run import demo_settings
 from gateway.cli.progress import progress_bar
 from gateway.server.runtime import Gateway
-from selector.decide import mebibytes
+from selector.wording import mebibytes
 from statsproc.data.bookstore import Bookstore
 
 SCALE = 1 / 32

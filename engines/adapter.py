@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, Confi
 
 from engines.parser_settings import first_conflict
 from engines.protocol import Engine
+from selector.forecast.seconds import Speed
 
 GROUP = "fusion.engines"
 
@@ -90,7 +91,7 @@ class BuiltEngine:
 
     limit_bytes: memory that one statement may take, None where it spills instead of failing. guests: slots more, for
     small statements of users who hold none. threads, hosts: that work for one statement, for its cost model. planners:
-    statements that it plans at once.
+    statements that it plans at once. speed: before it has run anything; None: as usual for its kind.
     """
 
     engine: Engine
@@ -99,6 +100,7 @@ class BuiltEngine:
     threads: int = 1
     hosts: int = 1
     planners: int = 2
+    speed: Speed | None = None
 
 
 @dataclass(frozen=True, slots=True)

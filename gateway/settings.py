@@ -21,6 +21,7 @@ from pydantic_settings import (
 from engines.adapter import Adapter, EngineSettings, Section, Size, adapters
 from gateway.security.authentication import Anonymous
 from gateway.security.principals import Role
+from selector.decision import RoutingPolicy, Rule
 
 EngineSection = TypeVar("EngineSection", bound=EngineSettings)
 
@@ -129,8 +130,23 @@ class CatalogSettings(Section):
 class RoutingSettings(Section):
     """How statements find their engine."""
 
-    minimum_confidence: float = Field(0.3, ge=0.0, le=1.0)
-    """Estimates below this confidence do not open the fast engine."""
+    policy: Rule = Rule.EXPECTED
+    """What decides: `expected`, the least expected seconds; `safe`, a bound on running out of memory; `paper`."""
+    pools: dict[str, Rule] = Field(default_factory=dict)
+    """Policies of pools; a session says which pool it is in with `SET fusion.pool` or Impala's `request_pool`."""
+    safe_miss: float = Field(0.05, ge=0.0, lt=1.0)
+    """Largest probability of running out of memory, by the policy `safe`."""
+    miss_price_s: float = Field(0.0, ge=0.0)
+    """Seconds that running out of memory costs beside its own: where it hurts others, too."""
+    explore: bool = True
+    """Whether a template that always went elsewhere is tried on the fast engine once caution has cost as much."""
+    seed: int = 0
+    """Of the thresholds of such tries, which are spread over the templates."""
+
+    @property
+    def routing_policy(self) -> RoutingPolicy:
+        """The same as the selector takes it."""
+        return RoutingPolicy(self.policy, self.safe_miss, self.miss_price_s, self.explore, self.seed)
 
 
 class LimitSettings(Section):

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engines.protocol import Actuals, Column, TableSource
-from selector.decide import Decision
+from selector.decision import Decision
+from selector.forecast.history import NOTHING, Expectation, Ground
 
 
 class QueryState(StrEnum):
@@ -134,7 +135,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try on one engine. failure: the error's code; peak_bytes: measured, None where the engine cannot tell."""
+    """One try on one engine.
+
+    wall_s: from its start to its end; waited_s: of that, for a slot. failure: the error's code. peak_bytes: measured,
+    None where the engine cannot tell. expected: of it, by the models alone.
+    """
 
     ordinal: int
     engine: str
@@ -146,6 +151,13 @@ class Attempt:
     rows: int | None = None
     peak_bytes: int | None = None
     actuals: Actuals | None = None
+    waited_s: float | None = None
+    expected: Expectation = NOTHING
+
+    @property
+    def run_s(self) -> float | None:
+        """Seconds on the engine, without waiting for it."""
+        return None if self.wall_s is None else max(0.0, self.wall_s - (self.waited_s or 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +196,10 @@ class QueryRecord:
 
 @dataclass(frozen=True, slots=True)
 class Misestimate:
-    """One misestimate: this fingerprint did not fit into that engine under these statistics and this limit."""
+    """One misestimate: this fingerprint did not fit into that engine under these statistics and this limit.
+
+    estimated_bytes: the peak that was expected; model_bytes: by the memory model alone, before anything was learned.
+    """
 
     fingerprint: str
     engine: str
@@ -195,6 +210,16 @@ class Misestimate:
     estimated_bytes: int | None
     peak_bytes: int | None
     recorded_at: dt.datetime
+    model_bytes: int | None = None
+
+    def stands_on(self, ground: Ground) -> bool:
+        """Tell whether the statement would miss again."""
+        return self.ground.misses_on(ground)
+
+    @property
+    def ground(self) -> Ground:
+        """What it ran on."""
+        return Ground(self.engine, self.limit_bytes, self.statistics_version, self.model_bytes)
 
 
 class Mode(StrEnum):

@@ -1,162 +1,66 @@
-"""Candidates, an estimate and history in; a ranking out, with every reason that had a say."""
+"""START HERE: candidates with their forecasts in; a ranking out, with its price and every reason that had a say.
+
+By the rule ``expected``, the order of engines with the least expected seconds is taken:
+
+    E[fast first] = wait + P(fits) * seconds + (1 - P(fits)) * (seconds until it runs out of memory + E[the others])
+    E[dependable] = wait + seconds
+
+What a wrong guess costs is so weighed against what caution costs, whichever is dear on these engines. Engines that the
+statement cannot run on, or where it ran out of memory before, are not in the ranking at all.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
-from selector.estimate import UNKNOWN, MemoryEstimate
+from selector.decision import (
+    Candidate,
+    Decision,
+    EngineEstimate,
+    EnginePrice,
+    NoEngine,
+    Reason,
+    ReasonCode,
+    Remedy,
+    RoutingPolicy,
+    Rule,
+)
+from selector.estimate import UNKNOWN
+from selector.forecast.experience import Forecast
+from selector.forecast.history import SMALLEST_BYTES
+from selector.wording import mebibytes, percent, seconds_of
 
-MIB = 1 << 20
-
-
-class ReasonCode(StrEnum):
-    """Stable names of reasons, for programs and for the documentation."""
-
-    FITS = "FITS"
-    EXCEEDS_LIMIT = "EXCEEDS_LIMIT"
-    NO_ESTIMATE = "NO_ESTIMATE"
-    TOO_COMPLEX = "TOO_COMPLEX"
-    LOW_CONFIDENCE = "LOW_CONFIDENCE"
-    STATISTICS_MISSING = "STATISTICS_MISSING"
-    LEARNED_FROM_RUNS = "LEARNED_FROM_RUNS"
-    MISESTIMATE_ON_RECORD = "MISESTIMATE_ON_RECORD"
-    PINNED = "PINNED"
-    UNSUPPORTED_FEATURE = "UNSUPPORTED_FEATURE"
-    DIALECT = "DIALECT"
-    ENGINE_DOWN = "ENGINE_DOWN"
-    NO_FAST_ENGINE = "NO_FAST_ENGINE"
-    WRITE = "WRITE"
+LIKELY = 0.5  # to fit: where there is nowhere else to go now, less than that waits until there is
+SMALLER = 0.9  # share of a limit that is looked at next, in search of one that is not enough
+COMES_BACK = 2.0  # times that a statement is expected to be asked again
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """One reason. text: a sentence for people."""
-
-    code: ReasonCode
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An engine as seen now.
-
-    limit_bytes: memory that one statement may take there; None where the engine spills instead of failing.
-    down: why it is not available, None if it is. unsupported: why it cannot run this statement.
-    no_equivalent: what of it would mean something else there.
-    estimate: what the statement takes there, of a fast engine.
-    misestimates: query ids of runs of this statement that ran out of memory there, under these statistics and
-        this limit. missed_bytes: the largest limit of those runs.
-    """
-
-    engine: str
-    dependable: bool
-    limit_bytes: int | None = None
-    down: str | None = None
-    unsupported: str | None = None
-    no_equivalent: str | None = None
-    estimate: MemoryEstimate = UNKNOWN
-    misestimates: tuple[str, ...] = ()
-    missed_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RoutingPolicy:
-    """What to do with guesses. minimum_confidence: below it an estimate does not open the fast engine."""
-
-    minimum_confidence: float = 0.3
-
-
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """What would let a statement into the fast engine that it is kept out of: all of it together.
-
-    limit_bytes: that it would have to give one statement, at least; None where the limit is not in the way.
-    confidence: that the estimate would have to have, at least; None where it has enough.
-    blocked: what neither of them lifts.
-    """
-
-    engine: str
-    limit_bytes: int | None = None
-    confidence: float | None = None
-    blocked: tuple[ReasonCode, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class EngineEstimate:
-    """What a statement takes on one fast engine, and what that gives one statement."""
-
-    engine: str
-    estimate: MemoryEstimate
-    limit_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Where a statement goes.
-
-    ranking: engines in the order in which they are tried; the first is ``engine``.
-    estimate, limit_bytes: of the fast engine that the statement goes to, or that was considered first; estimated_for is
-        its name. others: the same of the other fast engines.
-    remedy: of that engine, where no fast one is in the ranking; None for a pinned statement.
-    """
-
-    engine: str
-    ranking: tuple[str, ...]
-    reasons: tuple[Reason, ...]
-    estimate: MemoryEstimate
-    limit_bytes: int | None
-    remedy: Remedy | None = None
-    estimated_for: str | None = None
-    others: tuple[EngineEstimate, ...] = ()
-
-    @property
-    def codes(self) -> str:
-        """The codes of the reasons, with commas between them."""
-        return ", ".join(dict.fromkeys(reason.code.value for reason in self.reasons))
-
-    def on(self, engine: str) -> EngineEstimate | None:
-        """Return what was expected of an engine; None of a dependable one, and of one that was not considered."""
-        if engine == self.estimated_for:
-            return EngineEstimate(engine, self.estimate, self.limit_bytes)
-        return next((each for each in self.others if each.engine == engine), None)
-
-
-class NoEngine(Exception):
-    """No candidate can take the statement. reasons: why, one each."""
-
-    def __init__(self, reasons: Sequence[Reason]) -> None:
-        super().__init__("; ".join(reason.text for reason in reasons) or "no engine is configured")
-        self.reasons = tuple(reasons)
-
-
-def decide(candidates: Sequence[Candidate], *, policy: RoutingPolicy, pinned: str | None = None) -> Decision:
-    """Rank the candidates: fast ones that the statement fits into first, then the dependable ones.
+def decide(
+    candidates: Sequence[Candidate], *, policy: RoutingPolicy, pinned: str | None = None, template: str = ""
+) -> Decision:
+    """Rank the candidates by the policy's rule.
 
     A fast engine that is ruled out is not in the ranking at all: failing over INTO a place where the statement
     does not fit would only cost time. Where no dependable engine can ever run the statement, it may try. A pinned
-    engine stands alone, and failover obeys that.
+    engine stands alone, and failover obeys that. template: of the statement, for what chance decides. Raises NoEngine.
     """
     if pinned is not None:
-        return _pinned(candidates, pinned)
-    reasons: list[Reason] = []
+        return _pinned(candidates, pinned, policy)
     fast = [candidate for candidate in candidates if not candidate.dependable]
-    dependable = [candidate for candidate in candidates if candidate.dependable]
-    if not fast:
-        reasons.append(Reason(ReasonCode.NO_FAST_ENGINE, "No fast engine is configured."))
-    ranking: list[Candidate] = []
+    able = [each for each in candidates if each.dependable and not _obstacles(each)]
+    able.sort(key=_seconds)
+    choice = _Choice(fast, able, policy, template)
+    reasons = [] if fast else [Reason(ReasonCode.NO_FAST_ENGINE, "No fast engine is configured.")]
+    order = choice.order()
     for candidate in fast:
-        fits, why = _fits(candidate, candidate.estimate, policy)
-        reasons += why
-        if fits:
-            ranking.append(candidate)
-    for candidate in dependable:
-        why = _obstacles(candidate)
-        reasons += why
-        if not why:
-            ranking.append(candidate)
-    if not ranking and dependable and all(candidate.unsupported is not None for candidate in dependable):
+        reasons += choice.reasons(candidate, order)
+    for candidate in candidates:
+        if candidate.dependable:
+            reasons += _obstacles(candidate)
+    ranking = [*order, *able]
+    if not ranking and all(each.unsupported is not None for each in candidates if each.dependable):
         # A guess about memory only matters where there is somewhere else to go.
         ranking = [candidate for candidate in fast if not _obstacles(candidate)]
         if ranking:
@@ -166,11 +70,11 @@ def decide(candidates: Sequence[Candidate], *, policy: RoutingPolicy, pinned: st
         raise NoEngine(reasons)
     weighed = _weighed(ranking[0], fast)
     estimate = weighed.estimate if weighed else UNKNOWN
-    if estimate.learned is not None:
+    if estimate.learned is not None and estimate.learned.text:
         reasons.append(Reason(ReasonCode.LEARNED_FROM_RUNS, estimate.learned.text))
     reasons += [Reason(ReasonCode.STATISTICS_MISSING, gap) for gap in estimate.gaps]
-    remedy = _remedy(weighed, estimate, policy) if weighed and ranking[0].dependable else None
-    return _decision([candidate.engine for candidate in ranking], reasons, weighed, fast, remedy)
+    remedy = choice.remedy(weighed) if weighed and ranking[0].dependable else None
+    return _decision([each.engine for each in ranking], reasons, weighed, candidates, policy, choice, remedy)
 
 
 def decide_write(candidates: Sequence[Candidate], *, pinned: str | None = None) -> Decision:
@@ -200,13 +104,250 @@ def _weighed(chosen: Candidate, fast: Sequence[Candidate]) -> Candidate | None:
     return next(known, fast[0] if fast else None)
 
 
+class _Choice:
+    """The fast engines that a statement may run on, and what trying them first is expected to cost.
+
+    fast: all of them, whether they may run it or not. able: dependable ones that can, the quickest first.
+    """
+
+    def __init__(
+        self, fast: Sequence[Candidate], able: Sequence[Candidate], policy: RoutingPolicy, template: str
+    ) -> None:
+        self._fast = fast
+        self._able = able
+        self._policy = policy
+        self._template = template
+        self.elsewhere_s = _seconds(able[0]) if able else math.inf
+
+    def order(self) -> list[Candidate]:
+        """Return the fast engines to try before the dependable ones, in that order."""
+        usable = [each for each in self._fast if self._usable(each)]
+        match self._policy.rule:
+            case Rule.PAPER:
+                return [each for each in usable if self._fits_by_the_paper(each)]
+            case Rule.SAFE:
+                return [each for each in usable if 1.0 - (each.fits or 0.0) <= self._policy.safe_miss]
+            case _ if not self._able:
+                likely = [each for each in usable if (each.fits or 0.0) >= LIKELY]
+                return sorted(likely, key=lambda each: -(each.fits or 0.0))
+            case _:
+                found = self._cheapest(usable)[1]
+                return found or [each for each in usable if self._is_worth_a_try(each)][:1]
+
+    def first_s(self, candidate: Candidate) -> float | None:
+        """Return the seconds that are expected if this engine is tried first; None of one that may not be."""
+        if candidate.dependable:
+            return _seconds(candidate) if candidate in self._able else None
+        if not self._usable(candidate):
+            return None
+        others = [each for each in self._fast if each is not candidate and self._usable(each)]
+        found = self._tried(candidate, self._cheapest(others)[0])
+        return found if math.isfinite(found) else None
+
+    def reasons(self, candidate: Candidate, order: Sequence[Candidate]) -> list[Reason]:
+        """Say why a fast engine is in the order, or is not."""
+        reasons = _obstacles(candidate)
+        if candidate.misestimates:
+            query = candidate.misestimates[-1]
+            text = f"It ran out of memory on {candidate.engine} before, on the same ground (query {query})."
+            reasons.append(Reason(ReasonCode.MISESTIMATE_ON_RECORD, text))
+        fits = candidate.fits
+        if fits is None:
+            if candidate.estimate.too_complex is not None:
+                text = f"Its memory was not estimated: {candidate.estimate.too_complex}"
+                reasons.append(Reason(ReasonCode.TOO_COMPLEX, text))
+            elif not reasons:
+                reasons.append(Reason(ReasonCode.NO_ESTIMATE, "Its memory could not be estimated."))
+            return reasons
+        if reasons:
+            return reasons
+        code, conclusion = self._conclusion(candidate, fits, candidate in order)
+        return [Reason(code, f"{conclusion} {self._numbers(candidate, fits)}")]
+
+    def remedy(self, candidate: Candidate) -> Remedy:
+        """Return what would let a statement into a fast engine."""
+        blocked = [reason.code for reason in _obstacles(candidate)]
+        limit = candidate.limit_bytes
+        if limit is None:
+            missed = [ReasonCode.MISESTIMATE_ON_RECORD] if candidate.misestimates else []
+            return Remedy(candidate.engine, blocked=(*blocked, *missed) or (ReasonCode.FASTER_ELSEWHERE,))
+        if candidate.fits is None:
+            return Remedy(candidate.engine, blocked=(*blocked, ReasonCode.NO_ESTIMATE))
+        turning = self.turning_bytes(candidate)
+        if turning is None:
+            return Remedy(candidate.engine, blocked=(*blocked, ReasonCode.FASTER_ELSEWHERE))
+        needed = max(turning, (candidate.missed_bytes or 0) + 1 if candidate.misestimates else 0)
+        return Remedy(candidate.engine, limit_bytes=needed if needed > limit else None, blocked=tuple(blocked))
+
+    def turning_bytes(self, candidate: Candidate) -> int | None:
+        """Return the least limit from which a fast engine is tried; None where no limit decides about it.
+
+        Exploration does not count: it is no matter of the limit.
+        """
+        limit, peak = candidate.limit_bytes, candidate.forecast.peak if candidate.forecast else None
+        if limit is None or peak is None:
+            return None
+        if self._policy.rule is Rule.PAPER:
+            return candidate.estimate.paper_bytes
+
+        def is_enough(some_bytes: int) -> bool:
+            return peak.below(some_bytes) >= self._enough(candidate, some_bytes)
+
+        most = max(limit, peak.quantile(1.0))
+        if not is_enough(most):
+            return None
+        least = limit
+        while is_enough(least):
+            if least <= SMALLEST_BYTES:
+                return 0
+            most, least = least, int(SMALLER * least)
+        while most - least > 1:
+            middle = (least + most) // 2
+            least, most = (least, middle) if is_enough(middle) else (middle, most)
+        return most
+
+    def _usable(self, candidate: Candidate) -> bool:
+        return not _obstacles(candidate) and not candidate.misestimates and candidate.fits is not None
+
+    @staticmethod
+    def _fits_by_the_paper(candidate: Candidate) -> bool:
+        taken = candidate.estimate.paper_bytes
+        return taken is not None and taken <= (candidate.limit_bytes or math.inf)
+
+    def _cheapest(self, fast: Sequence[Candidate]) -> tuple[float, list[Candidate]]:
+        """Return the least expected seconds, and the fast engines that are tried for them."""
+        best: tuple[float, list[Candidate]] = self.elsewhere_s, []
+        for each in fast:
+            rest_s, rest = self._cheapest([other for other in fast if other is not each])
+            found = self._tried(each, rest_s)
+            if found < best[0] or (found == best[0] and not best[1]):
+                best = found, [each, *rest]
+        return best
+
+    def _tried(self, candidate: Candidate, rest_s: float) -> float:
+        """Return the seconds that are expected if an engine is tried, and then what takes rest_s."""
+        forecast, fits = candidate.forecast, candidate.fits or 0.0
+        assert forecast is not None
+        missed = (1 - fits) * (self._miss_s(forecast) + rest_s) if fits < 1.0 else 0.0
+        return candidate.wait_s + candidate.held_s + fits * forecast.seconds + missed
+
+    def _miss_s(self, forecast: Forecast) -> float:
+        return forecast.miss_s + self._policy.miss_price_s
+
+    def _is_worth_a_try(self, candidate: Candidate) -> bool:
+        """Tell whether finding out pays: if the statement comes back, or because caution has cost as much already.
+
+        The second is ski rental: who tries once caution has cost a random share of the price, at most all of it, pays
+        no more than e / (e - 1) of what one who knows would, on average. The share is the template's, so that an
+        explanation and a run agree.
+        """
+        forecast, fits = candidate.forecast, candidate.fits
+        if not self._policy.explore or forecast is None or fits is None:
+            return False
+        premium_s = self._tried(candidate, self.elsewhere_s) - self.elsewhere_s
+        saved_s = fits * (self.elsewhere_s - candidate.wait_s - candidate.held_s - forecast.seconds)
+        return saved_s * (COMES_BACK + forecast.elsewhere / self._share()) >= premium_s
+
+    def _share(self) -> float:
+        digest = hashlib.blake2b(f"{self._policy.seed}/{self._template}".encode(), digest_size=8).digest()
+        return math.log1p((1 + int.from_bytes(digest)) / 2**64 * (math.e - 1))
+
+    def _enough(self, candidate: Candidate, limit_bytes: int) -> float:
+        """Return the probability of fitting into a limit at which it is tried; above 1 where none is enough."""
+        if self._policy.rule is Rule.SAFE:
+            return 1.0 - self._policy.safe_miss
+        forecast = candidate.forecast
+        assert forecast is not None
+        if not self._able:
+            return LIKELY
+        miss_s = forecast.miss_s_with(limit_bytes, candidate.limit_bytes or limit_bytes) + self._policy.miss_price_s
+        paid = candidate.wait_s + candidate.held_s + miss_s
+        saved = miss_s + self.elsewhere_s - forecast.seconds
+        return paid / saved if saved > 0.0 else math.inf
+
+    def _conclusion(self, candidate: Candidate, fits: float, is_tried: bool) -> tuple[ReasonCode, str]:
+        engine, elsewhere = candidate.engine, self._able[0].engine if self._able else "elsewhere"
+        if is_tried and self._policy.rule is Rule.EXPECTED and self._able:
+            forecast = candidate.forecast
+            if forecast and (self.first_s(candidate) or 0.0) > self.elsewhere_s:
+                times = f"{forecast.elsewhere} time{'s' if forecast.elsewhere > 1 else ''}"
+                ran = f"ran elsewhere {times}" if forecast.elsewhere else "is new here"
+                text = f"Tried on {engine} to find out whether it fits ({percent(fits)}); its template {ran}:"
+                return ReasonCode.EXPLORATION, text
+        if is_tried:
+            if fits < LIKELY and self._policy.rule is Rule.EXPECTED:
+                text = f"Worth a try on {engine}, though it probably does not fit ({percent(fits)} that it does):"
+                return ReasonCode.WORTH_A_TRY, text
+            return ReasonCode.FITS, f"Tried on {engine} first, where it probably fits ({percent(fits)}):"
+        if self._policy.rule is Rule.PAPER:
+            if candidate.estimate.paper_bytes is None:
+                return ReasonCode.NO_ESTIMATE, f"The paper's formula says nothing about it on {engine}:"
+            taken = mebibytes(candidate.estimate.paper_bytes)
+            return ReasonCode.EXCEEDS_LIMIT, f"By the paper's formula it takes {taken} and does not fit into {engine}:"
+        if fits < LIKELY:
+            return ReasonCode.EXCEEDS_LIMIT, f"It probably does not fit into {engine} ({percent(fits)} that it does):"
+        expected = self._policy.rule is Rule.EXPECTED
+        if expected and candidate.forecast and candidate.forecast.seconds >= self.elsewhere_s:
+            return ReasonCode.FASTER_ELSEWHERE, f"{elsewhere} is expected to be faster than {engine}:"
+        return (
+            ReasonCode.NOT_WORTH_THE_RISK,
+            f"It probably fits into {engine} ({percent(fits)}), but a miss costs too much:",
+        )
+
+    def _numbers(self, candidate: Candidate, fits: float) -> str:
+        """Write all that was weighed."""
+        forecast, estimate = candidate.forecast, candidate.estimate
+        assert forecast is not None
+        told = []
+        if candidate.limit_bytes is not None:
+            told.append(
+                f"expected peak {mebibytes(estimate.peak_bytes or 0)}, 95 % of such statements below "
+                f"{mebibytes(estimate.upper_bytes or 0)}, limit {mebibytes(candidate.limit_bytes)}"
+            )
+        told.append(f"{seconds_of(forecast.seconds)} on {candidate.engine}")
+        if self._able:
+            told[-1] += f" or {seconds_of(_seconds(self._able[0]))} on {self._able[0].engine}"
+        told.append(f"{seconds_of(self._miss_s(forecast))} for a miss")
+        first_s = self.first_s(candidate)
+        if first_s is not None and self._able:
+            without = seconds_of(self.elsewhere_s)
+            told.append(f"on average {seconds_of(first_s)} with {candidate.engine} first, {without} without")
+        if candidate.wait_s:
+            told.append(f"{seconds_of(candidate.wait_s)} until a slot is free there")
+        return "; ".join(told) + "."
+
+
+def _seconds(candidate: Candidate) -> float:
+    """Return what a dependable engine is expected to take, with the wait for it."""
+    seconds = candidate.forecast.seconds if candidate.forecast else 0.0
+    return candidate.wait_s + candidate.held_s + seconds
+
+
 def _decision(
     ranking: Sequence[str],
     reasons: Sequence[Reason],
     weighed: Candidate | None,
-    fast: Sequence[Candidate],
+    candidates: Sequence[Candidate],
+    policy: RoutingPolicy,
+    choice: _Choice,
     remedy: Remedy | None = None,
 ) -> Decision:
+    fast = [candidate for candidate in candidates if not candidate.dependable]
+    prices = [
+        EnginePrice(
+            each.engine,
+            each.fits,
+            each.forecast.seconds,
+            each.forecast.model_s,
+            each.forecast.miss_s + policy.miss_price_s,
+            each.wait_s,
+            each.held_s,
+            choice.first_s(each),
+            each.forecast.peak.model_bytes if each.forecast.peak else None,
+        )
+        for each in candidates
+        if each.forecast is not None
+    ]
     return Decision(
         ranking[0],
         tuple(ranking),
@@ -216,17 +357,22 @@ def _decision(
         remedy,
         estimated_for=weighed.engine if weighed else None,
         others=tuple(EngineEstimate(c.engine, c.estimate, c.limit_bytes) for c in fast if c is not weighed),
+        rule=policy.rule,
+        prices=tuple(prices),
+        turning_bytes=choice.turning_bytes(weighed) if weighed else None,
     )
 
 
-def _pinned(candidates: Sequence[Candidate], name: str) -> Decision:
+def _pinned(candidates: Sequence[Candidate], name: str, policy: RoutingPolicy) -> Decision:
     candidate = next(candidate for candidate in candidates if candidate.engine == name)
     obstacles = _obstacles(candidate)
     if obstacles:
         raise NoEngine(obstacles)
     reason = Reason(ReasonCode.PINNED, f"The statement asked for {name}; it runs nowhere else.")
     fast = [candidate for candidate in candidates if not candidate.dependable]
-    return _decision([name], [reason], _weighed(candidate, fast), fast)
+    able = sorted((each for each in candidates if each.dependable and not _obstacles(each)), key=_seconds)
+    choice = _Choice(fast, able, policy, "")
+    return _decision([name], [reason], _weighed(candidate, fast), candidates, policy, choice)
 
 
 def _obstacles(candidate: Candidate) -> list[Reason]:
@@ -240,56 +386,3 @@ def _obstacles(candidate: Candidate) -> list[Reason]:
         text = f"{candidate.engine} is not known to answer as Spark does: {candidate.no_equivalent}"
         obstacles.append(Reason(ReasonCode.DIALECT, text))
     return obstacles
-
-
-def _fits(candidate: Candidate, estimate: MemoryEstimate, policy: RoutingPolicy) -> tuple[bool, list[Reason]]:
-    reasons = _obstacles(candidate)
-    usable = not reasons
-    if candidate.misestimates:
-        text = (
-            f"It ran out of memory on {candidate.engine} before under the same statistics and limit "
-            f"(query {candidate.misestimates[-1]})."
-        )
-        reasons.append(Reason(ReasonCode.MISESTIMATE_ON_RECORD, text))
-    if candidate.limit_bytes is None:
-        return not reasons, reasons
-    if estimate.peak_bytes is None or estimate.upper_bytes is None:
-        if estimate.too_complex is not None:
-            reasons.append(Reason(ReasonCode.TOO_COMPLEX, f"Its memory was not estimated: {estimate.too_complex}"))
-        elif not reasons:
-            reasons.append(Reason(ReasonCode.NO_ESTIMATE, "Its memory could not be estimated."))
-        return False, reasons
-    text = (
-        f"estimated peak {mebibytes(estimate.peak_bytes)}, at most {mebibytes(estimate.upper_bytes)}, of the "
-        f"{mebibytes(candidate.limit_bytes)} that {candidate.engine} gives one statement."
-    )
-    if estimate.upper_bytes > candidate.limit_bytes:
-        return False, [*reasons, Reason(ReasonCode.EXCEEDS_LIMIT, f"Does not fit: {text}")]
-    if estimate.confidence < policy.minimum_confidence:
-        low = f"confidence {estimate.confidence:.2f} is below {policy.minimum_confidence:.2f}; {text}"
-        return False, [*reasons, Reason(ReasonCode.LOW_CONFIDENCE, f"Too uncertain: {low}")]
-    if not usable:
-        return False, reasons
-    conclusion = "By the estimate it would fit" if reasons else "Fits"
-    return not reasons, [*reasons, Reason(ReasonCode.FITS, f"{conclusion}: {text}")]
-
-
-def _remedy(candidate: Candidate, estimate: MemoryEstimate, policy: RoutingPolicy) -> Remedy:
-    blocked = [reason.code for reason in _obstacles(candidate)]
-    if candidate.limit_bytes is None:
-        missed = [ReasonCode.MISESTIMATE_ON_RECORD] if candidate.misestimates else []
-        return Remedy(candidate.engine, blocked=(*blocked, *missed))
-    if estimate.upper_bytes is None:
-        return Remedy(candidate.engine, blocked=(*blocked, ReasonCode.NO_ESTIMATE))
-    needed = max(estimate.upper_bytes, (candidate.missed_bytes or 0) + 1 if candidate.misestimates else 0)
-    return Remedy(
-        engine=candidate.engine,
-        limit_bytes=needed if needed > candidate.limit_bytes else None,
-        confidence=policy.minimum_confidence if estimate.confidence < policy.minimum_confidence else None,
-        blocked=tuple(blocked),
-    )
-
-
-def mebibytes(count: int) -> str:
-    """Write bytes for people."""
-    return f"{count / MIB:,.0f} MiB" if count >= 10 * MIB else f"{count / MIB:,.1f} MiB"

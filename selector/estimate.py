@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 MOST_ROWS = 1e18  # that anything is told to have
 LARGEST_BYTES = 1 << 60  # that are told and stored
 DIVERGENCE_FACTOR = 2.0  # cardinalities that differ by more than this no longer agree
+UPPER_LEVEL = 0.95  # probability of a peak that is not above its upper bound
+UPPER_DEVIATIONS = 2.3  # deviations that the upper bound lies above the expected peak, before there are any runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +46,44 @@ class OperatorEstimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """How far peaks lie from what a memory model expects, on a logarithmic scale.
+
+    kind: name of the statements whose peaks are as uncertain. bias: median of log(measured / expected). deviation: of
+    these logarithms above the bias, as a normal distribution has it (1.48 times the median distance). deviation_below:
+    of those below; None where it is the same. Peaks that are expected too large are further off than too small ones.
+    """
+
+    kind: str = "any"
+    bias: float = 0.0
+    deviation: float = 0.35
+    deviation_below: float | None = None
+
+    def in_deviations(self, error: float) -> float:
+        """Return an error's distance from the bias."""
+        apart = error - self.bias
+        return apart / (self.deviation if apart >= 0 else self.deviation_below or self.deviation)
+
+    def upper_bytes(self, peak_bytes: float) -> float:
+        """Return the bound that UPPER_LEVEL of such peaks stay below."""
+        return peak_bytes * max(1.0, math.exp(self.bias + UPPER_DEVIATIONS * self.deviation))
+
+
+USUAL_UNCERTAINTY = Uncertainty()
+
+
+@dataclass(frozen=True, slots=True)
 class Learned:
-    """What earlier runs changed. text: which ones, for people; peak_bytes, upper_bytes: the memory model's own."""
+    """What earlier runs changed. text: which ones, for people; peak_bytes, upper_bytes: the memory model's own.
+
+    of_statement: whether the very statement ran.
+    """
 
     text: str
     runs: int
     peak_bytes: int | None
     upper_bytes: int | None
+    of_statement: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +95,7 @@ class MemoryEstimate:
     operators: of the plan, parents first. gaps: what was missing, in words.
     driver: position of the operator that holds most of what is alive at the peak; None where the model does not tell.
     too_complex: why nobody could say anything within the time that an estimate may take.
+    uncertainty: of the expected peak. paper_bytes: what the paper's Eqs. (4) and (5) say of its peak.
     """
 
     peak_bytes: int | None
@@ -71,6 +106,8 @@ class MemoryEstimate:
     driver: int | None = None
     learned: Learned | None = None
     too_complex: str | None = None
+    uncertainty: Uncertainty = USUAL_UNCERTAINTY
+    paper_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.confidence <= 1.0:

@@ -14,11 +14,11 @@ from engines.errors import EngineError
 from gateway.cli.main import app
 from gateway.cli.reference import settings_rows
 from gateway.errors import KINDS
-from gateway.http import catalog, queries, schedules, statistics
+from gateway.http import catalog, queries, replay, schedules, statistics
 from gateway.http.errors import DEFAULT_STATUS, STATUS
 from gateway.settings import Settings
 from gateway.statements.settings import FIXED, OBEYED
-from selector.decide import ReasonCode
+from selector.decision import ReasonCode
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def test_every_setting_is_documented(row: str) -> None:
     "route",
     [
         f"{method} {getattr(route, 'path', '')}"
-        for router in (queries.router, catalog.router, statistics.router, schedules.router)
+        for router in (queries.router, catalog.router, statistics.router, schedules.router, replay.router)
         for route in router.routes
         for method in getattr(route, "methods", ())
     ],

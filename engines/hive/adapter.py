@@ -18,6 +18,9 @@ from engines.adapter import (
     package,
     split_address,
 )
+from selector.forecast.seconds import Speed
+
+SPEED = Speed(start_s=1.0, operator_s=0.5, rows_per_s=5e6)  # between Spark's Thrift server and Hive's own tasks
 
 
 class HiveSettings(EngineSettings):
@@ -92,7 +95,7 @@ class HiveAdapter:
             settings=settings.session_settings,
             idle_s=settings.idle_s,
         )
-        return BuiltEngine(engine)
+        return BuiltEngine(engine, speed=SPEED)
 
     def findings(self, settings: HiveSettings) -> Iterator[CheckResult]:
         """Look for the driver."""

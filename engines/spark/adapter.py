@@ -20,8 +20,11 @@ from engines.adapter import (
     package,
 )
 from engines.errors import EngineError
+from selector.forecast.seconds import USUAL_DEPENDABLE
 
 log = logging.getLogger(__name__)
+
+SPEED = USUAL_DEPENDABLE  # as it was seen on two processors
 
 
 class SparkSettings(EngineSettings):
@@ -108,7 +111,7 @@ class SparkAdapter:
                     log.warning("Spark did not warm up: %s", error.message)
 
             threading.Thread(target=warm_up, name="spark warm-up", daemon=True).start()
-        return BuiltEngine(engine)
+        return BuiltEngine(engine, speed=SPEED)
 
     def findings(self, settings: SparkSettings) -> Iterator[CheckResult]:
         """Look for the package, and for the Java of an embedded server."""

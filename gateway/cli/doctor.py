@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from engines.adapter import CheckResult
 from gateway.server.own_files import exposed
 from gateway.settings import Settings
-from selector.decide import mebibytes
+from selector.wording import mebibytes
 
 MINIMUM_PYTHON = (3, 11)
 

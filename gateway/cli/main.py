@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from gateway.cli.replay import replay_app
 from gateway.cli.stats import stats_app
 from gateway.cli.terminal import FAILED, Home, connected, count, err, fail, out, plain, reported, settings_of, size
 from gateway.presentation.trees import branches
@@ -23,6 +25,7 @@ from gateway.security.principals import Role
 from gateway.server.startup import configure_logging
 from gateway.statements import AUTO
 from metastore.hive.client import DEFAULT_DATABASE, HiveFailed, HiveMetastore
+from selector.wording import percent, seconds_of
 
 if TYPE_CHECKING:
     from metastore.hive.tables import HiveFiles
@@ -33,6 +36,7 @@ misestimates_app = typer.Typer(no_args_is_help=True, help="What was learned from
 app.add_typer(tables_app, name="tables")
 app.add_typer(stats_app, name="stats")
 app.add_typer(misestimates_app, name="misestimates")
+app.add_typer(replay_app)
 
 Dialect = Annotated[str, typer.Option(help="Dialect of the text.")]
 EngineName = Annotated[str, typer.Option("--engine", help="auto, or the one engine that may run it.")]
@@ -114,11 +118,14 @@ def explain(
     home: Home = None,
     dialect: Dialect = "spark",
     engine: EngineName = AUTO,
+    policy: Annotated[str, typer.Option(help="expected, safe or paper; the gateway's own without it.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the gateway's whole reply.")] = False,
 ) -> None:
     """Tell where a query would run, why, and what would change that; nothing runs."""
     with connected(home) as client:
-        reply = client.post("/v1/explain", {"sql": _text(sql), "dialect": dialect, "engine": engine})
+        settings = {"fusion.policy": policy} if policy else {}
+        question = {"sql": _text(sql), "dialect": dialect, "engine": engine, "settings": settings}
+        reply = client.post("/v1/explain", question)
     if as_json:
         sys.stdout.write(json.dumps(reply, indent=2) + "\n")
         return
@@ -128,9 +135,10 @@ def explain(
     for reason in decision["reasons"]:
         _line(f"  {reason['code']}: {reason['text']}")
     _line(
-        f"estimate {size(estimate['peak_bytes'])}, at most {size(estimate['upper_bytes'])}, "
-        f"confidence {estimate['confidence']:.2f}, limit {size(decision['limit_bytes'])}"
+        f"policy {decision['policy']}; expected peak {size(estimate['peak_bytes'])}, with 95 % below "
+        f"{size(estimate['upper_bytes'])}, limit {size(decision['limit_bytes'])}"
     )
+    _print_prices(decision["prices"])
     for text in (*reply["what_if"], *(basis["text"] for basis in reply["statistics"])):
         _line(text)
     _print_plan(estimate["operators"])
@@ -292,6 +300,22 @@ def _print_decision(reply: dict[str, Any]) -> None:
 
 def _line(text: str) -> None:
     out.print(text, markup=False, highlight=False, soft_wrap=not out.is_terminal)
+
+
+def _print_prices(prices: Sequence[Mapping[str, Any]]) -> None:
+    """Print what was weighed: a table for people, a line each for what reads them from a pipe."""
+    table = Table("engine", "fits", "takes", "a miss costs", "waits", "in all, if tried first")
+    for price in prices:
+        fits = "-" if price["fits"] is None else percent(price["fits"])
+        missed = "-" if price["fits"] == 1.0 else seconds_of(price["miss_s"])
+        first = "-" if price["first_s"] is None else seconds_of(price["first_s"])
+        cells = (fits, seconds_of(price["seconds"]), missed, seconds_of(price["wait_s"] + price["held_s"]), first)
+        table.add_row(price["engine"], *cells)
+        if not out.is_terminal:
+            told = ", ".join(f"{column.header} {cell}" for column, cell in zip(table.columns[1:], cells, strict=True))
+            _line(f"{price['engine']}: {told}")
+    if prices and out.is_terminal:
+        out.print(table)
 
 
 def _print_plan(operators: list[dict[str, Any]]) -> None:

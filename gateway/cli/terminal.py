@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from gateway.server.startup import StartFailed, configure_logging
-from selector.decide import mebibytes
+from selector.wording import mebibytes
 
 if TYPE_CHECKING:
     from gateway.cli.client import Client

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gateway.presentation.formatting import memory
 from metastore.records import Attempt
-from selector.decide import Decision
+from selector.decision import Decision
 
 HEADROOM = 1.06  # of the longest bar, so that none touches the edge
 SHORTEST_SHARE = 0.004  # a bar that is there is seen

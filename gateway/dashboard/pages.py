@@ -99,9 +99,7 @@ def query_page(request: Request, gateway: Served, user: User, query_id: str) -> 
     record = gateway.metastore.queries.get(query_id)
     if record is None:
         return _not_found(request, "There is no such query.", query_id)
-    misestimates = gateway.metastore.misestimates.on_record(
-        record.fingerprint or "", statistics_version=record.statistics_version or ""
-    )
+    misestimates = gateway.metastore.misestimates.about(record.fingerprint or "")
     page = QueryPage.of(
         visible(record, user, gateway.policy),
         misestimates=misestimates,

@@ -15,7 +15,8 @@ from gateway.presentation.trees import branches
 from gateway.presentation.what_if import operator_notes, what_if
 from gateway.routing.engines import EngineRegistry
 from metastore.records import Attempt, Misestimate, Position, QueryRecord, QueryState
-from selector.decide import Decision, Reason
+from selector.decision import Decision, EnginePrice, Reason
+from selector.wording import percent, seconds_of
 
 SHORT_SQL_CHARACTERS = 160
 SLOTS_DRAWN = 16
@@ -144,6 +145,32 @@ class ReasonLine:
 
 
 @dataclass(frozen=True, slots=True)
+class PriceLine:
+    """What an engine was expected to cost. chosen: whether it was tried first."""
+
+    engine: str
+    fits: str
+    seconds: str
+    miss: str
+    wait: str
+    first: str
+    chosen: bool
+
+    @classmethod
+    def of(cls, price: EnginePrice, decision: Decision) -> PriceLine:
+        """Show an engine's price."""
+        return cls(
+            engine=price.engine,
+            fits=_fits(price, decision),
+            seconds=seconds_of(price.seconds),
+            miss=seconds_of(price.miss_s) if decision.on(price.engine) else DASH,
+            wait=seconds_of(price.wait_s + price.held_s),
+            first=DASH if price.first_s is None else seconds_of(price.first_s),
+            chosen=price.engine == decision.engine,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorLine:
     """An operator of the plan; branch: the lines that draw the tree to its left."""
 
@@ -258,6 +285,8 @@ class QueryPage:
     error: ErrorBox | None
     reasons: tuple[ReasonLine, ...]
     what_if: tuple[str, ...]
+    prices: tuple[PriceLine, ...]
+    policy: str
     confidence: str
     chart: MemoryChart | None
     operators: tuple[OperatorLine, ...]
@@ -291,6 +320,8 @@ class QueryPage:
             error=_error(record),
             reasons=tuple(ReasonLine.of(reason) for reason in decision.reasons) if decision else (),
             what_if=what_if(decision) if decision else (),
+            prices=tuple(PriceLine.of(price, decision) for price in decision.prices) if decision else (),
+            policy=decision.rule.value if decision else "",
             confidence=f"{decision.estimate.confidence:.2f}" if decision else "",
             chart=MemoryChart.of(decision, record.attempts, spilling=_spilling(engines)) if decision else None,
             operators=_operators(decision) if decision else (),
@@ -361,3 +392,10 @@ def _operators(decision: Decision) -> tuple[OperatorLine, ...]:
 
 def _spilling(engines: EngineRegistry) -> frozenset[str]:
     return frozenset(entry.name for entry in engines.values() if entry.limit_bytes is None)
+
+
+def _fits(price: EnginePrice, decision: Decision) -> str:
+    """Say how probably a statement fits into an engine."""
+    if decision.on(price.engine) is None:
+        return "spills"
+    return DASH if price.fits is None else percent(price.fits)

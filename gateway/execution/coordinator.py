@@ -36,7 +36,8 @@ from gateway.sql.parsing import require_length
 from gateway.statements.statement import Run, Statement
 from metastore.database.retry import retry
 from metastore.records import Attempt, QueryState
-from selector.decide import Decision, NoEngine
+from selector.decision import Decision, NoEngine
+from selector.forecast.history import Expectation
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +126,8 @@ class Coordinator:
             if not isinstance(query, CompiledStatement):
                 raise NotAllowed("Only queries can be explained; commands run in the gateway itself.")
             pinned = statement.pinned or query.engine
-            return query, self._router.decide(query, snapshot, pinned=pinned, asker=asker)
+            rule = self._router.rule_of(statement)
+            return query, self._router.decide(query, snapshot, pinned=pinned, asker=asker, rule=rule)
 
     def find(self, query_id: str) -> Run | None:
         """Return a query that is still alive."""
@@ -175,6 +177,7 @@ class Coordinator:
                 raise
             refusal = error  # a defect, of which the client's interface tells and writes to the log
         finally:
+            self._waiting.tried(run)
             self._log.require_closed(run)
             self._alive.let_go(run)
             if not run.accepted.done():  # before its end, so that whoever hears of that knows what it is refused for
@@ -202,13 +205,14 @@ class Coordinator:
         ordinal = 0
         while plan.waiting:
             this, ordinal = plan.next(), ordinal + 1
-            attempt = _attempt(ordinal, this.engine)
+            attempt = _attempt(ordinal, this.engine, decision)
             if ordinal == 1:
                 self._log.decided(run, decision, attempt, query, snapshot.statistics_version(query.tables))
             else:
                 self._log.attempt_started(run, attempt)
             wait_s = SECOND_OPINION_S if plan.data_error else self._queue_s
             outcome = self._executor.query(run, query, this, attempt, wait_s=wait_s)
+            self._waiting.tried(run)
             error = outcome.error
             if not isinstance(error, EngineError) or not plan.may_continue(this, error):
                 self._close(run, outcome, plan)
@@ -241,5 +245,6 @@ class Coordinator:
         )
 
 
-def _attempt(ordinal: int, engine: str) -> Attempt:
-    return Attempt(ordinal, engine, QueryState.RUNNING, started_at=now())
+def _attempt(ordinal: int, engine: str, decision: Decision | None = None) -> Attempt:
+    expected = decision.expectation(engine) if decision else Expectation()
+    return Attempt(ordinal, engine, QueryState.RUNNING, started_at=now(), expected=expected)

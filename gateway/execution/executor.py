@@ -78,11 +78,13 @@ class Executor:
     ) -> Outcome:
         """Run a query on an engine, and learn from how it went. wait_s: longest wait for a slot."""
         entry = self._engines[attempt.engine]
+        run.waited_s = 0.0
         outcome = _carried_out(attempt, partial(self._query, run, query, this, entry, wait_s))
+        outcome = replace(outcome, attempt=replace(outcome.attempt, waited_s=run.waited_s))
         if not isinstance(outcome.error, GatewayError):
             self._router.learn(run.record, outcome.attempt)
         if isinstance(outcome.error, EngineError) and outcome.error.remembered and entry.limit_bytes is not None:
-            self._remember(run, query, entry, entry.limit_bytes, outcome.error)
+            self._remember(run, query, outcome.attempt, entry.limit_bytes, outcome.error)
         return outcome
 
     def write(self, run: Run, write: Write, attempt: Attempt) -> Outcome:
@@ -110,7 +112,9 @@ class Executor:
             who=run.statement.principal,
             needed_bytes=(estimate.learned or estimate).upper_bytes if estimate else None,
         )
+        asked = time.monotonic()
         with lease_held as lease, entry.breaker.watched():
+            run.waited_s = time.monotonic() - asked
             run.require()
             run.engine = entry.name
             lease = replace(lease, careful=this.careful)
@@ -147,17 +151,18 @@ class Executor:
             raise
 
     def _remember(
-        self, run: Run, query: CompiledStatement, entry: EngineEntry, limit_bytes: int, error: EngineError
+        self, run: Run, query: CompiledStatement, attempt: Attempt, limit_bytes: int, error: EngineError
     ) -> None:
-        expected = run.record.decision.on(entry.name) if run.record.decision else None
+        expected = run.record.decision.on(attempt.engine) if run.record.decision else None
         missed = Misestimate(
             fingerprint=query.fingerprint,
-            engine=entry.name,
+            engine=attempt.engine,
             statistics_version=run.record.statistics_version or "",
             limit_bytes=limit_bytes,
             query_id=run.id,
             sql=run.statement.sql,
             estimated_bytes=expected.estimate.peak_bytes if expected else None,
+            model_bytes=attempt.expected.peak_bytes,
             peak_bytes=error.peak_bytes,
             recorded_at=now(),
         )

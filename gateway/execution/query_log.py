@@ -31,7 +31,7 @@ from gateway.statements.statement import Run
 from metastore.database.retry import retry, retry_insert
 from metastore.records import Attempt, Failure, Misestimate, QueryRecord, QueryState
 from metastore.store import Metastore
-from selector.decide import Decision, NoEngine
+from selector.decision import Decision, NoEngine
 
 log = logging.getLogger(__name__)
 

@@ -1,9 +1,11 @@
-"""Waiting for engines: until one can take a query, or until one that was lost under it is there again."""
+"""Waiting for engines: until one can take a query, until it is known whether it fits, or until a lost one is back."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from engines.errors import StatementCancelled
@@ -14,37 +16,87 @@ from gateway.routing.router import Router
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.statement import Run
 from metastore.database.retry import retry
-from selector.decide import Decision, NoEngine
+from selector.decision import Decision, NoEngine
 
 RETURN_POLL_S = 0.25
+CANCELLED = "The statement was cancelled."
+SURE = 0.99  # probability of fitting, from which nobody waits for anybody
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """One statement on one engine, by the run that goes first. ended: once it is known how that went."""
+
+    run_id: str
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
+class _FirstTries:
+    """Statements that may not fit and are being tried. Thread-safe.
+
+    Another run of the same text waits for how that ends: otherwise as many would run out of memory on the same ground
+    as clients ask at the same time.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tries: dict[tuple[str, str], _Try] = {}
+
+    def claim(self, run: Run, fingerprint: str, decision: Decision) -> _Try | None:
+        """Go first, and return None; or return the try that somebody else makes on the same engine now."""
+        price, learned = decision.price(decision.engine), decision.estimate.learned
+        if price is None or price.fits is None or price.fits >= SURE or (learned is not None and learned.of_statement):
+            return None
+        with self._lock:
+            found = self._tries.setdefault((fingerprint, decision.engine), _Try(run.id))
+            return None if found.run_id == run.id else found
+
+    def end(self, run: Run) -> None:
+        """Let the others go on, once it is on record how it went."""
+        with self._lock:
+            own = [key for key, each in self._tries.items() if each.run_id == run.id]
+            for key in own:
+                self._tries.pop(key).ended.set()
 
 
 class Waiting:
     """How long queries wait for engines. Thread-safe. queue_s: at most."""
 
     def __init__(self, engines: EngineRegistry, router: Router, queue_s: float) -> None:
+        self._tries = _FirstTries()
         self._engines = engines
         self._router = router
         self._queue_s = queue_s
 
     def decision(self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot) -> Decision:
-        """Decide; where no engine can take it now but one will soon, wait for that.
+        """Decide; where no engine can take it now but one will soon, or another run of it is trying, wait for that.
 
         Raises NoEngine, LocationRefused, EngineError.
         """
         pinned = run.statement.pinned or query.engine
-        decide = partial(self._router.decide, query, snapshot, pinned=pinned, asker=run.asker)
+        rule = self._router.rule_of(run.statement)
+        decide = partial(self._router.decide, query, snapshot, pinned=pinned, asker=run.asker, rule=rule)
         until_s = time.monotonic() + min(self._queue_s, run.remaining_s)
         while True:
             try:
-                return retry(decide)
+                decided = retry(decide)
+                other = self._tries.claim(run, query.fingerprint, decided) if pinned is None else None
+                if other is None or time.monotonic() > until_s:
+                    return decided
             except NoEngine:
                 rests_s = [each.breaker.open_for_s() for each in self._engines.values() if pinned in (None, each.name)]
                 wait_s = min((rest_s for rest_s in rests_s if rest_s > 0), default=None)
                 if wait_s is None or time.monotonic() + wait_s > until_s:
                     raise
-            if not run.wait(wait_s):
-                raise StatementCancelled("The statement was cancelled.")
+                if not run.wait(wait_s):
+                    raise StatementCancelled(CANCELLED) from None
+            else:
+                while not other.ended.wait(RETURN_POLL_S) and time.monotonic() < until_s:
+                    run.require()
+
+    def tried(self, run: Run) -> None:
+        """Let other runs of the same text go on, once it is on record how this one went."""
+        self._tries.end(run)
 
     def returned(self, run: Run, lost: Sequence[PlannedAttempt]) -> list[str]:
         """Wait until one of the engines that were lost under a query is there again, and name it.

@@ -74,6 +74,7 @@ def forget_misestimate(fingerprint: str, gateway: Served, user: User) -> dict[st
     """Forget all misestimates about one statement; the next run tries the fast engine again."""
     gateway.policy.require(user, Action.FORGET_MISESTIMATE)
     forgotten = gateway.metastore.misestimates.forget(fingerprint)
+    gateway.router.forget_misses(fingerprint)
     if not forgotten:
         raise NotFound("Nothing is on record under this fingerprint.")
     return {"forgotten": forgotten}

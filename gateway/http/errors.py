@@ -16,7 +16,7 @@ from gateway.http.replies import ExactJSONResponse
 from gateway.security.web import SECURITY_HEADERS
 from metastore.discovery.inspection import InspectionFailed
 from metastore.records import Failure
-from selector.decide import NoEngine
+from selector.decision import NoEngine
 
 RETRY_AFTER_S = 5
 DEFAULT_STATUS = 400

@@ -44,7 +44,7 @@ from gateway.sql.compiled import CompiledStatement
 from gateway.statements.session import Session
 from gateway.statements.statement import Run
 from metastore.records import QueryRecord, QueryState
-from selector.decide import Decision
+from selector.decision import Decision
 
 router = APIRouter(prefix="/v1", tags=["queries"])
 
@@ -167,7 +167,8 @@ def explain(body: ExplainRequest, gateway: Served, user: User) -> ExplainReply:
     """Decide about a query without running it."""
     limits = gateway.coordinator.parser_limits
     session = Session(user, deadline_s=gateway.settings.limits.deadline_s, limits=limits)
-    statement = replace(session.statement(body.sql, dialect=body.dialect, engine=body.engine), session=None)
+    asked = session.statement(body.sql, overlay=body.settings, dialect=body.dialect, engine=body.engine)
+    statement = replace(asked, session=None)
     checked, decision = gateway.coordinator.explain(statement)
     sql: dict[str, str] = {}
     for entry in gateway.engines.values():

@@ -10,6 +10,8 @@ from gateway.execution.coordinator import Coordinator
 from gateway.execution.downloads import Downloads
 from gateway.execution.results import Spool
 from gateway.routing.engines import EngineRegistry
+from gateway.routing.replaying import Replaying
+from gateway.routing.router import Router
 from gateway.security.authentication import Authenticator
 from gateway.security.policy import Policy
 from gateway.settings import Settings
@@ -38,3 +40,5 @@ class Services:
     schedules: Scheduler
     authenticator: Authenticator
     policy: Policy
+    router: Router
+    replaying: Replaying

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 
-from selector.decide import MIB, mebibytes
 from selector.statistics import EPOCH, EPOCH_DATE, MICROSECOND
+from selector.wording import MIB, mebibytes
 
 UNKNOWN = "unknown"
 DASH = "–"  # noqa: RUF001 - an en dash, for what does not apply

@@ -10,7 +10,8 @@ from engines.errors import MemoryExceeded
 from gateway.errors import KINDS, GatewayError
 from gateway.presentation.formatting import counted, duration, memory
 from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
-from selector.decide import Decision, ReasonCode
+from selector.decision import Decision, ReasonCode, Rule
+from selector.wording import percent, seconds_of
 
 FAILURES: Mapping[str, str] = {code: kind.how_failed for code, kind in KINDS.items() if kind.how_failed is not None}
 
@@ -31,6 +32,16 @@ ELSEWHERE: Mapping[ReasonCode, str] = {
     ReasonCode.ENGINE_DOWN: "the fast engine was not available at that moment",
     ReasonCode.NO_FAST_ENGINE: "no fast engine is configured",
     ReasonCode.WRITE: "it writes, which the fast engine never does",
+}
+
+
+WEIGHED: Mapping[ReasonCode, str] = {
+    ReasonCode.FITS: "trying it first is what takes least on average",
+    ReasonCode.WORTH_A_TRY: "trying it first takes least on average, though it may not fit",
+    ReasonCode.EXCEEDS_LIMIT: "trying that first would take longer on average",
+    ReasonCode.NOT_WORTH_THE_RISK: "the risk is not worth what it would save",
+    ReasonCode.FASTER_ELSEWHERE: "there it would not be faster",
+    ReasonCode.EXPLORATION: "it was worth finding out whether it fits",
 }
 
 
@@ -87,7 +98,7 @@ def headline(record: QueryRecord) -> str:
 
 def decision_sentence(decision: Decision) -> str:
     """Say in one sentence where a statement was sent and why."""
-    engine, estimate, limit = decision.engine, decision.estimate, memory(decision.limit_bytes)
+    engine = decision.engine
     then = decision.ranking[1:]
     line = f" Next in line: {', then '.join(then)}." if then else ""
     if not decision.reasons:
@@ -95,16 +106,25 @@ def decision_sentence(decision: Decision) -> str:
     code = decision.reasons[0].code
     if code is ReasonCode.PINNED:
         return f"It was sent to {engine} because the client asked for it by name; it runs nowhere else."
-    if code is ReasonCode.FITS:
-        fits = f"the estimated peak of {memory(estimate.peak_bytes)} (at most {memory(estimate.upper_bytes)}) fits"
-        return f"It was sent to {engine} because {fits} into the {limit} that one statement may take there.{line}"
-    if code is ReasonCode.EXCEEDS_LIMIT:
-        why = f"it may take {memory(estimate.upper_bytes)}, more than the {limit} that the fast engine gives"
-    elif code is ReasonCode.LOW_CONFIDENCE:
-        why = f"the estimate is too uncertain for the fast engine (confidence {estimate.confidence:.2f})"
-    else:
-        why = ELSEWHERE.get(code, code.value)
+    why = _weighed(decision, code) or ELSEWHERE.get(code, code.value)
     return f"It was sent to {engine} because {why}.{line}"
+
+
+def _weighed(decision: Decision, code: ReasonCode) -> str | None:
+    """Say what was weighed, where that decided."""
+    considered = decision.price(decision.estimated_for or "")
+    elsewhere = next((each for each in decision.prices if each.engine not in (decision.estimated_for, None)), None)
+    if considered is None or considered.fits is None or code not in WEIGHED:
+        return WEIGHED.get(code)
+    fits = f"it fits into {considered.engine} with a probability of {percent(considered.fits)}"
+    expected = f"{fits} (expected peak {memory(decision.estimate.peak_bytes)}, limit {memory(decision.limit_bytes)})"
+    if elsewhere is None:
+        return expected
+    if decision.rule is not Rule.EXPECTED:
+        return f"{expected}, and the policy {decision.rule} decides"
+    here_s, there_s, miss_s = map(seconds_of, (considered.seconds, elsewhere.seconds, considered.miss_s))
+    costs = f"takes {here_s} there and {there_s} on {elsewhere.engine}, and a miss costs {miss_s}"
+    return f"{expected}, {costs}: {WEIGHED[code]}"
 
 
 def steps(record: QueryRecord, misestimates: Sequence[Misestimate]) -> tuple[Step, ...]:

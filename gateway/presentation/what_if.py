@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 from gateway.presentation.formatting import cardinality, memory, share
 from gateway.statistics.staleness import Drift
-from selector.decide import MIB, Decision, ReasonCode, Remedy
+from selector.decision import Decision, ReasonCode, Remedy
 from selector.estimate import MemoryEstimate
 from selector.statistics import TableStatistics
+from selector.wording import MIB
 
 DIVERGENCES_SHOWN = 3
 TENTHS_BELOW = 10 * MIB  # sizes are written with a decimal below, as ``mebibytes`` has it
@@ -58,10 +59,16 @@ def _change(decision: Decision) -> str:
         return "The estimate would decide if no engine were asked for by name."
     if decision.remedy is not None:
         return _opening(decision.remedy, decision, codes)
-    if codes[:1] != [ReasonCode.FITS] or decision.limit_bytes is None:
+    is_tried = bool(codes) and codes[0] in (ReasonCode.FITS, ReasonCode.WORTH_A_TRY)
+    if not is_tried or decision.limit_bytes is None or not decision.turning_bytes:
         return ""
-    then = f"It would go to {decision.ranking[1]}" if len(decision.ranking) > 1 else "No engine would take it"
-    below = f"below {_written(decision.estimate.upper_bytes or 0, up=False)} (it is {memory(decision.limit_bytes)})"
+    if len(decision.ranking) > 1:
+        then = f"It would go to {decision.ranking[1]}"
+    elif ReasonCode.ENGINE_DOWN in codes:
+        then = "No engine would take it now"
+    else:
+        return ""  # there is nowhere else to go
+    below = f"below {_written(decision.turning_bytes, up=False)} (it is {memory(decision.limit_bytes)})"
     return f"{then} if the limit of {decision.engine} were {below}."
 
 
@@ -69,6 +76,8 @@ def _opening(remedy: Remedy, decision: Decision, codes: Sequence[ReasonCode]) ->
     engine, estimate = remedy.engine, decision.estimate
     if ReasonCode.UNSUPPORTED_FEATURE in remedy.blocked:
         return f"Nothing sends it to {engine}, which cannot run this statement."
+    if ReasonCode.FASTER_ELSEWHERE in remedy.blocked:
+        return f"No limit sends it to {engine}, where it would not be faster."
     if ReasonCode.DIALECT in remedy.blocked:
         return f"Nothing sends it to {engine}, which might answer this statement differently."
     needed = []
@@ -80,11 +89,9 @@ def _opening(remedy: Remedy, decision: Decision, codes: Sequence[ReasonCode]) ->
         needed.append(f"the limit were {_written(remedy.limit_bytes, up=True)} (it is {memory(decision.limit_bytes)})")
     if ReasonCode.MISESTIMATE_ON_RECORD in remedy.blocked:
         needed.append("it had not run out of memory there")
-    if remedy.confidence is not None:
-        needed.append(f"the confidence were {remedy.confidence:.2f} (it is {estimate.confidence:.2f})")
     told = f"It would go to {engine} if {' and '.join(needed)}"
-    if ReasonCode.MISESTIMATE_ON_RECORD in codes and ReasonCode.EXCEEDS_LIMIT not in codes:
-        return f"{told}, or once its tables have new statistics."
+    if ReasonCode.MISESTIMATE_ON_RECORD in codes:
+        return f"{told}, or once new statistics of its tables make it look smaller."
     if estimate.peak_bytes is not None and decision.limit_bytes is not None and remedy.limit_bytes is not None:
         if estimate.peak_bytes <= decision.limit_bytes and estimate.gaps:
             return f"{told}; the expected peak would fit already, so that surer statistics may do."

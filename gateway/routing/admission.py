@@ -188,6 +188,17 @@ class Ledger:
         if not waits and not self._of_account[who.account]:
             self._served.pop(who.account, None)
 
+    def queue(self, mean_s: float) -> tuple[float, float]:
+        """Return the seconds until a slot is free, and how many statements each slot keeps waiting.
+
+        mean_s: that a statement holds a slot, on average.
+        """
+        with self._changed:
+            waiting = len(self._waiting)
+            if self._held_slots < self._slots and not waiting:
+                return 0.0, 0.0
+            return (waiting + 1) / self._slots * mean_s, waiting / self._slots
+
     def describe(self) -> dict[str, int | None]:
         """Return what is held now and what there is."""
         with self._changed:

@@ -9,6 +9,7 @@ from engines.protocol import Engine, EngineKind, TableSource
 from gateway.errors import UnknownEngine
 from gateway.routing.admission import Ledger
 from gateway.routing.circuit_breaker import CircuitBreaker
+from selector.forecast.seconds import USUAL_DEPENDABLE, USUAL_FAST, Speed
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class EngineEntry:
     limit_bytes: memory that one statement may take there; None for an engine that spills instead of failing.
     planners: statements that it plans at once, of those that are decided about.
     threads: that scan at once for one statement; hosts: that it runs on; both for the memory model.
+    speed: before it has run anything; None: as usual for its kind.
     """
 
     engine: Engine
@@ -26,6 +28,7 @@ class EngineEntry:
     threads: int = 1
     hosts: int = 1
     planners: int = 2
+    speed: Speed | None = None
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
 
     @property
@@ -37,6 +40,11 @@ class EngineEntry:
     def dependable(self) -> bool:
         """Whether it finishes at any size."""
         return self.engine.kind is EngineKind.DEPENDABLE
+
+    @property
+    def first_speed(self) -> Speed:
+        """How fast it is taken to be before it has run anything."""
+        return self.speed or (USUAL_DEPENDABLE if self.dependable else USUAL_FAST)
 
     def why_down(self) -> str | None:
         """Return why the engine is not available, None if it is."""

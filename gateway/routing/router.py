@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from engines.errors import EngineError, MemoryExceeded, UnsupportedFeature
@@ -21,15 +21,20 @@ from gateway.sql.planning.pool import Planners
 from gateway.sql.planning.process import PlannerFault, Shared
 from gateway.sql.planning.work import EnginePlan, estimate
 from gateway.sql.statement import CheckedStatement
-from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
+from gateway.statements.statement import Statement
+from metastore.records import Attempt, QueryRecord, QueryState
 from metastore.store import Metastore
-from selector.decide import Candidate, Decision, RoutingPolicy, decide, decide_write
+from selector.decide import decide, decide_write
+from selector.decision import Candidate, Decision, RoutingPolicy, Rule
 from selector.estimate import UNKNOWN, MemoryEstimate
-from selector.learning import RECENT, Residuals, WorkloadKey, observe
+from selector.forecast.experience import Experience
+from selector.forecast.history import Ground, PastRun, WorkloadKey
+from selector.forecast.seconds import Work
 
 log = logging.getLogger(__name__)
 
 CACHED_ESTIMATES = 2_048
+RUNS_READ = 500  # of the past, for each engine
 SHOWN_PATTERN = 60
 
 BACKTRACKING = frozenset({"spark", "hive"})
@@ -51,8 +56,9 @@ class _Prospect:
 class Router:
     """Decides where statements go. Estimates are kept per fingerprint until the catalog changes.
 
-    What runs taught is read once; after that, the coordinator tells each run that ends. Estimates are kept without it.
-    require_unchanged: looks at tables whose files an engine is about to open for its plan, and may raise.
+    What runs taught is read once; after that, the executor tells each run that ends. Estimates are kept without it.
+    pools: rules of pools, by name. require_unchanged: looks at tables whose files an engine is about to open for its
+    plan, and may raise.
     """
 
     def __init__(
@@ -62,8 +68,10 @@ class Router:
         policy: RoutingPolicy,
         planners: Planners,
         *,
+        pools: Mapping[str, Rule] = {},
         require_unchanged: Callable[[Sequence[TableSource]], None] = lambda _: None,
     ) -> None:
+        self._pools = pools
         self._engines = engines
         self._require_unchanged = require_unchanged
         self._metastore = metastore
@@ -76,26 +84,38 @@ class Router:
         }
         self._lock = threading.Lock()
         self._prospects: OrderedDict[tuple[int, str, str], _Prospect] = OrderedDict()
-        self._residuals = {
-            entry.name: Residuals(metastore.queries.observations(entry.name, limit=RECENT))
-            for entry in engines.values()
-            if entry.limit_bytes is not None
-        }
+        speeds = {entry.name: entry.first_speed for entry in engines.values()}
+        self._experience = Experience(speeds, metastore.queries.runs(limit=RUNS_READ * len(engines)))
 
     def decide(
-        self, statement: CompiledStatement, snapshot: CatalogSnapshot, *, pinned: str | None, asker: Requester
+        self,
+        statement: CompiledStatement,
+        snapshot: CatalogSnapshot,
+        *,
+        pinned: str | None,
+        asker: Requester,
+        rule: Rule | None = None,
     ) -> Decision:
-        """Return the ranking and its reasons.
+        """Return the ranking and its reasons. rule: that decides; None for the gateway's own.
 
         Raises NoEngine where nothing can take the statement, LocationRefused, StatementCancelled or DeadlineExceeded
         where nobody waits for it any more.
         """
         version = snapshot.statistics_version(statement.tables)
-        misestimates = self._metastore.misestimates.on_record(statement.fingerprint, statistics_version=version)
-        candidates: list[Candidate] = []
+        missed = self._metastore.misestimates.about(statement.fingerprint)
+        prospects = {entry.name: self._prospect(entry, statement, snapshot, asker) for entry in self._engines.values()}
+        known = (prospect.estimate for prospect in prospects.values() if prospect.estimate.known)
+        work = Work.of(next(known, UNKNOWN))
+        subject = WorkloadKey(statement.fingerprint, statement.template)
+        candidates = []
         for entry in self._engines.values():
-            prospect = self._prospect(entry, statement, snapshot, asker)
-            missed = [misestimate for misestimate in misestimates if _applies(misestimate, entry)]
+            prospect = prospects[entry.name]
+            ground = Ground(entry.name, entry.limit_bytes, version, prospect.estimate.peak_bytes)
+            standing = [one for one in missed if one.stands_on(ground)]
+            with self._lock:
+                forecast = self._experience.forecast(entry.name, subject, work, prospect.estimate, entry.limit_bytes)
+                mean_s = self._experience.mean_seconds(entry.name)
+            wait_s, waiting = entry.ledger.queue(mean_s)
             candidates.append(
                 Candidate(
                     engine=entry.name,
@@ -104,12 +124,19 @@ class Router:
                     down=entry.why_down(),
                     unsupported=prospect.unsupported,
                     no_equivalent=prospect.no_equivalent,
-                    estimate=self._corrected(prospect.estimate, entry, statement, version),
-                    misestimates=tuple(misestimate.query_id for misestimate in missed),
-                    missed_bytes=max((misestimate.limit_bytes for misestimate in missed), default=None),
+                    forecast=forecast,
+                    wait_s=wait_s,
+                    held_s=waiting * forecast.seconds,
+                    misestimates=tuple(one.query_id for one in standing),
+                    missed_bytes=max((one.limit_bytes for one in standing), default=None),
                 )
             )
-        return decide(candidates, policy=self._policy, pinned=pinned)
+        policy = self._policy if rule is None else replace(self._policy, rule=rule)
+        return decide(candidates, policy=policy, pinned=pinned, template=statement.template)
+
+    def rule_of(self, statement: Statement) -> Rule:
+        """Return what decides about a statement: its own rule, that of its pool, or the gateway's."""
+        return statement.rule or self._pools.get(statement.pool, self._policy.rule)
 
     def decide_write(self, write: Write, *, pinned: str | None) -> Decision:
         """Return the engine that writes. Raises NoEngine."""
@@ -127,29 +154,25 @@ class Router:
         return decide_write(candidates, pinned=pinned)
 
     def learn(self, query: QueryRecord, attempt: Attempt) -> None:
-        """Learn from an attempt that has ended: its measured peak, or that it ran out of memory."""
-        residuals, decision = self._residuals.get(attempt.engine), query.decision
+        """Learn from an attempt that has ended well, or that ran out of memory."""
         ran_out = attempt.failure == MemoryExceeded.code
-        measured = attempt.state is QueryState.FINISHED and attempt.peak_bytes is not None
-        expected = decision.on(attempt.engine) if decision is not None else None
-        if residuals is None or expected is None or expected.limit_bytes is None or not (measured or ran_out):
+        if attempt.state is not QueryState.FINISHED and not ran_out:
             return
-        subject = WorkloadKey(
-            query.fingerprint or "", query.template or "", query.statistics_version or "", expected.limit_bytes
+        run = PastRun(
+            attempt.engine,
+            WorkloadKey(query.fingerprint or "", query.template or ""),
+            attempt.expected,
+            ran_out,
+            None if ran_out else attempt.peak_bytes,
+            attempt.run_s,
         )
-        observation = observe(expected.estimate, subject, measured_bytes=None if ran_out else attempt.peak_bytes)
-        if observation is not None:
-            with self._lock:
-                residuals.add(observation)
-
-    def _corrected(
-        self, estimate: MemoryEstimate, entry: EngineEntry, statement: CompiledStatement, version: str
-    ) -> MemoryEstimate:
-        if entry.limit_bytes is None or entry.dependable:
-            return estimate
-        subject = WorkloadKey(statement.fingerprint, statement.template, version, entry.limit_bytes)
         with self._lock:
-            return self._residuals[entry.name].correct(estimate, subject)
+            self._experience.learn(run)
+
+    def forget_misses(self, fingerprint: str) -> None:
+        """Forget that a statement ran out of memory; the metastore was told already."""
+        with self._lock:
+            self._experience.forget_misses(fingerprint)
 
     def _prospect(
         self, entry: EngineEntry, statement: CompiledStatement, snapshot: CatalogSnapshot, asker: Requester
@@ -216,13 +239,4 @@ def _unsafe_pattern(entry: EngineEntry, statement: CheckedStatement | CompiledSt
     return (
         f"the regular expression '{pattern[:SHOWN_PATTERN]}' can match one text in so many ways that it might never "
         "end there; repeat no group that holds another repetition of the same characters."
-    )
-
-
-def _applies(misestimate: Misestimate, entry: EngineEntry) -> bool:
-    """Tell whether a misestimate holds for an engine: until its limit is raised above the one that was not enough."""
-    return (
-        misestimate.engine == entry.name
-        and entry.limit_bytes is not None
-        and entry.limit_bytes <= misestimate.limit_bytes
     )

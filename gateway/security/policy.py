@@ -38,6 +38,7 @@ class Action(Enum):
     USE_QUERY = "cancel, or fetch the rows of,"
     SEE_STATEMENT = "see the values in"
     FORGET_MISESTIMATE = "forget misestimates"
+    REPLAY = "replay what others asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ RULES: Mapping[Action, Rule] = {
     Action.USE_QUERY: Rule(Role.READER, Role.OPERATOR),
     Action.SEE_STATEMENT: Rule(Role.READER, Role.OPERATOR),
     Action.FORGET_MISESTIMATE: Rule(Role.OPERATOR),
+    Action.REPLAY: Rule(Role.OPERATOR),
 }
 
 

@@ -12,9 +12,8 @@ from fastapi import Depends, FastAPI
 from gateway.dashboard import pages
 from gateway.drivers.hs2.dispatch import Dispatcher
 from gateway.drivers.hs2.http import driver_routes
-from gateway.http import catalog, errors, login, queries, schedules, statistics, streaming
-from gateway.http.body_limit import BodyLimit
-from gateway.http.guard import Guard
+from gateway.http import catalog, errors, login, queries, replay, schedules, statistics, streaming
+from gateway.http.guard import BodyLimit, Guard
 from gateway.http.login import user_of
 from gateway.http.queries import Served
 from gateway.http.replies import ExactJSONResponse
@@ -51,7 +50,8 @@ def create_app(gateway: Gateway) -> FastAPI:
     rules = BrowserRules({server.host, *machine_names(), *server.hosts}, server.origins)
     app.add_middleware(BodyLimit, statement_bytes=int(gateway.settings.limits.statement))
     app.add_middleware(Guard, rules=rules)
-    for router in (queries.router, catalog.router, statistics.router, schedules.router, pages.router):
+    routers = (queries.router, catalog.router, statistics.router, schedules.router, replay.router, pages.router)
+    for router in routers:
         app.include_router(router, dependencies=[Depends(user_of)])
     app.include_router(driver_routes(Dispatcher(gateway.hs2), gateway.downloads))
 

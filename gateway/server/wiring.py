@@ -25,6 +25,7 @@ from gateway.execution.writing import TableWriter
 from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.joins import JoinLearner
+from gateway.routing.replaying import Replaying
 from gateway.routing.router import Router
 from gateway.security import policy as access_policy
 from gateway.security.authentication import UsersFile
@@ -40,7 +41,6 @@ from gateway.statistics.jobs import JobRunner
 from gateway.statistics.scheduler import Scheduler
 from gateway.statistics.staleness import Freshness
 from metastore.store import Metastore
-from selector.decide import RoutingPolicy
 
 if TYPE_CHECKING:
     from gateway.drivers.flight.server import FlightServer
@@ -71,7 +71,7 @@ def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
     )
     access = access_policy.Policy(authenticator.holders)
     registration = Registration(metastore, Locations(Rules.of(settings)), policy=access, announce=catalog.current)
-    policy = RoutingPolicy(minimum_confidence=settings.routing.minimum_confidence)
+    routing = settings.routing
     spark = settings.section(SparkSettings)
     jobs = JobRunner(
         metastore,
@@ -90,7 +90,14 @@ def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
     planners = Planners(size=settings.limits.planners, cpu_s=limits.planning_s, wait_s=limits.queue_s)
     parser_limits = ParserLimits(statement_bytes=int(limits.statement), nesting=limits.nesting)
     written_for = engines_of(entry.engine for entry in engines.values())
-    router = Router(engines, metastore, policy, planners, require_unchanged=registration.require_unchanged)
+    router = Router(
+        engines,
+        metastore,
+        routing.routing_policy,
+        planners,
+        pools=routing.pools,
+        require_unchanged=registration.require_unchanged,
+    )
     name = gateway_id(settings.home)
     query_log = QueryLog(metastore, name)
     writer = TableWriter(metastore, settings.warehouse, registration, policy=access)
@@ -150,6 +157,8 @@ def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
         schedules=schedules,
         authenticator=authenticator,
         policy=access,
+        router=router,
+        replaying=Replaying(engines, metastore, routing),
         hs2=hs2,
         heartbeat=Heartbeat(name, metastore.gateways, query_log.close_dead),
     )
@@ -207,5 +216,11 @@ def _entry(adapter: Adapter[Any], section: EngineSettings, settings: Settings) -
     capacity = None if limit is None else limit * engine.slots
     ledger = Ledger(engine.name, slots=engine.slots, capacity_bytes=capacity, guests=built.guests)
     return EngineEntry(
-        engine, ledger, limit_bytes=limit, threads=built.threads, hosts=built.hosts, planners=built.planners
+        engine,
+        ledger,
+        limit_bytes=limit,
+        threads=built.threads,
+        hosts=built.hosts,
+        planners=built.planners,
+        speed=built.speed,
     )

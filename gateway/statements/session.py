@@ -26,6 +26,8 @@ from gateway.statements.settings import (
     OPTIONS,
     OVERWRITE,
     OWN,
+    POLICY,
+    POOL,
     STRICT,
     SUBSTITUTE,
     TIMEOUT_S,
@@ -147,6 +149,8 @@ class Session:
             principal=self.principal,
             deadline_s=min(limit for limit in limits if limit),
             session=self,
+            rule=POLICY.read(settings[POLICY.name]),
+            pool=POOL.read(settings[POOL.name]),
             partitions=PartitionSettings(
                 overwrite=OVERWRITE.read(settings[OVERWRITE.name]),
                 dynamic=DYNAMIC.read(settings[DYNAMIC.name]),

@@ -19,6 +19,7 @@ from gateway.errors import SettingNotObeyed
 from gateway.sql.commands.writes import Overwrite
 from gateway.sql.parsing import DIALECTS
 from gateway.statements import AUTO
+from selector.decision import Rule
 
 OWN = "fusion."
 IGNORED = "SETTING_IGNORED"
@@ -84,6 +85,12 @@ def _overwrite(text: str) -> Overwrite | None:
     raise ValueError("static or dynamic")
 
 
+def _rule(text: str) -> Rule | None:
+    if text and text.lower() not in list(Rule):
+        raise ValueError(f"one of {', '.join(Rule)}")
+    return Rule(text.lower()) if text else None
+
+
 def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError("true or false")
@@ -98,6 +105,14 @@ def _mode(text: str) -> bool:
 
 ENGINE = Option(f"{OWN}engine", AUTO, "the engine that statements run on, or auto", str)
 DIALECT = Option(f"{OWN}dialect", "spark", "the dialect that statements are read in", _dialect)
+POLICY = Option(
+    f"{OWN}policy",
+    "",
+    "what decides where statements run: expected, the least expected seconds; safe, the fast engine only where running "
+    "out of memory is improbable; paper, the paper's formula. Not set: as the pool or the gateway has it",
+    _rule,
+)
+POOL = Option(f"{OWN}pool", "", "the pool whose policy holds, see routing.pools", str)
 TIMEOUT_S = Option(f"{OWN}timeout_s", "0", "seconds that a statement may take; 0 for the gateway's limit", _seconds)
 OVERWRITE = Option(
     "spark.sql.sources.partitionOverwriteMode",
@@ -121,10 +136,11 @@ SUBSTITUTE = Option(
     "whether ${hivevar:x} and ${x} stand for values of the session, in the dialects spark and hive",
     _boolean,
 )
-OBEYED = (ENGINE, DIALECT, TIMEOUT_S, OVERWRITE, DYNAMIC, STRICT, SUBSTITUTE)
+OBEYED = (ENGINE, DIALECT, POLICY, POOL, TIMEOUT_S, OVERWRITE, DYNAMIC, STRICT, SUBSTITUTE)
 OPTIONS: Mapping[str, Option] = {
     **{option.name.lower(): option for option in OBEYED},
     "exec_time_limit_s": TIMEOUT_S,  # Impala's name of the same
+    "request_pool": POOL,  # Impala's, too
     "spark.sql.variable.substitute": SUBSTITUTE,  # Spark's
 }
 
@@ -310,7 +326,7 @@ _NO_INFLUENCE = frozenset(  # Impala's
     parquet_object_store_split_size parquet_page_row_count_limit parquet_read_page_index parquet_read_statistics
     parquet_write_page_index planner_testcase_mode preagg_bytes_limit prefetch_mode processing_cost_min_threads
     query_cpu_count_divisor query_timeout_s refresh_updated_hms_partitions replica_preference report_skew_limit
-    request_pool reservation_request_timeout resource_trace_ratio retry_failed_queries rm_initial_mem
+    reservation_request_timeout resource_trace_ratio retry_failed_queries rm_initial_mem
     runtime_bloom_filter_size runtime_filter_error_rate runtime_filter_max_size runtime_filter_min_size
     runtime_filter_mode runtime_filter_wait_time_ms runtime_in_list_filter_entry_limit s3_skip_insert_staging
     scan_node_codegen_threshold schedule_random_replica scratch_limit seq_compression_mode

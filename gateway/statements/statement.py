@@ -17,6 +17,7 @@ from gateway.sql.commands.writes import AS_THE_DIALECT_HAS_IT, PartitionSettings
 from gateway.sql.planning.fairness import Requester
 from gateway.statements import AUTO
 from metastore.records import QueryRecord, QueryState
+from selector.decision import Rule
 
 if TYPE_CHECKING:
     from gateway.sql.commands.commands import Command
@@ -31,6 +32,7 @@ class Statement:
     engine: ``auto``, or the name of the one engine that may run it. principal: who asks; every door passes its own.
     deadline_s: seconds from submission.
     session: that it belongs to, None where the interface keeps none. partitions: how it writes them.
+    rule: that decides where it runs; None for that of its pool, or the gateway's own.
     """
 
     sql: str
@@ -40,6 +42,8 @@ class Statement:
     deadline_s: float = 3_600.0
     session: Session | None = None
     partitions: PartitionSettings = AS_THE_DIALECT_HAS_IT
+    rule: Rule | None = None
+    pool: str = ""
     id: str = field(default_factory=lambda: new_query_id())
     submitted_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
 
@@ -59,7 +63,7 @@ class Run:
 
     record: what the metastore holds of it. accepted: complete once it is read, with what it is refused for, or None.
     done: the record once it is closed, whichever way the query ended.
-    engine: where it is tried now. command: what it is, where it is no query.
+    engine: where it is tried now. waited_s: for a slot there. command: what it is, where it is no query.
     give_back: ends what it holds of the gateway, once it holds something.
     """
 
@@ -80,6 +84,7 @@ class Run:
         self.accepted: Future[Exception | None] = Future()
         self.done: Future[QueryRecord] = Future()
         self.engine: str | None = None
+        self.waited_s = 0.0
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
         self._expires = time.monotonic() + statement.deadline_s

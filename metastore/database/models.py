@@ -317,11 +317,7 @@ class GatewayRow(Base):
 
 
 class QueryRow(Base):
-    """One statement as it was asked, and how it ended.
-
-    expected_bytes, upper_bytes, holder: what the memory model said by itself, which runs are held against; limit_bytes:
-    of the fast engine. The decision has them, too, but is long to read. gateway: that runs it.
-    """
+    """One statement as it was asked, and how it ended. gateway: that runs it."""
 
     __tablename__ = "queries"
     __table_args__ = (Index("ix_queries_submitted_at", "submitted_at"),)
@@ -338,10 +334,6 @@ class QueryRow(Base):
     fingerprint: Mapped[str | None] = mapped_column(String(64), index=True)
     template: Mapped[str | None] = mapped_column(String(64))
     statistics_version: Mapped[str | None] = mapped_column(Text)
-    expected_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    upper_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    holder: Mapped[str | None] = mapped_column(Text)
-    limit_bytes: Mapped[int | None] = mapped_column(BigInteger)
     decision: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
     rows: Mapped[int | None] = mapped_column(BigInteger)
     result_bytes: Mapped[int | None] = mapped_column(BigInteger)
@@ -357,7 +349,11 @@ class QueryRow(Base):
 
 
 class AttemptRow(Base):
-    """One try of one query on one engine. actuals: operators with the rows that came out of them."""
+    """One try of one query on one engine. actuals: operators with the rows that came out of them.
+
+    expected_bytes, uncertainty (kind, bias, deviation), limit_bytes, expected_s: what the models said of it by
+    themselves, which runs are held against. The decision has them, too, but is long to read.
+    """
 
     __tablename__ = "attempts"
     __table_args__ = (Index("ix_attempts_engine", "engine", "started_at"),)
@@ -372,6 +368,11 @@ class AttemptRow(Base):
     message: Mapped[str | None] = mapped_column(Text)
     rows: Mapped[int | None] = mapped_column(BigInteger)
     peak_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    waited_s: Mapped[float | None] = mapped_column(Float(53))
+    expected_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    uncertainty: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+    limit_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    expected_s: Mapped[float | None] = mapped_column(Float(53))
     actuals: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
 
 
@@ -387,6 +388,7 @@ class MisestimateRow(Base):
     query_id: Mapped[str] = mapped_column(String(64))
     sql: Mapped[str] = mapped_column(Text)
     estimated_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    model_bytes: Mapped[int | None] = mapped_column(BigInteger)
     peak_bytes: Mapped[int | None] = mapped_column(BigInteger)
     recorded_at: Mapped[dt.datetime]
 

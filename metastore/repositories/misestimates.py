@@ -27,20 +27,16 @@ class Misestimates:
                     query_id=misestimate.query_id,
                     sql=misestimate.sql,
                     estimated_bytes=misestimate.estimated_bytes,
+                    model_bytes=misestimate.model_bytes,
                     peak_bytes=misestimate.peak_bytes,
                     recorded_at=misestimate.recorded_at,
                 )
             )
 
-    def on_record(self, fingerprint: str, *, statistics_version: str) -> tuple[Misestimate, ...]:
-        """Return the misestimates about a statement under these statistics, oldest first."""
+    def about(self, fingerprint: str) -> tuple[Misestimate, ...]:
+        """Return the misestimates about a statement, oldest first, whatever statistics they were made under."""
         wanted = (
-            select(MisestimateRow)
-            .where(
-                MisestimateRow.fingerprint == fingerprint,
-                MisestimateRow.statistics_version == statistics_version,
-            )
-            .order_by(MisestimateRow.recorded_at)
+            select(MisestimateRow).where(MisestimateRow.fingerprint == fingerprint).order_by(MisestimateRow.recorded_at)
         )
         with Session(self._engine) as session:
             return tuple(_record(row) for row in session.scalars(wanted))
@@ -71,6 +67,7 @@ def _record(row: MisestimateRow) -> Misestimate:
         query_id=row.query_id,
         sql=row.sql,
         estimated_bytes=row.estimated_bytes,
+        model_bytes=row.model_bytes,
         peak_bytes=row.peak_bytes,
         recorded_at=row.recorded_at,
     )

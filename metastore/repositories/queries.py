@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Engine, and_, insert, or_, select, update
+from sqlalchemy import Connection, Engine, and_, exists, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from engines.errors import MemoryExceeded
 from engines.protocol import Actuals
 from metastore.database.batches import batched
-from metastore.database.models import AttemptRow, GatewayRow, QueryRow
+from metastore.database.models import AttemptRow, GatewayRow, MisestimateRow, QueryRow
 from metastore.records import Attempt, Failure, Position, QueryRecord, QueryState
 from metastore.repositories.gateways import SILENCE
-from selector.decide import Decision
-from selector.estimate import LARGEST_BYTES
-from selector.learning import Observation, WorkloadKey, holder_of
+from selector.decision import Decision
+from selector.estimate import LARGEST_BYTES, Uncertainty
+from selector.forecast.history import Expectation, PastRun, WorkloadKey
 
 _DECISION = TypeAdapter(Decision)
 _ACTUALS = TypeAdapter(Actuals)
+_UNCERTAINTY = TypeAdapter(Uncertainty)
 ASKED_AT_ONCE = 500
 _OPEN = (QueryState.QUEUED, QueryState.RUNNING)
 
@@ -60,7 +61,6 @@ class Queries:
         first: Attempt,
     ) -> None:
         """Keep where a query goes and why, and that its first attempt starts now."""
-        model = decision.estimate.learned or decision.estimate
         with self._engine.begin() as connection:
             connection.execute(
                 update(QueryRow)
@@ -69,10 +69,6 @@ class Queries:
                     fingerprint=fingerprint,
                     template=template,
                     statistics_version=statistics_version,
-                    expected_bytes=_storable(model.peak_bytes),
-                    upper_bytes=_storable(model.upper_bytes),
-                    holder=holder_of(decision.estimate),
-                    limit_bytes=decision.limit_bytes,
                     decision=_DECISION.dump_python(decision, mode="json"),
                 )
             )
@@ -135,47 +131,64 @@ class Queries:
         with Session(self._engine) as session:
             return tuple(_record(row) for row in session.scalars(wanted))
 
-    def observations(self, engine: str, *, limit: int) -> tuple[Observation, ...]:
-        """Return the last runs on an engine that teach something about its memory, oldest first.
+    def history(self, *, limit: int, since: dt.datetime | None = None) -> Iterator[tuple[QueryRecord, ...]]:
+        """Yield the newest queries that were decided about and have ended, in batches, oldest first.
 
-        Those are the ones that were measured and those that ran out of memory; a run that was cancelled, or that failed
-        otherwise, teaches nothing.
+        since: only those submitted then or later.
+        """
+        wanted = select(QueryRow.id).where(QueryRow.decision.is_not(None), QueryRow.state.not_in(_OPEN))
+        if since is not None:
+            wanted = wanted.where(QueryRow.submitted_at >= since)
+        newest = wanted.order_by(QueryRow.submitted_at.desc(), QueryRow.id.desc()).limit(limit)
+        with Session(self._engine) as session:
+            found = session.scalars(newest).all()
+        for some in batched(reversed(found), ASKED_AT_ONCE):
+            rows = select(QueryRow).where(QueryRow.id.in_(some)).order_by(QueryRow.submitted_at, QueryRow.id)
+            with Session(self._engine) as session:
+                yield tuple(_record(row) for row in session.scalars(rows))
+
+    def runs(self, *, limit: int, before: dt.datetime | None = None) -> tuple[PastRun, ...]:
+        """Return the last runs that teach something, oldest first: those that ended well or ran out of memory.
+
+        A run that was cancelled, or that failed otherwise, teaches nothing; nor does a miss that somebody forgot.
+        before: only those of queries submitted earlier.
         """
         ran_out = AttemptRow.failure == MemoryExceeded.code
-        measured = and_(AttemptRow.state == QueryState.FINISHED, AttemptRow.peak_bytes.is_not(None))
+        of_statement = MisestimateRow.fingerprint == QueryRow.fingerprint
+        remembered = exists().where(of_statement, MisestimateRow.engine == AttemptRow.engine)
         wanted = (
             select(
                 QueryRow.fingerprint,
                 QueryRow.template,
-                QueryRow.statistics_version,
-                QueryRow.limit_bytes,
-                QueryRow.holder,
-                QueryRow.expected_bytes,
-                QueryRow.upper_bytes,
+                AttemptRow.engine,
                 AttemptRow.failure,
                 AttemptRow.peak_bytes,
+                AttemptRow.wall_s,
+                AttemptRow.waited_s,
+                AttemptRow.expected_bytes,
+                AttemptRow.uncertainty,
+                AttemptRow.limit_bytes,
+                AttemptRow.expected_s,
             )
             .join(AttemptRow, AttemptRow.query_id == QueryRow.id)
             .where(
-                AttemptRow.engine == engine,
-                or_(measured, ran_out),
-                QueryRow.template.is_not(None),
-                QueryRow.expected_bytes.is_not(None),
-                QueryRow.limit_bytes.is_not(None),
-                AttemptRow.ordinal == 1,  # on the engine that the estimate is of
+                or_(AttemptRow.state == QueryState.FINISHED, and_(ran_out, remembered)), QueryRow.template.is_not(None)
             )
             .order_by(AttemptRow.started_at.desc())
             .limit(limit)
         )
+        if before is not None:
+            wanted = wanted.where(QueryRow.submitted_at < before)
         with self._engine.connect() as connection:
             rows = connection.execute(wanted).all()
         return tuple(
-            Observation(
-                WorkloadKey(row.fingerprint, row.template, row.statistics_version, row.limit_bytes),
-                row.holder,
-                row.expected_bytes,
-                row.upper_bytes,
-                None if row.failure == MemoryExceeded.code else row.peak_bytes,
+            PastRun(
+                row.engine,
+                WorkloadKey(row.fingerprint, row.template),
+                _expectation(row),
+                ran_out=row.failure == MemoryExceeded.code,
+                measured_bytes=row.peak_bytes if row.failure is None else None,
+                seconds=None if row.wall_s is None else max(0.0, row.wall_s - (row.waited_s or 0.0)),
             )
             for row in reversed(rows)
         )
@@ -237,6 +250,10 @@ def _start(connection: Connection, query_id: str, attempt: Attempt) -> None:
             engine=attempt.engine,
             state=attempt.state,
             started_at=attempt.started_at,
+            expected_bytes=_storable(attempt.expected.peak_bytes),
+            uncertainty=_UNCERTAINTY.dump_python(attempt.expected.uncertainty, mode="json"),
+            limit_bytes=attempt.expected.limit_bytes,
+            expected_s=attempt.expected.seconds,
         )
     )
 
@@ -248,6 +265,7 @@ def _closing(query_id: str, attempt: Attempt) -> Any:
         .values(
             state=attempt.state,
             wall_s=attempt.wall_s,
+            waited_s=attempt.waited_s,
             failure=attempt.failure,
             message=attempt.message,
             rows=attempt.rows,
@@ -296,4 +314,11 @@ def _attempt(row: AttemptRow) -> Attempt:
         rows=row.rows,
         peak_bytes=row.peak_bytes,
         actuals=_ACTUALS.validate_python(row.actuals) if row.actuals else None,
+        waited_s=row.waited_s,
+        expected=_expectation(row),
     )
+
+
+def _expectation(row: Any) -> Expectation:
+    uncertainty = _UNCERTAINTY.validate_python(row.uncertainty) if row.uncertainty else Uncertainty()
+    return Expectation(row.expected_bytes, uncertainty, row.limit_bytes, row.expected_s)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import MemoryEstimate
 from selector.explain import duckdb as explain
 from selector.join_keys import KeyPair
 from selector.memory import duckdb as memory
+from selector.memory import paper
 from selector.plan import Plan, TableShape
 from selector.statistics import TableStatistics
 
@@ -31,7 +33,8 @@ class DuckDBCost:
         self, tree: EstimatedNode, plan: Plan, statistics: Mapping[str, TableStatistics], *, threads: int, hosts: int
     ) -> MemoryEstimate:
         """Return the peak of its operators; it runs on one host."""
-        return memory.estimate(tree, statistics, threads=threads, notes=plan.notes)
+        found = memory.estimate(tree, statistics, threads=threads, notes=plan.notes)
+        return replace(found, paper_bytes=paper.peak_bytes(tree, statistics, threads=threads))
 
 
 MODEL = DuckDBCost()

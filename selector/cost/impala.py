@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import MemoryEstimate
 from selector.explain import impala as explain
 from selector.join_keys import KeyPair
 from selector.memory import impala as memory
+from selector.memory import paper
 from selector.plan import Plan, TableShape
 from selector.statistics import TableStatistics
 
@@ -31,7 +33,8 @@ class ImpalaCost:
         self, tree: EstimatedNode, plan: Plan, statistics: Mapping[str, TableStatistics], *, threads: int, hosts: int
     ) -> MemoryEstimate:
         """Return the peak of the host that takes most."""
-        return memory.estimate(tree, plan, statistics, hosts=hosts)
+        found = memory.estimate(tree, plan, statistics, hosts=hosts)
+        return replace(found, paper_bytes=paper.peak_bytes(tree, statistics, threads=threads))
 
 
 MODEL = ImpalaCost()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from selector.plan import PlanColumn
-from selector.statistics import SampleColumn, TableStatistics
+from selector.statistics import ColumnStatistics, SampleColumn, TableStatistics
 from selector.types import decimal_digits, value_bytes
 
 STRING_BYTES = 16  # length, prefix and pointer; a string of up to INLINE_BYTES lives in them
 INLINE_BYTES = 12
 LENGTH_BYTES = 4  # before each string in a file
+DICTIONARY_BYTES = 1 << 20  # beyond which writers of Parquet give a dictionary up
 UNKNOWN_BYTES = 16
 UNKNOWN_NUMBER_BYTES = 8
 UNKNOWN_LENGTH_BYTES = 16
@@ -69,6 +71,31 @@ def row_bytes(columns: Sequence[PlanColumn], statistics: Mapping[str, TableStati
 def encoded_bytes(columns: Sequence[PlanColumn], statistics: Mapping[str, TableStatistics]) -> float:
     """Return the average bytes of one row of these columns in a file, before compression."""
     return sum(_fixed_bytes(column) or LENGTH_BYTES + _length(column, statistics) for column in columns)
+
+
+def stored_bytes(columns: Sequence[PlanColumn], statistics: Mapping[str, TableStatistics]) -> float:
+    """Return the average bytes of one row of these columns in a file that numbers repeated values in a dictionary."""
+    found = 0.0
+    for column in columns:
+        plain = encoded_bytes([column], statistics)
+        dictionary = dictionary_bytes(column, statistics)
+        known = _known(column, statistics)
+        found += plain if dictionary is None or known is None else min(plain, math.log2(max(2.0, known.ndv)) / 8)
+    return found
+
+
+def dictionary_bytes(column: PlanColumn, statistics: Mapping[str, TableStatistics]) -> float | None:
+    """Return the bytes of a column's distinct values; None where they are too many for a dictionary, or not counted."""
+    known = _known(column, statistics)
+    if known is None:
+        return None
+    found = known.ndv * encoded_bytes([column], statistics)
+    return found if found <= DICTIONARY_BYTES else None
+
+
+def _known(column: PlanColumn, statistics: Mapping[str, TableStatistics]) -> ColumnStatistics | None:
+    table = statistics.get(column.table or "")
+    return table.columns.get(column.name) if table is not None else None
 
 
 def _fixed_bytes(column: PlanColumn) -> float | None:

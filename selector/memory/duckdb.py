@@ -18,7 +18,15 @@ import numpy as np
 
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import UNKNOWN, MemoryEstimate, whole_bytes
-from selector.memory.column_widths import CACHED_COLUMNS, Row, encoded_bytes, heap_bytes, row_of
+from selector.memory.column_widths import (
+    CACHED_COLUMNS,
+    Row,
+    dictionary_bytes,
+    encoded_bytes,
+    heap_bytes,
+    row_of,
+    stored_bytes,
+)
 from selector.memory.duckdb_layout import (
     CALIBRATED,
     Constants,
@@ -39,12 +47,12 @@ from selector.memory.pipeline import (
     streamed,
     walk,
 )
+from selector.memory.uncertainty import uncertainty_of
 from selector.plan import JoinType, Operator, PlanColumn, PlanNode
 from selector.statistics import SampleColumn, TableStatistics
 from selector.types import VALUE_BYTES, Group, names_of
 
 DEFAULT_ROW_GROUP_ROWS = 122_880
-UPPER_FACTOR = 1.35
 UNIQUE_SHARE = 0.9  # distinct values of a column without duplicates, as they are counted, per row
 SMALLEST_SAMPLE = 200  # rows that tell whether values lie together
 CLUSTERED_SHARE = 0.05  # of the ranks, by which neighbours differ where they do
@@ -80,24 +88,26 @@ def estimate(
     *,
     threads: int,
     notes: tuple[str, ...] = (),
-    upper_factor: float = UPPER_FACTOR,
     constants: Constants = CALIBRATED,
 ) -> MemoryEstimate:
-    """Return expected peak and upper bound of a plan that runs with this many threads.
-
-    upper_factor: the quantile of measured over expected peaks that the upper bound is to cover.
-    """
+    """Return expected peak and upper bound of a plan that runs with this many threads."""
     if any(part.rows is None for _, part in walk(tree)):
         return replace(UNKNOWN, gaps=tree.all_gaps())
     model = _Model(statistics, threads, constants)
     found = model.peak(tree, None)
     peak = found.peak_bytes + constants.base_bytes
-    confidence = max(0.01, tree.confidence)
-    upper = peak * max(1.0, upper_factor) / confidence
     operators = tuple(operator_of(part, depth, model.held.get(id(part), 0.0)) for depth, part in walk(tree))
     driver = place_of(found.at_peak, tree)
+    described = all(part.table is None or part.table in statistics for part in operators)
+    uncertainty = uncertainty_of(operators, driver, described=described)
     return MemoryEstimate(
-        whole_bytes(peak), whole_bytes(upper), confidence, operators, (*tree.all_gaps(), *notes), driver
+        whole_bytes(peak),
+        whole_bytes(uncertainty.upper_bytes(peak)),
+        max(0.01, tree.confidence),
+        operators,
+        (*tree.all_gaps(), *notes),
+        driver,
+        uncertainty=uncertainty,
     )
 
 
@@ -131,10 +141,16 @@ class _Model:
             case Operator.NESTED_LOOP_JOIN:
                 build = part.children[1]
                 rows = self._stored(build.rows or 0.0, row_of(_used(build.node, needed), self._statistics))
-                return joined(rows, rows, probe=below[0], build=below[1])
+                probe = below[0]
+                if all((child.rows or 0.0) <= 1.0 for child in part.children):  # neither has to wait for the other
+                    probe = replace(probe, early_bytes=probe.peak_bytes)
+                return joined(rows, rows, probe=probe, build=below[1])
             case Operator.AGGREGATE:
                 inputs = self._kept_inputs(part)
-                if not node.group_keys or node.label == "PERFECT_HASH_GROUP_BY":
+                if not node.group_keys:
+                    whole = gathered(inputs, inputs, below[0])
+                    return replace(whole, early_bytes=whole.peak_bytes)  # one row that nothing has to wait for
+                if node.label == "PERFECT_HASH_GROUP_BY":
                     return gathered(inputs, inputs, below[0])
                 filled, found = self._grouping(part)
                 return gathered(filled + inputs, found + inputs, below[0], drains=True)
@@ -168,14 +184,20 @@ class _Model:
             return 0.0
         group_rows = min(table.row_group_rows or DEFAULT_ROW_GROUP_ROWS, table.rows)
         whole = [PlanColumn(name, column.data_type, table.table) for name, column in table.columns.items()]
-        share = encoded_bytes(part.node.scanned, self._statistics) / max(1.0, encoded_bytes(whole, self._statistics))
+        scanned_bytes = stored_bytes(part.node.scanned, self._statistics)
+        share = min(1.0, scanned_bytes / max(1e-9, stored_bytes(whole, self._statistics)))
         compressed = group_rows * share * table.bytes / table.rows
-        strings = group_rows * encoded_bytes(
-            [column for column in part.node.scanned if column.data_type == "string"], self._statistics
+        strings = sum(
+            self._string_bytes(column, group_rows) for column in part.node.scanned if column.data_type == "string"
         )
         constants = self._constants
         reading = min(self._threads, math.ceil(table.rows / group_rows))
         return reading * (constants.scan_compressed * compressed + constants.scan_strings * strings)
+
+    def _string_bytes(self, column: PlanColumn, rows: float) -> float:
+        """Return the bytes of a row group's strings, of which those in a dictionary are there once."""
+        dictionary = dictionary_bytes(column, self._statistics)
+        return rows * encoded_bytes([column], self._statistics) if dictionary is None else dictionary
 
     def _hash_join(self, part: EstimatedNode, needed: Needed) -> tuple[float, float, float]:
         """Return the bytes of a join's rows, of the table that points at them, and of what it tells a scan."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from selector.cardinality.tree import EstimatedNode
-from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate, whole_bytes
+from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate, Uncertainty, whole_bytes
 from selector.memory.column_widths import row_bytes as width_of
 from selector.memory.pipeline import operator_of
 from selector.plan import Distribution, FilesRead, JoinType, Operator, Placement, Plan, PlanNode
@@ -51,7 +51,7 @@ CHANNEL_BYTES = 16 * KIB  # that each sender fills for each receiver
 QUEUE_FILL = 0.5  # of what may wait, waits: a receiver drains while it is filled
 DECODED_BYTES_PER_COLUMN = 64 * KIB  # pages of columns, decompressed
 COLUMN_BYTES = 8  # of a row, to tell the number of columns from a row's width
-UPPER_FACTOR = 1.35  # four measured peaks are within it, which is too few to state a coverage
+UNCERTAINTY = Uncertainty("plans", 0.0, 0.3)  # four measured peaks are too few to tell more
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +122,12 @@ def estimate(
         return replace(UNKNOWN, gaps=tree.all_gaps())
     reserved = plan.reservation_bytes if plan.reservation_bytes is not None else model.reserved_bytes
     peak = reserved + growth.peak_bytes
-    confidence = max(0.01, tree.confidence)
-    upper = peak * UPPER_FACTOR / confidence
     gaps = (*tree.all_gaps(), *plan.notes)
     peak_bytes = whole_bytes(peak)
-    upper_bytes = max(peak_bytes, whole_bytes(upper))
-    return MemoryEstimate(peak_bytes, upper_bytes, confidence, tuple(model.operators), gaps)
+    upper_bytes = max(peak_bytes, whole_bytes(UNCERTAINTY.upper_bytes(peak)))
+    confidence = max(0.01, tree.confidence)
+    operators = tuple(model.operators)
+    return MemoryEstimate(peak_bytes, upper_bytes, confidence, operators, gaps, uncertainty=UNCERTAINTY)
 
 
 class _Model:

@@ -33,7 +33,7 @@ def duckdb_gateway(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) ->
     """Serve the bookstore from DuckDB alone, for all tests that leave it whole."""
     pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
     home = tmp_path_factory.mktemp("attacked") / "home"
-    with served(home, duckdb=DUCKDB, spark={"enabled": False}, routing={"minimum_confidence": 0.0}) as gateway:
+    with served(home, duckdb=DUCKDB, spark={"enabled": False}) as gateway:
         register_bookstore(gateway, bookstore)
         yield gateway
 
@@ -42,7 +42,7 @@ def duckdb_gateway(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) ->
 def spark_gateway(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterator[Served]:
     """Serve the bookstore from DuckDB and an embedded Spark, for all tests that leave it whole (marker spark)."""
     home = tmp_path_factory.mktemp("attacked") / "home"
-    with served(home, duckdb=DUCKDB, routing={"minimum_confidence": 0.0}) as gateway:
+    with served(home, duckdb=DUCKDB) as gateway:
         register_bookstore(gateway, bookstore)
         yield gateway
 
@@ -58,7 +58,6 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         folder / "home",
         duckdb=DUCKDB,
         spark={"enabled": False},
-        routing={"minimum_confidence": 0.0},
         authentication={"users_file": str(users), "anonymous": "never"},
         server={"port": 0, "hosts": ["sql.example"], "origins": ["https://notebook.example"]},
     ) as gateway:

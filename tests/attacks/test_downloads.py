@@ -40,7 +40,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterat
         home,
         duckdb={"workers": 2, "threads": 1, "memory_limit": "512MiB"},
         spark={"enabled": False},
-        routing={"minimum_confidence": 0.0},
         results={"downloads": 1_000, "downloads_per_user": 500, "stall_s": STALL_S},
         flight={"calls": 512},
     ) as gateway:
@@ -140,7 +139,6 @@ def test_one_user_has_a_bounded_number_of_downloads(tmp_path: Path, bookstore: P
         tmp_path / "home",
         duckdb={"workers": 1, "threads": 1},
         spark={"enabled": False},
-        routing={"minimum_confidence": 0.0},
         results={"downloads_per_user": most, "downloads": 10},
     ) as gateway:
         register_bookstore(gateway, bookstore)

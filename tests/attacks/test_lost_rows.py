@@ -20,7 +20,7 @@ ROWS = "SELECT * FROM (VALUES (1, 'a'), (2, 'b'), (3, 'c')) v(n, d)"
 def own_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Serve an empty catalog over both engines, to be written to."""
     home: Path = tmp_path_factory.mktemp("written") / "home"
-    with served(home, duckdb=DUCKDB, routing={"minimum_confidence": 0.0}) as gateway:
+    with served(home, duckdb=DUCKDB) as gateway:
         yield gateway
 
 

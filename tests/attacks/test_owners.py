@@ -67,7 +67,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory, bookstore: Path, users: Pat
         home,
         duckdb=DUCKDB,
         spark={"enabled": False},
-        routing={"minimum_confidence": 0.0},
         authentication={"users_file": str(users), "anonymous": "loopback"},
         catalog={"roots": [str(bookstore)]},
     ) as gateway:

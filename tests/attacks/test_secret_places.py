@@ -21,7 +21,7 @@ ALICE, PASSWORD = "alice", "a password of hers"
 def open_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Serve without users and without roots."""
     home = tmp_path_factory.mktemp("open") / "home"
-    with served(home, duckdb=DUCKDB, spark={"enabled": False}, routing={"minimum_confidence": 0.0}) as gateway:
+    with served(home, duckdb=DUCKDB, spark={"enabled": False}) as gateway:
         yield gateway
 
 
@@ -78,7 +78,6 @@ def test_with_users_tables_lie_under_the_roots_alone(tmp_path: Path) -> None:
     arguments: dict[str, Mapping[str, Any]] = {
         "duckdb": DUCKDB,
         "spark": {"enabled": False},
-        "routing": {"minimum_confidence": 0.0},
     }
     with served(tmp_path / "home", authentication=login, **arguments) as gateway:
         with pytest.raises(Refused) as caught:

@@ -113,7 +113,6 @@ def flooded(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterat
         tmp_path_factory.mktemp("shares") / "home",
         duckdb={"workers": 1, "threads": 1},
         spark={"enabled": False},
-        routing={"minimum_confidence": 0.0},
         limits={"queue_s": 600},
     ) as gateway:
         register_bookstore(gateway, bookstore)

@@ -20,7 +20,6 @@ from tests.attacks.doors import Door, Refused, Served, served
 DUCKDB_ALONE: dict[str, Any] = {
     "duckdb": DUCKDB,
     "spark": {"enabled": False},
-    "routing": {"minimum_confidence": 0.0},
 }
 SHELL = "id) as c from (select transform(1) using 'id' as (o string)) --"
 HOSTILE_TYPES = [

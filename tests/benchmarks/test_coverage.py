@@ -1,58 +1,98 @@
-"""The replay of runs: what it counts, and that it finds a bound that is too narrow."""
+"""The replay of runs: what it counts, that it finds a bound that is too narrow, and one that says nothing."""
 
 from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.claim import RunFailed
-from benchmarks.coverage import SMALLEST, figures, measure, replay
+from benchmarks.coverage import (
+    LEAST_PERCENT,
+    MOST_PERCENT,
+    SEED,
+    SMALLEST,
+    Covered,
+    Peak,
+    cold,
+    fitted,
+    measure,
+    replay,
+)
 from metastore.database.connection import sqlite_url
-from selector.learning import Observation, WorkloadKey
+from selector.estimate import Uncertainty
+from selector.forecast.history import Expectation, PastRun, WorkloadKey
 
 MIB = 1 << 20
 LIMIT = 1 << 40
 RUNS = 300
 
 
-def runs(error: float, *, count: int = RUNS) -> list[Observation]:
+def peaks(deviation: float, *, count: int = RUNS, bias: float = 0.0, kind: str = "joins", seed: int = 1) -> list[Peak]:
     """Return runs whose peaks are off by this much, as a standard deviation of logarithms."""
-    chance = random.Random(1)  # noqa: S311 - not for secrets
+    chance = random.Random(seed)  # noqa: S311 - not for secrets
+    expected = Expectation(100 * MIB, Uncertainty(kind), LIMIT)
     return [
-        Observation(
-            WorkloadKey(f"s{n}", f"t{n}", "v", LIMIT),
-            "sort",
-            100 * MIB,
+        Peak(
+            PastRun(
+                "duckdb",
+                WorkloadKey(f"s{seed}-{n}", f"t{seed}-{n}"),
+                expected,
+                False,
+                round(100 * MIB * math.exp(chance.gauss(bias, deviation))),
+                None,
+            ),
             135 * MIB,
-            round(100 * MIB * math.exp(chance.gauss(0.0, error))),
         )
         for n in range(count)
     ]
 
 
-@pytest.mark.parametrize(("error", "model_percent"), [(0.05, 100.0), (0.5, 73.0)])
-def test_what_is_learned_covers_what_it_says_whatever_the_model_says(error: float, model_percent: float) -> None:
-    covered = replay(runs(error), orders=3)
-    assert covered.runs == 3 * (RUNS - SMALLEST // 2)
-    assert covered.model_percent == pytest.approx(model_percent, abs=6.0)
-    assert 93.0 <= covered.learned_percent <= 97.0
-    assert figures(covered)["learned.off_percent"] == pytest.approx(abs(covered.learned_percent - 95.0))
+@pytest.mark.parametrize("deviation", [0.1, 0.5])
+def test_what_is_learned_covers_what_it_says_whatever_the_model_says(deviation: float) -> None:
+    covered = replay(peaks(deviation), orders=3, seed=SEED)
+    assert covered.factors.size == 3 * RUNS
+    assert LEAST_PERCENT <= covered.percent <= MOST_PERCENT + 1.0
 
 
-def test_a_model_that_is_too_careful_gets_a_narrower_bound() -> None:
-    covered = replay(runs(0.05), orders=3)
-    assert covered.learned_factor < covered.model_factor
+def test_what_was_fitted_to_the_same_errors_needs_no_runs() -> None:
+    known = fitted([*peaks(0.1, seed=2), *peaks(0.6, kind="guesses", seed=3)])
+    assert known.of("guesses").deviation > 4 * known.of("joins").deviation
+    assert known.of("never seen") == Uncertainty("never seen", *known.usual)
+    for kind, deviation in (("joins", 0.1), ("guesses", 0.6)):
+        covered = cold(peaks(deviation, kind=kind, seed=4), known)
+        assert 91.0 <= covered.percent <= 99.0
+        assert covered.median < math.exp(2.5 * deviation)
+
+
+def test_a_bias_is_found_and_taken_away() -> None:
+    known = fitted(peaks(0.1, bias=-0.7, seed=2))
+    assert known.of("joins").bias == pytest.approx(-0.7, abs=0.05)
+    assert cold(peaks(0.1, bias=-0.7, seed=4), known).median < 1.4
+
+
+def test_a_bound_that_says_nothing_is_told_from_a_sharp_one() -> None:
+    sharp, endless = Covered(np.full(100, 1.2)), Covered(np.full(100, 1e6))
+    assert sharp.percent == endless.percent == 100.0
+    assert (sharp.median, endless.median) == pytest.approx((1.2, 1e6))
+    assert sharp.pinball < endless.pinball
+    assert Covered(np.full(100, 0.5)).pinball > Covered(np.full(100, 2.0)).pinball
 
 
 def test_runs_that_were_not_measured_are_not_counted() -> None:
-    missed = [Observation(one.subject, one.holder, 100 * MIB, 135 * MIB, None) for one in runs(0.1, count=SMALLEST)]
+    missed = [
+        replace(one, run=replace(one.run, ran_out=True, measured_bytes=None)) for one in peaks(0.1, count=SMALLEST)
+    ]
     with pytest.raises(RunFailed, match="no run was measured"):
-        replay(missed, orders=1)
+        replay(missed, orders=1, seed=SEED)
 
 
 def test_too_few_runs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RunFailed, match="0 runs are too few"):
-        measure(sqlite_url(tmp_path / "metastore.db"))
+        measure(metastore=sqlite_url(tmp_path / "metastore.db"), engine="duckdb", orders=1, seed=SEED)
+    with pytest.raises(RunFailed, match="3 runs are too few"):
+        fitted(peaks(0.1, count=3))

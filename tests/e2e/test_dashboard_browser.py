@@ -105,7 +105,7 @@ def test_a_person_finds_out_why_a_query_failed_over(tmp_path: Path) -> None:
         )
         steps = page.locator(".step")
         expect(steps).to_have_count(4)
-        expect(steps.nth(0)).to_contain_text("fits into the 384 MiB")
+        expect(steps.nth(0)).to_contain_text("limit 384 MiB")
         expect(steps.nth(1)).to_contain_text("MEMORY_EXCEEDED")
         expect(steps.nth(2)).to_contain_text("spark ran it again under the same query id and returned 2 rows")
         expect(steps.nth(3)).to_contain_text("straight to spark")
@@ -116,7 +116,8 @@ def test_a_person_finds_out_why_a_query_failed_over(tmp_path: Path) -> None:
         page.set_viewport_size(NARROW)
         assert page.evaluate(FITS_WIDTH)
 
-        slow = httpx.post(f"{address}/v1/queries", json={"sql": "SELECT 'slow' AS answer", "wait_s": 0}).json()["id"]
+        asked = {"sql": "SELECT 'slow' AS answer", "wait_s": 0, "engine": "duckdb"}
+        slow = httpx.post(f"{address}/v1/queries", json=asked).json()["id"]
         page.goto(f"{address}/dashboard/queries/{slow}")
         expect(page.get_by_role("status")).to_have_text("Running on duckdb now.")
         may_end.set()

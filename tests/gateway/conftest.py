@@ -36,12 +36,17 @@ from gateway.server.protocol import PatientProtocol
 from gateway.server.runtime import Gateway
 from gateway.sql.planning.pool import Planners
 from metastore.discovery.inspection import inspect
+from selector.decision import Rule
+from selector.forecast.seconds import Speed
 
 MIB = 1 << 20
 LIMIT = 64 * MIB
 BOOKS = 1_000
 TRANSACTIONS = 5_000
 HASHED_WITHIN_S = 10.0
+SLOW = Speed(start_s=20.0)
+BY_SECONDS = settings_module.RoutingSettings()
+BY_MEMORY = settings_module.RoutingSettings(policy=Rule.SAFE)
 
 
 @pytest.fixture(scope="session")
@@ -79,9 +84,13 @@ class Scripted:
     dependable: ScriptedEngine
 
 
-def settings_for(home: Path, **limits: float) -> settings_module.Settings:
+def settings_for(
+    home: Path, *, routing: settings_module.RoutingSettings = BY_SECONDS, **limits: float
+) -> settings_module.Settings:
     """Return the settings of a gateway that lives for one test: one planner, half a second of start-up, is enough."""
-    return settings_module.load(home, limits=settings_module.LimitSettings(**{"planners": 1, **limits}))
+    return settings_module.load(
+        home, limits=settings_module.LimitSettings(**{"planners": 1, **limits}), routing=routing
+    )
 
 
 def register(gateway: Gateway, folder: Path) -> None:
@@ -117,7 +126,10 @@ def lasting_planners() -> Iterator[Callable[..., Planners]]:
 def scripted(
     tmp_path: Path, bookstore: Path, lasting_planners: Callable[..., Planners], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Scripted]]:
-    """Build gateways over scripted engines; each closes at the end of the test."""
+    """Build gateways over scripted engines; each closes at the end of the test.
+
+    These engines answer at once, so that their seconds say nothing: unless told otherwise, memory alone decides.
+    """
     monkeypatch.setattr(wiring, "Planners", lasting_planners)
     built: list[Gateway] = []
 
@@ -128,15 +140,16 @@ def scripted(
         home: str = "home",
         metastore_url: str | None = None,
         roots: tuple[Path, ...] = (),
+        routing: settings_module.RoutingSettings = BY_MEMORY,
         **limits: float,
     ) -> Scripted:
         fast = ScriptedEngine("fast", kind=EngineKind.FAST, dialect="duckdb", slots=slots)
         dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, dialect="spark", slots=slots)
         entries = [
             EngineEntry(fast, Ledger("fast", slots=slots, capacity_bytes=slots * limit_bytes), limit_bytes=limit_bytes),
-            EngineEntry(dependable, Ledger("dependable", slots=slots, capacity_bytes=None)),
+            EngineEntry(dependable, Ledger("dependable", slots=slots, capacity_bytes=None), speed=SLOW),
         ]
-        settings = settings_for(tmp_path / home, **limits)
+        settings = settings_for(tmp_path / home, routing=routing, **limits)
         settings = settings.model_copy(update={"catalog": settings_module.CatalogSettings(roots=roots)})
         if metastore_url is not None:
             settings = settings.model_copy(
@@ -210,7 +223,6 @@ def client(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterato
         tmp_path_factory.mktemp("home"),
         duckdb=DuckDBSettings(workers=1, threads=1),
         spark=SparkSettings(enabled=False),
-        routing=settings_module.RoutingSettings(minimum_confidence=0.0),
     )
     gateway = wiring.build(settings)
     register(gateway, bookstore)

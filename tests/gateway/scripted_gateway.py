@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
-from tests.gateway.conftest import settings_for
+from tests.gateway.conftest import BY_MEMORY, SLOW, settings_for
 
 MIB = 1 << 20
 LIMIT_BYTES = 384 * MIB
@@ -29,6 +30,13 @@ PLAN = json.dumps([{"name": "DUMMY_SCAN", "children": [], "extra_info": {}}])
 
 TOO_BIG = "SELECT 'too big' AS answer"
 SMALL = "SELECT 'small' AS answer"
+_NUMBERS = itertools.count()
+
+
+def too_big() -> str:
+    """Return a statement that is too big and of no template that was met before, of which a miss would be known."""
+    calls = next(_NUMBERS)
+    return f"{TOO_BIG} WHERE {'abs(' * calls}1{')' * calls} > 0"
 
 
 class WritingEngine(ScriptedEngine):
@@ -61,7 +69,7 @@ def scripted_gateway(home: Path) -> ScriptedGateway:
     engines = EngineRegistry(
         [
             EngineEntry(fast, Ledger("duckdb", slots=2, capacity_bytes=2 * LIMIT_BYTES), limit_bytes=LIMIT_BYTES),
-            EngineEntry(dependable, Ledger("spark", slots=4, capacity_bytes=None)),
+            EngineEntry(dependable, Ledger("spark", slots=4, capacity_bytes=None), speed=SLOW),
         ]
     )
-    return ScriptedGateway(wiring.assemble(settings_for(home), engines), fast, dependable)
+    return ScriptedGateway(wiring.assemble(settings_for(home, routing=BY_MEMORY), engines), fast, dependable)

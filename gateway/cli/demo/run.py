@@ -23,7 +23,7 @@ from gateway.cli.progress import progress_bar
 from gateway.server.serve import own_server
 from gateway.server.startup import AddressInUse, configure_logging
 from gateway.settings import Settings
-from selector.decide import mebibytes
+from selector.wording import mebibytes
 
 TABLES = ("books", "customers", "transactions")
 # At 1/32 of the paper's rows this keeps its proportions: Q8 does not fit, Q9 does.

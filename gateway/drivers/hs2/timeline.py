@@ -8,7 +8,7 @@ from gateway.drivers.hs2.protocol.messages import JobStatus, Progress
 from gateway.presentation.formatting import counted, duration, memory
 from gateway.statements.statement import Run
 from metastore.records import Attempt, QueryRecord, QueryState
-from selector.decide import Decision
+from selector.decision import Decision
 
 HEADINGS = ("ENGINE", "ATTEMPT", "STATUS", "TOTAL", "COMPLETED", "RUNNING", "PENDING", "FAILED", "KILLED")
 

@@ -15,7 +15,7 @@ from metastore.records import (
     Misestimate,
     QueryRecord,
 )
-from selector.decide import Decision
+from selector.decision import Decision
 from selector.estimate import MemoryEstimate
 from selector.statistics import TableStatistics
 
@@ -42,6 +42,11 @@ class ExplainRequest(RequestModel):
     sql: str = Field(description="One query.")
     dialect: str = Field("spark", description="Dialect of the text.")
     engine: str = Field(AUTO, description="auto, or the one engine that may run it.")
+    settings: dict[str, str] = Field(
+        default_factory=dict,
+        description="Settings of this statement alone, as SET takes them in a session.",
+        examples=[{"fusion.policy": "safe"}],
+    )
 
 
 class ReasonModel(RecordModel):
@@ -97,19 +102,37 @@ class EstimateModel(RecordModel):
 class RemedyModel(RecordModel):
     """What would let a statement into the fast engine: all of it together; null is not in the way.
 
-    blocked: codes of reasons that neither a limit nor confidence lifts.
+    blocked: codes of reasons that no limit lifts.
     """
 
     engine: str
     limit_bytes: int | None
-    confidence: float | None
     blocked: list[str]
+
+
+class PriceModel(RecordModel):
+    """What a statement was expected to cost on one engine, in seconds.
+
+    fits: probability that it fits, null where nothing is known. seconds: if it does; model_s: by its plan alone.
+    miss_s: until it runs out of memory, if it does. wait_s: until a slot is free. held_s: that others wait longer.
+    first_s: expected in all if this engine is tried first, and the others after it; null where it may not be tried.
+    """
+
+    engine: str
+    fits: float | None
+    seconds: float
+    model_s: float
+    miss_s: float
+    wait_s: float
+    held_s: float
+    first_s: float | None
 
 
 class DecisionModel(RecordModel):
     """Where a statement goes, and why. limit_bytes: of the fast engine, for one statement.
 
     remedy: what would let it into the fast engine, null where it is let in or an engine was asked for by name.
+    policy: expected, safe or paper, which decided. prices: of every engine that was considered.
     """
 
     engine: str
@@ -118,11 +141,13 @@ class DecisionModel(RecordModel):
     estimate: EstimateModel
     limit_bytes: int | None
     remedy: RemedyModel | None
+    policy: str
+    prices: list[PriceModel]
 
     @classmethod
     def of(cls, decision: Decision) -> DecisionModel:
         """Show a decision."""
-        return cls.showing(decision, estimate=EstimateModel.of(decision.estimate))
+        return cls.showing(decision, estimate=EstimateModel.of(decision.estimate), policy=decision.rule.value)
 
 
 class AttemptModel(RecordModel):
@@ -137,6 +162,7 @@ class AttemptModel(RecordModel):
     message: str | None
     rows: int | None
     peak_bytes: int | None
+    waited_s: float | None
 
 
 class QueryReply(RecordModel):

@@ -30,7 +30,6 @@ def fusion_of(home: Path) -> Fusion:
     variables = {
         "FUSION_HOME": str(home),
         "FUSION_SPARK__ENABLED": "false",
-        "FUSION_ROUTING__MINIMUM_CONFIDENCE": "0",
         "FUSION_DUCKDB__WORKERS": "1",
         "COLUMNS": "160",
     }
@@ -68,7 +67,6 @@ def quiet(home: Path) -> Settings:
             "server": settings.server.model_copy(update={"port": 0}),
             "spark": settings.section(SparkSettings).model_copy(update={"enabled": False}),
             "duckdb": settings.section(DuckDBSettings).model_copy(update={"workers": 1}),
-            "routing": settings.routing.model_copy(update={"minimum_confidence": 0.0}),
         }
     )
 
@@ -95,7 +93,13 @@ def from_a_question_to_an_answer(fusion: Fusion) -> None:
     assert "scan of books" in explained.stdout
     assert "No engine would take it if the limit of duckdb were below" in explained.stdout
     assert "books has no statistics; run: fusion stats compute books" in explained.stdout
-    assert json.loads(fusion("explain", SQL, "--json").stdout)["decision"]["engine"] == "duckdb"
+    assert "policy expected; expected peak " in explained.stdout
+    assert "duckdb: fits " in explained.stdout
+    decision = json.loads(fusion("explain", SQL, "--json", "--policy", "safe").stdout)["decision"]
+    assert (decision["engine"], decision["policy"]) == ("duckdb", "safe")
+    assert [(price["engine"], price["fits"]) for price in decision["prices"]] == [
+        ("duckdb", pytest.approx(1.0, abs=0.05))
+    ]
     nothing = fusion("stats", "show", "books")
     assert nothing.returncode == 1
     assert "fusion stats compute books" in nothing.stderr
@@ -139,6 +143,7 @@ def statistics_by_hand_and_keys(fusion: Fusion, bookstore: Path, tmp_path: Path)
         (("query", "DROP TABLE x"), "UNKNOWN_TABLE"),
         (("query", "TRUNCATE TABLE x"), "NOT_ALLOWED"),
         (("explain", "SELECT ((("), "SYNTAX_ERROR"),
+        (("explain", "SELECT 1", "--policy", "bold"), "fusion.policy is one of expected, safe, paper, not bold"),
         (("tables", "add", "x", "/nowhere/at/all"), "does not exist"),
         (("misestimates", "forget", "none"), "NOT_FOUND"),
         (("stats", "compute", "nowhere"), "UNKNOWN_TABLE"),

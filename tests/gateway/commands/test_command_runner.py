@@ -66,7 +66,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, bookstore: Path, sales: Pa
         tmp_path_factory.mktemp("home"),
         duckdb=DuckDBSettings(workers=1, threads=1),
         spark=SparkSettings(enabled=False),
-        routing=settings_module.RoutingSettings(minimum_confidence=0.0),
     )
     command = [sys.executable, "-I", engines.machine.lifeline.__file__, "--", sys.executable, job_process.__file__]
     with pytest.MonkeyPatch.context() as patched:

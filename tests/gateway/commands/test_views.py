@@ -18,7 +18,7 @@ from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.principals import Principal
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
-from gateway.settings import RoutingSettings, load
+from gateway.settings import load
 from gateway.sql import parsing
 from gateway.sql.views import DEEPEST_VIEWS, MOST_VIEWS, temporary_in
 from gateway.statements.session import LARGEST_BYTES, LARGEST_SETTINGS, LONGEST_VALUE, Session
@@ -60,7 +60,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("views")
     engine = DuckDBEngine(workers=1, threads=1)
     entries = [EngineEntry(engine, Ledger("duckdb", slots=1, capacity_bytes=LIMIT), limit_bytes=LIMIT)]
-    settings = load(folder / "home", routing=RoutingSettings(minimum_confidence=0.0))
+    settings = load(folder / "home")
     gateway = wiring.assemble(settings, EngineRegistry(entries))
     (folder / "a").mkdir()
     pq.write_table(pa.table({"id": pa.array([1, 2, 3], pa.int64())}), folder / "a" / "1.parquet")

@@ -25,7 +25,7 @@ from gateway.presentation import formatting, timeline
 from gateway.presentation.trees import branches
 from gateway.server.app import create_app
 from metastore.records import Attempt, Failure, Misestimate, Position, QueryRecord, QueryState
-from selector.decide import Decision, Reason, ReasonCode
+from selector.decision import Decision, EnginePrice, Reason, ReasonCode, Rule
 from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate
 from tests.gateway.scripted_gateway import (
     LIMIT_BYTES,
@@ -54,7 +54,20 @@ PLAN_PARTS = (
     OperatorEstimate("scan of books", 1, 2.5, 126_227_290.0, 0, "histogram of price"),
 )
 ESTIMATE = MemoryEstimate(PEAK_BYTES, UPPER_BYTES, 0.95, PLAN_PARTS)
-FITS = Decision("duckdb", ("duckdb", "spark"), (Reason(ReasonCode.FITS, "Fits: somehow."),), ESTIMATE, LIMIT_BYTES)
+PRICES = (
+    EnginePrice("duckdb", 0.875, 1.5, 1.0, 3.25, 0.5, 0.25, first_s=6.7),
+    EnginePrice("spark", 1.0, 34.0, 30.0, 34.0, 0.0, 0.0, first_s=34.0),
+)
+FITS = Decision(
+    "duckdb",
+    ("duckdb", "spark"),
+    (Reason(ReasonCode.FITS, "Fits: somehow."),),
+    ESTIMATE,
+    LIMIT_BYTES,
+    estimated_for="duckdb",
+    prices=PRICES,
+    turning_bytes=150 * MIB,
+)
 RAN_OUT = Attempt(
     1,
     "duckdb",
@@ -189,7 +202,8 @@ def test_the_strip_shows_engines_as_they_are_now(client: TestClient, scripted: S
     ],
 )
 def test_filters_are_query_parameters(client: TestClient, narrowed: str, kept: set[str]) -> None:
-    ids = {"over": run(client, TOO_BIG), "good": run(client, SMALL), "bad": run(client, "SELECT * FROM nowhere")}
+    ids = {"good": run(client, SMALL)}  # before one of its template runs out of memory
+    ids |= {"over": run(client, TOO_BIG), "bad": run(client, "SELECT * FROM nowhere")}
 
     page = client.get(f"/dashboard?{narrowed}").text
 
@@ -241,7 +255,11 @@ def test_a_failed_over_query_explains_itself(client: TestClient) -> None:
     text = read(client, f"/dashboard/queries/{query_id}")
 
     assert "duckdb ran out of memory. spark answered instead, under the same query id." in text
-    assert re.search(r"It was sent to duckdb because the estimated peak of .* fits into the 384 MiB", text)
+    assert re.search(
+        r"It was sent to duckdb because it fits into duckdb with a probability of .* % "
+        r"\(expected peak .*, limit 384 MiB\)",
+        text,
+    )
     assert "at 380 MiB. No row of it had reached the client. MEMORY_EXCEEDED" in text
     assert "spark ran it again under the same query id and returned 2 rows" in text
     assert "the same statement goes straight to spark. MISESTIMATE_ON_RECORD" in text
@@ -295,8 +313,11 @@ def test_the_plan_stands_beside_the_engines_own(client: TestClient, scripted: Sc
         "└─ scan of books 2.5 unknown 126,227,290 0 MiB histogram of price; differs from the engine's rows by" in text
     )
     assert (
-        "What would change it It would go to spark if the limit of duckdb were below 300 MiB (it is 384 MiB)." in text
+        "What would change it It would go to spark if the limit of duckdb were below 150 MiB (it is 384 MiB)." in text
     )
+    assert "What was weighed By the policy expected ." in text
+    assert "duckdb 88 % 1.5 s 3.2 s 0.75 s 6.7 s" in text
+    assert f"spark spills 34 s {formatting.DASH} 0.00 s 34 s" in text
     assert "Estimated peak 200 MiB Upper bound 300 MiB within the limit Measured on duckdb 384 MiB" in text
 
 
@@ -476,23 +497,48 @@ def test_every_refusal_has_words_of_its_own(kind: type[SqlError]) -> None:
     assert len(set(timeline.REFUSALS.values())) == len(timeline.REFUSALS)
 
 
+WEIGHED = (
+    "because it fits into duckdb with a probability of 88 % (expected peak 200 MiB, limit 384 MiB), takes 1.5 s there "
+    "and 34 s on spark, and a miss costs 3.2 s: "
+)
+
+
 @pytest.mark.parametrize(
     ("code", "sentence"),
     [
-        (
-            ReasonCode.FITS,
-            "because the estimated peak of 200 MiB (at most 300 MiB) fits into the 384 MiB that one statement may "
-            "take there. Next in line: spark.",
-        ),
+        (ReasonCode.FITS, f"{WEIGHED}trying it first is what takes least on average. Next in line: spark."),
         (ReasonCode.PINNED, "because the client asked for it by name; it runs nowhere else."),
-        (ReasonCode.EXCEEDS_LIMIT, "because it may take 300 MiB, more than the 384 MiB that the fast engine gives."),
-        (ReasonCode.LOW_CONFIDENCE, "because the estimate is too uncertain for the fast engine (confidence 0.95)."),
+        (ReasonCode.EXCEEDS_LIMIT, f"{WEIGHED}trying that first would take longer on average."),
+        (ReasonCode.NOT_WORTH_THE_RISK, f"{WEIGHED}the risk is not worth what it would save."),
+        (ReasonCode.FASTER_ELSEWHERE, f"{WEIGHED}there it would not be faster."),
+        (ReasonCode.EXPLORATION, f"{WEIGHED}it was worth finding out whether it fits."),
     ],
 )
 def test_the_decision_in_one_sentence(code: ReasonCode, sentence: str) -> None:
     decided = replace(FITS, reasons=(Reason(code, "why"),))
 
     assert timeline.decision_sentence(decided).startswith(f"It was sent to duckdb {sentence}")
+
+
+def test_a_decision_by_another_policy_does_not_speak_of_seconds() -> None:
+    for rule in (Rule.SAFE, Rule.PAPER):
+        told = timeline.decision_sentence(replace(FITS, rule=rule))
+        assert told == (
+            "It was sent to duckdb because it fits into duckdb with a probability of 88 % (expected peak 200 MiB, "
+            f"limit 384 MiB), and the policy {rule} decides. Next in line: spark."
+        )
+
+
+def test_a_decision_where_nothing_else_is_there_tells_whether_it_fits() -> None:
+    told = timeline.decision_sentence(replace(FITS, ranking=("duckdb",), prices=PRICES[:1]))
+    assert told.endswith(
+        "because it fits into duckdb with a probability of 88 % (expected peak 200 MiB, limit 384 MiB)."
+    )
+
+
+def test_a_decision_of_the_release_before_has_a_sentence_too() -> None:
+    told = timeline.decision_sentence(replace(FITS, prices=(), estimated_for=None, turning_bytes=None))
+    assert told.startswith("It was sent to duckdb because trying it first")
 
 
 @pytest.mark.parametrize("code", ReasonCode)

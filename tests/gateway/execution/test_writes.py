@@ -31,7 +31,7 @@ from gateway.statements.session import Session
 from gateway.statements.statement import Statement
 from metastore.discovery.inspection import inspect
 from metastore.records import QueryRecord, QueryState
-from selector.decide import ReasonCode
+from selector.decision import ReasonCode
 
 pytestmark = pytest.mark.spark
 

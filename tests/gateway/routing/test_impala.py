@@ -21,8 +21,8 @@ from gateway.server import wiring
 from gateway.server.runtime import Gateway
 from gateway.statements.statement import Statement
 from metastore.records import QueryRecord, QueryState
-from selector.decide import ReasonCode
-from tests.gateway.conftest import BOOKS, register
+from selector.decision import ReasonCode
+from tests.gateway.conftest import BOOKS, BY_MEMORY, register
 
 pytest.importorskip("impala", reason="impyla is not installed: pip install fusion-sql-gateway[impala]")
 pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
@@ -63,7 +63,7 @@ def house(tmp_path: Path, bookstore: Path) -> Iterator[House]:
             impala=ImpalaSettings(
                 enabled=True, coordinators=(f"127.0.0.1:{server.port}",), memory_limit=LIMIT, mt_dop=2, timeout_s=20.0
             ),
-            routing=settings_module.RoutingSettings(minimum_confidence=0.0),
+            routing=BY_MEMORY,  # the dependable one answers at once
         )
         only_impala = wiring.build(settings)  # the settings' own way to the adapter
         dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, dialect="spark")

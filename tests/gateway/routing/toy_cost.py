@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from selector.cardinality.tree import EstimatedNode
-from selector.decide import MIB
 from selector.estimate import MemoryEstimate
 from selector.join_keys import KeyPair
 from selector.plan import Operator, Plan, PlanNode, TableShape, UnreadablePlan
 from selector.statistics import TableStatistics
+from selector.wording import MIB
 
 
 class ToyCost:

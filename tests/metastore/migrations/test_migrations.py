@@ -13,11 +13,13 @@ from metastore.database.models import Base
 from metastore.records import JobRequest, JobState, Mode, StatisticsJob, TableProgress
 from metastore.repositories.jobs import TablesBusy
 from metastore.store import Metastore
+from selector.forecast.history import Expectation
 from selector.statistics import Histogram
 from tests.metastore.examples import MINUTE, NOON
 from tests.metastore.same import assert_same
 
 ENDPOINTS, BELOW, UP_TO = [8.0, 23.0, 23.0, 45.5], [0.0, 0.25, 0.25, 0.9], [0.125, 0.75, 0.75, 1.0]
+EXPECTED, PEAK, LIMIT = 100 << 20, 70 << 20, 192 << 20
 
 
 def _upgrade(engine: Engine, revision: str) -> None:
@@ -180,6 +182,85 @@ def test_places_that_an_earlier_release_left_open_are_told(
     caplog.clear()
     migrate(engine)
     assert not caplog.records
+
+
+def _fill_ninth_schema(engine: Engine) -> None:
+    """Write what the release before wrote: three statements, one of which ran out of memory, and a misestimate."""
+    at = {"at": NOON.replace(tzinfo=None) if engine.dialect.name == "sqlite" else NOON}
+    estimate = {"peak_bytes": EXPECTED, "upper_bytes": 2 * EXPECTED, "confidence": 0.2, "operators": [], "gaps": []}
+    decision = {
+        "engine": "spark",
+        "ranking": ["spark"],
+        "reasons": [{"code": "LOW_CONFIDENCE", "text": "The estimate has a confidence of 0.20."}],
+        "estimate": estimate,
+        "limit_bytes": LIMIT,
+        "remedy": {"engine": "duckdb", "limit_bytes": None, "confidence": 0.3, "blocked": []},
+        "estimated_for": "duckdb",
+        "others": [],
+    }
+    queries = f"""INSERT INTO queries (id, sql, dialect, "user", requested_engine, state, fingerprint, template,
+        expected_bytes, upper_bytes, holder, limit_bytes, decision, submitted_at)
+        VALUES (:id, 'SELECT 1', 'spark', 'ann', 'auto', 'FINISHED', :id, 't', {EXPECTED}, {2 * EXPECTED}, 'hash join',
+        {LIMIT}, :decision, :at)"""
+    attempts = """INSERT INTO attempts (query_id, ordinal, engine, state, started_at, wall_s, failure, peak_bytes)
+        VALUES (:id, :ordinal, :engine, :state, :at, 1.5, :failure, :peak)"""
+    missed = """INSERT INTO misestimates (fingerprint, engine, statistics_version, limit_bytes, query_id, sql,
+        estimated_bytes, peak_bytes, recorded_at)
+        VALUES ('missed', 'duckdb', 'books@1', :limit, 'missed', 'SELECT 1', 100, NULL, :at)"""
+    tries = [
+        ("fast", 1, "duckdb", "FINISHED", None, PEAK),
+        ("missed", 1, "duckdb", "FAILED", "MEMORY_EXCEEDED", None),
+        ("missed", 2, "spark", "FINISHED", None, None),
+        ("dependable", 1, "spark", "FINISHED", None, None),
+    ]
+    with engine.begin() as connection:
+        for name in ("fast", "missed", "dependable"):
+            connection.execute(text(queries), at | {"id": name, "decision": json.dumps(decision)})
+        for name, ordinal, on, state, failure, peak in tries:
+            values = {"id": name, "ordinal": ordinal, "engine": on, "state": state, "failure": failure, "peak": peak}
+            connection.execute(text(attempts), at | values)
+        connection.execute(text(missed), at | {"limit": LIMIT})
+
+
+def test_runs_of_the_release_before_still_teach_and_are_still_readable(url: str, engine: Engine) -> None:
+    _upgrade(engine, "0009")
+    _fill_ninth_schema(engine)
+    with Metastore(url) as store:
+        runs = {(run.subject.fingerprint, run.engine): run for run in store.queries.runs(limit=9)}
+        assert set(runs) == {("fast", "duckdb"), ("missed", "duckdb"), ("missed", "spark"), ("dependable", "spark")}
+        assert runs["fast", "duckdb"].expected == Expectation(EXPECTED, limit_bytes=LIMIT)
+        assert (runs["fast", "duckdb"].measured_bytes, runs["fast", "duckdb"].seconds) == (PEAK, 1.5)
+        assert runs["missed", "duckdb"].expected == Expectation(EXPECTED, limit_bytes=LIMIT)
+        assert runs["missed", "duckdb"].ran_out
+        assert runs["missed", "duckdb"].teaches_memory
+        assert runs["missed", "spark"].expected == runs["dependable", "spark"].expected == Expectation()
+        read = store.queries.get("missed")
+        assert read is not None
+        assert [attempt.engine for attempt in read.attempts] == ["duckdb", "spark"]
+        assert read.decision is not None
+        assert read.decision.reasons[0].text == "The estimate has a confidence of 0.20."
+        (known,) = store.misestimates.about("missed")
+        assert (known.limit_bytes, known.model_bytes) == (LIMIT, None)
+    check_migrations(engine)
+
+
+def test_going_back_to_the_release_before_keeps_queries_with_their_attempts(engine: Engine) -> None:
+    _upgrade(engine, "0009")
+    _fill_ninth_schema(engine)
+    _upgrade(engine, "0010")
+    _downgrade(engine, "0009")
+    with engine.connect() as connection:
+        attempts = connection.execute(text("SELECT query_id, ordinal, peak_bytes FROM attempts ORDER BY 1, 2")).all()
+        queries = connection.execute(text("SELECT id, expected_bytes FROM queries ORDER BY id")).all()
+        missed = connection.scalar(text("SELECT limit_bytes FROM misestimates"))
+    assert [tuple(row) for row in attempts] == [
+        ("dependable", 1, None),
+        ("fast", 1, PEAK),
+        ("missed", 1, None),
+        ("missed", 2, None),
+    ]
+    assert [tuple(row) for row in queries] == [("dependable", None), ("fast", None), ("missed", None)]
+    assert missed == LIMIT
 
 
 def _json(stored: object) -> object:

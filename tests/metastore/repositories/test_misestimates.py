@@ -3,14 +3,53 @@ from __future__ import annotations
 from dataclasses import replace
 
 from metastore.store import Metastore
+from selector.forecast.history import SMALLER, Ground
 from tests.metastore.examples import MINUTE, NOON, misestimate
 
+LIMIT, MODEL = 1 << 33, 100_000
+MISSED = replace(misestimate(limit_bytes=LIMIT), model_bytes=MODEL)
+GROUND = Ground("duckdb", LIMIT, "books@1", MODEL)
 
-def test_a_lesson_holds_for_the_statistics_it_was_learned_under(store: Metastore) -> None:
-    store.misestimates.remember(misestimate(version="books@1"))
-    assert store.misestimates.on_record("f", statistics_version="books@1") == (misestimate(version="books@1"),)
-    assert store.misestimates.on_record("f", statistics_version="books@2") == ()
-    assert store.misestimates.on_record("g", statistics_version="books@1") == ()
+
+def test_misestimates_about_a_statement_are_found_whatever_its_statistics_were(store: Metastore) -> None:
+    first, second = misestimate(version="books@1"), misestimate(version="books@2", at=NOON + MINUTE)
+    for each in (second, first):
+        store.misestimates.remember(each)
+    assert store.misestimates.about("f") == (first, second)
+    assert store.misestimates.about("g") == ()
+
+
+def test_the_same_statistics_and_limit_are_the_same_ground(store: Metastore) -> None:
+    store.misestimates.remember(MISSED)
+    (known,) = store.misestimates.about("f")
+    assert known == MISSED
+    assert known.ground == GROUND
+    assert known.stands_on(GROUND)
+    assert known.stands_on(replace(GROUND, limit_bytes=LIMIT - 1))
+    assert known.stands_on(replace(GROUND, model_bytes=None))
+    assert known.stands_on(replace(GROUND, model_bytes=1))  # of the same statistics, say, after an upgrade
+
+
+def test_other_engines_and_larger_limits_are_other_ground() -> None:
+    assert not MISSED.stands_on(replace(GROUND, engine="impala"))
+    assert not MISSED.stands_on(replace(GROUND, limit_bytes=LIMIT + 1))
+    assert not MISSED.stands_on(replace(GROUND, limit_bytes=None))
+    assert not replace(GROUND, limit_bytes=None).misses_on(GROUND)
+
+
+def test_new_statistics_that_change_nothing_are_the_same_ground() -> None:
+    again = replace(GROUND, statistics_version="books@2")
+    assert MISSED.stands_on(again)
+    assert MISSED.stands_on(replace(again, model_bytes=10 * MODEL))
+    assert MISSED.stands_on(replace(again, model_bytes=round(SMALLER * MODEL) + 1))
+    assert not MISSED.stands_on(replace(again, limit_bytes=LIMIT + 1))
+
+
+def test_new_statistics_that_expect_clearly_less_are_other_ground() -> None:
+    smaller = replace(GROUND, statistics_version="books@2", model_bytes=round(SMALLER * MODEL) - 1)
+    assert not MISSED.stands_on(smaller)
+    assert not MISSED.stands_on(replace(smaller, model_bytes=None))
+    assert not replace(MISSED, model_bytes=None).stands_on(replace(smaller, model_bytes=MODEL))
 
 
 def test_limits_and_engines_are_lessons_of_their_own(store: Metastore) -> None:
@@ -21,7 +60,7 @@ def test_limits_and_engines_are_lessons_of_their_own(store: Metastore) -> None:
     )
     for each in misestimates:
         store.misestimates.remember(each)
-    assert store.misestimates.on_record("f", statistics_version="books@1") == misestimates
+    assert store.misestimates.about("f") == misestimates
     assert store.misestimates.list() == misestimates[::-1]
 
 

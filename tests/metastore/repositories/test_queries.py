@@ -3,12 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engines.protocol import Actuals, OperatorActual
-from metastore.records import Attempt, Failure, Position, QueryState
+from metastore.records import Attempt, Failure, Misestimate, Position, QueryState
 from metastore.repositories.gateways import SILENCE
 from metastore.store import Metastore
-from selector.decide import Decision, Reason, ReasonCode
-from selector.estimate import Learned, MemoryEstimate, OperatorEstimate
-from selector.learning import Observation, WorkloadKey
+from selector.decision import Decision, Reason, ReasonCode
+from selector.estimate import LARGEST_BYTES, MemoryEstimate, OperatorEstimate, Uncertainty
+from selector.forecast.history import Expectation, PastRun, WorkloadKey
 from tests.metastore.examples import MINUTE, NOON, query
 
 DECISION = Decision(
@@ -18,6 +18,7 @@ DECISION = Decision(
     estimate=MemoryEstimate(10, 20, 0.5, (OperatorEstimate("HASH_JOIN", 1, 5.5, None, 8, "histogram"),), ("gap",)),
     limit_bytes=1 << 33,
 )
+EXPECTED = Expectation(60, Uncertainty("joins", 0.25, 0.5), 1 << 33, 0.125)
 FIRST = Attempt(1, "duckdb", QueryState.RUNNING, NOON)
 SECOND = Attempt(2, "spark", QueryState.RUNNING, NOON + MINUTE)
 LOST = Failure("GATEWAY_RESTARTED", "the gateway was restarted")
@@ -75,46 +76,90 @@ def test_a_life_with_a_failover(store: Metastore) -> None:
     assert store.queries.finished(["q1", "q2", "none"]) == {"q1"}
 
 
+def misestimate(fingerprint: str) -> Misestimate:
+    return Misestimate(fingerprint, "duckdb", "books@3", 64, "q", "SELECT 1", 60, 80, NOON)
+
+
 def test_runs_that_teach_are_read_oldest_first(store: Metastore) -> None:
-    model = Learned("Learned.", 1, 10, 20)
-    estimate = replace(DECISION.estimate, peak_bytes=99, upper_bytes=99, driver=0, learned=model)
     ends = {
-        "measured": replace(FIRST, state=QueryState.FINISHED, peak_bytes=70),
-        "ran out": replace(FIRST, state=QueryState.FAILED, failure="MEMORY_EXCEEDED", peak_bytes=80),
+        "measured": replace(FIRST, state=QueryState.FINISHED, peak_bytes=70, wall_s=3.0, waited_s=1.0),
+        "ran out": replace(FIRST, state=QueryState.FAILED, failure="MEMORY_EXCEEDED", peak_bytes=80, wall_s=2.0),
         "cancelled": replace(FIRST, state=QueryState.CANCELLED, failure="STATEMENT_CANCELLED", peak_bytes=80),
         "lost": replace(FIRST, state=QueryState.FAILED, failure="ENGINE_UNAVAILABLE", peak_bytes=80),
-        "not measured": replace(FIRST, state=QueryState.FINISHED),
-        "elsewhere": replace(FIRST, engine="spark", state=QueryState.FINISHED, peak_bytes=70),
+        "runs still": FIRST,
+        "not measured": replace(FIRST, state=QueryState.FINISHED, wall_s=0.5, waited_s=0.75),
+        "elsewhere": replace(FIRST, engine="spark", state=QueryState.FINISHED),
     }
     for minute, (name, end) in enumerate(ends.items()):
         at = NOON + minute * MINUTE
         store.queries.open(query(name, at))
+        expected = EXPECTED if end.engine == "duckdb" else Expectation(seconds=20.0)
+        first = replace(FIRST, engine=end.engine, started_at=at, expected=expected)
         store.queries.decided(
-            name,
-            fingerprint=name,
-            template="t",
-            statistics_version="books@3",
-            decision=replace(DECISION, estimate=estimate),
-            first=replace(FIRST, engine=end.engine, started_at=at),
+            name, fingerprint=name, template="t", statistics_version="books@3", decision=DECISION, first=first
         )
-        store.queries.attempt_ended(name, end)
-    subject = WorkloadKey("measured", "t", "books@3", 1 << 33)
-    seen = Observation(subject, "HASH_JOIN", 10, 20, 70)
-    missed = Observation(replace(subject, fingerprint="ran out"), "HASH_JOIN", 10, 20, None)
-    assert store.queries.observations("duckdb", limit=9) == (seen, missed)
-    assert store.queries.observations("duckdb", limit=1) == (missed,)
-    assert [run.measured_bytes for run in store.queries.observations("spark", limit=9)] == [70]
+        if end is not FIRST:
+            store.queries.attempt_ended(name, end)
+
+    def taught(name: str, *, ran_out: bool = False, measured: int | None = None, seconds: float | None) -> PastRun:
+        return PastRun("duckdb", WorkloadKey(name, "t"), EXPECTED, ran_out, measured, seconds)
+
+    runs = (
+        taught("measured", measured=70, seconds=2.0),  # without the wait for a slot
+        taught("ran out", ran_out=True, seconds=2.0),
+        taught("not measured", seconds=0.0),
+        PastRun("spark", WorkloadKey("elsewhere", "t"), Expectation(seconds=20.0), False, None, None),
+    )
+    assert store.queries.runs(limit=9) == (runs[0], *runs[2:])  # a miss that nobody remembers is forgotten
+    store.misestimates.remember(misestimate("ran out"))
+    assert store.queries.runs(limit=9) == runs
+    assert store.queries.runs(limit=2) == runs[2:]
+
+
+def test_each_attempt_teaches_of_its_own_engine(store: Metastore) -> None:
+    store.queries.open(query())
+    first = replace(FIRST, expected=EXPECTED)
+    store.queries.decided(
+        "q1", fingerprint="f", template="t", statistics_version="books@3", decision=DECISION, first=first
+    )
+    missed = replace(first, state=QueryState.FAILED, failure="MEMORY_EXCEEDED", wall_s=1.0)
+    store.queries.attempt_ended("q1", missed)
+    second = replace(SECOND, expected=Expectation(seconds=20.0))
+    store.queries.attempt_started("q1", second)
+    store.queries.close(
+        "q1", QueryState.FINISHED, at=NOON + MINUTE, attempt=replace(second, state=QueryState.FINISHED, wall_s=30.0)
+    )
+    store.misestimates.remember(misestimate("f"))
+    of_first, of_second = store.queries.runs(limit=9)
+    assert (of_first.engine, of_first.ran_out, of_first.expected, of_first.teaches_memory) == (
+        "duckdb",
+        True,
+        EXPECTED,
+        True,
+    )
+    assert (of_second.engine, of_second.ran_out, of_second.expected.seconds, of_second.seconds) == (
+        "spark",
+        False,
+        20.0,
+        30.0,
+    )
+    assert not of_second.teaches_memory
+    found = store.queries.get("q1")
+    assert found is not None
+    assert [attempt.expected for attempt in found.attempts] == [EXPECTED, Expectation(seconds=20.0)]
 
 
 def test_estimates_beyond_all_bounds_are_kept(store: Metastore) -> None:
     endless = replace(DECISION, estimate=MemoryEstimate(10**30, 10**31, 0.5))
+    first = replace(FIRST, expected=Expectation(10**30))
     store.queries.open(query())
     store.queries.decided(
-        "q1", fingerprint="f", template="t", statistics_version="books@3", decision=endless, first=FIRST
+        "q1", fingerprint="f", template="t", statistics_version="books@3", decision=endless, first=first
     )
     found = store.queries.get("q1")
     assert found is not None
     assert found.decision == endless
+    assert found.attempts[0].expected == Expectation(LARGEST_BYTES)
 
 
 def test_an_ended_query_stays_as_it_ended(store: Metastore) -> None:

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selector.cardinality.tree import EstimatedNode
-from selector.estimate import UNKNOWN
+from selector.estimate import UNKNOWN, Uncertainty
 from selector.explain.duckdb import read
 from selector.memory.column_widths import INLINE_BYTES, STRING_BYTES, heap_bytes, row_of
-from selector.memory.duckdb import UPPER_FACTOR, estimate, is_clustered
+from selector.memory.duckdb import estimate, is_clustered
 from selector.memory.duckdb_layout import (
     CALIBRATED,
     MIB,
@@ -26,6 +26,7 @@ from selector.memory.duckdb_layout import (
     pages_bytes,
 )
 from selector.memory.pipeline import Largest, Peak, fanned_out, gathered, joined, materialized, place_of, streamed
+from selector.memory.uncertainty import DUCKDB
 from selector.plan import JoinType, Operator, PlanColumn, PlanNode, TableShape
 from selector.statistics import ColumnStatistics, RowSample, SampleColumn, TableStatistics
 
@@ -313,6 +314,32 @@ def test_what_a_join_told_a_scan_stays_until_the_end() -> None:
     assert streamed(0, [behind, Peak(50, 50)]).peak_bytes == 7 + 50
 
 
+def ungrouped(rows: float = 10_000_000) -> EstimatedNode:
+    return node(Operator.AGGREGATE, 1, scan("transactions", rows, QUANTITY), columns=(PlanColumn("sum(#0)", "bigint"),))
+
+
+def test_single_rows_that_nothing_waits_for_are_computed_at_once() -> None:
+    alone = peak(ungrouped()) - CALIBRATED.base_bytes
+    both = node(Operator.NESTED_LOOP_JOIN, 1, ungrouped(), ungrouped(), columns=(QUANTITY,))
+    three = node(Operator.NESTED_LOOP_JOIN, 1, both, ungrouped(), columns=(QUANTITY,))
+    for tree, times in ((both, 2), (three, 3)):
+        assert peak(tree) - CALIBRATED.base_bytes == pytest.approx(times * alone, rel=0.02)
+    union = node(Operator.UNION, 2, ungrouped(), ungrouped(), columns=(QUANTITY,))
+    assert peak(union) - CALIBRATED.base_bytes == pytest.approx(2 * alone, rel=0.02)
+
+
+def test_a_scan_holds_a_dictionary_and_not_the_text_of_every_row() -> None:
+    def read(ndv: float) -> float:
+        title = replace(STATISTICS["books"].columns["title"], ndv=ndv)
+        books = replace(STATISTICS["books"], columns={**STATISTICS["books"].columns, "title": title})
+        found = estimate(scan("books", ROWS, TITLE), {"books": books}, threads=THREADS).peak_bytes
+        assert found is not None
+        return found
+
+    assert read(20) < read(10_000) < read(ROWS)
+    assert read(ROWS) - read(20) > THREADS * 122_880 * 25
+
+
 def test_the_driver_is_who_holds_most_at_the_peak_not_who_holds_most_ever() -> None:
     tree = join(ROWS)
     probe, build = (Peak(bytes_, bytes_, at_peak=Largest(bytes_), while_handing=Largest(bytes_)) for bytes_ in (60, 50))
@@ -330,13 +357,17 @@ def test_the_driver_of_a_join_that_fills_memory_is_the_join() -> None:
     assert found.operators[found.driver].operator == "hash join"
 
 
-def test_the_upper_bound_is_the_quantile_that_it_is_given() -> None:
-    tree = join(ROWS)
-    usual = estimate(tree, STATISTICS, threads=THREADS)
-    assert usual.upper_bytes == pytest.approx((usual.peak_bytes or 0) * UPPER_FACTOR, abs=1)
-    wider = estimate(tree, STATISTICS, threads=THREADS, upper_factor=2.0)
-    assert wider.upper_bytes == pytest.approx(2 * (usual.peak_bytes or 0), abs=1)
-    assert estimate(tree, STATISTICS, threads=THREADS, upper_factor=0.5).upper_bytes == usual.peak_bytes
+def test_the_upper_bound_is_that_of_what_drives_the_peak() -> None:
+    found = estimate(join(ROWS), STATISTICS, threads=THREADS)
+    assert found.uncertainty == Uncertainty("joins", *DUCKDB["joins"])
+    assert found.upper_bytes == pytest.approx(found.uncertainty.upper_bytes(found.peak_bytes or 0), abs=1)
+    groups = estimate(grouped(ROWS, ROWS), STATISTICS, threads=THREADS)
+    assert groups.uncertainty == Uncertainty("groups", *DUCKDB["groups"])
+
+
+def test_a_table_without_statistics_makes_a_peak_less_certain() -> None:
+    known = {"books": STATISTICS["books"]}
+    assert estimate(join(ROWS), known, threads=THREADS).uncertainty.kind == "joins without statistics"
 
 
 @pytest.mark.parametrize("tree", [join(None), grouped(10, None)])
@@ -371,3 +402,13 @@ def test_what_a_plan_sorts_by_is_read() -> None:
 def test_a_table_of_several_files_is_told_by_its_rows_though_duckdb_only_counts_one_file() -> None:
     shapes = [TableShape("books", {"id": "bigint"}, ROWS + 3), TableShape("transactions", {"id": "bigint"}, 2 * ROWS)]
     assert read(printed(ROWS), shapes).root.children[0].table == "books"
+
+
+def test_a_table_of_which_only_rows_and_bytes_are_known_is_read_whole() -> None:
+    described = STATISTICS["books"]
+    counted = replace(described, columns={})
+    found = estimate(scan("books", ROWS, ID), {"books": counted}, threads=THREADS).peak_bytes
+    known = estimate(scan("books", ROWS, ID), {"books": described}, threads=THREADS).peak_bytes
+    assert found is not None
+    assert known is not None
+    assert known <= found <= CALIBRATED.base_bytes + THREADS * CALIBRATED.scan_compressed * described.bytes

@@ -20,7 +20,7 @@ from engines.spark.adapter import SparkSettings
 from gateway.drivers.flight.server import FlightServer
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
-from gateway.settings import FlightSettings, RoutingSettings, load
+from gateway.settings import FlightSettings, load
 from metastore.discovery.inspection import inspect
 from tests.gateway.conftest import register
 from tests.gateway.scripted_gateway import ScriptedGateway, scripted_gateway
@@ -112,7 +112,6 @@ def duckdb(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterato
         tmp_path_factory.mktemp("home"),
         duckdb=DuckDBSettings(workers=2, threads=1),
         spark=SparkSettings(enabled=False),
-        routing=RoutingSettings(minimum_confidence=0.0),
     )
     gateway = wiring.build(settings)
     register(gateway, bookstore)

@@ -29,7 +29,7 @@ from gateway.server.runtime import Gateway
 from gateway.server.serve import driver_server
 from gateway.settings import TlsSettings
 from metastore.records import QueryRecord
-from tests.gateway.conftest import register, serving
+from tests.gateway.conftest import SLOW, register, serving
 from tests.gateway.scripted_gateway import ACTUALS, LIMIT_BYTES, PLAN, RAN_OUT, ROWS, WritingEngine
 
 MANY_ROWS = 100_000
@@ -118,7 +118,7 @@ def scripted(home: Path, **sections: Any) -> Iterator[Drivers]:
     fast, dependable = scripted_engines()
     entries = [
         EngineEntry(fast, Ledger("duckdb", slots=8, capacity_bytes=8 * LIMIT_BYTES), limit_bytes=LIMIT_BYTES),
-        EngineEntry(dependable, Ledger("spark", slots=8, capacity_bytes=None)),
+        EngineEntry(dependable, Ledger("spark", slots=8, capacity_bytes=None), speed=SLOW),
     ]
     with driving(wiring.assemble(settings_module.load(home, **sections), EngineRegistry(entries))) as drivers:
         yield drivers
@@ -146,7 +146,6 @@ def bookshop(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Itera
         tmp_path_factory.mktemp("home"),
         duckdb=DuckDBSettings(workers=1, threads=1, spare_workers=0),
         spark=SparkSettings(enabled=False),
-        routing=settings_module.RoutingSettings(minimum_confidence=0.0),
     )
     gateway = wiring.build(settings)
     register(gateway, bookstore)

@@ -15,7 +15,7 @@ import pytest
 
 from metastore.records import QueryState
 from tests.gateway.drivers.hs2.conftest import MANY_ROWS, Drivers
-from tests.gateway.scripted_gateway import RAN_OUT, TOO_BIG, WRITTEN
+from tests.gateway.scripted_gateway import RAN_OUT, WRITTEN, too_big
 from tests.waiting import wait_until
 
 pyspark = pytest.importorskip("pyspark", reason="Beeline comes with pyspark")
@@ -61,9 +61,9 @@ def rows(printed: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("way", ["SASL", "noSasl", "http"])
 def test_beeline(drivers: Drivers, way: str) -> None:
-    for misestimate in drivers.gateway.metastore.misestimates.list():
-        drivers.gateway.metastore.misestimates.forget(misestimate.fingerprint)
-    printed, said = beeline(url(drivers, way), [TOO_BIG, "SELECT 'every type'", "SET fusion.engine=spark", "SELECT 1"])
+    printed, said = beeline(
+        url(drivers, way), [too_big(), "SELECT 'every type'", "SET fusion.engine=spark", "SELECT 1"]
+    )
 
     assert "Connected to: Fusion SQL Gateway" in said
     assert rows(printed)[:3] == [["answer"], ["42"], ["43"]]

@@ -11,7 +11,7 @@ import pytest
 
 from metastore.records import QueryState
 from tests.gateway.drivers.hs2.conftest import EVERY_TYPE, MANY_ROWS, MOMENTS, Drivers
-from tests.gateway.scripted_gateway import TOO_BIG, WRITTEN
+from tests.gateway.scripted_gateway import WRITTEN, too_big
 from tests.waiting import wait_until
 
 dbapi = pytest.importorskip("impala.dbapi", reason="needs the extra impala")
@@ -71,9 +71,7 @@ def test_views_are_among_the_tables(cursor: Any) -> None:
 
 
 def test_a_failover_looks_like_one_query(cursor: Any, drivers: Drivers) -> None:
-    for misestimate in drivers.gateway.metastore.misestimates.list():
-        drivers.gateway.metastore.misestimates.forget(misestimate.fingerprint)
-    cursor.execute(TOO_BIG)
+    cursor.execute(too_big())
     assert "attempt 2 on spark" in cursor.get_log()
     assert cursor.fetchall() == [(42,), (43,)]
     profile = cursor.get_profile()

@@ -14,7 +14,7 @@ import pytest
 
 from metastore.records import QueryState
 from tests.gateway.drivers.hs2.conftest import EVERY_TYPE, MANY_ROWS, MOMENTS, WITHIN_S, Drivers
-from tests.gateway.scripted_gateway import RAN_OUT, TOO_BIG
+from tests.gateway.scripted_gateway import RAN_OUT, too_big
 from tests.waiting import wait_until
 
 hive = pytest.importorskip("pyhive.hive", reason="needs the extra hive")
@@ -74,9 +74,7 @@ def test_every_type_comes_back_as_it_was(cursor: Any) -> None:
 
 
 def test_a_failover_looks_like_one_query(cursor: Any, drivers: Drivers) -> None:
-    for misestimate in drivers.gateway.metastore.misestimates.list():
-        drivers.gateway.metastore.misestimates.forget(misestimate.fingerprint)
-    cursor.execute(TOO_BIG)
+    cursor.execute(too_big())
     assert cursor.fetchall() == [(42,), (43,)]
     log = "\n".join(cursor.fetch_logs())
     assert "routed to duckdb: estimate" in log

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from benchmarks import paper_memory
-from benchmarks.paper_memory import LOAD_FACTOR, POINTER_BYTES, SCAN_BUFFERS_PER_THREAD, UPPER_FACTOR
 from selector.cardinality.tree import EstimatedNode, estimate_rows
-from selector.estimate import MemoryEstimate
+from selector.memory.paper import (
+    LOAD_FACTOR,
+    POINTER_BYTES,
+    SCAN_BUFFERS_PER_THREAD,
+    hash_join_bytes,
+    hash_table_bytes,
+    peak_bytes,
+)
 from selector.plan import Operator
 from tests.selector.examples import BOOKS, SHAPES, STATISTICS, TRANSACTIONS
 
@@ -19,6 +25,7 @@ import duckdb
 
 from tests.selector.duckdb_plans import SHAPES_OF_QUERIES, bookstore, planned
 
+NOTHING_TO_READ = "SELECT id FROM books WHERE id < 0 AND id > 5"
 BIGINT, DOUBLE, STRING, INT = 8, 8, 16, 4
 
 
@@ -28,24 +35,30 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.Duck
         yield connection
 
 
-def estimated(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[EstimatedNode, MemoryEstimate]:
+def estimated(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[EstimatedNode, int]:
     tree = estimate_rows(planned(connection, sql), STATISTICS, SHAPES)
-    return tree, paper_memory.estimate(tree, STATISTICS, threads=2)
+    peak = peak_bytes(tree, STATISTICS, threads=2)
+    assert peak is not None
+    return tree, peak
 
 
 def test_q8_the_join_costs_eq_4_and_eq_5(connection: duckdb.DuckDBPyConnection) -> None:
     sql = "SELECT * FROM transactions JOIN books ON transactions.book_id = books.id AND books.price < 80 LIMIT 10"
-    tree, estimate = estimated(connection, sql)
+    tree, peak = estimated(connection, sql)
     (join,) = [part for part in _parts(tree) if part.node.operator is Operator.HASH_JOIN]
     build_rows = 0.8 * BOOKS
     tuple_bytes = BIGINT + DOUBLE + STRING + 4  # id, price, category (8 bytes, inline), publish_date
     table_bytes = build_rows * tuple_bytes + POINTER_BYTES * build_rows / LOAD_FACTOR
-    held = {part.operator: part.held_bytes for part in estimate.operators}
     assert join.node.children[1].table == "books"
-    assert held["hash join"] == round(table_bytes)
+    assert hash_join_bytes(build_rows, tuple_bytes) == pytest.approx(table_bytes)
     probe_buffers = 2 * SCAN_BUFFERS_PER_THREAD * TRANSACTIONS * (BIGINT + BIGINT + INT)
-    assert estimate.peak_bytes == round(table_bytes + probe_buffers)
-    assert estimate.upper_bytes == round((table_bytes + probe_buffers) * UPPER_FACTOR / estimate.confidence)
+    assert peak == round(table_bytes + probe_buffers)
+
+
+def test_a_partitioned_build_side_is_divided_by_the_hosts() -> None:
+    assert hash_table_bytes(300) == POINTER_BYTES * 300 / LOAD_FACTOR
+    assert hash_join_bytes(300, 20) == 300 * 20 + hash_table_bytes(300)
+    assert hash_join_bytes(300, 20, hosts=3) == pytest.approx(hash_join_bytes(300, 20) / 3)
 
 
 @pytest.mark.parametrize("call", ["list(book_id)", "string_agg(book_id::VARCHAR, ',')", "median(book_id)"])
@@ -54,21 +67,22 @@ def test_aggregates_that_keep_their_inputs_are_costed_with_them(
 ) -> None:
     plain = estimated(connection, "SELECT quantity, sum(book_id) FROM transactions GROUP BY quantity")[1]
     keeping = estimated(connection, f"SELECT quantity, {call} FROM transactions GROUP BY quantity")[1]
-    assert keeping.peak_bytes is not None
-    assert plain.peak_bytes is not None
-    assert keeping.peak_bytes - plain.peak_bytes >= TRANSACTIONS * BIGINT
+    assert keeping - plain >= TRANSACTIONS * BIGINT
 
 
 @pytest.mark.parametrize("sql", [sql for sql, _ in SHAPES_OF_QUERIES])
 def test_every_shape_of_query_has_a_peak(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
-    assert estimated(connection, sql)[1].peak_bytes is not None
+    assert (estimated(connection, sql)[1] == 0) == (sql == NOTHING_TO_READ)
 
 
-def test_missing_statistics_lower_the_confidence_and_say_so(connection: duckdb.DuckDBPyConnection) -> None:
+def test_without_statistics_the_engines_own_rows_do(connection: duckdb.DuckDBPyConnection) -> None:
     plan = planned(connection, "SELECT category, count(*) FROM books WHERE price < 30 GROUP BY category")
-    estimate = paper_memory.estimate(estimate_rows(plan, {}, SHAPES), {}, threads=2)
-    assert estimate.confidence < 0.5
-    assert estimate.gaps == ("books has no statistics; run `fusion stats compute books`",)
+    assert peak_bytes(estimate_rows(plan, {}, SHAPES), {}, threads=2) is not None
+
+
+def test_unknown_rows_are_an_unknown_peak(connection: duckdb.DuckDBPyConnection) -> None:
+    tree, _ = estimated(connection, "SELECT category, count(*) FROM books GROUP BY category")
+    assert peak_bytes(replace(tree, rows=None), STATISTICS, threads=2) is None
 
 
 def test_estimates_repeat(connection: duckdb.DuckDBPyConnection) -> None:

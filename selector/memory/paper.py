@@ -1,20 +1,19 @@
-"""The paper's memory model: Eqs. (4) and (5) for hash tables, scan buffers, summed over what lives at once.
+"""The paper's memory model, by which the rule ``paper`` decides: Eqs. (4) and (5), summed over what lives at once.
 
-The paper costs joins only. Grouping tables are costed by the same two equations over their groups; sorts, windows
-and common table expressions hold their rows. A blocking operator lets go of what is below it when it is done, so
-the peak is one over time, not a plain sum: a join holds its own table while its probe side runs.
+The paper costs joins only; scan buffers are added. Grouping tables are costed by the same two equations over their
+groups; sorts, windows and common table expressions hold their rows. A blocking operator lets go of what is below it
+when it is done, so the peak is one over time, not a plain sum: a join holds its own table while its probe side runs.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from selector.cardinality.tree import EstimatedNode
-from selector.estimate import UNKNOWN, MemoryEstimate, whole_bytes
+from selector.estimate import whole_bytes
 from selector.memory.column_widths import encoded_bytes, row_bytes
-from selector.memory.pipeline import Peak, gathered, joined, materialized, operator_of, place_of, streamed, walk
+from selector.memory.pipeline import Peak, gathered, joined, materialized, streamed, walk
 from selector.plan import Operator
 from selector.statistics import TableStatistics
 
@@ -22,7 +21,6 @@ POINTER_BYTES = 8
 LOAD_FACTOR = 0.75
 SCAN_BUFFERS_PER_THREAD = 1  # row groups of encoded columns that a scanning thread keeps at hand
 DEFAULT_ROW_GROUP_ROWS = 122_880
-UPPER_FACTOR = 1.35  # covers 95 % of out-of-memory thresholds that were measured on DuckDB with true cardinalities
 
 _GROWING_STATE = re.compile(
     r"(list|array_agg|string_agg|group_concat|listagg|median|mode|quantile|histogram|map)\w*\(|\w+\(DISTINCT ",
@@ -40,22 +38,11 @@ def hash_join_bytes(build_rows: float, tuple_bytes: float, hosts: int = 1) -> fl
     return (build_rows * tuple_bytes + hash_table_bytes(build_rows)) / hosts
 
 
-def estimate(
-    tree: EstimatedNode, statistics: Mapping[str, TableStatistics], *, threads: int, notes: tuple[str, ...] = ()
-) -> MemoryEstimate:
-    """Return expected peak and upper bound of a plan that runs with this many scanning threads."""
+def peak_bytes(tree: EstimatedNode, statistics: Mapping[str, TableStatistics], *, threads: int) -> int | None:
+    """Return the peak of a plan that runs with this many scanning threads; None where rows are not known."""
     if any(part.rows is None for _, part in walk(tree)):
-        return replace(UNKNOWN, gaps=tree.all_gaps())
-    model = _Model(statistics, threads)
-    found = model.peak(tree)
-    peak = found.peak_bytes
-    operators = tuple(operator_of(part, depth, model.own_bytes(part)) for depth, part in walk(tree))
-    confidence = max(0.01, tree.confidence)
-    upper = peak * UPPER_FACTOR / confidence
-    driver = place_of(found.at_peak, tree)
-    return MemoryEstimate(
-        whole_bytes(peak), whole_bytes(upper), confidence, operators, (*tree.all_gaps(), *notes), driver
-    )
+        return None
+    return whole_bytes(_Model(statistics, threads).peak(tree).peak_bytes)
 
 
 class _Model:
@@ -91,7 +78,7 @@ class _Model:
 
     def peak(self, part: EstimatedNode) -> Peak:
         """Return a subtree's bytes over time."""
-        return self._over_time(part).named(part)
+        return self._over_time(part)
 
     def _over_time(self, part: EstimatedNode) -> Peak:
         own = self.own_bytes(part)

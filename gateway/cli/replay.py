@@ -1,0 +1,331 @@
+"""``fusion replay`` and ``fusion advise``: recorded history under other settings."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from gateway.cli.terminal import Home, connected, fail, out, size
+from selector.wording import percent, seconds_of
+
+if TYPE_CHECKING:
+    from gateway.cli.client import Client
+
+AGO = re.compile(r"(\d{1,6})([dhm])")
+UNITS = {"d": "days", "h": "hours", "m": "minutes"}
+SHOWN_SQL = 60
+ENDED = "FINISHED"
+
+replay_app = typer.Typer()
+
+Since = Annotated[str | None, typer.Option(help="7d, 12h, 30m or 2026-11-01.", show_default="all that is kept")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="Another setting, such as duckdb.memory_limit=2GiB; repeatable.")
+]
+Price = Annotated[
+    list[str] | None,
+    typer.Option("--price", help="engine=price of an hour in which it works for one statement; repeatable."),
+]
+PolicyName = Annotated[
+    str | None, typer.Option("--policy", help="expected, safe or paper.", show_default="as each statement had it")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the gateway's whole reply.")]
+
+
+@replay_app.command("replay")
+def replay_history(
+    since: Since = None,
+    settings: Set = None,
+    policy: PolicyName = None,
+    statistics: Annotated[str, typer.Option(help="recorded, or current: estimate anew by today's.")] = "recorded",
+    price: Price = None,
+    limit: Annotated[int, typer.Option(help="Statements at most; the newest count.", min=1)] = 10_000,
+    run: Annotated[int, typer.Option(help="Run so many of those that would go elsewhere, and compare.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Of the statements that are run.")] = 0,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Decide recorded statements again under other settings and tell what would change; nothing runs without --run.
+
+    Money is paid for the hours in which engines work, statement by statement: an engine that stands idle costs nothing.
+    """
+    asked = _asked(since, settings, policy, price, limit) | {"statistics": statistics, "sample": run, "seed": seed}
+    with connected(home) as client:
+        reply = client.post("/v1/replay", asked)
+        reply["runs"] = [_ran(client, change) for change in reply["sample"]]
+    if as_json:
+        sys.stdout.write(json.dumps(reply, indent=2) + "\n")
+        return
+    _print_history(reply)
+    if reply["statements"]:
+        _print_trust(reply)
+        _print_loads(reply["before"], reply["after"])
+        _print_changes(reply)
+    if run:
+        _print_runs(reply["runs"])
+
+
+@replay_app.command("advise")
+def advise(
+    since: Since = None,
+    settings: Set = None,
+    policy: PolicyName = None,
+    price: Price = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="Memory that a fast engine may take, such as 16GiB.", show_default="limit x workers now"),
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Statements at most; the newest count.", min=1)] = 2_000,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell which memory limit and how many workers of each fast engine would have cost the least on history.
+
+    With prices that is money, else the seconds that clients wait; of what is as good, what takes the least memory.
+    """
+    asked = _asked(since, settings, policy, price, limit)
+    if memory is not None:
+        asked["memory_bytes"] = _bytes(memory)
+    with connected(home) as client:
+        reply = client.post("/v1/advise", asked)
+    if as_json:
+        sys.stdout.write(json.dumps(reply, indent=2) + "\n")
+        return
+    _print_history(reply)
+    for advice in reply["engines"] if reply["statements"] else ():
+        _print_advice(advice)
+
+
+def _asked(
+    since: str | None, settings: Sequence[str] | None, policy: str | None, price: Sequence[str] | None, limit: int
+) -> dict[str, Any]:
+    asked: dict[str, Any] = {"settings": dict(_pair("--set", told) for told in settings or ()), "limit": limit}
+    if since is not None:
+        asked["since"] = _moment(since)
+    if policy is not None:
+        asked["policy"] = policy
+    prices = {}
+    for engine, text in (_pair("--price", told) for told in price or ()):
+        try:
+            prices[engine] = float(text)
+        except ValueError:
+            fail(f"--price {engine}={text}: {text} is no number")
+    return asked | {"prices": prices}
+
+
+def _pair(option: str, told: str) -> tuple[str, str]:
+    name, equals, value = told.partition("=")
+    if not name.strip() or not equals:
+        fail(f"{option} {told}: give it as name=value")
+    return name.strip(), value.strip()
+
+
+def _moment(since: str) -> str:
+    """Return a moment as HTTP takes it: so long ago, or a date."""
+    ago = AGO.fullmatch(since)
+    try:
+        if ago is not None:
+            return (dt.datetime.now(dt.UTC) - dt.timedelta(**{UNITS[ago[2]]: int(ago[1])})).isoformat()
+        return dt.datetime.fromisoformat(since).astimezone(dt.UTC).isoformat()
+    except (ValueError, OverflowError):
+        fail(f"--since {since}: give it as 7d, 12h, 30m or 2026-11-01")
+
+
+def _bytes(memory: str) -> int:
+    from pydantic import TypeAdapter, ValidationError
+
+    from engines.adapter import Size
+
+    try:
+        return int(TypeAdapter(Size).validate_python(memory))
+    except ValidationError:
+        fail(f"--memory {memory}: give a size, such as 16GiB")
+
+
+def _ran(client: Client, change: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a statement where the replay would have sent it, and put what was predicted beside what was measured."""
+    from gateway.cli.client import RequestFailed
+
+    ran = {"query_id": change["query_id"], "sql": change["sql"], "engine": change["engine_after"]}
+    predicted = {"predicted_s": change["first_s"], "predicted_misses": change["misses_after"]}
+    if change["engine_after"] is None:
+        return ran | predicted | {"error": "no engine would take it"}
+    try:
+        reply = client.query(change["sql"], dialect=change["dialect"], engine=change["engine_after"], max_rows=0)
+    except RequestFailed as refused:
+        return ran | predicted | {"error": refused.code}
+    attempts = reply.get("attempts") or []
+    measured: dict[str, Any] = {"run_id": reply.get("id"), "error": None}
+    if reply["state"] != ENDED:
+        measured["error"] = (reply["error"] or {"code": reply["state"]})["code"]
+    if attempts:
+        measured["measured_s"] = max(0.0, (attempts[0]["wall_s"] or 0.0) - (attempts[0]["waited_s"] or 0.0))
+        measured["peak_bytes"] = attempts[0]["peak_bytes"]
+        measured["measured_misses"] = sum(attempt["failure"] == "MEMORY_EXCEEDED" for attempt in attempts)
+    return ran | predicted | measured
+
+
+def _print_history(reply: Mapping[str, Any]) -> None:
+    if not reply["statements"]:
+        _line("no statement that was decided about is on record")
+        return
+    span = f"from {reply['since'][:19]} to {reply['until'][:19]}"
+    capped = ", the newest; more with --limit" if reply["is_capped"] else ""
+    _line(f"{reply['statements']:,} statements {span}{capped}")
+
+
+def _print_trust(reply: Mapping[str, Any]) -> None:
+    if reply["fixed"]:
+        _line(f"{reply['fixed']:,} of them are kept as they were: they wrote, failed or were cancelled")
+    if reply["estimated_anew"] or reply["not_estimated"]:
+        refused = f", {reply['not_estimated']:,} could not be" if reply["not_estimated"] else ""
+        _line(f"{reply['estimated_anew']:,} texts were estimated by today's statistics{refused}")
+    _line(
+        f"under its own settings, the replay repeats {reply['own_repeated']:,} of {reply['statements']:,} choices and "
+        f"says {seconds_of(reply['own_busy_s'])} where {seconds_of(reply['before']['busy_s'])} were measured"
+    )
+
+
+def _print_loads(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    then, now = ({each["engine"]: each for each in load["engines"]} for load in (before, after))
+    with_money = before["money"] is not None
+    table = _table("engine", "statements", "would be", "share", "worked", "would work")
+    for column in ("cost", "would cost") if with_money else ():
+        table.add_column(column, justify="right")
+    nothing = {"statements": 0, "share": 0.0, "busy_s": 0.0, "money": None}
+    for engine in sorted({*then, *now}):
+        old, new = then.get(engine, nothing), now.get(engine, nothing)
+        money = [_money(old["money"]), _money(new["money"])] if with_money else []
+        table.add_row(
+            engine,
+            f"{old['statements']:,}",
+            f"{new['statements']:,}",
+            f"{percent(old['share'])} -> {percent(new['share'])}",
+            seconds_of(old["busy_s"]),
+            seconds_of(new["busy_s"]),
+            *money,
+        )
+    out.print(table)
+    _line(f"out of memory: {_misses(before['misses'])} times -> {_misses(after['misses'])} expected")
+    _line(f"engines worked {seconds_of(before['busy_s'])} -> {seconds_of(after['busy_s'])} expected")
+    _line(f"clients waited {seconds_of(before['client_s'])} -> {seconds_of(after['client_s'])} expected")
+    if with_money:
+        _line(f"money {_money(before['money'])} -> {_money(after['money'])} expected")
+
+
+def _print_changes(reply: Mapping[str, Any]) -> None:
+    changes = reply["changes"]
+    if not reply["changed"]:
+        _line("no statement would go elsewhere")
+        return
+    most = f"; the {len(changes):,} that change most" if len(changes) < reply["changed"] else ""
+    _line(
+        f"{reply['changed']:,} statements would go elsewhere, of which {reply['measured']:,} ran there at other times; "
+        f"what the others would take is forecast{most}:"
+    )
+    table = _table("statement", "from", "to", "took", "would take", "misses", right=(3, 4, 5))
+    table.columns[0].overflow = "fold"
+    for each in changes:
+        table.add_row(
+            Text(_short(each["sql"])),
+            each["engine_before"],
+            each["engine_after"] or "none",
+            seconds_of(each["seconds_before"]),
+            seconds_of(each["seconds_after"]),
+            f"{_misses(each['misses_before'])} -> {_misses(each['misses_after'])}",
+        )
+    out.print(table)
+
+
+def _print_runs(runs: Sequence[Mapping[str, Any]]) -> None:
+    if not runs:
+        _line("nothing was run: no statement would go elsewhere")
+        return
+    table = _table("ran", "on", "predicted", "measured", "misses predicted", "measured", "peak", right=(2, 3, 4, 5, 6))
+    for each in runs:
+        measured = seconds_of(each["measured_s"]) if "measured_s" in each else each["error"]
+        table.add_row(
+            Text(_short(each["sql"])),
+            each["engine"] or "none",
+            seconds_of(each["predicted_s"]),
+            measured,
+            _misses(each["predicted_misses"]),
+            str(each.get("measured_misses", "-")),
+            size(each.get("peak_bytes")),
+        )
+    out.print(table)
+    measured = [each for each in runs if "measured_s" in each]
+    _line(
+        f"{len(measured):,} statements ran: {seconds_of(sum(each['predicted_s'] for each in measured))} predicted, "
+        f"{seconds_of(sum(each['measured_s'] for each in measured))} measured; out of memory "
+        f"{_misses(sum(each['predicted_misses'] for each in measured))} predicted, "
+        f"{sum(each['measured_misses'] for each in measured)} measured, under the limits that are configured now"
+    )
+
+
+def _print_advice(advice: Mapping[str, Any]) -> None:
+    _line(f"{advice['engine']}, within {size(advice['memory_bytes'])}:")
+    options = advice["options"]
+    with_money = any(option["load"]["money"] is not None for option in options)
+    table = _table("limit", "workers", "memory", "runs there", "misses", "engines work", "clients wait", right=range(7))
+    if with_money:
+        table.add_column("costs", justify="right")
+    table.add_column("", no_wrap=True)
+    for option in options:
+        load = option["load"]
+        share = next((each["share"] for each in load["engines"] if each["engine"] == advice["engine"]), 0.0)
+        marks = [
+            *(["as configured"] if option["is_recorded"] else []),
+            *(["costs the least"] if option["is_best"] else []),
+        ]
+        table.add_row(
+            size(option["limit_bytes"]),
+            str(option["workers"]),
+            size(option["memory_bytes"]),
+            percent(share),
+            _misses(load["misses"]),
+            seconds_of(load["busy_s"]),
+            seconds_of(load["client_s"]),
+            *([_money(load["money"])] if with_money else []),
+            ", ".join(marks),
+            style="bold" if marks else "",
+        )
+    out.print(table)
+    best = next((option for option in options if option["is_best"]), None)
+    if best is None:
+        _line(f"no limit of {advice['engine']} that was tried fits into that memory")
+    else:
+        workers = f"{best['workers']} worker{'s' if best['workers'] > 1 else ''}"
+        _line(f"least: a limit of {size(best['limit_bytes'])} with {workers}")
+
+
+def _table(*columns: str, right: Sequence[int] = (1, 2, 3, 4, 5)) -> Table:
+    table = Table(*columns)
+    for place in right:
+        table.columns[place].justify = "right"
+    return table
+
+
+def _short(sql: str) -> str:
+    text = " ".join(sql.split())
+    return text if len(text) <= SHOWN_SQL else f"{text[: SHOWN_SQL - 3]}..."
+
+
+def _misses(count: float) -> str:
+    return f"{count:,.0f}" if count == round(count) else f"{count:,.1f}"
+
+
+def _money(amount: float | None) -> str:
+    return "-" if amount is None else f"{amount:,.4g}"
+
+
+def _line(text: str) -> None:
+    out.print(text, markup=False, highlight=False, soft_wrap=not out.is_terminal)

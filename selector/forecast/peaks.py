@@ -1,0 +1,181 @@
+"""What runs of one engine teach about the peaks to come: errors of the memory model, from wide circles to narrow ones.
+
+A statement's errors have the median and the deviation of its kind, which the memory model tells and runs move, and the
+shape that errors of all kinds have together, in deviations. Into that, runs of its template are mixed, and then its
+own. What was known before counts as a few runs, so that little is made of few runs, and wider circles are forgotten as
+the narrower ones fill. The quantiles of such a distribution are conformal: those of the errors that were seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from selector.estimate import UPPER_LEVEL, MemoryEstimate, Uncertainty
+from selector.forecast.distribution import SHAPE as USUAL_SHAPE
+from selector.forecast.distribution import ErrorDistribution, Floats, RunError
+from selector.forecast.history import PastRun, WorkloadKey, log_ratio
+
+RECENT = 500  # runs of an engine that are looked back on
+NEWEST = 200  # that make the shape: more would vary less, but follow too late when errors drift
+PER_TEMPLATE = 5  # runs that count, so that no template speaks for all
+KIND_WEIGHT = 20.0  # runs of a kind that the memory model's median and deviation count as
+SHAPE_WEIGHT = 40.0  # runs of all kinds that the shape without them counts as
+NARROWEST = 0.05  # deviation: what seems sure is still off by so much
+SAME_GROUND = 0.1  # logarithm of the ratio of expected peaks that new statistics leave the same
+
+
+@dataclass(frozen=True, slots=True)
+class _Circle:
+    """weight: runs that what is known before counts as. bandwidth: by which another run's error may differ."""
+
+    name: str
+    weight: float
+    bandwidth: float
+
+
+SHAPE = _Circle("other statements", SHAPE_WEIGHT, 0.0)
+TEMPLATE = _Circle("this template", 2.0, 0.1)
+STATEMENT = _Circle("this statement", 0.05, 0.02)
+
+
+@dataclass(frozen=True, slots=True)
+class PeakErrors:
+    """Errors to expect. text: which runs of the statement or its template had a say, in words; "" where none had.
+
+    upper_level: of the quantile that the next error stays below with UPPER_LEVEL: of n errors, that is the
+    ceil((n + 1) * UPPER_LEVEL)-th smallest. of_statement: whether it ran itself.
+    """
+
+    errors: ErrorDistribution
+    text: str
+    runs: int
+    upper_level: float = UPPER_LEVEL
+    of_statement: bool = False
+
+
+class Peaks:
+    """Runs of one engine that tell of its memory. Not thread-safe. shape: of errors before there are any."""
+
+    def __init__(self, runs: Iterable[PastRun] = (), *, shape: Sequence[float] = USUAL_SHAPE) -> None:
+        self._usual = ErrorDistribution.of_shape(shape)
+        self._recent: deque[PastRun] = deque(maxlen=RECENT)
+        self._shape: ErrorDistribution | None = None
+        self._kinds: dict[Uncertainty, Uncertainty] = {}
+        self._counted: list[PastRun] = []
+        for run in runs:
+            self.add(run)
+
+    def __len__(self) -> int:
+        return len(self._recent)
+
+    def __iter__(self) -> Iterator[PastRun]:
+        return iter(self._recent)
+
+    def add(self, run: PastRun) -> None:
+        """Learn from a run; the oldest is forgotten."""
+        if run.teaches_memory:
+            self._recent.append(run)
+            self._shape = None
+            self._kinds.clear()
+            self._counted = []
+
+    def forget_misses(self, fingerprint: str) -> None:
+        """Forget a statement's runs that ran out of memory."""
+        kept = [run for run in self._recent if not (run.ran_out and run.subject.fingerprint == fingerprint)]
+        self._recent.clear()
+        for run in kept:
+            self.add(run)
+        self._shape, self._counted = None, []
+        self._kinds.clear()
+
+    def errors(self, estimate: MemoryEstimate, subject: WorkloadKey) -> PeakErrors:
+        """Return the errors to expect of an estimate, logarithms of the peak over the expected one."""
+        kind = self._kind(estimate.uncertainty)
+        template = [run for run in self._recent if run.subject.template == subject.template]
+        own = [run for run in template if _is_same(run, subject, estimate)]
+        siblings = _newest_of_each(template)
+        errors = self._all().scaled(kind.bias, kind.deviation, kind.deviation_below)
+        errors = _mixed(errors, siblings, TEMPLATE)
+        errors = _mixed(errors, own[-NEWEST:], STATEMENT)
+        circle, runs = (STATEMENT, len(own)) if own else (TEMPLATE, len(siblings))
+        text = f"Learned from {runs} run{'s' if runs > 1 else ''} of {circle.name}." if runs else ""
+        counted = SHAPE_WEIGHT + min(len(self._diverse), NEWEST)
+        return PeakErrors(errors, text, runs, UPPER_LEVEL * (1.0 + 1.0 / counted), bool(own))
+
+    def _all(self) -> ErrorDistribution:
+        """Return the errors of all kinds, in deviations of their kind."""
+        if self._shape is None:
+            runs = []
+            for run in self._diverse[:NEWEST]:
+                kind = self._kind(run.expected.uncertainty)
+                runs.append(RunError(kind.in_deviations(run.peak_error), run.ran_out))
+            self._shape = self._usual.with_runs(runs, weight=SHAPE.weight, bandwidth=SHAPE.bandwidth)
+        return self._shape
+
+    def _kind(self, model: Uncertainty) -> Uncertainty:
+        """Return a kind's median and deviations as its runs move them."""
+        if model not in self._kinds:
+            own = [run.peak_error for run in self._diverse if run.expected.uncertainty.kind == model.kind]
+            if not own:
+                return self._kinds.setdefault(model, model)
+            errors = np.array(own[:NEWEST])
+            bias = blended(model.bias, float(np.median(errors)), errors.size)
+            above, below = deviations(errors)
+            both = (above, model.deviation), (below, model.deviation_below or model.deviation)
+            moved = (math.exp(blended(math.log(was), math.log(found), errors.size)) for found, was in both)
+            self._kinds[model] = Uncertainty(model.kind, bias, *moved)
+        return self._kinds[model]
+
+    @property
+    def _diverse(self) -> Sequence[PastRun]:
+        """Runs of which no template speaks for all, newest first."""
+        if not self._counted:
+            self._counted = _diverse(self._recent)
+        return self._counted
+
+
+def deviations(errors: Floats) -> tuple[float, float]:
+    """Return the deviations of errors above and below their median, as a normal distribution has them."""
+    apart = errors - np.median(errors)
+    above, below = apart[apart >= 0], -apart[apart <= 0]
+    return max(NARROWEST, 1.48 * float(np.median(above))), max(NARROWEST, 1.48 * float(np.median(below)))
+
+
+def blended(known: float, found: float, runs: int, weight: float = KIND_WEIGHT) -> float:
+    """Return what is known, moved by what runs showed. weight: runs that the former counts as."""
+    return (weight * known + runs * found) / (weight + runs)
+
+
+def _mixed(errors: ErrorDistribution, runs: Sequence[PastRun], circle: _Circle) -> ErrorDistribution:
+    seen = [RunError(run.peak_error, run.ran_out) for run in runs]
+    return errors.with_runs(seen, weight=circle.weight, bandwidth=circle.bandwidth)
+
+
+def _is_same(run: PastRun, subject: WorkloadKey, estimate: MemoryEstimate) -> bool:
+    """Tell whether a run was of the same statement, on ground of which the model says the same."""
+    apart = log_ratio(run.expected.peak_bytes or 0, estimate.peak_bytes or 0)
+    return run.subject.fingerprint == subject.fingerprint and abs(apart) <= SAME_GROUND
+
+
+def _newest_of_each(runs: Iterable[PastRun]) -> list[PastRun]:
+    """Return the newest run of each statement, newest first: one that is repeated says nothing about another."""
+    newest: dict[str, PastRun] = {}
+    for one in reversed(list(runs)):
+        newest.setdefault(one.subject.fingerprint, one)
+    return list(newest.values())
+
+
+def _diverse(runs: Iterable[PastRun]) -> list[PastRun]:
+    """Return the newest run of each statement, and of each template only so many that it does not speak for all."""
+    seen: Counter[str] = Counter()
+    kept = []
+    for one in _newest_of_each(runs):
+        seen[one.subject.template] += 1
+        if seen[one.subject.template] <= PER_TEMPLATE:
+            kept.append(one)
+    return kept

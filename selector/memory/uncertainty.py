@@ -1,0 +1,64 @@
+"""How uncertain an expected peak is: by what holds most of it, and by how large the plan is that it was computed from.
+
+Errors of rows multiply on their way up, so that plans of many operators are less certain; memory that a grouping key
+without statistics holds is hardly known at all: each row may be a group of its own, or all of them one. Fitted by
+``benchmarks.coverage`` to runs of several data sets, but for guesses: there are few, and one was 200 times too large.
+Without statistics, every row is a group and no predicate keeps any away, so that a tenth of what is expected is usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from selector.estimate import OperatorEstimate, Uncertainty
+
+LARGE_PLAN = 24  # operators
+UNDESCRIBED = {"guesses": "groups", "rows kept whole": "rows", "scans": "rows"}  # that are as uncertain then
+_GUESSES = ("without statistics", "a guess")  # in what rows are based on
+_ENGINES_OWN = "engine"  # rows that only the engine tells
+
+DUCKDB: Mapping[str, tuple[float, float, float]] = {
+    "groups": (0.02, 0.11, 0.19),
+    "groups of a large plan": (-0.02, 0.23, 0.3),
+    "guesses": (-0.1, 0.3, 2.0),
+    "guesses of a large plan": (-0.1, 0.3, 2.0),
+    "joins": (-0.01, 0.15, 0.2),
+    "joins of a large plan": (-0.01, 0.28, 0.47),
+    "rows kept whole": (-0.01, 0.14, 0.21),
+    "rows kept whole of a large plan": (-0.05, 0.17, 0.32),
+    "scans": (-0.02, 0.16, 0.23),
+    "scans of a large plan": (-0.15, 0.14, 0.27),
+    "groups without statistics": (-2.5, 1.0, 0.7),
+    "joins without statistics": (-1.3, 0.75, 1.4),
+    "rows without statistics": (-1.3, 1.8, 1.1),
+}
+"""Median of log(measured / expected), and its deviations above and below, by kind."""
+
+
+def uncertainty_of(
+    operators: Sequence[OperatorEstimate],
+    driver: int | None,
+    known: Mapping[str, tuple[float, float, float]] = DUCKDB,
+    *,
+    described: bool = True,
+) -> Uncertainty:
+    """Return how uncertain a peak is. driver: position of the operator that holds most. known: by kind.
+
+    described: whether all tables have statistics.
+    """
+    kind = _kind(operators[driver]) if driver is not None else "scans"
+    if not described:
+        kind = f"{UNDESCRIBED.get(kind, kind)} without statistics"
+    elif len(operators) > LARGE_PLAN:
+        kind = f"{kind} of a large plan"
+    return Uncertainty(kind, *known[kind])
+
+
+def _kind(part: OperatorEstimate) -> str:
+    if part.basis == _ENGINES_OWN or any(text in part.basis for text in _GUESSES):
+        return "guesses"
+    if "join" in part.operator:
+        return "joins"
+    if part.operator.startswith("aggregate"):
+        return "groups"
+    return "scans" if part.table is not None else "rows kept whole"

@@ -81,10 +81,10 @@ class Executor:
         run.waited_s = 0.0
         outcome = _carried_out(attempt, partial(self._query, run, query, this, entry, wait_s))
         outcome = replace(outcome, attempt=replace(outcome.attempt, waited_s=run.waited_s))
-        if not isinstance(outcome.error, GatewayError):
-            self._router.learn(run.record, outcome.attempt)
         if isinstance(outcome.error, EngineError) and outcome.error.remembered and entry.limit_bytes is not None:
             self._remember(run, query, outcome.attempt, entry.limit_bytes, outcome.error)
+        if not isinstance(outcome.error, GatewayError):
+            self._router.learn(run.record, outcome.attempt)
         return outcome
 
     def write(self, run: Run, write: Write, attempt: Attempt) -> Outcome:

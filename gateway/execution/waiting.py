@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,10 +16,13 @@ from gateway.routing.router import Router
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.statement import Run
 from metastore.database.retry import retry
+from selector.decide import LIKELY
 from selector.decision import Decision, NoEngine
 
 RETURN_POLL_S = 0.25
 CANCELLED = "The statement was cancelled."
+PATIENCE = 3.0  # times that a miss takes, or costs, for which others wait to hear of it
+SHORTEST_S = 1.0  # that a miss is taken to take
 SURE = 0.99  # probability of fitting, from which nobody waits for anybody
 
 
@@ -43,13 +46,14 @@ class _FirstTries:
         self._tries: dict[tuple[str, str], _Try] = {}
 
     def claim(self, run: Run, fingerprint: str, decision: Decision) -> _Try | None:
-        """Go first, and return None; or return the try that somebody else makes on the same engine now."""
+        """Go first, or hear who does: return the try that is made on the engine now; None where it is sure to fit."""
         price, learned = decision.price(decision.engine), decision.estimate.learned
-        if price is None or price.fits is None or price.fits >= SURE or (learned is not None and learned.of_statement):
+        if price is None or price.fits is None or price.fits >= SURE:
+            return None
+        if learned is not None and learned.of_statement and price.fits >= LIKELY:  # it fitted before
             return None
         with self._lock:
-            found = self._tries.setdefault((fingerprint, decision.engine), _Try(run.id))
-            return None if found.run_id == run.id else found
+            return self._tries.setdefault((fingerprint, decision.engine), _Try(run.id))
 
     def end(self, run: Run) -> None:
         """Let the others go on, once it is on record how it went."""
@@ -77,12 +81,15 @@ class Waiting:
         rule = self._router.rule_of(run.statement)
         decide = partial(self._router.decide, query, snapshot, pinned=pinned, asker=run.asker, rule=rule)
         until_s = time.monotonic() + min(self._queue_s, run.remaining_s)
+        patient_until_s = until_s
         while True:
             try:
                 decided = retry(decide)
-                other = self._tries.claim(run, query.fingerprint, decided) if pinned is None else None
-                if other is None or time.monotonic() > until_s:
+                this = self._tries.claim(run, query.fingerprint, decided) if pinned is None else None
+                if this is None or time.monotonic() > patient_until_s:
                     return decided
+                if this.run_id == run.id:
+                    return self._again(run, decided, decide)
             except NoEngine:
                 rests_s = [each.breaker.open_for_s() for each in self._engines.values() if pinned in (None, each.name)]
                 wait_s = min((rest_s for rest_s in rests_s if rest_s > 0), default=None)
@@ -91,8 +98,18 @@ class Waiting:
                 if not run.wait(wait_s):
                     raise StatementCancelled(CANCELLED) from None
             else:
-                while not other.ended.wait(RETURN_POLL_S) and time.monotonic() < until_s:
+                price = decided.price(decided.engine)
+                patience_s = PATIENCE * max(SHORTEST_S, price.miss_s if price else 0.0)
+                patient_until_s = min(patient_until_s, time.monotonic() + patience_s)
+                while not this.ended.wait(RETURN_POLL_S) and time.monotonic() < patient_until_s:
                     run.require()
+
+    def _again(self, run: Run, decided: Decision, decide: Callable[[], Decision]) -> Decision:
+        """Decide once more now that nobody else tries: what those before found is on record."""
+        again = retry(decide)
+        if again.engine != decided.engine:
+            self._tries.end(run)
+        return again
 
     def tried(self, run: Run) -> None:
         """Let other runs of the same text go on, once it is on record how this one went."""

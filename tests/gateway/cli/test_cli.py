@@ -91,7 +91,7 @@ def from_a_question_to_an_answer(fusion: Fusion) -> None:
     explained = fusion("explain", SQL)
     assert "duckdb" in explained.stdout
     assert "scan of books" in explained.stdout
-    assert "No engine would take it if the limit of duckdb were below" in explained.stdout
+    assert "would take it" not in explained.stdout  # there is nowhere else to go
     assert "books has no statistics; run: fusion stats compute books" in explained.stdout
     assert "policy expected; expected peak " in explained.stdout
     assert "duckdb: fits " in explained.stdout

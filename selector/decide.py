@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from selector.decision import (
     Candidate,
@@ -73,8 +74,10 @@ def decide(
     if estimate.learned is not None and estimate.learned.text:
         reasons.append(Reason(ReasonCode.LEARNED_FROM_RUNS, estimate.learned.text))
     reasons += [Reason(ReasonCode.STATISTICS_MISSING, gap) for gap in estimate.gaps]
-    remedy = choice.remedy(weighed) if weighed and ranking[0].dependable else None
-    return _decision([each.engine for each in ranking], reasons, weighed, candidates, policy, choice, remedy)
+    decision = _decision([each.engine for each in ranking], reasons, weighed, candidates, policy, choice)
+    if weighed is None or not ranking[0].dependable:
+        return decision
+    return replace(decision, remedy=choice.remedy(weighed, decision.turning_bytes))
 
 
 def decide_write(candidates: Sequence[Candidate], *, pinned: str | None = None) -> Decision:
@@ -164,8 +167,8 @@ class _Choice:
         code, conclusion = self._conclusion(candidate, fits, candidate in order)
         return [Reason(code, f"{conclusion} {self._numbers(candidate, fits)}")]
 
-    def remedy(self, candidate: Candidate) -> Remedy:
-        """Return what would let a statement into a fast engine."""
+    def remedy(self, candidate: Candidate, turning: int | None) -> Remedy:
+        """Return what would let a statement into a fast engine. turning: the least limit from which it is tried."""
         blocked = [reason.code for reason in _obstacles(candidate)]
         limit = candidate.limit_bytes
         if limit is None:
@@ -173,7 +176,6 @@ class _Choice:
             return Remedy(candidate.engine, blocked=(*blocked, *missed) or (ReasonCode.FASTER_ELSEWHERE,))
         if candidate.fits is None:
             return Remedy(candidate.engine, blocked=(*blocked, ReasonCode.NO_ESTIMATE))
-        turning = self.turning_bytes(candidate)
         if turning is None:
             return Remedy(candidate.engine, blocked=(*blocked, ReasonCode.FASTER_ELSEWHERE))
         needed = max(turning, (candidate.missed_bytes or 0) + 1 if candidate.misestimates else 0)
@@ -193,10 +195,11 @@ class _Choice:
         def is_enough(some_bytes: int) -> bool:
             return peak.below(some_bytes) >= self._enough(candidate, some_bytes)
 
-        most = max(limit, peak.quantile(1.0))
-        if not is_enough(most):
+        most = peak.quantile(1.0)  # everything fits
+        if not is_enough(max(limit, most)):
             return None
-        least = limit
+        least = min(limit, most) if is_enough(limit) else limit
+        most = max(least, most)
         while is_enough(least):
             if least <= SMALLEST_BYTES:
                 return 0
@@ -330,7 +333,6 @@ def _decision(
     candidates: Sequence[Candidate],
     policy: RoutingPolicy,
     choice: _Choice,
-    remedy: Remedy | None = None,
 ) -> Decision:
     fast = [candidate for candidate in candidates if not candidate.dependable]
     prices = [
@@ -354,7 +356,6 @@ def _decision(
         tuple(reasons),
         weighed.estimate if weighed else UNKNOWN,
         weighed.limit_bytes if weighed else None,
-        remedy,
         estimated_for=weighed.engine if weighed else None,
         others=tuple(EngineEstimate(c.engine, c.estimate, c.limit_bytes) for c in fast if c is not weighed),
         rule=policy.rule,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -35,7 +36,7 @@ class RunError:
     is_censored: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ErrorDistribution:
     """Errors with their weights, which sum to one, in ascending order of the errors."""
 
@@ -92,12 +93,13 @@ class ErrorDistribution:
 
     def below(self, error: float) -> float:
         """Return the probability of an error that is not larger."""
-        return float(np.interp(error, self.errors, self._middles(), left=0.0, right=1.0))
+        return float(np.interp(error, self.errors, self._middles, left=0.0, right=1.0))
 
     def quantile(self, level: float) -> float:
         """Return the error that is exceeded with the probability 1 - level."""
-        return float(np.interp(level, self._middles(), self.errors))
+        return float(np.interp(level, self._middles, self.errors))
 
+    @cached_property
     def _middles(self) -> Floats:
         """Return the probability of errors below each, half of its own weight included."""
         return np.cumsum(self.weights) - self.weights / 2

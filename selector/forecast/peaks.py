@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from selector.estimate import UPPER_LEVEL, MemoryEstimate, Uncertainty
-from selector.forecast.distribution import SHAPE as USUAL_SHAPE
-from selector.forecast.distribution import ErrorDistribution, Floats, RunError
+from selector.forecast.distribution import SHAPE, ErrorDistribution, Floats, RunError
 from selector.forecast.history import PastRun, WorkloadKey, log_ratio
 
 RECENT = 500  # runs of an engine that are looked back on
@@ -38,7 +37,6 @@ class _Circle:
     bandwidth: float
 
 
-SHAPE = _Circle("other statements", SHAPE_WEIGHT, 0.0)
 TEMPLATE = _Circle("this template", 2.0, 0.1)
 STATEMENT = _Circle("this statement", 0.05, 0.02)
 
@@ -61,7 +59,7 @@ class PeakErrors:
 class Peaks:
     """Runs of one engine that tell of its memory. Not thread-safe. shape: of errors before there are any."""
 
-    def __init__(self, runs: Iterable[PastRun] = (), *, shape: Sequence[float] = USUAL_SHAPE) -> None:
+    def __init__(self, runs: Iterable[PastRun] = (), *, shape: Sequence[float] = SHAPE) -> None:
         self._usual = ErrorDistribution.of_shape(shape)
         self._recent: deque[PastRun] = deque(maxlen=RECENT)
         self._shape: ErrorDistribution | None = None
@@ -80,16 +78,15 @@ class Peaks:
         """Learn from a run; the oldest is forgotten."""
         if run.teaches_memory:
             self._recent.append(run)
-            self._shape = None
-            self._kinds.clear()
-            self._counted = []
+            self._changed()
 
     def forget_misses(self, fingerprint: str) -> None:
         """Forget a statement's runs that ran out of memory."""
         kept = [run for run in self._recent if not (run.ran_out and run.subject.fingerprint == fingerprint)]
-        self._recent.clear()
-        for run in kept:
-            self.add(run)
+        self._recent = deque(kept, maxlen=RECENT)
+        self._changed()
+
+    def _changed(self) -> None:
         self._shape, self._counted = None, []
         self._kinds.clear()
 
@@ -114,7 +111,7 @@ class Peaks:
             for run in self._diverse[:NEWEST]:
                 kind = self._kind(run.expected.uncertainty)
                 runs.append(RunError(kind.in_deviations(run.peak_error), run.ran_out))
-            self._shape = self._usual.with_runs(runs, weight=SHAPE.weight, bandwidth=SHAPE.bandwidth)
+            self._shape = self._usual.with_runs(runs, weight=SHAPE_WEIGHT, bandwidth=0.0)
         return self._shape
 
     def _kind(self, model: Uncertainty) -> Uncertainty:

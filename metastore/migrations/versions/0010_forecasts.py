@@ -41,6 +41,13 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    for new, old in (
+        ("NOT_WORTH_THE_RISK", "LOW_CONFIDENCE"),
+        ("WORTH_A_TRY", "FITS"),
+        ("EXPLORATION", "FITS"),
+        ("FASTER_ELSEWHERE", "EXCEEDS_LIMIT"),
+    ):
+        _rename_reason(new, old)
     with op.batch_alter_table("misestimates", schema=None) as batch_op:
         batch_op.drop_column("model_bytes")
     with op.batch_alter_table("queries", schema=None) as batch_op:

@@ -72,7 +72,7 @@ def read_history(
         statements,
         speeds={entry.name: entry.first_speed for entry in engines.values()},
         slots={entry.name: entry.engine.slots for entry in engines.values()},
-        warm=metastore.queries.runs(limit=RUNS_READ * len(engines), before=first) if first else (),
+        warm=metastore.queries.runs(limit=RUNS_READ, before=first) if first else (),
         missed=_missed(metastore.misestimates.list(), {each.id for each in statements}, first),
     )
     explained, refused = (anew.explained, anew.refused) if anew else (0, 0)

@@ -85,7 +85,7 @@ class Router:
         self._lock = threading.Lock()
         self._prospects: OrderedDict[tuple[int, str, str], _Prospect] = OrderedDict()
         speeds = {entry.name: entry.first_speed for entry in engines.values()}
-        self._experience = Experience(speeds, metastore.queries.runs(limit=RUNS_READ * len(engines)))
+        self._experience = Experience(speeds, metastore.queries.runs(limit=RUNS_READ))
 
     def decide(
         self,

@@ -148,10 +148,10 @@ class Queries:
                 yield tuple(_record(row) for row in session.scalars(rows))
 
     def runs(self, *, limit: int, before: dt.datetime | None = None) -> tuple[PastRun, ...]:
-        """Return the last runs that teach something, oldest first: those that ended well or ran out of memory.
+        """Return the last runs of each engine that teach something, oldest first: ended well, or out of memory.
 
         A run that was cancelled, or that failed otherwise, teaches nothing; nor does a miss that somebody forgot.
-        before: only those of queries submitted earlier.
+        limit: of each engine. before: only those of queries submitted earlier.
         """
         ran_out = AttemptRow.failure == MemoryExceeded.code
         of_statement = MisestimateRow.fingerprint == QueryRow.fingerprint
@@ -161,6 +161,7 @@ class Queries:
                 QueryRow.fingerprint,
                 QueryRow.template,
                 AttemptRow.engine,
+                AttemptRow.started_at,
                 AttemptRow.failure,
                 AttemptRow.peak_bytes,
                 AttemptRow.wall_s,
@@ -180,7 +181,8 @@ class Queries:
         if before is not None:
             wanted = wanted.where(QueryRow.submitted_at < before)
         with self._engine.connect() as connection:
-            rows = connection.execute(wanted).all()
+            engines = connection.scalars(select(AttemptRow.engine).distinct()).all()
+            rows = [row for name in engines for row in connection.execute(wanted.where(AttemptRow.engine == name))]
         return tuple(
             PastRun(
                 row.engine,
@@ -190,7 +192,7 @@ class Queries:
                 measured_bytes=row.peak_bytes if row.failure is None else None,
                 seconds=None if row.wall_s is None else max(0.0, row.wall_s - (row.waited_s or 0.0)),
             )
-            for row in reversed(rows)
+            for row in sorted(rows, key=lambda row: row.started_at)
         )
 
     def close_orphans(self, *, at: dt.datetime, error: Failure, own: str | None = None) -> tuple[str, ...]:

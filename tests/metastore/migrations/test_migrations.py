@@ -253,6 +253,9 @@ def test_going_back_to_the_release_before_keeps_queries_with_their_attempts(engi
         attempts = connection.execute(text("SELECT query_id, ordinal, peak_bytes FROM attempts ORDER BY 1, 2")).all()
         queries = connection.execute(text("SELECT id, expected_bytes FROM queries ORDER BY id")).all()
         missed = connection.scalar(text("SELECT limit_bytes FROM misestimates"))
+        decisions = connection.scalars(text("SELECT decision FROM queries WHERE decision IS NOT NULL")).all()
+    assert decisions
+    assert all('"LOW_CONFIDENCE"' in json.dumps(_json(each)) for each in decisions)
     assert [tuple(row) for row in attempts] == [
         ("dependable", 1, None),
         ("fast", 1, PEAK),

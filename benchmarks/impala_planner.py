@@ -19,7 +19,7 @@ from selector.memory.impala import (
     streaming_reservation_bytes,
     table_reservation_bytes,
 )
-from selector.plan import Distribution, Plan, PlanNode
+from selector.plan import Distribution, Placement, Plan, PlanNode
 
 MINIMUM_GROUPING_BYTES = 10 * MIB
 UNKNOWN_JOIN_BYTES = 2048 * MIB
@@ -28,44 +28,54 @@ PREAGGREGATION_REDUCTION = 2  # rows a group, below which a first phase hands it
 HAVING_SHARE = 0.1  # of the groups that the planner expects a condition to keep
 
 
-def planned_join_bytes(node: PlanNode, *, threads: int = 1) -> float | None:
+def planned_join_bytes(node: PlanNode, *, threads: int | None = 1, host_bytes: float = math.inf) -> float | None:
     """Return the memory that the planner expects of one instance of a hash join, from the cardinalities it prints.
 
-    threads: MT_DOP, by which it multiplies the reservation of a table that a host's instances share. None where the
-    plan does not print the build side's width.
+    threads: MT_DOP, by which it multiplies the reservation of a table that a host's instances share; None where costs
+    decide how many they are. host_bytes: MEM_LIMIT, to which the instances on a host are held together where
+    MEM_ESTIMATE_SCALE_FOR_SPILLING_OPERATOR is 1. None where the plan does not print the build side's width.
     """
     probe, build = node.children
     width = build.resources.row_bytes if build.resources else None
-    if build.cardinality is None:
+    rows = planned_rows(build)
+    if rows is None:
         return UNKNOWN_JOIN_BYTES if node.resources else None
     if width is None:
         return None
-    data = join_data_bytes(build.cardinality, width, distinct_keys(node, probe.cardinality, build.cardinality))
+    data = join_data_bytes(rows, width, distinct_keys(node, planned_rows(probe), rows, planned_rows(node)))
     if node.distribution is Distribution.PARTITIONED and node.placement:
         data //= node.placement.instances
     reservation = table_reservation_bytes(buffer_bytes(data), extra_pages(node))
-    return max(data, reservation * (threads if _is_shared(node) else 1))
+    sharing = _per_host(node.placement) if threads is None else threads
+    bound = host_bytes / _per_host(node.build_placement or node.placement)
+    return max(min(data, bound), reservation * (sharing if _is_shared(node) else 1))
+
+
+def planned_rows(node: PlanNode) -> float | None:
+    """Return the rows that the planner sizes memory by: those before filters that joins send down while they run."""
+    return node.cardinality if node.unfiltered is None else node.unfiltered
 
 
 def planned_nested_loop_bytes(node: PlanNode) -> float | None:
     """Return the memory that the planner expects of one instance of a nested loop join: its whole build side."""
     build = node.children[1]
-    if build.cardinality is None:
+    rows = planned_rows(build)
+    if rows is None:
         return UNKNOWN_JOIN_BYTES if node.resources else None
     width = build.resources.row_bytes if build.resources else None
-    return None if width is None else math.ceil(build.cardinality * width)
+    return None if width is None else math.ceil(rows * width)
 
 
 def planned_aggregate_bytes(node: PlanNode) -> float | None:
     """Return the memory that the planner expects of one instance of an aggregate, as far as its groups are printed."""
-    given = node.children[0].cardinality
+    given, rows = planned_rows(node.children[0]), planned_rows(node)
     width = node.resources.row_bytes if node.resources else None
-    if width is None or given is None or node.cardinality is None:
+    if width is None or given is None or rows is None:
         return None
     if not node.group_keys:
         return UNGROUPED_BYTES
     instances = node.placement.instances if node.placement else 1
-    groups = node.cardinality / (HAVING_SHARE if node.predicates else 1.0)
+    groups = rows / (HAVING_SHARE if node.predicates else 1.0)
     if is_streaming(node):
         share = math.ceil(given / instances * PREAGGREGATION_SKEW) if instances > 1 else given
         data = min(groups, share // PREAGGREGATION_REDUCTION) * (width + BUCKET_BYTES)
@@ -80,7 +90,7 @@ def planned_threads(plan: Plan) -> int:
     """Return MT_DOP as the plan gives it away.
 
     It is the largest number of instances on a host, or, where every fragment has fewer than it may, the multiple in
-    the reservation of a table that instances share.
+    the reservation of a table that instances share. Of a plan whose costs decide on instances it tells nothing.
     """
     threads = 1
     for _, node in plan.root.walk():
@@ -90,6 +100,10 @@ def planned_threads(plan: Plan) -> int:
         if _is_shared(node) and reserved and node.resources and node.resources.buffer_bytes:
             threads = max(threads, round(reserved / table_reservation_bytes(node.resources.buffer_bytes)))
     return threads
+
+
+def _per_host(placement: Placement | None) -> int:
+    return placement.instances_per_host if placement else 1
 
 
 def _is_shared(node: PlanNode) -> bool:

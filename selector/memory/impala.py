@@ -12,14 +12,14 @@ them one after the other. A blocking operator lets go of what is below it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate, Uncertainty, whole_bytes
 from selector.memory.column_widths import row_bytes as width_of
 from selector.memory.pipeline import operator_of
-from selector.plan import Distribution, FilesRead, JoinType, Operator, Placement, Plan, PlanNode
+from selector.plan import Distribution, FilesRead, JoinType, Operator, Placement, Plan, PlanColumn, PlanNode
 from selector.statistics import TableStatistics
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -154,8 +154,8 @@ class _Model:
 
     def _over_time(self, node: PlanNode, own: float, below: list[Growth]) -> Growth:
         match node.operator:
-            case Operator.HASH_JOIN | Operator.NESTED_LOOP_JOIN:
-                probe, build = below
+            case Operator.HASH_JOIN | Operator.NESTED_LOOP_JOIN | Operator.MATERIALIZE:
+                probe, build = reversed(below) if node.operator is Operator.MATERIALIZE else below
                 filling = max(build.opening_bytes, build.flowing_bytes + own)
                 together = filling + probe.opening_bytes
                 one_by_one = max(filling, own + probe.opening_bytes)
@@ -197,6 +197,8 @@ class _Model:
                 growth, reserved = _beyond(node, 0.0, 2 * DEFAULT_BUFFER_BYTES, placement.instances_per_host)
             case Operator.SCAN:
                 growth, reserved = self._scan(node, placement, width)
+            case Operator.MATERIALIZE:
+                growth, reserved = self._kept(part.children[0])
             case Operator.EXCHANGE:
                 return self._exchange(part, placement), 0.0
             case Operator.OTHER if node.label == "PLAN-ROOT SINK":
@@ -216,6 +218,12 @@ class _Model:
         needed = table_bytes(rows, width, buffer, duplicates) + 2 * (max(buffer, MAXIMUM_ROW_BYTES) - buffer)
         reserved = table_reservation_bytes(buffer, extra_pages(node))
         return _beyond(node, needed, reserved, self._copies(node, placement))
+
+    def _kept(self, part: EstimatedNode) -> tuple[float, float]:
+        """Return what the rows of a common table expression take that all who read it share."""
+        placement = part.node.placement or self._alone
+        data = (part.rows or 0.0) * self._width(part.node) / placement.instances
+        return _beyond(part.node, data, 3 * DEFAULT_BUFFER_BYTES, placement.instances_per_host)
 
     def _grouping(self, part: EstimatedNode, placement: Placement, width: float) -> tuple[float, float]:
         node, rows = part.node, part.rows or 0.0
@@ -300,11 +308,23 @@ def _beyond(node: PlanNode, needed: float, reserved: float, copies: int) -> tupl
 def distinct_keys(
     node: PlanNode, probe_rows: float | None, build_rows: float | None, rows: float | None = None
 ) -> float | None:
-    """Return the build side's distinct keys as an inner join's own cardinality gives them away: |L| * |R| / |out|."""
+    """Return the build side's distinct keys: all of them if it is grouped by them.
+
+    Otherwise as an inner join's own cardinality gives them away: |L| * |R| / |out|.
+    """
+    if _is_grouped_by(node.children[1], {build for _, build in node.join_keys}):
+        return build_rows
     rows = node.cardinality if rows is None else rows
     if node.join_type is not JoinType.INNER or not rows or probe_rows is None or build_rows is None:
         return None
     return min(build_rows, probe_rows * build_rows / rows)
+
+
+def _is_grouped_by(node: PlanNode, keys: Set[PlanColumn]) -> bool:
+    """Tell whether no two rows have the same values in these columns, since an aggregate groups by some of them."""
+    while len(node.children) == 1 and node.operator in (Operator.EXCHANGE, Operator.LIMIT, Operator.OTHER):
+        node = node.children[0]
+    return node.operator is Operator.AGGREGATE and not is_streaming(node) and keys >= set(node.group_keys)
 
 
 def _name(node: PlanNode) -> str:

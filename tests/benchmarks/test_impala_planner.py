@@ -59,6 +59,33 @@ def test_a_shared_table_reserves_for_every_thread() -> None:
     assert planned_join_bytes(parted, threads=12) == SMALLEST_TABLE
 
 
+def test_where_costs_decide_on_instances_a_table_reserves_for_those_of_its_own_fragment() -> None:
+    place, builder = Placement("F00", hosts=10, instances=28), Placement("F01", hosts=10, instances=10)
+    root = join(
+        scan(10, 8), scan(10, 8), 10, distribution=Distribution.BROADCAST, placement=place, build_placement=builder
+    )
+
+    assert planned_join_bytes(root, threads=None) == 3 * SMALLEST_TABLE  # printed as 5.81MB
+
+
+def test_rows_before_filters_of_joins_are_planned_for() -> None:
+    filtered = PlanNode(Operator.SCAN, "SCAN HDFS", cardinality=10, unfiltered=1e6, resources=Resources(100))
+
+    assert planned_join_bytes(join(scan(10, 8), filtered, 10)) == join_data_bytes(1e6, 100)
+    assert planned_nested_loop_bytes(node(Operator.NESTED_LOOP_JOIN, 10, 8, scan(5, 8), filtered)) == 1e8
+
+
+def test_instances_on_a_host_stay_within_its_memory_together_and_never_below_what_they_reserve() -> None:
+    place, builder = Placement("F00", hosts=1, instances=4), Placement("F01", hosts=1, instances=1)
+    tables = scan(10, 8), scan(1e9, 100)
+    own = join(*tables, 10, distribution=Distribution.BROADCAST, placement=place)
+    shared = join(*tables, 10, distribution=Distribution.BROADCAST, placement=place, build_placement=builder)
+
+    assert planned_join_bytes(own, host_bytes=4096 * MIB) == 1024 * MIB
+    assert planned_join_bytes(shared, host_bytes=4096 * MIB) == 4096 * MIB
+    assert planned_join_bytes(own, host_bytes=MIB) == 34 * MIB
+
+
 def test_threads_are_the_instances_or_the_multiple_of_a_reservation() -> None:
     few = Placement("F00", hosts=3, instances=3)
     reserved = Resources(8, 2 * SMALLEST_TABLE, 2 * SMALLEST_TABLE, MINIMUM_BUFFER_BYTES)

@@ -1,7 +1,8 @@
 """Impala's EXPLAIN text -> Plan, at every level from MINIMAL to VERBOSE, of one node or distributed.
 
-The text draws a tree: a node's first input stands below it, the others hang on ``|--``. What is not known becomes
-Operator.OTHER or a note. Columns are printed without their tables unless the statement wrote them; they are told apart
+The text draws a tree: a node's first input stands below it, the others hang on ``|--``; VERBOSE draws one for each
+fragment. Plans of the classic front end and of Calcite's are told apart. What is not known becomes Operator.OTHER or a
+note. Columns are printed without their tables unless the statement wrote them; they are told apart
 by the catalog, and without one by the columns that each scan itself names.
 
 START HERE: outline.py.
@@ -13,11 +14,12 @@ from collections.abc import Sequence
 
 from selector.explain.impala.nodes import Builder
 from selector.explain.impala.outline import Outline
+from selector.explain.impala.planner import FrontEnd, Planner
 from selector.plan import Plan, TableShape, UnreadablePlan
 
 DIALECT = "hive"  # nearest to Impala's own, which sqlglot does not have
 
-__all__ = ["DIALECT", "UnreadablePlan", "read"]
+__all__ = ["DIALECT", "FrontEnd", "Planner", "UnreadablePlan", "planner_of", "read"]
 
 
 def read(text: str, tables: Sequence[TableShape] = ()) -> Plan:
@@ -31,3 +33,8 @@ def read(text: str, tables: Sequence[TableShape] = ()) -> Plan:
         reservation_bytes=outline.reservation_bytes,
         estimate_bytes=outline.estimate_bytes,
     )
+
+
+def planner_of(text: str) -> Planner:
+    """Tell which of Impala's planners printed a plan. Raises UnreadablePlan."""
+    return Planner.of(Outline.of(text))

@@ -1,12 +1,28 @@
-"""Entries of an outline -> PlanNodes, bottom up; columns are followed to the tables that they come from."""
+"""Entries of an outline -> PlanNodes, bottom up; columns are followed to the tables that they come from.
+
+A common table expression becomes a MATERIALIZE node above what reads it, however the text places it: under a node that
+runs the parts in turn, or, distributed, as a tree of its own of which every reader repeats the lines.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from selector.explain.impala.outline import Entry, Outline, byte_size, metric
+from selector.explain.impala.columns import Scan, Visible
+from selector.explain.impala.outline import (
+    CONSUMER,
+    JOIN_BUILD,
+    PRODUCER,
+    SEQUENCE,
+    Entry,
+    Outline,
+    byte_size,
+    metric,
+)
+from selector.explain.impala.planner import FrontEnd, Planner
+from selector.explain.impala.texts import listed, sides, split, words
 from selector.plan import (
     Distribution,
     FilesRead,
@@ -60,11 +76,7 @@ _SCAN_FILTERS = (
     "key predicates",
 )
 _JOIN_FILTERS = ("join predicates", "other join predicates", "other predicates", "predicates")
-_EQUALITIES = (" = ", " IS NOT DISTINCT FROM ")
-_BRACKETS = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[()]|, | = | IS NOT DISTINCT FROM ")
-_NAME = re.compile(r"(?:(?:`[^`]+`|[A-Za-z_]\w*)\.)*(?:`[^`]+`|[A-Za-z_]\w*)$")
-_WORD = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-_STRING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+_TRANSPOSED = "CASE valid_tid("  # a key of several groupings at once, when their rows become one's
 _CARDINALITY = re.compile(r"\bcardinality=([\w.]*) ?(?:\(([^)]*)\))?")
 _FILTERED_FROM = re.compile(r"filtered from ([\w.]+)")
 _LIMITS = re.compile(r"\b(LIMIT|OFFSET)=(\d{1,18})\b")
@@ -73,48 +85,42 @@ _DIGITS = re.compile(r"\d{1,18}$")
 _FILES = re.compile(r"\bpartitions=\d+/\d+ files=(\d{1,18}) size=(\S+)")
 
 
-@dataclass(slots=True)
-class _Scan:
-    """A scan as names can be told by it. names: what stands before a column's dot; own: columns it names itself."""
-
-    table: str | None
-    names: frozenset[str]
-    types: Mapping[str, str]
-    own: set[str] = field(default_factory=set)
-
-    def has(self, column: str) -> bool:
-        return column in self.types if self.types else column in self.own
-
-
-@dataclass(slots=True)
-class _Visible:
-    """What names below a node can mean. renamed: keys of an aggregate that its second phase calls otherwise."""
-
-    scans: tuple[_Scan, ...] = ()
-    renamed: Mapping[str, PlanColumn] = field(default_factory=dict)
-
-
 class Builder:
-    """Builds the tree of nodes; what cannot be told apart becomes one of the outline's notes."""
+    """Builds the tree of nodes; what cannot be told apart becomes one of the outline's notes.
+
+    producers: what keeps the rows of a common table expression, by its name. numbered: names as Calcite writes them.
+    """
 
     def __init__(self, outline: Outline, tables: Sequence[TableShape]) -> None:
         self._entries = outline.entries
+        self._apart = outline.producers
+        sequences = [entry for entry in outline.entries if entry.label == SEQUENCE]
+        self._producers = {producer.bracket: producer for entry in sequences for producer in _producers(entry)}
+        self._producers |= self._apart
         self._tables = tables
+        self._numbered = Planner.of(outline).front_end is not FrontEnd.CLASSIC
         self._words = self._all_words() if tables else frozenset[str]()
-        self._visible: dict[int, _Visible] = {}
+        self._visible: dict[int, Visible] = {}
         self._note = outline.note
 
     def root(self) -> PlanNode:
-        """Return the plan's root. Every entry stands after the one above it, so that the last is built first."""
+        """Return the plan's root. What an entry needs is built before it, and stands after it in the text.
+
+        Except for the rows of a common table expression, which may stand before those who read it.
+        """
+        needed = {id(entry) for producer in self._producers.values() for entry in producer.walk()}
         built: dict[int, PlanNode] = {}
-        for entry in reversed(self._entries):
+        for entry in sorted(reversed(self._entries), key=lambda entry: id(entry) not in needed):
             built[id(entry)] = self._node(entry, built)
-        return built[id(self._entries[0])]
+        root = built[id(self._entries[0])]
+        apart = [(name, built[id(producer)]) for name, producer in reversed(self._apart.items())]
+        return _materialized(root, apart)  # of two, the one that the other reads is printed below it
 
     def _node(self, entry: Entry, built: Mapping[int, PlanNode]) -> PlanNode:
-        below = _inputs(entry)
+        producer = self._producers.get(entry.bracket) if entry.label == CONSUMER else None
+        below = _inputs(entry) if producer is None else []
         children = tuple(built[id(child)] for child in below)
-        self._visible[id(entry)] = self._merged(below)
+        self._visible[id(entry)] = Visible.of([self._visible[id(child)] for child in below])
         cardinality, unfiltered = _cardinalities(entry)
         node = PlanNode(
             operator=self._operator(entry, children),
@@ -133,11 +139,11 @@ class Builder:
             case Operator.HASH_JOIN | Operator.NESTED_LOOP_JOIN:
                 node = self._join(replace(node, children=children[:2]), entry, below)
             case Operator.AGGREGATE:
-                node = self._aggregate(node, entry, below)
+                node = self._aggregate(node, entry, below[0], built)
             case Operator.FILTER:
-                node = replace(node, predicates=_listed(entry.texts("predicates")))
+                node = replace(node, predicates=listed(entry.texts("predicates")))
             case Operator.WINDOW:
-                added = tuple(PlanColumn(text) for text in _listed(entry.texts("functions")))
+                added = tuple(PlanColumn(text) for text in listed(entry.texts("functions")))
                 node = replace(node, columns=(*node.columns, *added))
             case Operator.TOP_N:
                 limits = {name: int(rows) for name, rows in _LIMITS.findall(entry.bracket)}
@@ -145,6 +151,13 @@ class Builder:
                 return replace(node, limit=limits.get("LIMIT", ties), offset=limits.get("OFFSET", 0))
             case Operator.EXCHANGE:
                 node = replace(node, distribution=_distribution(entry.bracket))
+            case _ if producer is not None:
+                kept = built.get(id(producer))
+                self._visible[id(entry)] = self._visible.get(id(producer), Visible())
+                node = replace(node, reference=entry.bracket, columns=kept.columns if kept is not None else ())
+            case _ if entry.label == SEQUENCE and entry.first is not None:
+                kept_by = [(part.bracket, built[id(part)]) for part in _producers(entry)]
+                return _materialized(children[0], kept_by, entry.identifier)
             case _:
                 pass
         limit = _integer(next(entry.texts("limit"), None))
@@ -175,33 +188,23 @@ class Builder:
         return operator
 
     def _scan(self, node: PlanNode, entry: Entry) -> PlanNode:
-        source = entry.bracket.split(", ")[0].split()
-        printed = source[0].replace("`", "") if source else ""
-        alias = source[1] if len(source) > 1 else None
-        shape = _shape(printed, self._tables)
-        table = shape.name if shape else printed or None
-        names = {alias} if alias else {printed, printed.rpartition(".")[2]}
-        scan = _Scan(table, frozenset(names), shape.columns if shape else {})
-        predicates = _listed(entry.texts(*_SCAN_FILTERS))
-        targets = (part.partition(" -> ")[2] for part in _listed(entry.texts("runtime filters")))
-        for word in _words((*predicates, *targets)):
-            before, _, column = word.rpartition(".")
-            if not before or before in names:
-                scan.own.add(column)
-        self._visible[id(entry)] = _Visible((scan,))
+        predicates = listed(entry.texts(*_SCAN_FILTERS))
+        targets = (part.partition(" -> ")[2] for part in listed(entry.texts("runtime filters")))
+        scan = Scan.of(entry.bracket, self._tables, (*predicates, *targets), numbered=self._numbered)
+        self._visible[id(entry)] = Visible((scan,))
         known = [name for name in scan.types if name in self._words] if scan.types else sorted(scan.own)
-        columns = tuple(PlanColumn(name, scan.types.get(name), table) for name in known)
+        columns = tuple(PlanColumn(name, scan.types.get(name), scan.table) for name in known)
         return replace(
-            node, columns=columns, scanned=columns, table=table, predicates=predicates, files=_files_read(entry)
+            node, columns=columns, scanned=columns, table=scan.table, predicates=predicates, files=_files_read(entry)
         )
 
     def _join(self, node: PlanNode, entry: Entry, below: Sequence[Entry]) -> PlanNode:
         probe, build = (self._visible[id(child)] for child in below[:2])
         keys = tuple(
-            (self._column(left, probe), self._column(right, build))
-            for left, right in map(_sides, _listed(entry.texts("hash predicates")))
+            (probe.column(left, numbered=self._numbered), build.column(right, numbered=self._numbered))
+            for left, right in map(sides, listed(entry.texts("hash predicates")))
         )
-        others = _listed(entry.texts(*_JOIN_FILTERS))
+        others = listed(entry.texts(*_JOIN_FILTERS))
         kind, _, distribution = entry.bracket.partition(", ")
         join_type = _JOIN_TYPES.get(kind, JoinType.INNER)
         if kind not in _JOIN_TYPES:
@@ -215,7 +218,7 @@ class Builder:
                 columns = node.children[1].columns
             case _:
                 columns = (*node.children[0].columns, *node.children[1].columns)
-        table = next((branch for branch in entry.branches if branch.label == "JOIN BUILD"), None)
+        table = next((branch for branch in entry.branches if branch.label == JOIN_BUILD), None)
         resources = _resources(entry)
         if table is not None and resources is not None:
             of_table = _resources(table) or Resources()
@@ -232,63 +235,61 @@ class Builder:
             resources=resources,
         )
 
-    def _aggregate(self, node: PlanNode, entry: Entry, below: Sequence[Entry]) -> PlanNode:
-        visible = self._visible[id(below[0])]
-        classes = [_split(text) for text in entry.texts("group by")] or [()]
+    def _aggregate(self, node: PlanNode, entry: Entry, below: Entry, built: Mapping[int, PlanNode]) -> PlanNode:
+        visible = self._visible[id(below)]
+        classes = [split(text) for text in entry.texts("group by")] or [()]
         if len(classes) > 1:
             self._note(f"line {entry.line}: {len(classes)} groupings at once; the finest one is taken")
         texts = max(classes, key=lambda names: sum(name != "NULL" for name in names))
-        keys = tuple(self._column(text, visible) for text in texts)
-        first_phase = _first_phase(node.children[0])
-        if entry.bracket != "STREAMING" and first_phase is not None and len(first_phase.group_keys) == len(keys):
-            keys = first_phase.group_keys
+        keys = tuple(visible.column(text, numbered=self._numbered) for text in texts)
+        transposed = any(text.startswith(_TRANSPOSED) for text in texts)
+        first_phase = _first_phase(below, finished=transposed) if entry.bracket != "STREAMING" else None
+        grouped = () if first_phase is None else _unlimited(built[id(first_phase)]).group_keys
+        if grouped and len(grouped) == len(keys):
+            keys = grouped
             renamed = dict(zip(texts, keys, strict=True))
-            self._visible[id(entry)] = _Visible(visible.scans, {**visible.renamed, **renamed})
-        outputs = tuple(PlanColumn(text) for text in _listed(entry.texts("output")))
+            self._visible[id(entry)] = Visible(visible.scans, {**visible.renamed, **renamed})
+        outputs = tuple(PlanColumn(text) for text in listed(entry.texts("output")))
         return replace(
             node,
             label=STREAMING_AGGREGATE if entry.bracket == "STREAMING" else node.label,
             group_keys=keys,
             columns=(*keys, *outputs),
-            predicates=_listed(entry.texts("having", "predicates")),
+            predicates=listed(entry.texts("having", "predicates")),
         )
-
-    def _merged(self, below: Sequence[Entry]) -> _Visible:
-        parts = [self._visible[id(child)] for child in below]
-        if len(parts) == 1:
-            return parts[0]
-        renamed = {name: column for part in parts for name, column in part.renamed.items()}
-        return _Visible(tuple(scan for part in parts for scan in part.scans), renamed)
-
-    def _column(self, text: str, visible: _Visible) -> PlanColumn:
-        """Tell which table a column comes from; an expression and what cannot be told have none."""
-        known = visible.renamed.get(text)
-        if known is not None:
-            return known
-        if not _NAME.match(text):
-            return PlanColumn(text)
-        before, _, column = text.replace("`", "").rpartition(".")
-        if before:
-            found = [scan for scan in visible.scans if before in scan.names]
-        else:
-            found = [scan for scan in visible.scans if scan.has(column)]
-            if not found and len(visible.scans) == 1 and not visible.scans[0].types:
-                found = list(visible.scans)
-        tables = {scan.table for scan in found}
-        if len(tables) != 1:
-            return PlanColumn(column if found else text.replace("`", ""))
-        return PlanColumn(column, found[0].types.get(column), found[0].table)
 
     def _all_words(self) -> frozenset[str]:
         texts = (text for entry in self._entries for found in entry.details.values() for text in found)
-        return frozenset(part for word in _words(texts) for part in word.split("."))
+        return frozenset(part for word in words(texts) for part in word.split("."))
+
+
+def _producers(sequence: Entry) -> list[Entry]:
+    """Return the common table expressions of a sequence in the order in which they are kept."""
+    return [entry for entry in reversed(sequence.branches) if entry.label == PRODUCER]
+
+
+def _materialized(body: PlanNode, kept: Sequence[tuple[str, PlanNode]], identifier: str | None = None) -> PlanNode:
+    """Return a plan above which the rows of common table expressions are kept, the first of them first and on top."""
+    for number, (name, producer) in reversed(list(enumerate(kept))):
+        body = PlanNode(
+            Operator.MATERIALIZE,
+            SEQUENCE,
+            (producer, body),
+            body.cardinality,
+            body.columns,
+            reference=name,
+            identifier=None if number else identifier,
+            placement=body.placement,
+            resources=Resources(body.resources.row_bytes) if body.resources else None,
+        )
+    return body
 
 
 def _inputs(entry: Entry) -> list[Entry]:
     """Return what an entry reads: the one below it, then the branches, which are printed last one first."""
     found = [entry.first] if entry.first is not None else []
     for branch in reversed(entry.branches):
-        if branch.label == "JOIN BUILD" and branch.identifier is None:
+        if branch.label == JOIN_BUILD and branch.identifier is None:
             found += [branch.first] if branch.first is not None else []
         else:
             found.append(branch)
@@ -332,57 +333,22 @@ def _distribution(text: str) -> Distribution | None:
     return Distribution.PARTITIONED if text == "PARTITIONED" or text.startswith("HASH(") else None
 
 
-def _first_phase(node: PlanNode) -> PlanNode | None:
-    """Return the aggregate whose groups arrive through an exchange, to be merged."""
-    while node.operator in (Operator.EXCHANGE, Operator.LIMIT):
-        node = node.children[0]
-    return node if node.operator is Operator.AGGREGATE else None
+def _unlimited(node: PlanNode) -> PlanNode:
+    """Return what a LIMIT that came of the same entry limits."""
+    return node.children[0] if node.operator is Operator.LIMIT else node
 
 
-def _shape(printed: str, tables: Iterable[TableShape]) -> TableShape | None:
-    """Return the table of this name; the catalog may call it without its database."""
-    last = printed.rpartition(".")[2]
-    found = [table for table in tables if table.name in (printed, last)]
-    return next((table for table in found if table.name == printed), found[0] if len(found) == 1 else None)
+def _first_phase(entry: Entry, *, finished: bool) -> Entry | None:
+    """Return the aggregate whose groups arrive through an exchange, or from a cache, to be merged.
 
-
-def _listed(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the expressions of lists that are separated by commas."""
-    return tuple(part for text in texts for part in _split(text))
-
-
-def _split(text: str) -> tuple[str, ...]:
-    """Split at the commas that stand outside of brackets and quotes."""
-    if ", " not in text:
-        return (text,)
-    ends = [position for mark, position in _outside(text) if mark == ", "]
-    starts = [0, *(end + 2 for end in ends)]
-    return tuple(text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True))
-
-
-def _sides(equality: str) -> tuple[str, str]:
-    """Split an equality into its probe and its build side."""
-    for mark, position in _outside(equality):
-        if mark in _EQUALITIES:
-            return equality[:position], equality[position + len(mark) :]
-    return equality, ""
-
-
-def _outside(text: str) -> Iterator[tuple[str, int]]:
-    depth = 0
-    for found in _BRACKETS.finditer(text):
-        mark = found.group()
-        if mark == "(":
-            depth += 1
-        elif mark == ")":
-            depth -= 1
-        elif depth == 0:
-            yield mark, found.start()
-
-
-def _words(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        yield from _WORD.findall(_STRING.sub("", text.replace("`", "")))
+    finished: whether it may be one that is complete in itself.
+    """
+    below: Entry | None = entry
+    while below is not None and (below.label.endswith("EXCHANGE") or below.label == "TUPLE CACHE"):
+        below = below.first
+    if below is None or below.label != "AGGREGATE":
+        return None
+    return below if finished or below.bracket != "FINALIZE" else None
 
 
 def _integer(text: str | None) -> int | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,45 +15,17 @@ from selector.plan import (
     JoinType,
     Operator,
     Placement,
-    Plan,
     PlanColumn,
-    PlanNode,
     Resources,
     TableShape,
 )
+from tests.selector.explain.printed import GOLDEN, drawn, node_of, plan_of, text_of
 
-GOLDEN = Path(__file__).parent / "golden"
-NAMES = ("minimal", "verbose", "parallel", "nested")
+NAMES = ("minimal", "verbose", "parallel", "nested", "calcite", "caches")
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 SALES = TableShape("sales", {"id": "bigint", "book_id": "bigint", "amount": "double", "year": "int"}, 6_000_000)
 BOOKS = TableShape("books", {"id": "bigint", "price": "double", "title": "string", "category": "string"}, 10_000)
-
-
-def text_of(name: str) -> str:
-    return (GOLDEN / f"impala_{name}.txt").read_text(encoding="utf-8")
-
-
-def plan_of(name: str, *tables: TableShape) -> Plan:
-    return impala.read(text_of(name), tables)
-
-
-def node_of(plan: Plan, identifier: str) -> PlanNode:
-    return next(node for _, node in plan.root.walk() if node.identifier == identifier)
-
-
-def drawn(plan: Plan) -> str:
-    """Draw a plan: one line per node, with what most consumers look at."""
-    lines = []
-    for depth, node in plan.root.walk():
-        words = [node.identifier or "-", str(node.operator), node.label, node.table or ""]
-        words += [f"rows={node.cardinality:.0f}"] if node.cardinality is not None else []
-        words += [f"limit={node.limit}"] if node.limit is not None else []
-        words += [str(node.join_type)] if node.join_type else []
-        words += [str(node.distribution)] if node.distribution else []
-        words += [f"{node.placement.fragment}/{node.placement.instances}"] if node.placement else []
-        lines.append("  " * depth + " ".join(word for word in words if word))
-    return "\n".join(lines) + "\n"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -280,7 +250,7 @@ def test_notes_do_not_pile_up() -> None:
     assert len(impala.read(text).notes) == 20
 
 
-TEXTS = [text_of(name) for name in NAMES]
+TEXTS = [text_of(name) for name in (*NAMES, "fragments")]
 
 
 @st.composite

@@ -20,6 +20,7 @@ from selector.memory.impala import (
     PARTITIONS,
     READ_BUFFER_BYTES,
     buffer_bytes,
+    distinct_keys,
     estimate,
     join_data_bytes,
     power_of_two,
@@ -152,6 +153,31 @@ def test_a_blocking_operator_lets_go_of_what_is_below() -> None:
     above = node(Operator.SORT, 10, 100, below)
 
     assert peak(join(scan(10, 8), above, 10)) < 1.1 * peak(below)
+
+
+def test_what_an_expression_keeps_stays_until_its_readers_are_done() -> None:
+    def kept(rows: float, body: PlanNode) -> PlanNode:
+        return node(Operator.MATERIALIZE, 10, 8, scan(rows, 100), body, reference="x")
+
+    small, large = scan(10, 8), join(scan(10, 8), scan(10**6, 100), 10)
+    growth = 10**6 * 100 - 3 * DEFAULT_BUFFER_BYTES
+
+    assert peak(kept(10**6, small)) == pytest.approx(growth, rel=0.002)
+    assert peak(kept(10**6, large)) == pytest.approx(peak(large) + growth, rel=0.002)
+    assert peak(kept(10, small), reserved=None) - peak(kept(10, small)) == 3 * DEFAULT_BUFFER_BYTES
+
+
+def test_a_build_side_that_is_grouped_by_the_key_has_no_duplicates() -> None:
+    probe_key, other = PlanColumn("id"), PlanColumn("price")
+    groups = node(Operator.AGGREGATE, 100, 8, scan(1_000, 8), group_keys=KEYS)
+    streaming = PlanNode(Operator.AGGREGATE, "STREAMING AGGREGATE", (scan(1_000, 8),), 100, group_keys=KEYS)
+
+    def distinct(build: PlanNode, key: PlanColumn) -> float | None:
+        return distinct_keys(join(scan(1_000, 8), build, 10_000, join_keys=((probe_key, key),)), 1_000, 100)
+
+    assert distinct(node(Operator.EXCHANGE, 100, 8, groups), KEYS[0]) == 100
+    assert distinct(groups, other) is None  # no inner join, whose rows would tell
+    assert distinct(streaming, KEYS[0]) is None
 
 
 def test_unknown_rows_are_an_unknown_peak() -> None:

@@ -19,6 +19,7 @@ CLAIMS = (
     "result_speed",
     "same_answers",
     "attacks",
+    "generalisation",
 )
 FAILED, WRONG_ARGUMENTS = 1, 2
 

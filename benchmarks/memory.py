@@ -29,6 +29,7 @@ from selector.estimate import UNKNOWN, MemoryEstimate
 from selector.forecast.history import Expectation, PastRun, WorkloadKey
 from selector.memory import duckdb, paper
 from selector.memory.duckdb_layout import CALIBRATED, Constants
+from selector.row_sample import RowSample
 from selector.statistics import TableStatistics
 from selector.wording import mebibytes
 
@@ -180,11 +181,11 @@ class Sizes:
     columns: int
     sample: int
     keys: int
-    together: int
+    by_key: int
 
 
 def sizes(table: TableStatistics) -> Sizes:
-    """Return what a table's statistics take: histograms and common values, the sample, key bins, pairs of columns."""
+    """Return what statistics take: histograms and common values, the sample, key bins, rows chosen by keys."""
     columns = 0
     for column in table.columns.values():
         if column.histogram is not None:
@@ -192,24 +193,23 @@ def sizes(table: TableStatistics) -> Sizes:
             columns += sum(part.nbytes for part in held if part is not None)
         if column.common is not None:
             columns += column.common.values.nbytes + column.common.rows.nbytes
-    sample = 0
-    for sampled in table.sample.columns.values() if table.sample is not None else ():
-        texts = sum(map(sys.getsizeof, set(sampled.values))) if sampled.values.dtype == object else 0
-        sample += sampled.values.nbytes + sampled.nulls.nbytes + texts
     keys = sum(part.nbytes for key in table.keys.values() for part in (key.rows, key.ndv, key.largest, key.bins.starts))
-    together = sum(
-        part.nbytes
-        for key in table.keys.values()
-        for counts in key.given.values()
-        for part in (counts.ends, counts.bucket, counts.rows)
-    )
-    return Sizes(columns, sample, keys, together)
+    by_key = sum(_sample_bytes(key.sample.rows) for key in table.keys.values() if key.sample is not None)
+    return Sizes(columns, _sample_bytes(table.sample), keys, by_key)
+
+
+def _sample_bytes(sample: RowSample | None) -> int:
+    held = 0
+    for column in sample.columns.values() if sample is not None else ():
+        texts = sum(map(sys.getsizeof, column.values)) if column.values.dtype == object else 0
+        held += column.values.nbytes + column.codes.nbytes + texts
+    return held
 
 
 def show_sizes(tables: Tables) -> None:
     """Print what the statistics of each table take in memory."""
     held = {name: sizes(table) for name, table in sorted(tables.statistics.items())}
-    head = ["table", "histograms and common values", "sample", "key bins", "pairs of columns"]
+    head = ["table", "histograms and common values", "sample", "key bins", "rows chosen by keys"]
     rows = [[name, *(f"{part / 1024:,.0f}" for part in astuple(one))] for name, one in held.items()]
     show_table("Statistics in memory, KiB", head, rows)
 

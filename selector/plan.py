@@ -118,7 +118,8 @@ class PlanNode:
     cardinality: rows out, as the ENGINE estimates them; None where it does not say.
     children: probe side first, build side second for a join.
     scanned: columns that a scan decodes: those it hands on and those that only its filters need.
-    predicates: filters of a scan or filter node, as SQL text of the engine's dialect.
+    predicates: filters of a scan or filter node, as SQL text of the engine's dialect. optional: those by which a scan
+    may leave rows out, which a join above does for certain.
     join_keys: pairs (probe side, build side). group_keys: of an aggregate, empty for a global one. sort_keys: of a sort
     or top-n, where the reader tells them.
     limit: rows of a limit or top-n. reference: name of the common table expression that a MATERIALIZE node
@@ -138,6 +139,7 @@ class PlanNode:
     table: str | None = None
     scanned: tuple[PlanColumn, ...] = ()
     predicates: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
     join_type: JoinType | None = None
     join_keys: tuple[tuple[PlanColumn, PlanColumn], ...] = ()
     group_keys: tuple[PlanColumn, ...] = ()

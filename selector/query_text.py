@@ -5,17 +5,22 @@ Joins are read off equalities, through sub-queries and common table expressions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
 from sqlglot.errors import OptimizeError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-from selector.join_keys import ColumnRef, KeyPair
+from selector.join_keys import SEPARATOR, ColumnRef, KeyPair
 
+MOST_COLUMNS = 6  # of a key
+LONGEST_KEY = 255  # characters of its columns' names, with those between them; the metastore has room for no more
 LONGEST_NAMING = 5  # of names that stand for expressions of names
 LONGEST_WAY = 50  # of sub-queries that pass a column on; a recursive one passes it on for ever
+
+
+_Way = tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +28,13 @@ class _Origin:
     """The stored column behind a column of a query. way: the references that lead there, from the outside in."""
 
     column: ColumnRef
-    way: tuple[tuple[int, str], ...]
+    way: _Way
 
 
 def join_pairs(tree: exp.Expr, columns_of: Mapping[str, frozenset[str]]) -> tuple[KeyPair, ...]:
     """Return the pairs of stored columns that a query wants to be equal, each once, in order.
+
+    Where it compares several columns of two references, they are a pair of keys together as well.
 
     Counted are conjuncts of WHERE and ON, USING, IN with a sub-query and the correlation of one, between different
     references to tables, which may be the same table twice. A column counts where sub-queries pass it on unchanged.
@@ -75,6 +82,15 @@ def _spelled(expression: exp.Expr, known: Mapping[str, exp.Expr], within: tuple[
     return expression.transform(bare)
 
 
+def _can_be_named(columns: Iterable[tuple[ColumnRef, ColumnRef]]) -> bool:
+    """Return whether the names of columns can stand together for a key, on both sides."""
+    for side in zip(*columns, strict=True):
+        names = [column.column for column in side]
+        if len(SEPARATOR.join(names)) > LONGEST_KEY or any(SEPARATOR in name for name in names):
+            return False
+    return True
+
+
 class _Reader:
     """Follows columns through one query's scopes."""
 
@@ -88,12 +104,21 @@ class _Reader:
         if not isinstance(query, exp.Select):
             return
         conditions = [query.args.get("where"), *(join.args.get("on") for join in query.args.get("joins") or ())]
+        found = list(self._of_using(scope, query))
         for condition in conditions:
             for conjunct in _conjuncts(condition):
-                yield from self._of_conjunct(scope, conjunct)
-        yield from self._of_using(scope, query)
+                found += self._of_conjunct(scope, conjunct)
+        together: dict[tuple[_Way, _Way], set[tuple[ColumnRef, ColumnRef]]] = {}
+        for left, right in found:
+            yield KeyPair.of(left.column, right.column)
+            if right.way < left.way:
+                left, right = right, left
+            together.setdefault((left.way, right.way), set()).add((left.column, right.column))
+        for columns in together.values():
+            if 1 < len(columns) <= MOST_COLUMNS and _can_be_named(columns):
+                yield KeyPair.together(columns)
 
-    def _of_conjunct(self, scope: Scope, conjunct: exp.Expr) -> Iterator[KeyPair]:
+    def _of_conjunct(self, scope: Scope, conjunct: exp.Expr) -> Iterator[tuple[_Origin, _Origin]]:
         if isinstance(conjunct, exp.EQ | exp.NullSafeEQ):
             yield from self._joined(self._origin(scope, conjunct.left), self._origin(scope, conjunct.right))
         elif isinstance(conjunct, exp.In):
@@ -105,7 +130,7 @@ class _Reader:
                 for left, right in zip(wanted, selects, strict=True):
                     yield from self._joined(self._origin(scope, left), self._origin(inner, right.unalias()))
 
-    def _of_using(self, scope: Scope, query: exp.Select) -> Iterator[KeyPair]:
+    def _of_using(self, scope: Scope, query: exp.Select) -> Iterator[tuple[_Origin, _Origin]]:
         names = list(scope.selected_sources)
         for join in query.args.get("joins") or ():
             right = join.alias_or_name
@@ -117,13 +142,13 @@ class _Reader:
                         self._in_source(scope, left, column, ()), self._in_source(scope, right, column, ())
                     )
 
-    def _joined(self, left: _Origin | None, right: _Origin | None) -> Iterator[KeyPair]:
+    def _joined(self, left: _Origin | None, right: _Origin | None) -> Iterator[tuple[_Origin, _Origin]]:
         if left is not None and right is not None and left.way != right.way:
-            yield KeyPair.of(left.column, right.column)
+            yield left, right
 
     # ------------------------------------------------------------------ where a column comes from
 
-    def _origin(self, scope: Scope, expression: exp.Expr, way: tuple[tuple[int, str], ...] = ()) -> _Origin | None:
+    def _origin(self, scope: Scope, expression: exp.Expr, way: _Way = ()) -> _Origin | None:
         """Return the stored column that an expression is, as seen from a scope; None if it is anything else."""
         column = _bare(expression)
         if not isinstance(column, exp.Column) or not isinstance(column.this, exp.Identifier) or len(way) > LONGEST_WAY:
@@ -139,7 +164,7 @@ class _Reader:
             current = current.parent if current.is_correlated_subquery or current.is_subquery else None
         return None
 
-    def _in_source(self, scope: Scope, reference: str, column: str, way: tuple[tuple[int, str], ...]) -> _Origin | None:
+    def _in_source(self, scope: Scope, reference: str, column: str, way: _Way) -> _Origin | None:
         _, source = scope.selected_sources[reference]
         way = (*way, (id(scope), reference))
         if isinstance(source, exp.Table):

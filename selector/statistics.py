@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selector.join_keys import KeyStatistics
+from selector.row_sample import RowSample
 
 EPOCH_DATE = dt.date(1970, 1, 1)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -131,31 +132,6 @@ class ColumnStatistics:
     histogram: Histogram | None = None
     common: CommonValues | None = None
     manual: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SampleColumn:
-    """One column of a row sample.
-
-    values: shape (rows,), float64 on the type's line, or objects of type ``str`` (whole, up to 256 characters) for
-    strings; of NULLs anything. nulls: shape (rows,), bool.
-    """
-
-    values: NDArray[np.float64] | NDArray[np.object_]
-    nulls: NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RowSample:
-    """Whole rows, each of the table's taken with the same chance.
-
-    share: that chance, 0..1. The rows of neighbouring row groups stand together, in the order of their file: a column
-    whose values lie together there is told by it.
-    """
-
-    rows: int
-    share: float
-    columns: Mapping[str, SampleColumn]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -237,7 +237,7 @@ class CommonLine:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPage:
-    """Everything about one column."""
+    """Everything about one column. sampled: rows that were chosen by it as a key, and the share of keys."""
 
     table: str
     name: str
@@ -247,7 +247,7 @@ class ColumnPage:
     common: tuple[CommonLine, ...]
     keys: Plot | None
     group: str
-    given: tuple[str, ...]
+    sampled: tuple[str, str] | None
 
     @classmethod
     def of(cls, build: TableStatistics, column: ColumnStatistics) -> ColumnPage:
@@ -272,7 +272,7 @@ class ColumnPage:
             common=tuple(_common(column, build.rows)),
             keys=plots.key_bins(column.name, keys, column.data_type) if keys else None,
             group=keys.bins.group if keys else "",
-            given=tuple(sorted(keys.given)) if keys else (),
+            sampled=(cardinality(keys.sample.rows.rows), share(keys.sample.share)) if keys and keys.sample else None,
         )
 
 

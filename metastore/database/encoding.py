@@ -17,11 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from metastore.records import FileMark
-from selector.join_keys import Bins, ConditionalCounts, KeyStatistics
-from selector.statistics import CommonValues, Histogram, RowSample, SampleColumn
+from selector.join_keys import Bins, KeySample, KeyStatistics
+from selector.row_sample import RowSample, SampleColumn
+from selector.statistics import CommonValues, Histogram
 
 FORM = 1
-BY_BIN = "bin"  # the order of a key's cells
 WORD = 8
 
 Array = NDArray[Any]
@@ -83,28 +83,30 @@ def common_of(blob: bytes) -> CommonValues:
 
 
 def sample_blob(sample: RowSample) -> bytes:
-    """Encode a row sample: of each column its NULLs and its numbers, or its strings' lengths and their bytes."""
+    """Encode a row sample: of each column its codes and its numbers, or its strings' lengths and their bytes."""
     arrays: list[Array] = []
     for column in sample.columns.values():
-        arrays.append(column.nulls)
+        arrays.append(column.codes)
         if column.values.dtype.kind != "O":
             arrays.append(column.values)
             continue
         texts = [str(text).encode() for text in column.values]
         arrays += [np.array([len(text) for text in texts], dtype=np.int64), np.frombuffer(b"".join(texts), np.uint8)]
     texts_in = [column.values.dtype.kind == "O" for column in sample.columns.values()]
-    content = {"rows": sample.rows, "share": sample.share, "columns": list(zip(sample.columns, texts_in, strict=True))}
+    columns = list(zip(sample.columns, texts_in, strict=True))
+    content = {"rows": sample.rows, "share": sample.share, "columns": columns, "coded": True}
     return pack(content, arrays)
 
 
 def sample_of(blob: bytes) -> RowSample:
-    """Decode a row sample."""
+    """Decode a row sample; older ones have each row's value and whether it is NULL."""
     content, arrays = unpack(blob)
     left = iter(arrays)
     columns = {}
     for name, is_text in content["columns"]:
-        nulls = next(left)
-        columns[name] = SampleColumn(_texts(next(left), next(left)) if is_text else next(left), nulls)
+        codes = next(left)
+        values = _texts(next(left), next(left)) if is_text else next(left)
+        columns[name] = SampleColumn(values, codes) if content.get("coded") else SampleColumn.of(values, codes)
     return RowSample(content["rows"], content["share"], columns)
 
 
@@ -127,38 +129,27 @@ def bins_of(blob: bytes, *, group: str, version: int) -> Bins:
 
 def key_blob(key: KeyStatistics) -> bytes:
     """Encode a key's counts together with their bins, so that they stay readable when the group is cut anew."""
-    cuts = cuts_of(key)
-    counts: list[Array] = [key.rows, key.ndv, key.largest]
-    for given in key.given.values():
-        counts += [given.ends, given.bucket, given.rows]
-    shares = [given.share for given in key.given.values()]
-    names = [[bins.group, bins.version] for bins in cuts]
-    content = {"cuts": names, "given": list(key.given), "shares": shares, "by": BY_BIN}
-    return pack(content, [*(bins.starts for bins in cuts), *counts])
+    content: dict[str, Any] = {"group": key.bins.group, "version": key.bins.version}
+    arrays: list[Array] = [key.bins.starts, key.rows, key.ndv, key.largest]
+    if key.sample is not None:
+        content["share"] = key.sample.share
+        arrays.append(np.frombuffer(sample_blob(key.sample.rows), np.uint8))
+    return pack(content, arrays)
 
 
 def key_of(blob: bytes, *, shared: Shared) -> KeyStatistics:
-    """Decode a key's counts. shared: gives the one object that stands for equal bins."""
+    """Decode a key's counts. shared: gives the one object that stands for equal bins.
+
+    Older ones have several cuts: the key's own comes first, and its counts behind all of them; the rest is not read.
+    """
     content, arrays = unpack(blob)
-    cuts = [
-        shared(Bins(starts, group, version)) for starts, (group, version) in zip(arrays, content["cuts"], strict=False)
-    ]
-    rows, ndv, largest, *given = arrays[len(cuts) :]
-    by_bin = content.get("by") == BY_BIN
-    parts = zip(content["given"], cuts[1:], given[::3], given[1::3], given[2::3], content["shares"], strict=True)
-    together = {}
-    for name, cut, ends, cells, held, share in parts:
-        if not by_bin:
-            ends, cells, held = _transposed(ends, cells, held, bins=rows.size)
-        together[name] = ConditionalCounts(cut, ends, cells, held, share)
-    return KeyStatistics(cuts[0], rows, ndv, largest, together)
-
-
-def _transposed(ends: Array, bins_of_cells: Array, rows: Array, *, bins: int) -> tuple[Array, Array, Array]:
-    """Put the cells of an older blob, which are in order of buckets, in order of bins."""
-    order = np.argsort(bins_of_cells, kind="stable")
-    buckets = np.repeat(np.arange(ends.size, dtype=np.int32), np.diff(ends, prepend=0))
-    return np.cumsum(np.bincount(bins_of_cells, minlength=bins)), buckets[order], rows[order]
+    if "cuts" in content:
+        group, version = content["cuts"][0]
+        rows, ndv, largest = arrays[len(content["cuts"]) :][:3]
+        return KeyStatistics(shared(Bins(arrays[0], group, version)), rows, ndv, largest)
+    starts, rows, ndv, largest, *sampled = arrays
+    sample = KeySample(content["share"], sample_of(sampled[0].tobytes())) if sampled else None
+    return KeyStatistics(shared(Bins(starts, content["group"], content["version"])), rows, ndv, largest, sample)
 
 
 def marks_blob(marks: Sequence[FileMark]) -> bytes:
@@ -184,11 +175,6 @@ def shared_bins(known: Iterable[Bins]) -> Shared:
         return first if np.array_equal(first.starts, bins.starts) else bins
 
     return share
-
-
-def cuts_of(key: KeyStatistics) -> tuple[Bins, ...]:
-    """Return all bins that a key's counts stand on, its own first."""
-    return (key.bins, *(given.buckets for given in key.given.values()))
 
 
 def _narrowed(array: Array) -> Array:

@@ -205,7 +205,7 @@ class ColumnStatisticsRow(Base):
 
 
 class KeyStatisticsRow(Base):
-    """One key column of one build: a blob with its bins and its counts, also those of other columns per bin."""
+    """One key of one build, its columns with commas between: a blob with its bins, its counts and rows chosen by it."""
 
     __tablename__ = "key_statistics"
 

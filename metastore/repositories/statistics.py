@@ -207,10 +207,7 @@ class StatisticsStore:
             .where(TableRow.name.in_(names), StatisticsBuildRow.version == TableRow.statistics_version)
         ).all()
         shared = encoding.shared_bins(
-            bins
-            for read in list(self._read.values())
-            for key in read.statistics.keys.values()
-            for bins in encoding.cuts_of(key)
+            key.bins for read in list(self._read.values()) for key in read.statistics.keys.values()
         )
         found: dict[str, TableStatistics] = {}
         for name, table_id, version, built_at in builds:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
+from selector.cardinality.base import Base
 from selector.cardinality.groups import Sizes, independent
 from selector.cardinality.join_messages import (
     LEAST,
+    Floats,
+    Key,
     KeyVector,
     Message,
     added,
     applied,
+    distinct_of,
     expected_distinct,
-    same_bins,
 )
-from selector.cardinality.relations import Base, Relation
+from selector.cardinality.keys.classes import KeyClasses, origin
+from selector.cardinality.predicates.domains import Domain
+from selector.cardinality.relation import Relation, Scanned
 from selector.estimate import bounded_rows
-from selector.plan import PlanColumn
+from selector.plan import JoinType, PlanColumn
 
 
 class Derived(Relation):
@@ -36,15 +42,30 @@ class Derived(Relation):
         """Return whether a column comes out of it."""
         return self._source.holds(column)
 
-    def vector(self, column: PlanColumn, messages: Sequence[Message] = ()) -> KeyVector | None:
+    def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
         """Return the rows by a key's bins, spread as they were below."""
-        spread = self._source.vector(column, messages)
+        spread = self._source.vector(key, messages)
         if spread is None:
             return None
         share = self.rows / max(1e-9, self._source.rows)
-        ndv = expected_distinct(spread.ndv, spread.rows, np.full(spread.ndv.shape, min(1.0, share)))
-        assert isinstance(ndv, np.ndarray)
+        ndv = distinct_of(spread.ndv, spread.rows, np.full(spread.ndv.shape, min(1.0, share)))
         return replace(spread, rows=spread.rows * share, ndv=ndv)
+
+    def is_unique(self, columns: Sequence[PlanColumn]) -> bool:
+        """Return whether no two of its rows agree in some columns, by the way they were made."""
+        return self._source.is_unique(columns)
+
+    def is_made_of(self, other: Relation) -> bool:
+        """Return whether its rows are keys of another relation."""
+        return self is other or self._source.is_made_of(other)
+
+    def possible_keys(self, key: Key) -> Floats | None:
+        """Return how many different keys there may be in each cell of a key."""
+        return self._source.possible_keys(key)
+
+    def allowed(self, column: PlanColumn) -> Domain | None:
+        """Return what filters leave of a column, if that is a domain."""
+        return self._source.allowed(column) if self.holds(column) else None
 
     def ndv(self, column: PlanColumn) -> float | None:
         """Return the different values of a column."""
@@ -63,17 +84,25 @@ class Derived(Relation):
         """Return how many different combinations of columns there may be."""
         return max(1.0, min(self._source.combinations(columns), self.rows))
 
-    def distinct(self, columns: Sequence[PlanColumn]) -> float | None:
+    def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
         """Return how many different combinations are expected in its part of the rows."""
-        found = self._source.distinct(columns)
+        found = self._source.distinct(columns, messages)
         if found is None:
             return None
         share = self.rows / max(1e-9, self._source.rows)
         return max(1.0, min(float(expected_distinct(found, self._source.rows, min(1.0, share))), self.rows))
 
-    def base(self, column: PlanColumn) -> Base | None:
+    def base(self, column: PlanColumn) -> Scanned | None:
         """Return the rows that a column was read from."""
         return self._source.base(column)
+
+    def nulls(self, column: PlanColumn) -> float:
+        """Return the share of rows whose column is NULL."""
+        return self._source.nulls(column)
+
+    def sampled(self, column: PlanColumn) -> tuple[Scanned, Floats] | None:
+        """Return the sampled rows that a column was read from."""
+        return self._source.sampled(column)
 
     @property
     def marked(self) -> tuple[float, ...]:
@@ -83,6 +112,34 @@ class Derived(Relation):
     def counts_combinations(self, columns: Sequence[PlanColumn]) -> bool:
         """Return whether combinations were seen on a sample."""
         return self._source.counts_combinations(columns)
+
+
+class InList(Derived):
+    """Rows of which a join with a list of constants told whether their column is in it."""
+
+    def __init__(self, source: Relation, column: PlanColumn, domain: Domain) -> None:
+        """Mark. domain: the constants."""
+        super().__init__(source, source.rows)
+        self._column = column
+        self._domain = domain
+
+    @property
+    def marked(self) -> tuple[float, ...]:
+        """Return the shares of rows that met another one."""
+        kept = self.chosen(JoinType.SEMI).rows
+        return (min(1.0, kept / self.rows) if self.rows > 0.0 else 0.0, *self._source.marked)
+
+    @property
+    def is_marking(self) -> bool:
+        """Whether it tells which rows met another one."""
+        return True
+
+    def chosen(self, kind: JoinType, count: int = 1) -> Relation:
+        """Return the rows that are in the list, or those that are not."""
+        source = self._source.chosen(kind, count - 1) if count > 1 else self._source
+        domain = self._domain if kind is JoinType.SEMI else ~self._domain
+        known = source.allowed(self._column)
+        return source.within(self._column, domain if known is None else known & domain)
 
 
 class Groups(Derived):
@@ -95,73 +152,120 @@ class Groups(Derived):
         keys: Sequence[PlanColumn],
         *,
         upper: float,
+        classes: KeyClasses | None = None,
         measures: Mapping[PlanColumn, float] = MappingProxyType({}),
     ) -> None:
         """Group. rows, upper: how many groups are expected, and at most. measures: values of what is aggregated."""
         super().__init__(source, rows, upper=upper)
-        self._keys = frozenset(_origin(key) for key in keys)
+        self._classes = classes
+        self._keys = frozenset(origin(key) for key in keys)
         self._measures = measures
 
     @property
     def sizes(self) -> Sizes:
         """Return how many rows are in a group."""
-        key = next(iter(self._key_columns), None)
-        spread = self._source.vector(key) if key is not None and len(self._keys) == 1 else None
+        if isinstance(self._source, Base):
+            found = self._source.group_sizes(self._key_columns, self.rows)
+            if found is not None and found.count.size:
+                return found
+        column = next(iter(self._key_columns), None)
+        cells = self._classes.of(column) if self._classes is not None and column is not None else None
+        spread = self._source.vector(Key((column,), cells)) if column is not None and len(self._keys) == 1 else None
         if spread is None or not np.any(spread.ndv > 0.0):
             return Sizes.of(self.rows, self._source.rows)
         there = spread.ndv > LEAST
         count, rows = spread.ndv[there], spread.rows[there]
         return Sizes(count, rows / count, spread.largest[there])
 
+    def is_unique(self, columns: Sequence[PlanColumn]) -> bool:
+        """Return whether no two groups agree in some columns: those of the grouping do."""
+        return self._keys <= {origin(column) for column in columns}
+
+    def mean_sizes(self, key: Key) -> Floats | None:
+        """Return the mean rows of a group in each cell of the key that the groups are made by, shape (cells.count,)."""
+        spread = self._source.vector(key) if len(self._keys) == len(key.columns) else None
+        return None if spread is None else spread.rows / np.maximum(spread.ndv, LEAST)
+
     @property
     def _key_columns(self) -> list[PlanColumn]:
         return [PlanColumn(name, None, table, scan) for table, name, scan in self._keys]
 
-    def rows_of(self, column: PlanColumn) -> Base | None:
+    def rows_of(self, column: PlanColumn) -> Scanned | None:
         """Return the rows that were grouped, as far as they were read with a column."""
         return self._source.base(column)
 
     def holds(self, column: PlanColumn) -> bool:
         """Return whether a column comes out of it: a key does, and what is aggregated."""
-        return column in self._measures or (_origin(column) in self._keys and super().holds(column))
+        return column in self._measures or (origin(column) in self._keys and super().holds(column))
 
     def ndv(self, column: PlanColumn) -> float | None:
         """Return the different values of a key, or of what is aggregated."""
         known = self._measures.get(column)
         return super().ndv(column) if known is None else max(1.0, min(known, self.rows))
 
-    def distinct(self, columns: Sequence[PlanColumn]) -> float | None:
+    def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
         """Return how many different combinations there are: of all keys, as many as groups."""
-        if self._keys <= {_origin(column) for column in columns}:
-            return max(1.0, self.rows)
+        if self._keys <= {origin(column) for column in columns}:
+            return max(1.0, self.total(messages)[0] if messages else self.rows)
         measured = [column for column in columns if column in self._measures]
         keys = [column for column in columns if column not in self._measures]
         counts = [self._measures[column] for column in measured]
         if keys:
-            found = super().distinct(keys)
+            found = super().distinct(keys, messages)
             if found is None:
                 return None
             counts.append(found)
         return max(1.0, min(independent(counts, self.rows), self.rows))
 
-    def vector(self, column: PlanColumn, messages: Sequence[Message] = ()) -> KeyVector | None:
+    def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
         """Return the groups by a key's bins; of a single key each bin has as many as it has keys."""
-        if len(self._keys) > 1:
-            return super().vector(column, messages)
-        spread = self._source.vector(column)
+        if len(self._keys) > len(key.columns):
+            return super().vector(key, messages)
+        spread = self._source.vector(key)
         if spread is None:
             return None
         part = min(1.0, self.rows / max(1e-9, float(spread.ndv.sum())))
         groups, most = spread.ndv * part, np.minimum(1.0, spread.ndv)
-        found = KeyVector(spread.bins, groups, groups, spread.ndv, most, spread.ndv)
-        for message in messages:  # all of them are for the key: no other column comes out
-            found = applied(found, message.factor, message.kept, message.upper)
-        return found
+        found = KeyVector(spread.cells, groups, groups, spread.domain, most, np.maximum(spread.ndv, groups))
+        others = []
+        for message in messages:
+            if message.key.cells is key.cells and message.key.columns == key.columns:
+                found = applied(found, message.factor, message.kept, message.upper)
+            else:  # for some of the keys: what it does to the rows of a cell it does to their groups
+                others.append(message)
+        after = self._source.vector(key, others) if others else None
+        if after is None:
+            return found
+        factor = after.rows / np.maximum(spread.rows, LEAST)
+        kept = np.minimum(1.0, after.ndv / np.maximum(spread.ndv, LEAST))
+        return applied(found, factor, kept, np.maximum(factor, after.largest / np.maximum(spread.largest, LEAST)))
 
     def domain(self, column: PlanColumn) -> float | None:
         """Return the different values before other joins; there are no more than groups."""
         found = self._source.domain(column)
         return None if found is None else max(1.0, min(found, self.rows))
+
+
+class GroupsOfSize(Derived):
+    """Groups that a condition on their number of rows keeps."""
+
+    def __init__(self, groups: Groups, rows: float, kept: Callable[[Floats], NDArray[np.bool_]]) -> None:
+        """Keep. kept: tells of numbers of rows whether groups of that size are kept."""
+        super().__init__(groups, rows)
+        self._groups = groups
+        self._kept = kept
+
+    def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
+        """Return the groups by a key's cells: in each those whose keys have such a number of rows."""
+        spread, sizes = self._groups.vector(key, messages), self._groups.mean_sizes(key)
+        if spread is None or sizes is None:
+            return super().vector(key, messages)
+        kept = self._kept(sizes)
+        left = float((spread.rows * kept).sum())
+        if left <= 0.0:
+            return super().vector(key, messages)
+        part = np.minimum(1.0, kept * min(1.0, self.rows / left))
+        return replace(spread, rows=spread.rows * part, ndv=spread.ndv * part)
 
 
 class Union(Relation):
@@ -170,8 +274,9 @@ class Union(Relation):
     def __init__(self, parts: Sequence[Relation], columns: Sequence[Sequence[PlanColumn]]) -> None:
         """Put relations together. columns: of each in order."""
         self._parts = tuple(parts)
-        self._places = {_origin(column): place for place, column in reversed(list(enumerate(columns[0])))}
+        self._places = {origin(column): place for place, column in reversed(list(enumerate(columns[0])))}
         self._columns = columns
+        self._messages: dict[tuple[int, int], tuple[Message, Message]] = {}
         self.rows = bounded_rows(sum(part.rows for part in parts))
         self.upper = bounded_rows(sum(part.upper for part in parts))
 
@@ -184,16 +289,44 @@ class Union(Relation):
         """Return whether every relation has such a column."""
         return len(self._alike(column)) == len(self._parts)
 
-    def vector(self, column: PlanColumn, messages: Sequence[Message] = ()) -> KeyVector | None:
+    def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
         """Return the rows by a key's bins, if all were counted over the same ones."""
         found: KeyVector | None = None
-        for part, own in self._alike(column):
-            there = [replace(message, column=mine) for message in messages for mine in self._of(part, message.column)]
-            spread = part.vector(own, there) if len(there) == len(messages) else None
-            if spread is None or (found is not None and not same_bins(spread.bins, found.bins)):
+        for part in self._parts:
+            own = self._key_of(part, key)
+            there = [self._message_of(part, message) for message in messages]
+            known = [message for message in there if message is not None]
+            spread = part.vector(own, known) if own is not None and len(known) == len(messages) else None
+            if spread is None:
                 return None
             found = spread if found is None else added(found, spread)
         return found
+
+    def total(self, messages: Sequence[Message]) -> tuple[float, float]:
+        """Return rows and their upper bound after joins did what the messages tell."""
+        rows = upper = 0.0
+        for part in self._parts:
+            there = [self._message_of(part, message) for message in messages]
+            known = [message for message in there if message is not None]
+            if len(known) < len(messages):
+                return super().total(messages)
+            own_rows, own_upper = part.total(known)
+            rows, upper = rows + own_rows, upper + own_upper
+        return rows, upper
+
+    def _message_of(self, part: Relation, message: Message) -> Message | None:
+        """Return a message as one of the relations has to read it; None where it has no such columns."""
+        own = self._key_of(part, message.key)
+        if own is None:
+            return None
+        asked = id(part), id(message)
+        if asked not in self._messages:
+            self._messages[asked] = message, replace(message, key=own)
+        return self._messages[asked][1]
+
+    def _key_of(self, part: Relation, key: Key) -> Key | None:
+        columns = [mine for column in key.columns for mine in self._of(part, column)]
+        return Key(tuple(columns), key.cells) if len(columns) == len(key.columns) else None
 
     def ndv(self, column: PlanColumn) -> float | None:
         """Return the different values: of as many as there are, those that any relation has."""
@@ -214,9 +347,9 @@ class Union(Relation):
         """Return how many different combinations of columns there may be."""
         return max(1.0, self.rows)
 
-    def distinct(self, columns: Sequence[PlanColumn]) -> float | None:
+    def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
         """Return how many different combinations there are: no value is known to be in several relations."""
-        if len(columns) == 1:
+        if len(columns) == 1 and not messages:
             return self.ndv(columns[0])
         total = 0.0
         for part in self._parts:
@@ -227,7 +360,7 @@ class Union(Relation):
             total += found
         return max(1.0, min(total, self.rows))
 
-    def base(self, column: PlanColumn) -> Base | None:
+    def base(self, column: PlanColumn) -> Scanned | None:
         """Return nothing: its rows were read in several places."""
         return None
 
@@ -235,7 +368,7 @@ class Union(Relation):
         return [(part, own) for part in self._parts for own in self._of(part, column)]
 
     def _of(self, part: Relation, column: PlanColumn) -> list[PlanColumn]:
-        place = self._places.get(_origin(column))
+        place = self._places.get(origin(column))
         columns = self._columns[self._parts.index(part)]
         if place is None or place >= len(columns) or not part.holds(columns[place]):
             return []
@@ -262,7 +395,7 @@ class Opaque(Relation):
         """Return whether a column comes out of it."""
         return any(member.holds(column) for member in self._members)
 
-    def vector(self, column: PlanColumn, messages: Sequence[Message] = ()) -> KeyVector | None:
+    def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
         """Return nothing."""
         return None
 
@@ -282,11 +415,19 @@ class Opaque(Relation):
         """Return the share of rows whose column is not NULL before joins."""
         return next((member.present(column) for member in self._members if member.holds(column)), 1.0)
 
+    def nulls(self, column: PlanColumn) -> float:
+        """Return the share of rows whose column is NULL before joins."""
+        return next((member.nulls(column) for member in self._members if member.holds(column)), 0.0)
+
+    def sampled(self, column: PlanColumn) -> tuple[Scanned, Floats] | None:
+        """Return the sampled rows that a column was read from, as if all were kept alike."""
+        return next((member.sampled(column) for member in self._members if member.holds(column)), None)
+
     def combinations(self, columns: Sequence[PlanColumn]) -> float:
         """Return how many different combinations of columns there may be."""
         return max(1.0, self.rows)
 
-    def distinct(self, columns: Sequence[PlanColumn]) -> float | None:
+    def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
         """Return how many different combinations are expected: those of the members in all pairs."""
         left, counts = list(columns), []
         for member in self._members:
@@ -299,11 +440,6 @@ class Opaque(Relation):
                 counts.append(found)
         return None if left else max(1.0, min(independent(counts, self.rows), self.rows))
 
-    def base(self, column: PlanColumn) -> Base | None:
+    def base(self, column: PlanColumn) -> Scanned | None:
         """Return the rows that a column was read from."""
         return next((member.base(column) for member in self._members if member.holds(column)), None)
-
-
-def _origin(column: PlanColumn) -> tuple[str | None, str, int | None]:
-    """Return what a column is, whatever type it was cast to on its way."""
-    return column.table, column.name, column.scan

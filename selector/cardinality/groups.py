@@ -22,7 +22,7 @@ from sqlglot import exp
 from selector.cardinality.predicates.conditions import Condition
 from selector.cardinality.predicates.evaluate import constant, values_of
 from selector.cardinality.predicates.vectors import Bools
-from selector.statistics import RowSample
+from selector.row_sample import RowSample
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -31,17 +31,22 @@ GUESSED_TWICE = 1.0  # so many groups met twice is what a guess is worth
 LEAST_SKEW, MOST_SKEW = 0.25, 8.0
 FEWEST_ROWS = 30  # of a sample that tell of groups
 QUANTILES = 32  # of the sizes of groups
+MANY_ROWS = 8  # sampled rows of a group, from which on they tell its size
+LARGEST_SIZE = 20_000  # of a group that is not known by itself
 _AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
 _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.GTE: exp.LTE}
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def codes_of(expression: str, sample: RowSample, types: tuple[tuple[str, str], ...], dialect: str) -> Codes | None:
     """Return which rows of a sample have the same value of a column or an expression; None where it cannot be told.
 
     Shape (rows,): numbers from 0 on; NULL is a value like any other. types: of the columns, Spark's short form.
     """
-    known = sample.columns.get(expression) or values_of(expression, sample, dict(types), dialect=dialect)
+    column = sample.columns.get(expression)
+    if column is not None:
+        return column.codes.astype(np.intp)
+    known = values_of(expression, sample, dict(types), dialect=dialect)
     if known is None:
         return None
     shape = (sample.rows,)
@@ -55,7 +60,7 @@ def codes_of(expression: str, sample: RowSample, types: tuple[tuple[str, str], .
     return np.where(nulls, code.max(initial=-1) + 1, code)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def codes_together(
     expressions: tuple[str, ...], sample: RowSample, types: tuple[tuple[str, str], ...], dialect: str
 ) -> Codes | None:
@@ -112,10 +117,50 @@ class Sizes:
         mean = max(1.0, rows / max(groups, 1e-9))
         return cls(np.array([groups]), np.array([mean]), np.array([max(mean, rows)]))
 
+    @classmethod
+    def counted(cls, rows: Floats) -> Sizes:
+        """Know the size of every group. rows: shape (groups,), some of them 0 where filters left none."""
+        sizes, count = np.unique(rows[rows > 0.0], return_counts=True)
+        return cls(count.astype(np.float64), sizes, sizes)
+
+    @classmethod
+    def promised(cls, held: NDArray[np.intp], share: float, groups: float, rows: float) -> Sizes:
+        """Know how many sampled rows each group has. held: shape (groups in the sample,). share: of rows sampled.
+
+        Groups of many sampled rows are as large as these tell. The others' sizes, less one, are a negative binomial
+        distribution with the mean that is left and the variance that follows from pairs of sampled rows in one group:
+        of s rows s (s - 1) share^2 pairs are sampled.
+        """
+        many = held[held >= MANY_ROWS] / share
+        few = held[held < MANY_ROWS].astype(np.float64)
+        left, left_rows = max(1.0, groups - many.size), max(1.0, rows - float(many.sum()))
+        mean = max(0.0, left_rows / left - 1.0)
+        pairs = float((few * (few - 1.0)).sum()) / share**2 / left  # E[s (s - 1)] = E[x^2] + E[x], x = s - 1
+        variance = pairs - mean - mean * mean
+        most = int(min(LARGEST_SIZE, math.ceil(mean + 12.0 * math.sqrt(max(variance, mean, 1.0)) + 10.0)))
+        sizes = np.arange(1.0, most + 1.0)
+        chance = _negative_binomial(sizes - 1.0, mean, variance)
+        kept = chance > 1e-12
+        return cls(
+            np.concatenate([left * chance[kept], np.ones(many.size)]),
+            np.concatenate([sizes[kept], many]),
+            np.concatenate([sizes[kept], many]),
+        )
+
     @property
     def mean_rows(self) -> float:
         """Rows of a group, on average."""
         return self._averaged(np.maximum(self.mean, 1.0))
+
+    def first_rows(self, most: float) -> float:
+        """Return the rows of a group, on average, of which at most so many count."""
+        return self._averaged(np.minimum(np.maximum(self.mean, 1.0), most))
+
+    @property
+    def different(self) -> float:
+        """How many different sizes there are at most."""
+        of_class = np.minimum(self.count, np.where(self.largest > self.mean, self.largest, 1.0))
+        return min(float(of_class.sum()), float(self.largest.max(initial=1.0)))
 
     def above(self, size: float) -> float:
         """Return the share of groups that are larger.
@@ -143,7 +188,7 @@ class Sizes:
     def _shape(self) -> tuple[Floats, Floats, Floats]:
         alone = self.count <= 1.5
         mean = np.maximum(self.mean, 1.0)
-        most = np.where(alone, mean, np.maximum(self.largest, mean))
+        most = np.where(alone & (self.largest > mean), mean, np.maximum(self.largest, mean))
         return mean, most, 2.0 * mean - most
 
     def _averaged(self, each: Floats) -> float:
@@ -212,8 +257,25 @@ class HavingCondition:
         return sizes.averaged(1.0 - np.power(1.0 - share, rows) if any_row else np.power(share, rows))
 
 
+def _negative_binomial(x: Floats, mean: float, variance: float) -> Floats:
+    """Return the chance of each number; of a Poisson distribution where the variance is no larger than the mean."""
+    if mean <= 0.0:
+        return np.where(x == 0.0, 1.0, 0.0)
+    log_factorial = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1.0, x.size)))))
+    if variance <= mean * 1.0001:
+        logs = x * math.log(mean) - mean - log_factorial
+    else:
+        shape = mean * mean / (variance - mean)
+        rising = np.concatenate(([0.0], np.cumsum(np.log(shape + np.arange(0.0, x.size - 1.0)))))
+        logs = rising - log_factorial + shape * math.log(shape / (shape + mean)) + x * math.log(mean / (shape + mean))
+    found: Floats = np.exp(logs)
+    return found / max(float(found.sum()), 1e-300)
+
+
 def _counting(expression: exp.Expr) -> exp.Expr:
-    """Return DuckDB's count_star() as what it counts."""
+    """Return DuckDB's count_star(), and a count over a window, as what they count."""
+    if isinstance(expression, exp.Window) and not expression.args.get("order"):
+        expression = expression.this
     is_it = isinstance(expression, exp.Anonymous) and str(expression.this).lower() == "count_star"
     return exp.Count(this=exp.Star()) if is_it else expression
 

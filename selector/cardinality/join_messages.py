@@ -1,8 +1,9 @@
-"""A relation's rows over the bins of a key, and what joins tell each other about them.
+"""A relation's rows over the cells of a key class, and what joins tell each other about them.
 
-What a join does to its left side is a ``Message``: by what factor the rows of each bin grow, which part of them meets
-anything at all. A message reaches the side's other keys through the counts of both keys together, so that a chain of
-joins is a product of small matrices and no row is ever looked at.
+What a join does to one side is a ``Message``: by what factor the rows of each cell grow, which part of their keys meets
+anything at all. A table passes messages on to its other keys by the rows of its samples, each of which meets its own
+cell of every key; so a tree of joins is a product of vectors (belief propagation on a factor graph, as FactorJoin has
+it; Wu et al., SIGMOD 2023).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from selector.join_keys import Bins, ConditionalCounts, KeyStatistics, association
+from selector.cardinality.keys.classes import KeyClass
 from selector.plan import PlanColumn
 
 Floats = NDArray[np.float64]
@@ -21,14 +22,22 @@ LEAST = 1e-9  # nothing is divided by less
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KeyVector:
-    """A relation's rows by the bins of one of its keys.
+class Key:
+    """Columns of a relation that are joined together, over the cells of their class; None where there is none."""
 
-    rows, ndv, largest, upper: shape (bins,): expected rows, different keys, the most rows that one key may have, and
-    an upper bound of the rows. domain: different keys before any filter or join.
+    columns: tuple[PlanColumn, ...]
+    cells: KeyClass | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyVector:
+    """A relation's rows by the cells of one of its keys.
+
+    rows, ndv, largest, upper: shape (cells.count,): expected rows, different keys, the most rows that one key may have,
+    and an upper bound of the rows. domain: different keys that there may be, in any member of the class.
     """
 
-    bins: Bins
+    cells: KeyClass
     rows: Floats
     ndv: Floats
     domain: Floats
@@ -37,20 +46,37 @@ class KeyVector:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class KeyRows:
+    """Rows of a relation that were sampled by their key.
+
+    share: chance of a key that has no cell for itself. line, chance: shape (keys,), increasing places of sampled keys,
+    and the number by which each was chosen. rows: shape (keys,), how many rows the relation has of each.
+    """
+
+    share: float
+    line: Floats
+    chance: Floats
+    rows: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Message:
     """What a join does to the rows of one side.
 
-    column: of that side. factor, kept, upper: shape (bins,), or (1,) where nothing is known by bins: by what the rows
-    of a bin are multiplied, which share of its keys meets anything, the largest factor. null: for rows without a key.
-    bins: of the first three, None where they do not tell bins apart.
+    key: of that side. factor, kept, upper: shape (cells.count,), or (1,) where the key has no class: by what the rows
+    of a cell are multiplied, which share of its keys meets anything, the largest factor. null: for rows without a key.
     """
 
-    column: PlanColumn
-    bins: Bins | None
+    key: Key
     factor: Floats
     kept: Floats
     upper: Floats
     null: float = 0.0
+
+    @property
+    def tells_cells_apart(self) -> bool:
+        """Whether its arrays have an entry per cell."""
+        return self.key.cells is not None
 
 
 def expected_distinct(ndv: Floats | float, rows: Floats | float, share: Floats | float) -> Floats | float:
@@ -66,73 +92,28 @@ def expected_distinct(ndv: Floats | float, rows: Floats | float, share: Floats |
     return np.minimum(left, ndv) if isinstance(ndv, np.ndarray) else float(min(float(left), ndv))
 
 
+def distinct_of(ndv: Floats, rows: Floats, share: Floats) -> Floats:
+    """Return ``expected_distinct`` of arrays."""
+    found = expected_distinct(ndv, rows, share)
+    assert isinstance(found, np.ndarray)
+    return found
+
+
 def added(a: KeyVector, b: KeyVector) -> KeyVector:
     """Return the rows of two relations together; which keys both have is a matter of chance."""
     domain = np.maximum(a.domain, b.domain)
     with np.errstate(divide="ignore", invalid="ignore"):
         shared = np.where(domain > 0.0, a.ndv * b.ndv / domain, 0.0)
     ndv = np.minimum(domain, a.ndv + b.ndv - shared)
-    return KeyVector(a.bins, a.rows + b.rows, ndv, domain, a.largest + b.largest, a.upper + b.upper)
-
-
-def filtered(key: KeyStatistics, given: Floats) -> KeyVector:
-    """Return the rows of a table by a key's bins. given: shape (bins,): the share that filters leave of each."""
-    rows = key.rows * given
-    ndv = expected_distinct(key.ndv, key.rows, given)
-    assert isinstance(ndv, np.ndarray)
-    return KeyVector(
-        key.bins, rows, ndv, key.ndv, np.minimum(key.largest, key.rows), np.minimum(key.rows, np.ceil(rows))
-    )
+    return KeyVector(a.cells, a.rows + b.rows, ndv, domain, a.largest + b.largest, a.upper + b.upper)
 
 
 def applied(spread: KeyVector, factor: Floats, kept: Floats, upper: Floats) -> KeyVector:
-    """Return a relation's rows after a join. factor, kept, upper: shape (bins,), as in ``Message``."""
-    ndv = expected_distinct(spread.ndv, spread.rows, kept)
-    assert isinstance(ndv, np.ndarray)
+    """Return a relation's rows after a join. factor, kept, upper: as in ``Message``."""
+    ndv = distinct_of(spread.ndv, spread.rows, kept)
     most = np.where(kept > 0.0, np.maximum(upper, 0.0), 0.0)
     rows, largest, upper_rows = spread.rows * factor, spread.largest * most, spread.upper * most
-    return KeyVector(spread.bins, rows, ndv, spread.domain, largest, upper_rows)
-
-
-def carried(together: ConditionalCounts, message: Message, given: Floats) -> tuple[Floats, Floats, Floats]:
-    """Carry a message from one key of a table to another, through the rows that hold both.
-
-    given: what the table's filters leave of each bin of the message's key: it reaches those rows only.
-    """
-    weights = np.empty((4, given.size + 1))
-    left, told = weights[0], weights[1:]
-    left[:-1], left[-1] = given, given.mean()
-    for part, (values, null) in zip(told, _parts(message), strict=True):
-        part[:-1], part[-1] = values, null
-    known = association(together)
-    varied = _vary(told, left * known.rows)
-    told *= left
-    if known.tells_nothing_of(varied):
-        held, *parts = (weights @ known.rows)[:, None]
-    else:
-        held, *parts = together.weighted(weights)
-    whole = max(float(held.sum()), LEAST)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        factor, kept, upper = (np.where(held > 0.0, part / held, part.sum() / whole) for part in parts)
-    return factor, np.clip(kept, 0.0, 1.0), np.maximum(upper, factor)
-
-
-def _vary(values: Floats, weights: Floats) -> float:
-    """Return the largest squared coefficient of variation of several values. values: shape (n, weights.size)."""
-    whole = float(weights.sum())
-    if whole <= 0.0:
-        return 0.0
-    means = np.maximum(values @ weights / whole, LEAST)
-    return float((np.square(values / means[:, None] - 1.0) @ weights).max()) / whole
-
-
-def _parts(message: Message) -> tuple[tuple[Floats, float], ...]:
-    return (message.factor, message.null), (message.kept, min(1.0, message.null)), (message.upper, message.null)
-
-
-def same_bins(a: Bins, b: Bins) -> bool:
-    """Tell whether two vectors over these bins may be held against each other, bin by bin."""
-    return a is b or (a.group == b.group and a.version == b.version and a.count == b.count and bool(a.group))
+    return KeyVector(spread.cells, rows, ndv, spread.domain, largest, np.maximum(upper_rows, rows))
 
 
 def weighted_mean(values: Floats, weights: Floats) -> float:

@@ -8,16 +8,20 @@ as independent. Of groups, how many rows they have tells which of their counts, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlglot import exp
 
+from selector.cardinality.comparisons import Side, compared
 from selector.cardinality.derived import Groups, Union
 from selector.cardinality.groups import HavingCondition
 from selector.cardinality.predicates.conditions import Condition, parsed
 from selector.cardinality.predicates.evaluate import constant
 from selector.cardinality.predicates.selectivity import (
+    EQUAL_SHARE,
     GUESS_CONFIDENCE,
     INDEPENDENCE_CONFIDENCE,
     OTHER_SHARE,
@@ -25,24 +29,53 @@ from selector.cardinality.predicates.selectivity import (
     UNANSWERED_CONFIDENCE,
     Selectivity,
 )
-from selector.cardinality.relations import Relation
+from selector.cardinality.predicates.vectors import OPERATORS
+from selector.cardinality.relation import Relation, Scanned
 from selector.plan import MARK, Operator, PlanColumn, PlanNode
 
+Floats = NDArray[np.float64]
+
+SampledPairs = tuple[tuple[Scanned, NDArray[np.intp]], tuple[Scanned, NDArray[np.intp]]]
+
 _RANKS = (exp.RowNumber, exp.Rank, exp.DenseRank)
+_COMPARISONS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ)
 _RANGES = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
 
 
 def kept_above(
-    predicates: Sequence[str], columns: Sequence[PlanColumn], below: Relation, *, dialect: str
+    predicates: Sequence[str],
+    columns: Sequence[PlanColumn],
+    below: Relation,
+    *,
+    dialect: str,
+    together: SampledPairs | None = None,
 ) -> Selectivity:
-    """Return the share of a relation's rows that predicates (SQL texts, ANDed) keep. columns: that come in."""
-    return _together([_Above(columns, below, dialect).share(one) for one in _conjuncts(predicates, dialect)])
+    """Return the share of a relation's rows that predicates (SQL texts, ANDed) keep. columns: that come in.
+
+    together: of rows that a join puts together by equal keys, the sampled ones of both sides with their keys' cells.
+    """
+    return _together(
+        [_Above(columns, below, dialect, together=together).share(one) for one in _conjuncts(predicates, dialect)]
+    )
 
 
 def kept_groups(predicates: Sequence[str], node: PlanNode, groups: Groups, *, dialect: str) -> Selectivity:
     """Return the share of groups that predicates keep. node: that made them."""
     reader = _OfGroups(node, groups, dialect)
     return _together([reader.share(one) for one in _conjuncts(predicates, dialect)])
+
+
+def size_condition(predicates: Sequence[str], *, dialect: str) -> Callable[[Floats], NDArray[np.bool_]] | None:
+    """Return which numbers of rows a condition on groups keeps; None for one that is about anything else."""
+    conditions = list(_conjuncts(predicates, dialect))
+    if len(conditions) != 1 or isinstance(conditions[0], str):
+        return None
+    asked = HavingCondition.read(conditions[0])
+    number = asked.number(dialect) if asked is not None else None
+    if asked is None or number is None or asked.kind is not exp.Count or asked.argument is not None:
+        return None
+    compare = OPERATORS[asked.comparison]
+    return lambda rows: np.asarray(compare(np.round(rows), number), dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +115,7 @@ class _Above:
     below: Relation
     dialect: str
     seen: dict[str, int] = field(default_factory=dict)
+    together: SampledPairs | None = None
 
     def share(self, condition: Condition | str) -> _Share:
         """Return what a conjunct keeps."""
@@ -112,7 +146,10 @@ class _Above:
         sources = [self._source(column.name.lower()) for column in condition.expression.find_all(exp.Column)]
         found = [source for source in sources if source is not None]
         if not found or len(found) < len(sources):
-            return _unknown(condition.text)
+            return self._by_form(condition, found)
+        null = self._null(condition, found[0])
+        if null is not None:
+            return null
         if len({(source.table, source.scan) for source in found}) == 1:
             base = self.below.base(found[0])
             if base is not None:
@@ -122,6 +159,19 @@ class _Above:
                 confidence = min(1.0, behind.confidence / before.confidence)
                 return _Share(kept, behind.basis, confidence, new[0] if new else None)
         return self._between(condition, found)
+
+    def _null(self, condition: Condition, column: PlanColumn) -> _Share | None:
+        """Return what IS NULL keeps, or IS NOT NULL; joins add NULLs and take them away."""
+        expression = condition.expression
+        negated = isinstance(expression, exp.Not)
+        inner = expression.this.unnest() if negated else expression
+        if not isinstance(inner, exp.Is) or not isinstance(inner.expression, exp.Null):
+            return None
+        if not isinstance(inner.this.unnest(), exp.Column):
+            return None
+        named = [one for one in dict.fromkeys(self.columns) if one.name.lower() == column.name.lower() and one.table]
+        nulls = max(self.below.nulls(one) for one in named or [column])  # of others the engine asks below the join
+        return _Share(1.0 - nulls if negated else nulls, f"NULLs of {column.name}")
 
     def _marked(self, condition: Condition) -> _Share | None:
         """Return what is kept of rows that a join marked, or of the others."""
@@ -172,13 +222,46 @@ class _Above:
             for column in part.find_all(exp.Column)
         ]
         keys = [column for column in by if column is not None and self.below.holds(column)]
+        tied = self._ties(window, [*by, *self._ordered(window)], expression, float(number))
+        if tied is not None:
+            return _Share(tied, "ranks in a window, on the sample", INDEPENDENCE_CONFIDENCE)
         partitions = self.below.distinct(keys) if keys and len(keys) == len(by) else None if by else 1.0
         if partitions is None:
             return None
-        each = 1.0 if isinstance(expression, exp.EQ) else float(number) - isinstance(expression, exp.LT)
-        return _Share(
-            min(1.0, max(0.0, each) * partitions / self.below.rows), "ranks in a window", INDEPENDENCE_CONFIDENCE
-        )
+        last = max(0.0, float(number) - isinstance(expression, exp.LT))
+        sizes = Groups(self.below, partitions, keys, upper=self.below.upper).sizes
+        each = sizes.first_rows(last) - (sizes.first_rows(last - 1.0) if isinstance(expression, exp.EQ) else 0.0)
+        return _Share(min(1.0, each * partitions / self.below.rows), "ranks in a window", INDEPENDENCE_CONFIDENCE)
+
+    def _ordered(self, window: exp.Window) -> list[PlanColumn | None]:
+        order = window.args.get("order")
+        return [self._source(column.name.lower()) for column in order.find_all(exp.Column)] if order is not None else []
+
+    def _ties(
+        self, window: exp.Window, columns: Sequence[PlanColumn | None], expression: exp.Expr, number: float
+    ) -> float | None:
+        """Return the share of rows up to a rank, or at it, as the ranks of sampled rows tell; None if they do not.
+
+        Rows that are equal share a rank. One sampled row at a rank stands for itself, several for as many as their
+        share of the sample.
+        """
+        known = [column for column in columns if column is not None]
+        if isinstance(window.this, exp.RowNumber) or len(known) < len(columns) or not known:
+            return None
+        found = self.below.sampled(known[0]) if len({(one.table, one.scan) for one in known}) == 1 else None
+        order = window.args.get("order")
+        if found is None or order is None:
+            return None
+        base, weights = found
+        most = number - 1.0 if isinstance(expression, exp.LT) else number
+        dense = isinstance(window.this, exp.DenseRank)
+        by = [part.sql(dialect=self.dialect) for part in window.args.get("partition_by") or ()]
+        keys = [(one.this.sql(dialect=self.dialect), bool(one.args.get("desc"))) for one in order.expressions]
+        kept = base.ranked(by, keys, weights > 0.0, most, dense=dense)
+        if kept is None or not isinstance(expression, exp.EQ):
+            return kept
+        before = base.ranked(by, keys, weights > 0.0, most - 1.0, dense=dense) if most > 1.0 else 0.0
+        return None if before is None else max(0.0, kept - before)
 
     def _source(self, name: str) -> PlanColumn | None:
         """Return the column of a name; of several the next one."""
@@ -189,11 +272,31 @@ class _Above:
         self.seen[name] = turn + 1
         return named[turn % len(named)]
 
-    def _between(self, condition: Condition, columns: Sequence[PlanColumn]) -> _Share:
-        """Return what a comparison of several relations keeps, by its form."""
+    def _by_form(self, condition: Condition, known: Sequence[PlanColumn]) -> _Share:
+        """Return what a comparison with a computed value keeps, by its form; any other condition keeps all."""
         expression = condition.expression
         negated = isinstance(expression, exp.Not)
         inner = expression.this.unnest() if negated else expression
+        if isinstance(inner, exp.EQ | exp.NEQ):
+            kept = 1.0 / max((self.below.domain(column) or 1.0 for column in known), default=1.0 / EQUAL_SHARE)
+            negated ^= isinstance(inner, exp.NEQ)
+        elif isinstance(inner, _RANGES):
+            kept = RANGE_SHARE
+        else:
+            return _unknown(condition.text)
+        basis = f"form of {condition.text}"
+        return _Share(1.0 - kept if negated else kept, basis, UNANSWERED_CONFIDENCE, condition.text)
+
+    def _between(self, condition: Condition, columns: Sequence[PlanColumn]) -> _Share:
+        """Return what a comparison of two relations keeps: by the ranks of their sampled values, else by its form."""
+        expression = condition.expression
+        negated = isinstance(expression, exp.Not)
+        inner = expression.this.unnest() if negated else expression
+        ranked = self._by_ranks(inner, columns)
+        if ranked is not None:
+            kept, present = ranked
+            kept = present - kept if negated else kept
+            return _Share(min(1.0, max(0.0, kept)), f"samples of both sides of {condition.text}", GUESS_CONFIDENCE)
         kept = OTHER_SHARE
         if isinstance(inner, exp.EQ | exp.NEQ):
             kept = 1.0 / max((self.below.domain(column) or 1.0 for column in columns), default=1.0)
@@ -201,6 +304,65 @@ class _Above:
         elif isinstance(inner, _RANGES):
             kept = RANGE_SHARE
         return _Share(1.0 - kept if negated else kept, f"form of {condition.text}", GUESS_CONFIDENCE)
+
+    def _by_ranks(self, expression: exp.Expr, columns: Sequence[PlanColumn]) -> tuple[float, float] | None:
+        """Return the share of pairs for which a comparison holds, and of those without NULL, as if independent."""
+        if isinstance(expression, exp.Between):
+            low, high = expression.args["low"], expression.args["high"]
+            parts = [
+                self._by_ranks(exp.GTE(this=expression.this, expression=low), columns),
+                self._by_ranks(exp.LTE(this=expression.this, expression=high), columns),
+            ]
+            known = [part for part in parts if part is not None]
+            if len(known) < 2:
+                return None
+            present = min(part[1] for part in known)
+            return max(known[0][0] + known[1][0] - present, 0.0), present
+        if not isinstance(expression, (*_COMPARISONS, exp.NEQ)):
+            return None
+        left, right = (self._side(side, columns) for side in (expression.this, expression.expression))
+        if left is None or right is None:
+            return None
+        return compared(type(expression), left, right, self._cells_of(left, right))
+
+    def _cells_of(self, left: Side, right: Side) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
+        """Return the cells of both sides' rows, if the join told them."""
+        if self.together is None:
+            return None
+        (one, of_one), (other, of_other) = self.together
+        if one is left.base and other is right.base:
+            return of_one[left.rows], of_other[right.rows]
+        if one is right.base and other is left.base:
+            return of_other[left.rows], of_one[right.rows]
+        return None
+
+    def _side(self, expression: exp.Expr, columns: Sequence[PlanColumn]) -> Side | None:
+        """Return what the sample tells of one side of a comparison."""
+        names = {column.name.lower() for column in expression.find_all(exp.Column)}
+        own = [column for column in columns if column.name.lower() in names]
+        places = {(column.table, column.scan) for column in own}
+        if len(places) != 1:
+            place = self._turned(expression, columns)
+            if place is None:
+                return None
+            own = [place]
+        found = self.below.sampled(own[0])
+        values = found[0].values(expression) if found is not None else None
+        if found is None or values is None or np.ndim(values.values) == 0:
+            return None
+        weights = np.where(values.nulls, 0.0, found[1])
+        there, whole = float(weights.sum()), float(found[1].sum())
+        if there <= 0.0:
+            return None
+        rows = np.flatnonzero(weights > 0.0)
+        return Side(found[0], rows, np.asarray(values.values)[rows], weights[rows] / there, there / whole)
+
+    def _turned(self, expression: exp.Expr, columns: Sequence[PlanColumn]) -> PlanColumn | None:
+        """Return the column that a side means where both sides read columns of one name: they take turns."""
+        found = expression.find(exp.Column)
+        named = [column for column in columns if found is not None and column.name.lower() == found.name.lower()]
+        is_right = expression.arg_key == "expression" or expression.arg_key in ("low", "high")
+        return named[min(int(is_right), len(named) - 1)] if named else None
 
 
 def _renamed(node: exp.Expr, names: Mapping[str, str]) -> exp.Expr:

@@ -13,11 +13,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from selector.cardinality.derived import Derived, Groups, Opaque, Union
-from selector.cardinality.predicates.conditions import columns_in
+from selector.cardinality.base import Base
+from selector.cardinality.derived import Derived, Groups, GroupsOfSize, InList, Opaque, Union
+from selector.cardinality.inner_joins import InnerJoins
+from selector.cardinality.keys.classes import KeyClasses
+from selector.cardinality.matching import sampled_cells
+from selector.cardinality.outer_joins import OuterJoin
+from selector.cardinality.predicates.conditions import columns_in, domain_of, parsed
+from selector.cardinality.predicates.domains import Domain
 from selector.cardinality.predicates.selectivity import Selectivity
-from selector.cardinality.relations import Base, Joined, Relation
-from selector.cardinality.residual_filters import kept_above, kept_groups
+from selector.cardinality.relation import Relation
+from selector.cardinality.residual_filters import kept_above, kept_groups, size_condition
 from selector.estimate import bounded_rows
 from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
 from selector.statistics import TableStatistics
@@ -61,7 +67,7 @@ class EstimatedNode:
 
 def estimate_rows(plan: Plan, statistics: Mapping[str, TableStatistics], shapes: Sequence[TableShape]) -> EstimatedNode:
     """Return the plan's tree with our cardinalities. statistics, shapes: of the tables in the plan."""
-    return _Estimator(plan.dialect, statistics, {shape.name: shape for shape in shapes}).visit(plan.root)[0]
+    return _Estimator(plan, statistics, {shape.name: shape for shape in shapes}).visit(plan.root)[0]
 
 
 Visited = tuple[EstimatedNode, Relation]
@@ -69,12 +75,21 @@ Answer = tuple[Relation, float, str, tuple[str, ...]]  # rows, confidence, basis
 
 
 class _Estimator:
-    def __init__(
-        self, dialect: str, statistics: Mapping[str, TableStatistics], shapes: Mapping[str, TableShape]
-    ) -> None:
-        self._dialect = dialect
+    def __init__(self, plan: Plan, statistics: Mapping[str, TableStatistics], shapes: Mapping[str, TableShape]) -> None:
+        self._dialect = plan.dialect
         self._statistics = statistics
         self._shapes = shapes
+        self._classes = KeyClasses(plan, statistics)
+        self._bases: dict[int, Base] = {}
+        self._optional: dict[tuple[str | None, int | None], tuple[str, ...]] = {}
+        for _, node in plan.root.walk():
+            known = statistics.get(node.table or "") if node.operator is Operator.SCAN else None
+            if known is not None:
+                base = Base(known, node.predicates, node.scan, dialect=self._dialect)
+                self._bases[id(node)] = base
+                self._optional[known.table, node.scan] = node.optional
+                for name, domain in base.filtered.domains.items():
+                    self._classes.constrain(PlanColumn(name, None, known.table, node.scan), domain)
         self._definitions: dict[str, Visited] = {}
 
     def visit(self, node: PlanNode) -> Visited:
@@ -117,7 +132,7 @@ class _Estimator:
             case Operator.OTHER if node.label == "UNNEST":
                 each = _first_of_groups(node)
                 if each is not None and isinstance(first, Groups):
-                    rows = first.rows * min(each, first.sizes.mean_rows)
+                    rows = first.rows * first.sizes.first_rows(each)
                     return Opaque(rows, upper=first.upper * each, members=below), 1.0, "first rows of each group", ()
                 basis = f"{UNNEST_ROWS} elements a row, a guess"
                 return Opaque(first.rows * UNNEST_ROWS, members=below), UNNEST_CONFIDENCE, basis, ()
@@ -140,7 +155,7 @@ class _Estimator:
     def _scan(self, node: PlanNode) -> Visited:
         statistics = self._statistics.get(node.table or "")
         if statistics is not None:
-            relation = Base(statistics, node.predicates, node.scan, dialect=self._dialect)
+            relation = self._bases[id(node)]
             kept = relation.filtered
             gaps = tuple(f"{statistics.table}: no statistic answers {text}" for text in kept.unanswered)
             basis = kept.basis or f"rows of {statistics.table}"
@@ -171,7 +186,12 @@ class _Estimator:
         residual = self._residual(node, left, right)
         share, confidence = residual.share, residual.confidence
         if residual.unanswered:
-            share, confidence = share * INEQUALITY_SHARE, UNKNOWN_KEY_CONFIDENCE
+            share = share * INEQUALITY_SHARE if residual.share >= 1.0 else share
+            confidence = UNKNOWN_KEY_CONFIDENCE
+        listed = self._listed(node) if kind is JoinType.MARK else None
+        if listed is not None:
+            return InList(left, node.join_keys[0][0], listed), 1.0, "a list of constants"
+        left, right = left.without(right), right.without(left)
         keys = [(probe, build) for probe, build in node.join_keys if left.holds(probe) or right.holds(build)]
         if not keys:
             if not node.join_keys:
@@ -179,14 +199,34 @@ class _Estimator:
             rows = left.rows * right.rows / max(1.0, min(left.rows, right.rows)) * share
             met = Opaque(_outer(kind, rows, left, right), upper=left.upper * right.upper, members=(left, right))
             return met, UNKNOWN_KEY_CONFIDENCE, "keys taken as unique on the smaller side"
-        joined = Joined(left, right, keys, kind, share=share)
+        joined = (
+            InnerJoins.of(left, right, keys, self._classes, share=share)
+            if kind is JoinType.INNER
+            else OuterJoin(left, right, keys, kind, self._classes, share=share)
+        )
+        most = _most_rows(kind, left, right, keys)
+        limited = joined if joined.rows <= most else Derived(joined, most)
         if joined.by_bins:
             basis = f"key bins of {keys[0][0].table}.{keys[0][0].name} and {keys[0][1].table}.{keys[0][1].name}"
-            return joined, confidence * BINS_CONFIDENCE, basis
+            return limited, confidence * BINS_CONFIDENCE, basis
         known = all(left.ndv(probe) is not None and right.ndv(build) is not None for probe, build in keys)
         if known:
-            return joined, confidence * JOIN_CONFIDENCE, "containment of keys"
-        return joined, confidence * UNKNOWN_KEY_CONFIDENCE, "keys taken as unique on the smaller side"
+            return limited, confidence * JOIN_CONFIDENCE, "containment of keys"
+        return limited, confidence * UNKNOWN_KEY_CONFIDENCE, "keys taken as unique on the smaller side"
+
+    def _listed(self, node: PlanNode) -> Domain | None:
+        """Return the constants of a list that is joined as rows: the scan of the column tells them, too."""
+        constants = node.children[1]
+        if len(node.join_keys) != 1 or constants.children or constants.table is not None or node.predicates:
+            return None
+        column = node.join_keys[0][0]
+        known = self._statistics.get(column.table or "")
+        found = known.columns.get(column.name) if known is not None else None
+        for text in self._optional.get((column.table, column.scan), ()):
+            conditions = parsed(text, self._dialect) or ()
+            if found is not None and len(conditions) == 1 and conditions[0].columns == {column.name.lower()}:
+                return domain_of(conditions[0], found.data_type)
+        return None
 
     def _crossed(self, left: Relation, right: Relation, share: float, kind: JoinType = JoinType.INNER) -> Relation:
         rows = _outer(kind, left.rows * right.rows * share, left, right)
@@ -195,7 +235,9 @@ class _Estimator:
     def _residual(self, node: PlanNode, left: Relation, right: Relation) -> Selectivity:
         """Return what a join keeps of its pairs by other conditions than its keys."""
         columns = [*node.children[0].columns, *node.children[1].columns]
-        return kept_above(node.predicates, columns, Opaque(left.rows, members=(left, right)), dialect=self._dialect)
+        both = Opaque(left.rows, members=(left, right))
+        together = sampled_cells(left, right, node.join_keys, self._classes) if node.predicates else None
+        return kept_above(node.predicates, columns, both, dialect=self._dialect, together=together)
 
     def _groups(self, node: PlanNode, below: Relation) -> tuple[Relation, float, str]:
         if not node.group_keys:
@@ -204,12 +246,17 @@ class _Estimator:
         measures = self._measures(node, below)
         if keys is None:
             confidence, basis = UNKNOWN_KEY_CONFIDENCE, "a grouping key without statistics: every row its own group"
-            return Groups(below, below.rows, node.group_keys, upper=below.upper, measures=measures), confidence, basis
+            return self._grouped(below, below.rows, node, below.upper, measures), confidence, basis
         rows = min(below.distinct(keys) or below.rows, below.rows) if keys else min(1.0, below.rows)
         counts = [max(1.0, (below.ndv(key) or below.upper) + 1.0) for key in keys]
         upper = max(rows, min(below.upper, math.prod(counts)))
-        groups = Groups(below, rows, node.group_keys, upper=upper, measures=measures)
+        groups = self._grouped(below, rows, node, upper, measures)
         return groups, 1.0, "NDV of the grouping keys"
+
+    def _grouped(
+        self, below: Relation, rows: float, node: PlanNode, upper: float, measures: Mapping[PlanColumn, float]
+    ) -> Groups:
+        return Groups(below, rows, node.group_keys, upper=upper, classes=self._classes, measures=measures)
 
     def _told(self, keys: Sequence[PlanColumn], below: Relation) -> list[PlanColumn] | None:
         """Return grouping keys whose values somebody counted; None if one of them was not."""
@@ -244,9 +291,8 @@ class _Estimator:
             if match is None:
                 continue
             if match[1].startswith("count"):
-                spread = below.vector(node.group_keys[0]) if len(node.group_keys) == 1 else None
-                largest = math.inf if spread is None else float(spread.largest.max(initial=0.0))
-                found[call] = 1.0 + min(largest, math.sqrt(2.0 * below.rows))
+                groups = self._grouped(below, below.distinct(node.group_keys) or below.rows, node, below.upper, {})
+                found[call] = min(groups.sizes.different + (match[2] is not None), math.sqrt(2.0 * below.rows))
             elif match[1] in ("min", "max", "first", "any_value"):
                 place = int(match[2]) if match[2] is not None else None
                 argument = inputs[place] if place is not None and place < len(inputs) else None
@@ -260,12 +306,18 @@ class _Estimator:
         made = node.children[0]
         while made.operator in (Operator.PROJECT, Operator.FILTER):
             made = made.children[0]
-        if isinstance(below, Joined) and len(node.predicates) == 1 and below.is_marking:
-            kind = _MARKED.get(node.predicates[0].replace("(", "").replace(")", ""))
+        if below.is_marking:
+            marks = [mark.strip("() ") for text in node.predicates for mark in text.split(" AND ")]
+            kinds = {_MARKED.get(mark.replace("(", "")) for mark in marks}
+            kind = kinds.pop() if len(kinds) == 1 else None
             if kind is not None:
-                return below.chosen(kind), 1.0, "rows that met another one", ()
+                return below.chosen(kind, len(marks)), 1.0, "rows that met another one", ()
         if isinstance(below, Groups) and made.operator is Operator.AGGREGATE:
             kept = kept_groups(node.predicates, made, below, dialect=self._dialect)
+            sized = size_condition(node.predicates, dialect=self._dialect)
+            if sized is not None:
+                groups = GroupsOfSize(below, below.rows * kept.share, sized)
+                return groups, kept.confidence, kept.basis, kept.unanswered
         else:
             kept = kept_above(node.predicates, node.columns, below, dialect=self._dialect)
         return Derived(below, below.rows * kept.share), kept.confidence, kept.basis, kept.unanswered
@@ -323,6 +375,16 @@ def _determining(
         if key.table is not None and others and follows(key, others):
             kept = others
     return kept
+
+
+def _most_rows(kind: JoinType, left: Relation, right: Relation, keys: Sequence[tuple[PlanColumn, PlanColumn]]) -> float:
+    """Return how many rows a join has at most: with a side of which no two rows agree in the keys, as the other has."""
+    most = left.rows * right.rows
+    if left.is_unique([a for a, _ in keys]):
+        most = min(most, right.rows)
+    if right.is_unique([b for _, b in keys]):
+        most = min(most, left.rows)
+    return most if kind is JoinType.INNER else math.inf if kind is not JoinType.FULL else most + left.rows + right.rows
 
 
 def _outer(kind: JoinType, inner: float, left: Relation, right: Relation) -> float:

@@ -231,7 +231,7 @@ class _Reader:
         )
 
     def _scan(self, node: PlanNode, info: dict[str, Any]) -> PlanNode:
-        names, filters = _texts(info.get("Projections")), _filters(info)
+        names, (filters, optional) = _texts(info.get("Projections")), _filters(info)
         read = _read_columns(info)
         table = self._matched[self._scans]
         self._scans += 1
@@ -246,6 +246,7 @@ class _Reader:
             scanned=columns,
             table=table.name if table else None,
             predicates=filters,
+            optional=optional,
         )
 
     def _join(self, node: PlanNode, info: dict[str, Any]) -> PlanNode:
@@ -326,10 +327,14 @@ class _Reader:
         names, cardinality = set(_read_columns(info)), _number(info.get("Estimated Cardinality"))
         possible = [table for table in self._tables if names <= set(table.columns)]
         if len(possible) > 1 and cardinality is not None:
-            shares = (1.0, FILTERED_SHARE) if _filters(info) else (1.0,)
+            shares = (1.0, FILTERED_SHARE) if _filters(info)[0] else (1.0,)
             alike = [t for t in possible if t.rows is not None and _is_share(cardinality, t.rows, shares)]
             possible = alike or possible
         return possible
+
+
+_OPTIONAL = "optional: "
+_ALWAYS = "true"
 
 
 def _scans_below(raw: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -341,14 +346,39 @@ def _scans_below(raw: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _scans_below(child)
 
 
-def _filters(info: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(text for text in _texts(info.get("Filters")) if not text.startswith("optional:"))
+def _filters(info: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the filters that a scan applies, and those that it may apply: ``optional: (...)``, alone or in an AND."""
+    required, optional = [], []
+    for text in _texts(info.get("Filters")):
+        rest, found = _without_optional(text)
+        optional += found
+        if rest != _ALWAYS:
+            required.append(rest)
+    return tuple(required), tuple(optional)
+
+
+def _without_optional(text: str) -> tuple[str, list[str]]:
+    found: list[str] = []
+    while (start := text.find(_OPTIONAL)) >= 0:
+        first = start + len(_OPTIONAL)
+        if text[first : first + 1] != "(":  # names a filter that comes from a join at run time
+            return (_ALWAYS, found) if start == 0 else (text, found)
+        end, depth, quoted = first, 0, False
+        while end < len(text):
+            quoted ^= text[end] == "'"
+            depth += 0 if quoted else (text[end] == "(") - (text[end] == ")")
+            end += 1
+            if depth == 0:
+                break
+        found.append(text[first:end])
+        text = text[:start] + _ALWAYS + text[end:]
+    return text, found
 
 
 def _read_columns(info: dict[str, Any]) -> tuple[str, ...]:
     """Return what a scan decodes: the columns that it hands on, then those that only its filters need."""
     names = _texts(info.get("Projections"))
-    return (*names, *sorted(_columns_of(_filters(info)) - set(names)))
+    return (*names, *sorted(_columns_of(_filters(info)[0]) - set(names)))
 
 
 def _is_share(cardinality: float, rows: int, shares: Sequence[float]) -> bool:

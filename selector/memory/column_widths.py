@@ -7,8 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from selector.plan import PlanColumn
-from selector.statistics import ColumnStatistics, SampleColumn, TableStatistics
+from selector.row_sample import SampleColumn
+from selector.statistics import ColumnStatistics, TableStatistics
 from selector.types import decimal_digits, value_bytes
 
 STRING_BYTES = 16  # length, prefix and pointer; a string of up to INLINE_BYTES lives in them
@@ -59,8 +62,9 @@ def heap_bytes(column: PlanColumn, statistics: Mapping[str, TableStatistics]) ->
 @functools.lru_cache(maxsize=CACHED_COLUMNS)
 def _long_share(sampled: SampleColumn) -> float:
     """Return which share of a string column's bytes is in strings that do not lie in their row."""
-    lengths = [len(str(text).encode()) for text in sampled.values[~sampled.nulls]]
-    return sum(length for length in lengths if length > INLINE_BYTES) / max(1, sum(lengths))
+    lengths = np.array([len(str(text).encode()) for text in sampled.values], dtype=np.int64)
+    held = lengths * sampled.held[:-1]
+    return float(held[lengths > INLINE_BYTES].sum()) / max(1.0, float(held.sum()))
 
 
 def row_bytes(columns: Sequence[PlanColumn], statistics: Mapping[str, TableStatistics]) -> float:

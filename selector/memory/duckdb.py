@@ -4,6 +4,8 @@ Rows of joins, aggregates and sorts lie in pages of 256 KiB, divided by their ha
 strings that are too long to lie in their row have pages of their own. A join then points into its rows from a table of
 a power of two of entries, and an aggregate finds its groups through one. A scan holds the row groups that it reads and
 the next one. A pipeline that ends in an operator which needs all rows lets go of what is below it when it is done.
+
+It is long because every kind of operator keeps other things.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ from selector.memory.pipeline import (
 )
 from selector.memory.uncertainty import uncertainty_of
 from selector.plan import JoinType, Operator, PlanColumn, PlanNode
-from selector.statistics import SampleColumn, TableStatistics
+from selector.row_sample import SampleColumn
+from selector.statistics import TableStatistics
 from selector.types import VALUE_BYTES, Group, names_of
 
 DEFAULT_ROW_GROUP_ROWS = 122_880
@@ -76,9 +79,9 @@ def is_clustered(column: SampleColumn) -> bool:
 
     Of unordered values, every second differs from the one before it by more than 0.29 of the ranks.
     """
-    if column.values.dtype == object or column.values.size < SMALLEST_SAMPLE:
+    if column.values.dtype == object or column.codes.size < SMALLEST_SAMPLE:
         return False
-    ranks = np.unique(column.values, return_inverse=True)[1]
+    ranks = column.codes.astype(np.int64)
     return float(np.median(np.abs(np.diff(ranks)))) < CLUSTERED_SHARE * float(ranks.max(initial=0))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from engines.protocol import TableSource
 from metastore.discovery.inspection import DataFile, data_files
 from metastore.records import CatalogTable, JobRequest, Mode, StatisticsPart
+from selector.join_keys import SEPARATOR, ColumnRef
 from selector.statistics import ColumnStatistics, TableStatistics
 from statsproc.read.files import FileUnusable
 from statsproc.read.partitions import of_all_partitions, with_partition
@@ -20,7 +21,7 @@ from statsproc.read.scan import LITTLE_BYTES, WorkerDied, scan_here, scan_splits
 from statsproc.read.scan_scope import Pieces, ScanScope, changed, everything, pieces, whole_files
 from statsproc.read.task import Wanted
 from statsproc.sketches.column_summary import ColumnSummary, describe, is_summarised
-from statsproc.sketches.join_keys import Cut, describe_key
+from statsproc.sketches.join_keys import Cut, describe_key, rows_of_keys
 from statsproc.sketches.sample import row_sample, rows_wanted
 from statsproc.sketches.table_summary import (
     TableSummary,
@@ -85,15 +86,7 @@ class Before:
         identity = identities.pop()
         if not identity:
             return None
-        bins = {name: key.bins for name, key in self.statistics.keys.items()}
-        buckets = {
-            other: counts.buckets
-            for key in self.statistics.keys.values()
-            for other, counts in key.given.items()
-            if other not in bins
-        }
-        step, _, _ = identity.partition(":")
-        cut = Cut(bins, buckets, int(step))
+        cut = Cut({name: key.bins for name, key in self.statistics.keys.items()})
         return cut if cut.identity == identity else None
 
 
@@ -122,7 +115,10 @@ def build(
         shares = [summary.sample.share for summary in stored.values()]
         rows = found.rows if found.rows is not None else sum(file.bytes for file in files) // BYTES_A_ROW
         chance = min([1.2 * rows_wanted(len(columns)) / max(1.0, rows * found.share), 1.0, *shares])
-        wanted = Wanted(columns, tuple(cut.bins), cut, chance)
+        by_key = 1.2 * rows_of_keys(len(columns), cut.bins.values()) / max(1.0, rows * found.share)
+        key_shares = [key.chosen.share for summary in stored.values() for key in summary.keys.values()]
+        key_share = min([by_key, 1.0, *key_shares]) if found.share >= 1.0 else 0.0
+        wanted = Wanted(columns, tuple(cut.bins), cut, chance, key_share)
         little = request.mode is Mode.INCREMENTAL and _is_little(spark, source, found)
         values = {file.folder: file.values for file in files}
         with ThreadPoolExecutor(1) as aside:  # what stays is put together while what is new is read
@@ -200,6 +196,20 @@ def columns_of(source: TableSource, only: Sequence[str] = ()) -> dict[str, str]:
     }
 
 
+def key_columns(table: str, columns: Mapping[str, str], group_of: Mapping[ColumnRef, str]) -> dict[str, str]:
+    """Return a table's keys with the groups they are in; the columns of one key have commas between.
+
+    columns: of the table's files. group_of: by key.
+    """
+    named = {column.lower(): column for column in columns}
+    found: dict[str, str] = {}
+    for key, group in group_of.items():
+        parts = (key.column,) if key.column in named else key.columns
+        if key.table == table and all(part in named for part in parts):
+            found[SEPARATOR.join(named[part] for part in parts)] = group
+    return found
+
+
 def look_for_keys(spark: SparkSession, source: TableSource, keys: Sequence[str]) -> TableSummary:
     """Read as much of a table as tells how its keys and filter columns are spread. Raises BuildFailed, SparkFailed."""
     files, columns = files_of(source), columns_of(source)
@@ -208,7 +218,7 @@ def look_for_keys(spark: SparkSession, source: TableSource, keys: Sequence[str])
         rows = found.rows if found.rows is not None else sum(file.bytes for file in files) // BYTES_A_ROW
         if rows > CUT_ROWS:
             found = pieces(everything(files), source, columns, share=CUT_ROWS / rows)
-        parts = _read(spark, source, found, Wanted(columns, tuple(name for name in keys if name in columns)))
+        parts = _read(spark, source, found, Wanted(columns, tuple(keys)))
     except FileUnusable as failure:
         raise BuildFailed(str(failure)) from failure
     return merge_tables(list(parts.values()))
@@ -267,8 +277,10 @@ def _described(
             columns[name] = describe(whole.columns[name], name, data_type, share=share)
         elif request.columns and before is not None and name in before.columns:
             columns[name] = before.columns[name]
+    sample = row_sample(whole.sample, read=share)
+    part = sample is not None and sample.share < 1.0
     keys = {
-        name: describe_key(summary, name, cut, rows=whole.rows, share=share)
+        name: describe_key(summary, name, cut, share=share, sampled=part)
         for name, summary in whole.keys.items()
         if summary.rows.size
     }
@@ -285,7 +297,7 @@ def _described(
         row_group_rows=max(groups) if source.format == "parquet" and groups else None,
         share=share,
         notes=_notes(source, cut, keys, share),
-        sample=row_sample(whole.sample, read=share),
+        sample=sample,
         keys=keys,
     )
     if request.columns and before is not None:

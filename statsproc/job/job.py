@@ -21,10 +21,9 @@ from metastore.records import CatalogTable, JobRequest, JobState, Mode, Statisti
 from metastore.repositories.statistics import LockLost
 from metastore.store import Metastore
 from selector.join_keys import Bins, ColumnRef, key_groups
-from statsproc.job.build import Before, BuildFailed, build, columns_of, files_of, look_for_keys
+from statsproc.job.build import Before, BuildFailed, build, columns_of, files_of, key_columns, look_for_keys
 from statsproc.read.files import without_root
-from statsproc.sketches.column_summary import is_text
-from statsproc.sketches.join_keys import ROWS_TOGETHER, Cut, cut_keys, cut_values
+from statsproc.sketches.join_keys import Cut, cut_keys
 from statsproc.sketches.table_summary import TableSummary
 from statsproc.spark.progress import Reporter, watched
 from statsproc.spark.session import SparkFailed, SparkUnavailable
@@ -136,8 +135,7 @@ class _Job:
         for name in self._request.tables:
             try:
                 table = self._table(name)
-                columns = {column: group_of.get(ColumnRef(name, column.lower())) for column in columns_of(table.source)}
-                joins.columns[name] = {column: group for column, group in columns.items() if group is not None}
+                joins.columns[name] = key_columns(name, columns_of(table.source), group_of)
                 if joins.columns[name] and not self._request.columns and self._before(table).cut is None:
                     with watched(self._spark, lambda done, total: self._reporter.progress(KEYS, done, total)):
                         joins.looks[name] = look_for_keys(self._spark, table.source, tuple(joins.columns[name]))
@@ -174,16 +172,8 @@ class _Job:
             return Cut()  # the keys stay as they are
         if look is None:
             return before.cut or Cut()
-        columns = columns_of(table.source)
-        bins = {column: joins.bins[group] for column, group in joins.columns[table.name].items() if group in joins.bins}
-        buckets = {}
-        for column, summary in look.columns.items():
-            text = is_text(columns[column])
-            cut = cut_values(summary.distribution, text=text, ndv=summary.distinct.count)
-            if cut is not None and column not in bins:
-                buckets[column] = cut
-        rows = table.rows if table.rows is not None else look.rows
-        return Cut(bins, buckets if bins else {}, max(1, rows // ROWS_TOGETHER))
+        groups = joins.columns[table.name].items()
+        return Cut({column: joins.bins[group] for column, group in groups if group in joins.bins})
 
     # ------------------------------------------------------------------ tables
 

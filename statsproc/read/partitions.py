@@ -13,7 +13,7 @@ from engines.protocol import TableSource
 from metastore.discovery.inspection import DEFAULT_PARTITION, DataFile
 from selector.types import parse
 from statsproc.sketches.column_summary import ColumnSummary, constant, is_summarised, merge
-from statsproc.sketches.sample import Draw
+from statsproc.sketches.sample import Draw, taken
 from statsproc.sketches.table_summary import TableSummary
 
 
@@ -21,6 +21,7 @@ def with_partition(part: TableSummary, source: TableSource, values: Mapping[str,
     """Add the columns that the folder's name holds. values: column to text, as in the path."""
     columns, sampled = dict(part.columns), dict(part.sample.columns)
     types = {column.name: column.data_type for column in source.columns}
+    keys = dict(part.keys)
     every_row = Draw(np.zeros(part.sample.tickets.size, dtype=np.int64), part.sample.tickets, part.sample.share)
     for name in source.partition_columns:
         if not is_summarised(types[name]):
@@ -28,7 +29,12 @@ def with_partition(part: TableSummary, source: TableSource, values: Mapping[str,
         value = _value(values.get(name), types[name])
         columns[name] = constant(value, part.rows, types[name])
         sampled[name] = every_row.of(pa.array([value.as_py()], type=value.type), types[name])
-    return replace(part, columns=columns, sample=replace(part.sample, columns=sampled))
+        for key, summary in keys.items():
+            rows = np.zeros(summary.chosen.line.size, dtype=np.int64)
+            held = taken(pa.array([value.as_py()], type=value.type), rows, types[name])
+            chosen = replace(summary.chosen, columns={**summary.chosen.columns, name: held})
+            keys[key] = replace(summary, chosen=chosen) if summary.chosen.columns else summary
+    return replace(part, columns=columns, keys=keys, sample=replace(part.sample, columns=sampled))
 
 
 def of_all_partitions(part: TableSummary, source: TableSource, files: Sequence[DataFile]) -> dict[str, ColumnSummary]:

@@ -38,7 +38,16 @@ MERGED_ON_DRIVER = 64  # summaries; more are put together by tasks first
 FOLDERS_AT_ONCE = 50  # partitions that one job reads through Spark
 
 # Travels with the job, so that a cluster's workers need numpy and pyarrow only.
-_MODULES = ("engines.orc_tail", "selector.join_keys", "selector.statistics", "statsproc.sketches", "statsproc.read")
+_MODULES = (
+    "engines.orc_tail",
+    "selector.hashing",
+    "selector.join_keys",
+    "selector.key_line",
+    "selector.row_sample",
+    "selector.statistics",
+    "statsproc.sketches",
+    "statsproc.read",
+)
 # What a task tells: of a partition its summary, or an error, and whether that is of a file that is plain text.
 State = tuple[str, str | None, bool, bytes | None]
 _STATE = pa.schema([("folder", pa.string()), ("error", pa.string()), ("plain", pa.bool_()), ("summary", pa.binary())])

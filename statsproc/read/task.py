@@ -7,11 +7,23 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
+from selector.join_keys import SEPARATOR
 from statsproc.read.files import Chunk
 from statsproc.sketches.column_summary import ColumnSummary, one_array, summarise
-from statsproc.sketches.join_keys import Codes, Cut, KeySummary, codes, count_together, summarise_key
-from statsproc.sketches.sample import Sampled, draw
+from statsproc.sketches.join_keys import (
+    Cut,
+    Floats,
+    KeyRows,
+    KeySummary,
+    choose_rows,
+    line_of_columns,
+    line_of_rows,
+    summarise_key,
+)
+from statsproc.sketches.sample import Sampled, draw, taken
 from statsproc.sketches.table_summary import ROOMY, TableSummary, compact_table, merge_tables
 
 MERGE_AT = 8  # summaries of chunks that are held before they are put together
@@ -19,15 +31,25 @@ MERGE_AT = 8  # summaries of chunks that are held before they are put together
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to find out. columns: name to type, those in the files. keys: columns that are joined.
+    """What to find out. columns: name to type, those in the files.
 
-    sample_share: chance of a row to be in the sample.
+    keys: columns that are joined; several that are a key together have commas between.
+
+    sample_share: chance of a row to be in the sample. key_share: chance of a key that its rows are chosen; 0 for none.
     """
 
     columns: Mapping[str, str]
     keys: tuple[str, ...] = ()
     cut: Cut = field(default_factory=Cut)
     sample_share: float = 0.0
+    key_share: float = 0.0
+
+    @property
+    def together(self) -> dict[str, tuple[str, ...]]:
+        """The keys of several columns, with these."""
+        return {
+            name: tuple(name.split(SEPARATOR)) for name in self.keys if SEPARATOR in name and name not in self.columns
+        }
 
 
 def summarise_chunks(chunks: Iterable[Chunk], wanted: Wanted) -> Iterator[tuple[str, TableSummary]]:
@@ -47,31 +69,27 @@ def _not_too_large(summary: TableSummary) -> TableSummary:
 
 
 def summarise_chunk(chunk: Chunk, wanted: Wanted) -> TableSummary:
-    """Read a chunk, one column after the other."""
+    """Read a chunk, one column after the other; those of keys twice, first to choose rows by them."""
     drawn = draw(chunk.rows, wanted.sample_share, chunk.name)
-    looked_at = np.arange(0, chunk.rows, wanted.cut.step)
-    columns: dict[str, ColumnSummary] = {}
-    sample = {}
     keys: dict[str, KeySummary] = {}
-    known: dict[str, Codes] = {}
+    chosen: dict[str, tuple[NDArray[np.intp], KeyRows]] = {}
+    for name, line in _lines(chunk, wanted):
+        bins = wanted.cut.bins.get(name)
+        keys[name] = summarise_key(line, bins)
+        if bins is not None and wanted.key_share > 0.0:
+            chosen[name] = choose_rows(line, bins, wanted.key_share)
+    columns: dict[str, ColumnSummary] = {}
+    sample: dict[str, pa.Array] = {}
+    rows_of: dict[str, dict[str, pa.Array]] = {name: {} for name in chosen}
     for name, data_type in wanted.columns.items():
         array = one_array(chunk.column(name))
         columns[name] = summarise(array, data_type)
         if data_type != "binary":
             sample[name] = drawn.of(array, data_type)
-        if name in wanted.keys:
-            keys[name] = summarise_key(array, data_type, wanted.cut.bins.get(name))
-        cut = wanted.cut.bins.get(name) or wanted.cut.buckets.get(name)
-        if cut is not None:
-            some = array if wanted.cut.step == 1 else array.take(looked_at)
-            known[name] = codes(some, data_type, cut, is_key=name in wanted.cut.bins)
-    for name, bins in wanted.cut.bins.items():
-        together = {
-            other: count_together(known[name], bins.count, known[other], cut.count)
-            for other, cut in {**wanted.cut.buckets, **wanted.cut.bins}.items()
-            if other != name
-        }
-        keys[name] = replace(keys[name], together=together, looked_at=int(looked_at.size))
+            for key, (rows, _) in chosen.items():
+                rows_of[key][name] = taken(array, rows, data_type)
+    for name, (_, of_keys) in chosen.items():
+        keys[name] = replace(keys[name], chosen=replace(of_keys, columns=rows_of[name]))
     return TableSummary(
         rows=chunk.rows,
         columns=columns,
@@ -80,3 +98,20 @@ def summarise_chunk(chunk: Chunk, wanted: Wanted) -> TableSummary:
         cut=wanted.cut.identity,
         types=wanted.columns,
     )
+
+
+def _lines(chunk: Chunk, wanted: Wanted) -> Iterator[tuple[str, Floats]]:
+    """Yield the keys, and the place of every row's key, shape (rows,), NaN for NULL; kept are lines needed twice."""
+    together = wanted.together
+    members = {name for names in together.values() for name in names}
+    kept: dict[str, Floats] = {}
+    for name in dict.fromkeys([*wanted.keys, *sorted(members)]):
+        if name in together:
+            continue
+        line = line_of_rows(one_array(chunk.column(name)), wanted.columns[name])
+        if name in members:
+            kept[name] = line
+        if name in wanted.keys:
+            yield name, line
+    for key, names in together.items():
+        yield key, line_of_columns([kept[name] for name in names])

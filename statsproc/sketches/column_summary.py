@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from selector.hashing import hash_words
 from selector.statistics import ColumnStatistics, Keys
 from selector.types import BY_NAME, FLOATING, Group, names_of
 from statsproc.sketches.byte_strings import Texts
-from statsproc.sketches.distinct import KEPT, Distinct, distinct_of, hash_texts, hash_words, merge_distinct
+from statsproc.sketches.distinct import KEPT, Distinct, distinct_of, hash_texts, merge_distinct
 from statsproc.sketches.equal_runs import runs
 from statsproc.sketches.histogram import (
     EMPTY,

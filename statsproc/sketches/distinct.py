@@ -7,28 +7,21 @@ then everything is exact. Since every part of a table keeps the same values, the
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from selector.hashing import LONG_BYTES, STEP, Hashes, hash_long, hash_words, mix_word
 from statsproc.sketches.byte_strings import BLOCK, PANEL_BYTES, WORD_BYTES, Texts
 from statsproc.sketches.equal_runs import runs
 
 KEPT = 8192  # standard error 1 / sqrt(KEPT) = 1.1 %
-LONG_BYTES = 256  # longer values are hashed one by one
 EVERYTHING = 1 << 64
 
-Hashes = NDArray[np.uint64]
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-_FOLD = np.uint64(32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,22 +54,9 @@ class Distinct:
         return int(np.count_nonzero(self.rows == 1)) / self.share
 
 
-def hash_words(words: Hashes) -> Hashes:
-    """Hash 64-bit values: the finaliser of splitmix64, a bijection."""
-    hashes = words + _STEP
-    for at in range(0, hashes.size, BLOCK):
-        mixed = hashes[at : at + BLOCK]
-        mixed ^= mixed >> np.uint64(30)
-        mixed *= _MIX_1
-        mixed ^= mixed >> np.uint64(27)
-        mixed *= _MIX_2
-        mixed ^= mixed >> np.uint64(31)
-    return hashes
-
-
 def hash_texts(texts: Texts) -> Hashes:
     """Hash byte strings, eight bytes of many at a time."""
-    hashes = texts.lengths.astype(np.uint64) * _STEP
+    hashes = texts.lengths.astype(np.uint64) * STEP
     _mix(hashes, texts)
     for offset in range(PANEL_BYTES, min(texts.longest, LONG_BYTES), PANEL_BYTES):
         rows = np.flatnonzero(texts.lengths > offset)
@@ -84,7 +64,7 @@ def hash_texts(texts: Texts) -> Hashes:
         _mix(longer, texts.some(rows).behind(offset))
         hashes[rows] = longer
     for row in np.flatnonzero(texts.lengths > LONG_BYTES):
-        hashes[row] = int.from_bytes(hashlib.blake2b(texts[int(row)], digest_size=8).digest(), "little")
+        hashes[row] = hash_long(texts[int(row)])
     return hash_words(hashes)
 
 
@@ -94,8 +74,7 @@ def _mix(hashes: Hashes, texts: Texts) -> None:
         known = hashes[number * BLOCK : (number + 1) * BLOCK]
         shortest = int(block.lengths.min())
         for offset in range(0, min(block.longest, PANEL_BYTES), WORD_BYTES):
-            mixed = (known ^ block.words(offset)) * _MIX_1
-            mixed ^= mixed >> _FOLD
+            mixed = mix_word(known, block.words(offset))
             known[...] = mixed if shortest > offset else np.where(block.lengths > offset, mixed, known)
 
 

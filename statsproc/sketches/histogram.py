@@ -27,7 +27,7 @@ CROWDED = POINTS // 2  # strings that agree in a word are told apart where they 
 NUMBER_BITS = 16  # for the number of such a crowd
 TABLE_BITS = 20  # in which the numbers of crowds are looked up
 TAIL_BUCKETS = 6  # at each end of the column, each half as high as the next; finer than the points would be guessing
-COMMON_VALUES = 500
+COMMON_VALUES = 1_500
 COMMON_RATIO = 1.25  # a value is common if it has so many times the average value's rows, as in PostgreSQL
 
 Floats = NDArray[np.float64]

@@ -1,53 +1,59 @@
-"""Join keys while a table is read: rows per bin, the keys themselves as far as they are kept, counts beside filters."""
+"""Join keys while a table is read: rows per bin, the keys as far as they are kept, and rows chosen by their key."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from selector.join_keys import Bins, ConditionalCounts, KeyStatistics
-from selector.statistics import Keys
+from selector.hashing import hash_words
+from selector.join_keys import Bins, KeySample, KeyStatistics, chance_of
+from selector.key_line import line_of_hashes, line_together
 from statsproc.sketches.byte_strings import Texts
 from statsproc.sketches.column_summary import is_text, numbers_of
-from statsproc.sketches.distinct import Distinct, distinct_of, hash_texts, hash_words, merge_distinct
-from statsproc.sketches.histogram import Distribution
+from statsproc.sketches.distinct import Distinct, distinct_of, hash_texts, merge_distinct
+from statsproc.sketches.sample import sampled_rows
 
 KEYS_KEPT = 1 << 16  # different keys of a column, each with its exact rows
 POPULAR_KEPT = 1024
 HEAVY_KEYS = 500  # a bin of their own
 KEY_RANGES = 200
-FILTER_VALUES = 64  # popular values of a filter column with a bucket of their own
-FILTER_RANGES = 100
-TEXT_VALUES = 1000  # a filter column of strings with more different values gets no buckets; the sample answers it
-ROWS_TOGETHER = 1 << 20  # rows of a table that are counted by bin and bucket at once; of larger ones a share
-_HASH_SHIFT = np.uint64(11)  # leaves 53 bits, which a float64 holds exactly
+KEY_ROWS = 4_000  # about so many rows are chosen by their key
+KEY_VALUES = 240_000  # of all columns, for all keys of a table together
+FEW_ROWS = 4  # of a popular key, which are all chosen
 
 Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """How a table's rows are counted by bins and buckets.
-
-    bins: of the key columns, by name. buckets: of filter columns. step: every step-th row is counted together.
-    """
+    """How a table's keys are counted. bins: of the keys, by name."""
 
     bins: Mapping[str, Bins] = field(default_factory=dict)
-    buckets: Mapping[str, Bins] = field(default_factory=dict)
-    step: int = 1
 
     @property
     def identity(self) -> str:
         """Tells cuts apart; only what was counted under the same one can be merged."""
-        starts = [(name, cut.starts.tobytes()) for name, cut in sorted([*self.bins.items(), *self.buckets.items()])]
-        return f"{self.step}:{zlib.crc32(repr(starts).encode()):08x}" if starts else ""
+        starts = [(name, cut.starts.tobytes()) for name, cut in sorted(self.bins.items())]
+        return f"{zlib.crc32(repr(starts).encode()):08x}" if starts else ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyRows:
+    """Rows chosen by their key: those of keys whose chance is below the share, and of popular keys with few rows.
+
+    share: 0..1; 0 where nobody chose any. line: shape (rows,), places of the keys. popular: shape (rows,), whether the
+    key has a bin for itself. columns: arrays of as many rows, as in ``Sampled``.
+    """
+
+    share: float = 0.0
+    line: Floats = field(default_factory=lambda: np.empty(0))
+    popular: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
+    columns: Mapping[str, pa.Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,15 +62,14 @@ class KeySummary:
 
     distinct: the keys. popular, popular_rows: shape (n,), those with most rows, in order of keys; the rows of one that
         is popular in some chunks only are too few. rows: shape (bins,), exact; empty before there are bins.
-    together: by other column, shape (buckets + 1, bins), counted over ``looked_at`` of the rows.
+    chosen: whole rows.
     """
 
     distinct: Distinct
     popular: Floats = field(default_factory=lambda: np.empty(0))
     popular_rows: Floats = field(default_factory=lambda: np.empty(0))
     rows: Floats = field(default_factory=lambda: np.empty(0))
-    together: Mapping[str, Floats] = field(default_factory=dict)
-    looked_at: int = 0
+    chosen: KeyRows = field(default_factory=KeyRows)
 
 
 def key_line(present: pa.Array, data_type: str) -> Floats:
@@ -73,17 +78,30 @@ def key_line(present: pa.Array, data_type: str) -> Floats:
         return np.empty(0)
     if is_text(data_type):
         if pa.types.is_dictionary(present.type):
-            of_entries = _hash_line(hash_texts(Texts.of(present.dictionary)))
+            of_entries = line_of_hashes(hash_texts(Texts.of(present.dictionary)))
             line: Floats = of_entries[present.indices.to_numpy()]
             return line
-        return _hash_line(hash_texts(Texts.of(present)))
+        return line_of_hashes(hash_texts(Texts.of(present)))
     numbers = numbers_of(present)
     return numbers.line(numbers.raw)
 
 
-def summarise_key(column: pa.Array, data_type: str, bins: Bins | None) -> KeySummary:
-    """Summarise a chunk of a key column by itself."""
-    line = key_line(column.drop_null(), data_type)
+def line_of_rows(column: pa.Array, data_type: str) -> Floats:
+    """Return the place of every row's key, shape (rows,); NaN for NULL."""
+    line = np.full(len(column), np.nan)
+    line[column.is_valid().to_numpy(zero_copy_only=False)] = key_line(column.drop_null(), data_type)
+    return line
+
+
+def line_of_columns(lines: Sequence[Floats]) -> Floats:
+    """Return the places of keys of several columns from those of each, NaN where one of them is."""
+    missing = np.isnan(lines).any(axis=0)
+    together = line_together([np.where(missing, 0.0, line) for line in lines])
+    return np.where(missing, np.nan, together)
+
+
+def summarise_key(line: Floats, bins: Bins | None) -> KeySummary:
+    """Summarise the keys of a chunk by themselves. line: shape (rows,), NaN for NULL."""
     keys, held = np.unique(line[~np.isnan(line)], return_counts=True)
     distinct = distinct_of(hash_words(keys.view(np.uint64)), held.astype(np.int64), keys=keys, kept=KEYS_KEPT)
     popular, popular_rows = _most(keys, held.astype(np.float64))
@@ -101,29 +119,15 @@ def _most(keys: Floats, rows: Floats) -> tuple[Floats, Floats]:
     return keys, rows
 
 
-def codes(column: pa.Array, data_type: str, cut: Bins, *, is_key: bool) -> Codes:
-    """Return the bin of every row of a column; NULL and NaN are in the one after the last."""
-    found = np.full(len(column), cut.count, dtype=np.int64)
-    if not len(column) or column.null_count == len(column):
-        return found
-    nulls = column.is_null().to_numpy(zero_copy_only=False)
-    present = column.drop_null()
-    if is_text(data_type) and not is_key:
-        entries = present if pa.types.is_dictionary(present.type) else present.dictionary_encode()
-        of_entries = cut.of(Texts.of(entries.dictionary).keys())
-        found[~nulls] = of_entries[entries.indices.to_numpy()]
-        return found
-    line = key_line(present, data_type)
-    known = cut.of(line)
-    found[~nulls] = np.where(np.isnan(line), cut.count, known)
-    return found
-
-
-def count_together(key: Codes, bins: int, other: Codes, buckets: int) -> Floats:
-    """Count rows by bucket and bin; the last bucket holds NULLs, rows with a NULL key count nowhere."""
-    kept = key < bins
-    cells = other[kept] * bins + key[kept]
-    return np.bincount(cells, minlength=(buckets + 1) * bins).astype(np.float64).reshape(buckets + 1, bins)
+def choose_rows(line: Floats, bins: Bins, share: float) -> tuple[NDArray[np.intp], KeyRows]:
+    """Return the rows of a chunk that are chosen by their key, and their keys. line: shape (rows,), NaN for NULL."""
+    there = np.flatnonzero(~np.isnan(line))
+    of_rows = bins.of(line[there])
+    popular = bins.alone[of_rows]
+    held = np.bincount(of_rows, minlength=bins.count)[of_rows]
+    chosen = np.where(popular, held <= FEW_ROWS, chance_of(line[there]) < share)
+    rows = there[chosen]
+    return rows, KeyRows(share, line[rows], popular[chosen])
 
 
 def merge_keys(parts: Sequence[KeySummary]) -> KeySummary:
@@ -137,19 +141,48 @@ def merge_keys(parts: Sequence[KeySummary]) -> KeySummary:
         popular=popular,
         popular_rows=popular_rows,
         rows=np.sum([part.rows for part in binned], axis=0) if binned else np.empty(0),
-        together={
-            name: np.sum([part.together[name] for part in parts], axis=0)
-            for name in parts[0].together
-            if all(name in part.together for part in parts)
-        },
-        looked_at=sum(part.looked_at for part in parts),
+        chosen=merge_rows([part.chosen for part in parts]),
     )
 
 
-def describe_key(summary: KeySummary, name: str, cut: Cut, *, rows: int, share: float = 1.0) -> KeyStatistics:
+def rows_of_keys(columns: int, bins: Iterable[Bins]) -> int:
+    """Return about how many rows are chosen by each of a table's keys. bins: theirs; few keys need no ranges."""
+    keys = sum(1 for cut in bins if cut.count > 2 * int(cut.alone.sum()) + 2)
+    return min(KEY_ROWS, KEY_VALUES // max(1, columns * keys))
+
+
+def merge_rows(parts: Sequence[KeyRows]) -> KeyRows:
+    """Put the chosen rows of disjoint parts of a table together.
+
+    All are brought to the smallest share; keys that are not popular are halved while they have twice the rows that are
+    wanted. A popular key goes once it has more than a few rows.
+    """
+    share = min((part.share for part in parts), default=0.0)
+    if share <= 0.0:
+        return KeyRows()
+    names = [name for name in parts[0].columns if all(name in part.columns for part in parts)]
+    line = np.concatenate([part.line for part in parts])
+    popular = np.concatenate([part.popular for part in parts])
+    _, place, held = np.unique(line[popular], return_inverse=True, return_counts=True)
+    few = np.flatnonzero(popular)[held[place] <= FEW_ROWS]
+    light = np.flatnonzero(~popular)
+    light = light[chance_of(line[light]) < share]
+    most = 2 * min(KEY_ROWS, KEY_VALUES // max(1, len(names)))
+    while light.size > most:
+        share /= 2
+        light = light[chance_of(line[light]) < share]
+    kept = np.sort(np.concatenate([few, light]))
+    columns = {name: pa.concat_arrays([part.columns[name] for part in parts]).take(pa.array(kept)) for name in names}
+    return KeyRows(share, line[kept], popular[kept], columns)
+
+
+def describe_key(
+    summary: KeySummary, name: str, cut: Cut, *, share: float = 1.0, sampled: bool = True
+) -> KeyStatistics:
     """Turn the summary of a whole key column into its statistics.
 
-    rows: of the table that were read. share: of the table that was read; counts are scaled up from it.
+    share: of the table that was read; counts are scaled up from it. sampled: False where the table's own sample has all
+    of its rows, so that those chosen by the key tell nothing more.
     """
     bins = cut.bins[name]
     held = summary.rows / share
@@ -160,19 +193,26 @@ def describe_key(summary: KeySummary, name: str, cut: Cut, *, rows: int, share: 
     largest = np.zeros(bins.count)
     np.maximum.at(largest, at, summary.distinct.rows / share)
     ndv = np.where(held > 0.0, np.clip(ndv, 1.0, np.maximum(held, 1.0)), 0.0)
-    alone = _alone(bins)
+    alone = bins.alone
     ndv[alone & (held > 0.0)] = 1.0
     if summary.distinct.rows.max(initial=0) <= 1:  # no key was seen twice: all are taken to be unique
         ndv = held.copy()
     largest = np.where(alone, held, np.maximum(largest, held / np.maximum(ndv, 1.0)))
-    scale = rows / max(1, summary.looked_at) / share
-    given = {
-        other: ConditionalCounts.of(
-            cut.bins.get(other) or cut.buckets[other], counts * scale, share=min(1.0, 1.0 / scale)
-        )
-        for other, counts in summary.together.items()
-    }
-    return KeyStatistics(bins, held, ndv, largest, given)
+    sample = None
+    if sampled and share >= 1.0:  # of a part of the table no key's rows are known to be all
+        chosen = _whole_keys(summary.chosen, bins, summary.rows)
+        if chosen.line.size and chosen.columns:
+            sample = KeySample(chosen.share, sampled_rows(chosen.columns, chosen.share))
+    return KeyStatistics(bins, held, ndv, largest, sample)
+
+
+def _whole_keys(chosen: KeyRows, bins: Bins, rows: Floats) -> KeyRows:
+    """Leave out popular keys of which not all rows were chosen. rows: shape (bins,)."""
+    of_rows = bins.of(chosen.line)
+    missing = np.bincount(of_rows, minlength=bins.count) < rows
+    kept = np.flatnonzero(~(chosen.popular & missing[of_rows]))
+    columns = {name: column.take(pa.array(kept)) for name, column in chosen.columns.items()}
+    return KeyRows(chosen.share, chosen.line[kept], chosen.popular[kept], columns)
 
 
 def cut_keys(members: Sequence[KeySummary], group: str) -> Bins | None:
@@ -198,44 +238,19 @@ def cut_keys(members: Sequence[KeySummary], group: str) -> Bins | None:
     return Bins(_starts(line, weight, heavy, KEY_RANGES), group)
 
 
-def cut_values(known: Distribution, *, text: bool, ndv: float) -> Bins | None:
-    """Cut a filter column's line into buckets; None where it has no values, or too many different strings."""
-    if not known.values.size or (text and ndv > TEXT_VALUES):
-        return None
-    held = known.up_to - known.below
-    weight = np.diff(known.below, append=known.rows)
-    few = known.values.size <= FILTER_VALUES + FILTER_RANGES
-    candidates = np.argsort(-held, kind="stable")[: known.values.size if few else FILTER_VALUES]
-    return Bins(_starts(known.values, weight, np.sort(candidates[held[candidates] > 0.0]), FILTER_RANGES))
-
-
-def _starts(line: NDArray[Any], weight: Floats, heavy: NDArray[np.intp], ranges: int) -> Keys:
+def _starts(line: Floats, weight: Floats, heavy: NDArray[np.intp], ranges: int) -> Floats:
     """Return where bins start. line: different values in order; heavy: those that get one for themselves."""
     light = weight.copy()
     light[heavy] = 0.0
     running = np.cumsum(light)
-    starts = [line[:1], line[heavy], after(line[heavy])]
+    starts = [line[:1] - 1.0, line[heavy], after(line[heavy])]  # what lies below all is not taken for a popular key
     if running[-1] > 0.0:
         quantiles = np.linspace(0.0, running[-1], ranges + 1)[:-1]
         starts.append(line[np.minimum(np.searchsorted(running, quantiles, side="right"), line.size - 1)])
-    found: Keys = np.unique(np.concatenate(starts))
-    return found
+    return np.unique(np.concatenate(starts))
 
 
-def after(values: NDArray[Any]) -> NDArray[Any]:
+def after(values: Floats) -> Floats:
     """Return the next place on the line behind each value."""
-    if values.dtype.kind == "S":
-        return np.strings.add(values, b"\x01").astype(values.dtype)  # what fills its key has none
     with np.errstate(over="ignore"):  # behind the largest one lies infinity
         return np.asarray(np.nextafter(values, np.inf))
-
-
-def _alone(bins: Bins) -> NDArray[np.bool_]:
-    """Return which bins hold a single key."""
-    following = after(bins.starts)
-    result: NDArray[np.bool_] = np.append(bins.starts[1:] == following[:-1], False)
-    return result
-
-
-def _hash_line(hashes: NDArray[np.uint64]) -> Floats:
-    return (hashes >> _HASH_SHIFT).astype(np.float64)

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from selector.statistics import RowSample, SampleColumn
+from selector.row_sample import RowSample, SampleColumn
 from statsproc.sketches.column_summary import is_text, numbers_of
 
-SAMPLE_ROWS = 10_000  # about so many are wanted
+SAMPLE_ROWS = 20_000  # about so many are wanted; a table that has no more is sampled whole
 SAMPLE_VALUES = 256 * SAMPLE_ROWS  # of all columns together; a wider table has fewer rows in its sample
 LEAST_ROWS = 500
 TEXT_CHARACTERS = 256  # of a string; the rest is cut off
@@ -46,16 +46,21 @@ class Draw:
     share: float
 
     def of(self, column: pa.Array, data_type: str) -> pa.Array:
-        """Take the drawn rows of a column: strings cut, all else as float64 on the type's line."""
-        drawn = column.take(pa.array(self.rows))
-        if is_text(data_type):
-            return _cut(drawn.dictionary_decode() if pa.types.is_dictionary(drawn.type) else drawn)
-        nulls = drawn.is_null().to_numpy(zero_copy_only=False)
-        line = np.zeros(len(drawn))
-        if not nulls.all():
-            present = numbers_of(drawn.drop_null())
-            line[~nulls] = present.line(present.raw)
-        return pa.array(line, mask=nulls)
+        """Take the drawn rows of a column."""
+        return taken(column, self.rows, data_type)
+
+
+def taken(column: pa.Array, rows: NDArray[np.int64] | NDArray[np.intp], data_type: str) -> pa.Array:
+    """Take rows of a column: strings cut, all else as float64 on the type's line."""
+    drawn = column.take(pa.array(rows))
+    if is_text(data_type):
+        return _cut(drawn.dictionary_decode() if pa.types.is_dictionary(drawn.type) else drawn)
+    nulls = drawn.is_null().to_numpy(zero_copy_only=False)
+    line = np.zeros(len(drawn))
+    if not nulls.all():
+        present = numbers_of(drawn.drop_null())
+        line[~nulls] = present.line(present.raw)
+    return pa.array(line, mask=nulls)
 
 
 def rows_wanted(columns: int) -> int:
@@ -87,10 +92,15 @@ def merge_samples(parts: Sequence[Sampled]) -> Sampled:
 
 def row_sample(sampled: Sampled, *, read: float = 1.0) -> RowSample | None:
     """Return the sample as the estimator reads it; None where it has no rows. read: share of the table that was."""
-    if not sampled.tickets.size:
+    if not sampled.tickets.size or not sampled.columns:
         return None
-    columns = {name: _column(array) for name, array in sampled.columns.items()}
-    return RowSample(rows=int(sampled.tickets.size), share=sampled.share * read, columns=columns)
+    return sampled_rows(sampled.columns, sampled.share * read)
+
+
+def sampled_rows(columns: Mapping[str, pa.Array], share: float) -> RowSample:
+    """Return arrays of as many rows as the estimator reads them."""
+    rows = len(next(iter(columns.values())))
+    return RowSample(rows=rows, share=share, columns={name: _column(array) for name, array in columns.items()})
 
 
 def _cut(texts: pa.Array) -> pa.Array:
@@ -106,7 +116,7 @@ def _cut(texts: pa.Array) -> pa.Array:
 def _column(array: pa.Array) -> SampleColumn:
     nulls = array.is_null().to_numpy(zero_copy_only=False)
     if not pa.types.is_string(array.type):
-        return SampleColumn(array.fill_null(0.0).to_numpy(zero_copy_only=False), nulls)
+        return SampleColumn.of(array.fill_null(0.0).to_numpy(zero_copy_only=False), nulls)
     texts = np.empty(len(array), dtype=object)
     texts[:] = array.fill_null("").to_pylist()
-    return SampleColumn(texts, nulls)
+    return SampleColumn.of(texts, nulls)

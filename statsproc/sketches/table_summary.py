@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from statsproc.sketches.column_summary import ColumnSummary, compact, merge
 from statsproc.sketches.distinct import KEPT, Distinct, merge_distinct
 from statsproc.sketches.histogram import POINTS, Distribution
-from statsproc.sketches.join_keys import KEYS_KEPT, KeySummary, merge_keys
+from statsproc.sketches.join_keys import KEYS_KEPT, KeyRows, KeySummary, merge_keys
 from statsproc.sketches.sample import Sampled, merge_samples
 
-FORMAT = 1  # of stored summaries; others are computed anew
+FORMAT = 2  # of stored summaries; others are computed anew
 
 ROOMY = 256  # columns of a table; of a wider one each keeps less, so that tasks and partitions stay as small
 LEAST = 256  # points, and different values, that are kept in any case
@@ -113,19 +113,22 @@ def decode(stored: bytes) -> TableSummary:
     if head.get("format") != FORMAT:
         raise UnreadableSummary(f"the stored summary has format {head.get('format')}, not {FORMAT}")
     arrays = {row["name"]: np.frombuffer(row["data"], dtype=row["type"]) for row in rows[1:]}
-    sample: Mapping[str, pa.Array] = {}
-    if "sample" in arrays:
-        (batch,) = pa.ipc.open_stream(arrays["sample"].tobytes())
-        sample = {name: batch.column(name) for name in batch.schema.names}
     return TableSummary(
         rows=head["rows"],
         columns=dict(_column(arrays, f"c{i}", found) for i, found in enumerate(head["columns"])),
         keys=dict(_key(arrays, f"k{i}", found) for i, found in enumerate(head["keys"])),
-        sample=Sampled(head["share"], arrays["tickets"], sample),
+        sample=Sampled(head["share"], arrays["tickets"], _columns(arrays.get("sample"))),
         cut=head["cut"],
         types=head["types"],
         additions=head["additions"],
     )
+
+
+def _columns(stream: NDArray[Any] | None) -> Mapping[str, pa.Array]:
+    if stream is None:
+        return {}
+    (batch,) = pa.ipc.open_stream(stream.tobytes())
+    return {name: batch.column(name) for name in batch.schema.names}
 
 
 _STORED = pa.schema([("name", pa.string()), ("type", pa.string()), ("data", pa.large_binary())])
@@ -163,12 +166,13 @@ def _column(arrays: Mapping[str, NDArray[Any]], place: str, found: Mapping[str, 
 
 def _put_key(arrays: Arrays, place: str, name: str, key: KeySummary) -> dict[str, Any]:
     arrays |= {f"{place}.bins": key.rows, f"{place}.popular": key.popular, f"{place}.popular_rows": key.popular_rows}
-    for i, counts in enumerate(key.together.values()):
-        arrays[f"{place}.{i}"] = counts.ravel()
+    arrays |= {f"{place}.line": key.chosen.line, f"{place}.alone": key.chosen.popular}
+    if key.chosen.columns:
+        chosen = pa.RecordBatch.from_pydict(dict(key.chosen.columns))
+        arrays[f"{place}.chosen"] = np.frombuffer(_stream(chosen), np.uint8)
     return {
         "name": name,
-        "looked_at": key.looked_at,
-        "together": list(key.together),
+        "share": key.chosen.share,
         "distinct": _put_distinct(arrays, place, key.distinct),
     }
 
@@ -180,10 +184,12 @@ def _key(arrays: Mapping[str, NDArray[Any]], place: str, found: Mapping[str, Any
         popular=arrays[f"{place}.popular"],
         popular_rows=arrays[f"{place}.popular_rows"],
         rows=bins,
-        together={
-            name: arrays[f"{place}.{i}"].reshape(-1, max(1, bins.size)) for i, name in enumerate(found["together"])
-        },
-        looked_at=found["looked_at"],
+        chosen=KeyRows(
+            found["share"],
+            arrays[f"{place}.line"],
+            arrays[f"{place}.alone"],
+            _columns(arrays.get(f"{place}.chosen")),
+        ),
     )
 
 

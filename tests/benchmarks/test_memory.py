@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -133,11 +134,17 @@ def test_what_statistics_take_is_counted_by_what_they_are() -> None:
         {"k": "bigint", "word": "string"},
         keys=["k"],
         sample_share=1.0,
+        key_share=0.1,
     )
     found = sizes(table)
-    assert found.sample >= 2 * 500 * 8 + 2 * 500
-    assert found.keys >= 3 * 8 * table.keys["k"].bins.count
-    assert min(found.columns, found.together) > 0
+    words = sum(sys.getsizeof(f"word {n}") for n in range(7))
+    assert found.sample == 500 * 8 + 7 * 8 + words + 2 * 500 * 2  # different values, their texts, and codes
+    assert found.keys == 4 * 8 * table.keys["k"].bins.count
+    chosen = table.keys["k"].sample
+    assert chosen is not None
+    assert 10 < chosen.rows.rows < 100
+    assert found.by_key == chosen.rows.rows * 8 + 7 * 8 + words + 2 * chosen.rows.rows * 2
+    assert found.columns > 0
     assert sizes(TableStatistics("empty", 1, 0, 0)) == Sizes(0, 0, 0, 0)
 
 

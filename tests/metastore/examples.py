@@ -9,8 +9,9 @@ import numpy as np
 
 from engines.protocol import Column, TableSource
 from metastore.records import FileMark, Inspection, Misestimate, Partition, QueryRecord, QueryState, StatisticsPart
-from selector.join_keys import Bins, ConditionalCounts, KeyStatistics
-from selector.statistics import ColumnStatistics, CommonValues, Histogram, RowSample, SampleColumn, TableStatistics
+from selector.join_keys import Bins, KeySample, KeyStatistics
+from selector.row_sample import RowSample, SampleColumn
+from selector.statistics import ColumnStatistics, CommonValues, Histogram, TableStatistics
 
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
 NOON_NS = 1_772_366_400_123_456_789
@@ -79,13 +80,16 @@ def full_build(bins: Bins) -> TableStatistics:
         common=CommonValues(np.array([9.5, -0.0]), np.array([7, 7])),
         manual=frozenset({"ndv"}),
     )
-    cut = Bins(np.array([1.0, 2.5]))
+    whole = {
+        "id": SampleColumn.of(np.array([1.0, 2.5, 2.5]), np.zeros(3, dtype=np.bool_)),
+        "isbn": SampleColumn.of(np.array(["", "ü", "x"], dtype=object), np.array([False, False, True])),
+    }
     ids = KeyStatistics(
         bins,
         np.array([1.0, 0.0, 3.0]),
         np.array([1.0, 0.0, 2.25]),
         np.array([1.0, 0.0, 2.0]),
-        {"price": ConditionalCounts.of(cut, np.eye(3)), "id2": ConditionalCounts.of(bins, np.ones((4, 3)))},
+        KeySample(0.125, RowSample(3, 0.125, whole)),
     )
     return replace(
         build(),
@@ -99,11 +103,11 @@ def full_build(bins: Bins) -> TableStatistics:
             2,
             0.002,
             {
-                "price": SampleColumn(np.array([1.5, 0.0]), np.array([False, True])),
-                "isbn": SampleColumn(keys[2:], np.array([False, False])),
+                "price": SampleColumn.of(np.array([1.5, 0.0]), np.array([False, True])),
+                "isbn": SampleColumn.of(keys[2:], np.array([False, False])),
             },
         ),
-        keys={"id": ids},
+        keys={"id": ids, "id,isbn": replace(ids, sample=None)},
     )
 
 

@@ -15,7 +15,10 @@ from tests.selector.examples import BOOKS, CATEGORIES, SHAPES, TRANSACTIONS
 DISTINCT_BOOKS_SOLD = 800
 SHAPES_OF_QUERIES = [
     ("SELECT id FROM books WHERE id IN (SELECT book_id FROM transactions)", DISTINCT_BOOKS_SOLD),
-    ("SELECT b.id, t.id FROM books b LEFT JOIN transactions t ON t.book_id = b.id", TRANSACTIONS),
+    (
+        "SELECT b.id, t.id FROM books b LEFT JOIN transactions t ON t.book_id = b.id",
+        TRANSACTIONS + BOOKS - DISTINCT_BOOKS_SOLD,
+    ),
     ("SELECT a.id FROM books a CROSS JOIN books b", BOOKS * BOOKS),
     ("SELECT id FROM books UNION ALL SELECT id FROM transactions", BOOKS + TRANSACTIONS),
     ("SELECT id FROM books LIMIT 7", 7),

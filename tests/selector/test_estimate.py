@@ -10,13 +10,13 @@ import pytest
 from selector.cardinality.tree import EstimatedNode, estimate_rows
 from selector.explain.duckdb import read
 from selector.plan import JoinType, Operator, Plan, PlanNode, TableShape, UnreadablePlan
-from tests.selector.examples import BOOKS, CATEGORIES, SHAPES, STATISTICS, TRANSACTIONS
+from tests.selector.examples import BOOKS, CATEGORIES, SHAPES, STATISTICS, TRANSACTIONS, column, table
 
 pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
 import duckdb
 
-from tests.selector.duckdb_plans import SHAPES_OF_QUERIES, bookstore, planned
+from tests.selector.duckdb_plans import DISTINCT_BOOKS_SOLD, SHAPES_OF_QUERIES, bookstore, planned
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,9 @@ def test_a_filter_that_a_join_pushed_down_does_not_count_twice() -> None:
 
     sides = [scan("book_id", TRANSACTIONS), scan("id", BOOKS, "(id <= 800)")]
     text = json.dumps([{"name": "HASH_JOIN", "extra_info": {"Conditions": "book_id = id"}, "children": sides}])
-    tree = estimate_rows(read(text, SHAPES), STATISTICS, SHAPES)
+    sold = column("book_id", "bigint", DISTINCT_BOOKS_SOLD, minimum=1.0, maximum=float(DISTINCT_BOOKS_SOLD))
+    statistics = {**STATISTICS, "transactions": table("transactions", TRANSACTIONS, sold)}
+    tree = estimate_rows(read(text, SHAPES), statistics, SHAPES)
     assert tree.rows == pytest.approx(TRANSACTIONS, rel=0.01)  # all 800 books that were sold pass
 
 

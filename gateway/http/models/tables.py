@@ -142,7 +142,10 @@ class PartitionModel(RecordModel):
 
 
 class KeyModel(BaseModel):
-    """Two columns that are joined. source: declared, history or workload."""
+    """Two columns that are joined, or several of two tables that are a key together, with commas between.
+
+    source: declared, history or workload.
+    """
 
     left: str
     right: str

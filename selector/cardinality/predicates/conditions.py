@@ -75,7 +75,16 @@ def parsed(text: str, dialect: str) -> tuple[Condition, ...] | None:
         expression = sqlglot.parse_one(text, read=dialect)
     except SqlglotError:
         return None
+    expression = expression.transform(_constant_or_null)
     return tuple(_condition(part, dialect) for part in _flat(_inward(expression, negated=False), exp.And))
+
+
+def _constant_or_null(node: exp.Expr) -> exp.Expr:
+    """Write DuckDB's constant_or_null(constant, x): NULL where x is, else the constant."""
+    if not isinstance(node, exp.Anonymous) or node.name.lower() != "constant_or_null" or len(node.expressions) < 2:
+        return node
+    constant_, column, *_ = node.expressions
+    return exp.case().when(exp.Is(this=column, expression=exp.Null()), exp.Null()).else_(constant_)
 
 
 @lru_cache(maxsize=4096)

@@ -3,6 +3,8 @@
 Shares come from cells: values whose rows are counted (``CommonValues``, end points of a histogram) are cells by
 themselves, and what lies between them is taken as uniform, which without a histogram is the paper's Eq. (3). A single
 value in between has the rows left per distinct value left, the paper's Eq. (2).
+
+It is long because a share, shares of bins and their masses are read from the same cells.
 """
 
 from __future__ import annotations
@@ -34,11 +36,15 @@ _STEPS_OF_ONE = (Group.BOOLEAN, Group.WHOLE, Group.DATE, Group.MOMENT, Group.CLO
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Share of all rows, 0..1; how far to trust it, 0..1; the statistic it comes from."""
+    """Share of all rows, 0..1; how far to trust it, 0..1; the statistic it comes from.
+
+    unsure: share of rows in cells that are cut in two, of which nobody knows which part is kept.
+    """
 
     share: float
     confidence: float
     basis: str
+    unsure: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +143,7 @@ def share(domain: Domain, column: ColumnStatistics, rows: int, *, complete: bool
     statistic = cells.spread or "NDV"
     if single:
         statistic = "NDV" if unsure else "common values" if column.common is not None else statistic
-    return Share(kept_nulls + (1.0 - nulls) * kept, confidence, f"{statistic} of {column.name}")
+    return Share(kept_nulls + (1.0 - nulls) * kept, confidence, f"{statistic} of {column.name}", unsure)
 
 
 def shares(domain: Domain, bins: Bins, column: ColumnStatistics, rows: int) -> Floats | None:
@@ -174,6 +180,15 @@ def shares(domain: Domain, bins: Bins, column: ColumnStatistics, rows: int) -> F
     part = np.minimum(np.maximum(held * cut.scale, 0.0), 1.0)
     result[:-1] = np.where(cut.whole, within, part)
     return result
+
+
+def masses(bins: Bins, column: ColumnStatistics, rows: int) -> Floats | None:
+    """Return the share of a column's values in each bin, shape (bins.count,); None where nothing bounds them, too."""
+    cut = _cut(bins, column, rows)
+    if cut is None or cut.cells.spread is None:
+        return None
+    whole = cut.cells.before[-1] + cut.cells.mass[-1]
+    return np.maximum(np.append(cut.rank[1:], whole) - cut.rank, 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -250,6 +265,7 @@ def _kept(domain: Domain, cells: _Cells) -> tuple[float, float, bool] | None:
         if cell in cut:
             width = (cells.way(high, cell) if cells.of(high) == cell else 1.0) - cells.way(low, cell)
             cut[cell].kept += gain * (cells.single[cell] - cells.mass[cell] * width)
+            cut[cell].points += gain
     for cell, part in cut.items():
         kept += part.bounded(cells.mass[cell], cells.single[cell]) if cells.spread is not None else part.kept
     return min(1.0, max(0.0, kept)), sum(cells.mass[cell] for cell in cut), only_points
@@ -260,7 +276,7 @@ class _CutCell:
     """A cell of which a domain keeps a part.
 
     first, last: of the ways through it that are kept. head, tail: where the part that holds its beginning ends, and
-    where the part that holds its end begins.
+    where the part that holds its end begins. points: how many single values are kept, less those left out.
     """
 
     kept: float = 0.0
@@ -268,6 +284,7 @@ class _CutCell:
     last: float = 0.0
     head: float | None = None
     tail: float | None = None
+    points: float = 0.0
 
     def add(self, begin: float, end: float, mass: float, *, head: bool = False, tail: bool = False) -> None:
         self.kept += mass * (end - begin)
@@ -278,9 +295,11 @@ class _CutCell:
             self.tail = begin
 
     def bounded(self, mass: float, single: float) -> float:
+        known = max(-max(mass, single), min(self.points * single, max(mass, single)))
         least = mass * ((self.head or 0.0) + (1.0 - self.tail if self.tail is not None else 0.0))
-        most = mass * (self.last - self.first)
-        return min(max(min(max(self.kept, least), most), single), mass - single)
+        kept = min(max(self.kept, min(least, mass + min(known, 0.0))), max(mass * (self.last - self.first), known))
+        one = min(single, mass / 2)
+        return min(max(kept, min(one, mass + min(known, 0.0))), max(mass - one, known))
 
 
 def _lone(ends: Sequence[Any], line: _Line) -> list[tuple[Any, Any, float]]:
@@ -320,12 +339,12 @@ def _cells(column: ColumnStatistics, rows: int, complete: bool) -> _Cells | None
     fresh = mass[at_value] <= 0.0
     added[at_value[fresh]] = held[fresh]
     mass += added
-    between = _between(points, added, ends, below, up_to, text=line.text)
+    between, buckets = _between(points, added, ends, below, up_to, text=line.text)
     single = _single(column.ndv - int((mass > 0.0).sum()), float(between.sum()), held)
     outside = 0.0 if complete else min(OUTSIDE_SHARE, single)
     around = (float(below[0]) + outside, max(0.0, 1.0 - float(up_to[-1])) + outside)
     spread = "histogram" if column.histogram is not None else "range"
-    return _assembled(line, points, mass, between, around, single, spread)
+    return _assembled(line, points, mass, between, around, single, spread, buckets)
 
 
 def _known(column: ColumnStatistics, line: _Line) -> tuple[NDArray[Any], Floats, Floats]:
@@ -354,15 +373,17 @@ def _common(column: ColumnStatistics, line: _Line, present: float) -> tuple[NDAr
 
 def _between(
     points: NDArray[Any], added: Floats, ends: NDArray[Any], below: Floats, up_to: Floats, *, text: bool
-) -> Floats:
-    """Return the mass between neighbouring points: what a bucket has, less the common values that are in it.
+) -> tuple[Floats, Floats]:
+    """Return the mass between neighbouring points, and that of the bucket they are in.
+
+    A bucket has what the histogram tells, less the common values that are in it.
 
     added: mass of the points that the histogram does not count; that of an end point lies in the bucket before it.
     """
     if points.size < 2:
-        return np.empty(0)
+        return np.empty(0), np.empty(0)
     if ends.size < 2:
-        return np.zeros(points.size - 1)
+        return np.zeros(points.size - 1), np.zeros(points.size - 1)
     buckets = ends.size - 1
     holding = np.clip(np.searchsorted(ends, points, side="left") - 1, 0, buckets - 1)
     left = np.maximum(below[1:] - up_to[:-1] - np.bincount(holding, added, minlength=buckets), 0.0)
@@ -373,7 +394,7 @@ def _between(
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             part = (points[1:] / 2 - points[:-1] / 2) / (ends[1:] / 2 - ends[:-1] / 2)[bucket]
     outside = (points[:-1] < ends[0]) | (points[:-1] >= ends[-1])
-    return np.where(outside, 0.0, left[bucket] * np.nan_to_num(part))
+    return np.where(outside, 0.0, left[bucket] * np.nan_to_num(part)), np.where(outside, 0.0, left[bucket])
 
 
 def _single(ndv_left: float, mass_left: float, held: Floats) -> float:
@@ -390,35 +411,51 @@ def _assembled(
     around: tuple[float, float],
     single: float,
     spread: str | None,
+    buckets: Floats | None = None,
 ) -> _Cells:
-    """Put cells together. between: mass between neighbouring points; around: before the first and behind the last."""
+    """Put cells together.
+
+    between: mass between neighbouring points; around: before the first and behind the last. buckets: mass of the
+    histogram's bucket around each of the former, where common values cut it into several.
+    """
     bottom, top = line.ends
     total = float(mass.sum() + between.sum()) + sum(around)
     scale = 1.0 / total if total > 0.0 and abs(total - 1.0) > ROUNDING else 1.0
     cells: list[tuple[Any, Any, float, bool]] = []
     start, size = bottom, around[0]
     following = [*between.tolist(), around[1]]
+    wider = [around[0], *(between if buckets is None else buckets).tolist(), around[1]]
+    whole: list[float] = []
     for i, (point, held) in enumerate(zip(points.tolist(), mass.tolist(), strict=True)):
         cells.append((start, point, size, False))
+        whole.append(wider[i])
         if held > 0.0:
             cells.append((point, point, held, True))
+            whole.append(held)
         start = line.place(point, 1) if held > 0.0 or i + 1 == points.size else point
         size = following[i]
     cells.append((start, top, size if points.size else sum(around), False))
+    whole.append(cells[-1][2])
     sizes = [scale * size for _, _, size, _ in cells]
     singles = [
-        0.0 if counted else _in_cell(line, single, size, start, high, spread)
-        for (start, high, _, counted), size in zip(cells, sizes, strict=True)
+        0.0 if counted else _in_cell(line, single, (size, scale * bucket), start, high, spread)
+        for (start, high, _, counted), size, bucket in zip(cells, sizes, whole, strict=True)
     ]
     before = [0.0, *accumulate(sizes)][:-1]
     return _Cells(line, [c[0] for c in cells], [c[1] for c in cells], sizes, singles, before, spread)
 
 
-def _in_cell(line: _Line, single: float, size: float, start: Any, high: Any, spread: str | None) -> float:
-    """Return the share that one value has in a cell: no more than half of it, no less than an even spread gives."""
+def _in_cell(
+    line: _Line, single: float, sizes: tuple[float, float], start: Any, high: Any, spread: str | None
+) -> float:
+    """Return the share that one value has in a cell.
+
+    No more than half of the histogram's bucket, no less than an even spread gives. sizes: of the cell, of the bucket.
+    """
     if spread is None:
         return single
+    size, bucket = sizes
     least = 0.0
     if spread == "histogram" and line.scale is not None and start < high:
         least = size / max(2.0, (high - start) * line.scale)
-    return max(min(single, size / 2), least)
+    return max(min(single, bucket / 2), least)

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from selector.statistics import TEXT_KEY_BYTES, Key
+from selector.statistics import TEXT_KEY_BYTES, Key, as_text_key
 
 Cut = tuple[Key, int]  # (value, 0): just before it; (value, 1): just behind it
 
 _NUMBERS = ((-np.inf, 0), (np.inf, 1))
 TEXT_TOP = b"\xff" * (TEXT_KEY_BYTES + 1)  # no UTF-8 text has such a byte
 _TEXTS = ((b"", 0), (TEXT_TOP, 1))
+_TEXT = f"S{TEXT_KEY_BYTES + 2}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,16 @@ class Domain:
         """Whether every value is kept."""
         return self.cuts == self.line
 
+    @property
+    def names_long_text(self) -> bool:
+        """Whether it keeps or leaves out single strings that fill their place on the line."""
+        if not self.text:
+            return False
+        return any(
+            low == high and isinstance(low, bytes) and len(low) >= TEXT_KEY_BYTES
+            for (low, _), (high, _) in pairwise(self.cuts)
+        )
+
     def __and__(self, other: Domain) -> Domain:
         cuts = self._without_line(other)
         if cuts is None:
@@ -113,10 +126,27 @@ class Domain:
         """Return whether a value is kept."""
         return sum(1 for cut in self.cuts if cut <= (value, 0)) % 2 == 1
 
+    def holds_each(self, places: NDArray[np.float64] | NDArray[np.bytes_]) -> NDArray[np.bool_]:
+        """Return which places of the line are kept, shape as ``places``."""
+        if not self.cuts:
+            return np.zeros(places.shape, dtype=np.bool_)
+        values = np.array([value for value, _ in self.cuts], dtype=_TEXT if self.text else np.float64)
+        behind = np.array([bool(side) for _, side in self.cuts])
+        passed = np.searchsorted(values[~behind], places, side="right")
+        passed += np.searchsorted(values[behind], places, side="left")
+        return (passed & 1).astype(np.bool_)
+
     def _without_line(self, other: Domain) -> tuple[Cut, ...] | None:
         if self.is_everything:
             return other.cuts
         return self.cuts if other.is_everything else None
+
+
+def places_of(values: NDArray[np.float64] | NDArray[np.object_]) -> NDArray[np.float64] | NDArray[np.bytes_]:
+    """Put a sample's values on their line: numbers are there, strings by their first bytes."""
+    if values.dtype != object:
+        return np.asarray(values, dtype=np.float64)
+    return np.array([as_text_key(str(value)) for value in values], dtype=_TEXT)
 
 
 def after_prefix(prefix: bytes) -> Cut | None:

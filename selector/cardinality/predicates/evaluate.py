@@ -48,9 +48,10 @@ from selector.cardinality.predicates.vectors import (
     truncated,
     unit_of,
 )
-from selector.statistics import RowSample, SampleColumn
+from selector.row_sample import RowSample, SampleColumn
 
 WHOLE_TEXT = 256  # characters; a sampled string as long as that may have been cut
+MOST_CUT = 0.1  # of a column's strings, for what is found in the rest to stand for all
 
 
 def truth(expression: exp.Expr, sample: RowSample, types: Mapping[str, str], *, dialect: str) -> Bools | None:
@@ -58,6 +59,13 @@ def truth(expression: exp.Expr, sample: RowSample, types: Mapping[str, str], *, 
 
     types: of the columns, Spark's short form.
     """
+    used = {_known_name(column.name, types) for column in expression.find_all(exp.Column)}
+    only = sample.columns.get(next(iter(used)) or "") if len(used) == 1 else None
+    if only is not None and only.values.size + 1 < sample.rows:  # each value is looked at once
+        name = next(iter(used)) or ""
+        each = RowSample(only.values.size + 1, 1.0, {name: _each_value(only)})
+        answers = truth(expression, each, types, dialect=dialect)
+        return answers[only.codes] if answers is not None else None
     try:
         found = _Evaluator(sample, types, dialect).boolean(expression)
     except (NotEvaluable, OverflowError):
@@ -148,9 +156,9 @@ class _Evaluator:
         kind = kind_of(self._types[name]) if name is not None else None
         if column is None or kind is None or (kind is Kind.TEXT and _is_cut(column)):
             raise NotEvaluable(expression.name)
-        values: Any = column.values
-        if (kind is Kind.TEXT) != (values.dtype == object):
+        if (kind is Kind.TEXT) != (column.values.dtype == object):
             raise NotEvaluable(expression.name)
+        values: Any = column.rows
         return Vector(kind, values > 0.0 if kind is Kind.BOOLEAN else values, column.nulls)
 
     def literal(self, expression: exp.Expr) -> Vector:
@@ -573,9 +581,14 @@ class _Evaluator:
         raise NotEvaluable(str(expression.this))
 
 
+def _each_value(column: SampleColumn) -> SampleColumn:
+    """Return a column that holds each value once, and NULL."""
+    return SampleColumn(column.values, np.arange(column.values.size + 1, dtype=np.uint32))
+
+
 @lru_cache(maxsize=512)
 def _is_cut(column: SampleColumn) -> bool:
-    return any(len(text) >= WHOLE_TEXT for text in column.values.tolist())
+    return sum(len(text) >= WHOLE_TEXT for text in column.values.tolist()) > MOST_CUT * column.values.size
 
 
 def _known_name(name: str, types: Mapping[str, str]) -> str | None:

@@ -6,8 +6,6 @@ rows are left, or none was taken, it is exponential back-off: the most selective
 half the weight of the one before. What is no domain is counted on the sample. What nothing answers is guessed from its
 form, or keeps all rows; it is named as unanswered.
 
-``Filtered.given`` spreads the same over the bins of a key, for joins.
-
 It is long because each statistic answers in its own way, and they are asked in turn.
 """
 
@@ -17,18 +15,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
 from selector.cardinality.predicates.conditions import Condition, domain_of, parsed, truth_of
-from selector.cardinality.predicates.domain_selectivity import share, shares
-from selector.cardinality.predicates.domains import Domain
+from selector.cardinality.predicates.domain_selectivity import share
+from selector.cardinality.predicates.domains import Domain, places_of
 from selector.cardinality.predicates.evaluate import constant, truth
 from selector.cardinality.predicates.vectors import Bools
-from selector.join_keys import Bins, KeyStatistics, association
-from selector.statistics import ColumnStatistics, RowSample, SampleColumn, TableStatistics
+from selector.row_sample import RowSample, SampleColumn
+from selector.statistics import TEXT_KEY_BYTES, ColumnStatistics, TableStatistics
 
 UNANSWERED_CONFIDENCE = 0.6  # a predicate about which nothing is known
 GUESS_CONFIDENCE = 0.6  # one that is guessed from its form
@@ -37,15 +36,12 @@ SAMPLE_CONFIDENCE = 0.98  # counted on a sample, of which many rows were kept
 MANY_HITS = 30.0  # sampled rows from which on a count is trusted
 PRIOR_HITS = 2.0  # so many sampled rows is what an estimate without the sample is worth
 GUESSED_HITS = 0.5  # and so many a guess
-BIN_ROWS = 2.0  # so many rows is the table's share worth in a bin of keys
-BIN_HITS = 4.0  # so many sampled rows the share of a bin
+LEAST_SHAPE = 0.3  # so many sampled rows is what the share of a cell that is cut in two is worth at least
 EQUAL_SHARE = 0.02  # an expression equals a constant
 RANGE_SHARE = 1 / 3  # an expression is below or above one
 PATTERN_SHARE = 0.1  # a string is like a pattern
 OTHER_SHARE = 0.5  # any other predicate on columns that exist
-HALVINGS = 12  # of an interval, until a weight is near enough
 COUNTED_SHARE = 0.9999  # of a column's rows, from which on its common values are all it has
-LEAST_SHARE = 1e-12  # nothing is divided by less
 _DOMAINS: dict[type[exp.Expr], float] = {  # how many values a part of a date has
     exp.Quarter: 4.0,
     exp.Month: 12.0,
@@ -86,6 +82,11 @@ class _Part:
     domain: Domain | None = None
     unanswered: tuple[str, ...] = ()
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether something is asked of rows, which a sample may answer."""
+        return bool(self.conditions) or self.domain is not None
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filtered(Selectivity):
@@ -98,70 +99,38 @@ class Filtered(Selectivity):
     _parts: tuple[_Part, ...] = ()
     _statistics: TableStatistics | None = None
 
-    def given(self, key: str) -> Floats:
-        """Return P(filter | bin) for each bin of a key column of the statistics, shape (bins,).
+    def sampled(self, other: RowSample | None = None) -> Bools | None:
+        """Return which rows of the sample are kept, shape (rows,); None where it does not tell, or there is none.
 
-        Each predicate's share of a bin comes from the counts beside the key. They are put together by back-off with
-        the weight that gives ``share`` for the whole table, 1 where predicates are independent and 0 where one implies
-        all others, and scaled so that they keep as many rows as it says.
+        other: rows of the table that were sampled otherwise.
         """
-        assert self._statistics is not None
-        statistics, known = self._statistics, self._statistics.keys[key]
-        parts = [part for part in self._parts if part.share < 1.0 or part.domain is not None]
-        if self.share <= 0.0 or not parts:
-            return np.full(known.bins.count, self.share)
-        found = [_in_bins(part, key, known, statistics) for part in parts]
-        flat = np.ones(known.bins.count)
-        each = [
-            flat * part.share if one is None else np.clip(one, LEAST_SHARE, 1.0)
-            for one, part in zip(found, parts, strict=True)
-        ]
-        alone = [max(part.share, LEAST_SHARE) for part in parts]
-        weight = _weight(alone, self.share)
-        ordered = np.log(np.sort(np.stack(each), axis=0))
-        spread = np.exp((ordered * (weight ** np.arange(len(each)))[:, None]).sum(axis=0))
-        present = float(known.rows.sum())
-        kept = [float((known.rows * one).sum()) for one in each]
-        lifts = [math.log(max(k, LEAST_SHARE) / (present * a)) for k, a in zip(kept, alone, strict=True) if present]
-        lift = sum(one * weight**i for i, one in enumerate(sorted(lifts, key=abs, reverse=True)))
-        has_key = min(1.0, present / max(1, statistics.rows) * math.exp(lift))
-        place, mask = self._sampled(key, parts) if len(parts) > 1 or found[0] is None else (None, None)
-        if place is not None and mask is not None:
-            rows = np.bincount(place, minlength=known.bins.count + 1)
-            hits = np.bincount(place[mask], minlength=known.bins.count + 1)
-            spread = (hits[:-1] + BIN_HITS) / (rows[:-1] + BIN_HITS / np.maximum(spread, LEAST_SHARE))
-            has_key = (float(hits[:-1].sum()) + BIN_HITS * has_key) / (float(hits.sum()) + BIN_HITS)
-        most = reduce(np.minimum, (one for one in found if one is not None), flat)
-        return _scaled(spread, most, known.rows, self.share * statistics.rows * has_key)
-
-    def sampled(self) -> Bools | None:
-        """Return which rows of the sample are kept, shape (rows,); None where it does not tell, or there is none."""
         statistics = self._statistics
+        if statistics is not None and other is not None:
+            statistics = replace(statistics, sample=other)
         if statistics is None or statistics.sample is None:
             return None
-        masks = [_mask_of(part, statistics) if part.conditions else None for part in self._parts if part.share < 1.0]
+        masks = [_mask_of(part, statistics) if part.is_asked else None for part in self._parts if part.share < 1.0]
         found = [mask for mask in masks if mask is not None]
         if len(found) < len(masks):
             return None
         return reduce(np.logical_and, found, np.ones(statistics.sample.rows, dtype=np.bool_))
 
-    def _sampled(self, key: str, parts: Sequence[_Part]) -> tuple[NDArray[np.intp] | None, Bools | None]:
-        """Return the bins of the sampled rows and which of these are kept; None where the sample does not tell."""
-        statistics = self._statistics
-        if statistics is None or statistics.sample is None:
-            return None, None
-        column = statistics.sample.columns.get(key)
-        masks = [_mask_of(part, statistics) if part.conditions else None for part in parts]
-        found = [mask for mask in masks if mask is not None]
-        if column is None or len(found) < len(masks):
-            return None, None
-        return _sampled_keys(statistics.keys[key].bins, column), reduce(np.logical_and, found)
 
+def filter_of(
+    predicates: Sequence[str],
+    statistics: TableStatistics | None,
+    *,
+    dialect: str,
+    implied: Mapping[str, Domain] = MappingProxyType({}),
+) -> Filtered:
+    """Return what predicates (SQL texts, ANDed) leave of a table, of whose statistics there may be none.
 
-def filter_of(predicates: Sequence[str], statistics: TableStatistics | None, *, dialect: str) -> Filtered:
-    """Return what predicates (SQL texts, ANDed) leave of a table, of whose statistics there may be none."""
+    implied: what else is known of columns, by joins with others that are limited so.
+    """
     parts: list[_Part] = []
-    by_column: dict[str, list[tuple[Condition, Domain]]] = {}
+    by_column: dict[str, list[tuple[Condition | None, Domain]]] = {
+        name: [(None, domain)] for name, domain in implied.items()
+    }
     for text in predicates:
         conditions = parsed(text, dialect)
         if conditions is None:
@@ -179,7 +148,8 @@ def filter_of(predicates: Sequence[str], statistics: TableStatistics | None, *, 
         assert statistics is not None
         column = statistics.columns[name]
         domains[name] = reduce(Domain.__and__, (domain for _, domain in found))
-        parts.append(_one_column(column, domains[name], tuple(c for c, _ in found), statistics))
+        conditions_of = tuple(condition for condition, _ in found if condition is not None)
+        parts.append(_one_column(column, domains[name], conditions_of, statistics))
     kept, confidence = _together(parts, statistics)
     basis = "; ".join(dict.fromkeys(part.basis for part in parts if part.basis))
     unanswered = tuple(text for part in parts for text in part.unanswered)
@@ -204,6 +174,8 @@ def _domain(condition: Condition, column: ColumnStatistics | None, statistics: T
     if column is None or statistics is None:
         return None
     domain = domain_of(condition, column.data_type)
+    if domain is not None and domain.names_long_text and (column.maximum_length or TEXT_KEY_BYTES) >= TEXT_KEY_BYTES:
+        return None  # other strings begin alike
     if domain is not None or column.common is None:
         return domain
     if float(column.common.rows.sum()) < COUNTED_SHARE * (statistics.rows - column.nulls):
@@ -217,11 +189,10 @@ def _domain_of_values(condition: Condition, column: ColumnStatistics) -> Domain 
     assert column.common is not None
     held = column.common.values
     is_text = held.dtype.kind == "S"
-    values = np.empty(held.size + 1, dtype=object if is_text else np.float64)
-    values[:-1] = [key.decode("utf-8", "replace") for key in held.tolist()] if is_text else held
-    values[-1] = "" if is_text else 0.0
-    nulls = np.arange(values.size) == held.size
-    rows = RowSample(values.size, 1.0, {column.name: SampleColumn(values, nulls)})
+    values = np.empty(held.size, dtype=object if is_text else np.float64)
+    values[:] = [key.decode("utf-8", "replace") for key in held.tolist()] if is_text else held
+    each = SampleColumn(values, np.arange(values.size + 1, dtype=np.uint32))
+    rows = RowSample(values.size + 1, 1.0, {column.name: each})
     mask = truth(condition.expression, rows, {column.name: column.data_type}, dialect=condition.dialect)
     if mask is None:
         return None
@@ -239,12 +210,30 @@ def _one_column(
     """Return the part of one column's conjuncts."""
     found = share(domain, column, statistics.rows, complete=statistics.share >= 1.0)
     if found is not None and (column.histogram is not None or len(conditions) == 1):
-        return _Part(found.share, found.confidence, found.basis, conditions, column, domain)
+        part = _Part(found.share, found.confidence, found.basis, conditions, column, domain)
+        return _with_sample(part, found.unsure, statistics) if found.unsure > 0.0 else part
     guesses = [_other(condition, statistics) for condition in conditions]
+    if found is None and not guesses:
+        guesses = [_Part(1.0, UNANSWERED_CONFIDENCE, "")]
     if found is not None:
         guesses.append(_Part(found.share, found.confidence, found.basis))
     least = min(guesses, key=lambda part: part.share)
     return replace(least, conditions=conditions, column=column, domain=domain)
+
+
+def _with_sample(part: _Part, unsure: float, statistics: TableStatistics) -> _Part:
+    """Put together what a histogram tells and what the sample does, each by its precision.
+
+    A cell that is cut in two may lie on either side: a uniform error has a twelfth of its square as variance. The share
+    is a gamma distribution with this variance, before sampled rows are counted.
+    """
+    mask = _mask_of(part, statistics)
+    sample = statistics.sample
+    if mask is None or sample is None or not sample.rows or part.share <= 0.0:
+        return part
+    shape = max(LEAST_SHAPE, 12.0 * (part.share / unsure) ** 2)
+    kept = (float(np.count_nonzero(mask)) + shape) / (sample.rows + shape / part.share)
+    return replace(part, share=min(1.0, kept))
 
 
 def _other(condition: Condition, statistics: TableStatistics | None) -> _Part:
@@ -323,6 +312,8 @@ def _equal(left: exp.Expr, right: exp.Expr | None, statistics: TableStatistics, 
     if len(columns) == 2:
         most = max((column.ndv for column in columns if column is not None), default=0.0)
         return (1.0 / most, True) if most >= 1.0 else (EQUAL_SHARE, False)
+    if len(columns) == 1 and columns[0] is not None and columns[0].ndv >= 1.0:
+        return 1.0 / columns[0].ndv, True
     expression = right if constant(left, dialect=dialect) is not None else left
     if type(expression) in _DOMAINS:
         return 1.0 / _DOMAINS[type(expression)], False
@@ -340,13 +331,13 @@ def _together(parts: Sequence[_Part], statistics: TableStatistics | None) -> tup
         return 0.0, confidence
     counted: list[_Part] = []
     masks: list[Bools] = []
-    rest = [part for part in parts if not part.conditions]
+    rest = [part for part in parts if not part.is_asked]
     for part in parts:
-        mask = _mask_of(part, statistics) if statistics is not None and part.conditions else None
+        mask = _mask_of(part, statistics) if statistics is not None and part.is_asked else None
         if mask is not None:
             counted.append(part)
             masks.append(mask)
-        elif part.conditions:
+        elif part.is_asked:
             rest.append(part)
     found = [part.share for part in rest]
     related = sum(1 for share_ in found if share_ < 1.0)
@@ -402,19 +393,19 @@ def _backed_off(found: Sequence[float], weight: float = 0.5) -> float:
     return math.prod(math.pow(one, weight**position) for position, one in enumerate(sorted(found)))
 
 
-def _weight(alone: Sequence[float], together: float) -> float:
-    """Return the weight with which back-off gives what shares are together, 0..1."""
-    low, high = 0.0, 1.0
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _backed_off(alone, middle) > together else (low, middle)
-    return high if len(alone) > 1 else 1.0
-
-
 def _mask_of(part: _Part, statistics: TableStatistics) -> Bools | None:
+    sample = statistics.sample
+    inside: Bools | None = None
+    if part.column is not None and part.domain is not None and sample is not None:
+        column = sample.columns.get(part.column.name)
+        inside = _in_domain(part.domain, column) if column is not None else None
+        if inside is not None and not (part.domain.text and part.conditions):
+            return inside
     masks = [_mask(condition, statistics) for condition in part.conditions]
     found = [mask for mask in masks if mask is not None]
-    return reduce(np.logical_and, found) if found and len(found) == len(masks) else None
+    if not found or len(found) < len(masks):
+        return None
+    return reduce(np.logical_and, found if inside is None else [inside, *found])
 
 
 def _mask(condition: Condition, statistics: TableStatistics) -> Bools | None:
@@ -425,46 +416,11 @@ def _mask(condition: Condition, statistics: TableStatistics) -> Bools | None:
 
 
 @lru_cache(maxsize=1024)
+def _in_domain(domain: Domain, column: SampleColumn) -> Bools:
+    """Return which sampled rows lie in a domain, shape (rows,)."""
+    return np.append(domain.holds_each(places_of(column.values)), domain.nulls)[column.codes]
+
+
+@lru_cache(maxsize=1024)
 def _mask_on(condition: Condition, sample: RowSample, types: tuple[tuple[str, str], ...]) -> Bools | None:
     return truth(condition.expression, sample, dict(types), dialect=condition.dialect)
-
-
-def _in_bins(part: _Part, key: str, known: KeyStatistics, statistics: TableStatistics) -> Floats | None:
-    """Return the share that a part keeps of each bin of a key, shape (bins,); None where nothing tells bins apart."""
-    if part.column is None or part.domain is None:
-        return None
-    if part.column.name == key:
-        own = shares(part.domain, known.bins, part.column, statistics.rows)
-        return own[:-1] if own is not None else None
-    beside = known.given.get(part.column.name)
-    by_bucket = shares(part.domain, beside.buckets, part.column, statistics.rows) if beside is not None else None
-    if beside is None or by_bucket is None:
-        return None
-    related = association(beside)
-    if related.is_none:
-        flat = float(related.rows @ by_bucket) / max(float(related.rows.sum()), LEAST_SHARE)
-        return np.full(known.bins.count, min(1.0, flat))
-    kept = beside.weighted(by_bucket)
-    unseen = BIN_ROWS * (1.0 - beside.share)  # what was counted whole is not smoothed
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = (kept + unseen * part.share) / (known.rows + unseen)
-    return np.where(known.rows > 0.0, np.minimum(found, 1.0), part.share)
-
-
-@lru_cache(maxsize=256)
-def _sampled_keys(bins: Bins, column: SampleColumn) -> NDArray[np.intp] | None:
-    """Return the bin of each sampled row, shape (rows,), NULL behind the last; None for keys that are strings."""
-    if column.values.dtype == object or bins.starts.dtype.kind == "S":
-        return None
-    return np.where(column.nulls, bins.count, bins.of(column.values))  # type: ignore[arg-type]
-
-
-def _scaled(spread: Floats, most: Floats, rows: Floats, wanted: float) -> Floats:
-    """Scale shares of bins, none above its most, until they keep so many rows."""
-    found = np.minimum(spread, most)
-    for _ in range(4):
-        kept = float((found * rows).sum())
-        if kept <= 0.0 or abs(kept - wanted) <= 1e-6 * wanted:
-            break
-        found = np.minimum(found * (wanted / kept), most)
-    return found

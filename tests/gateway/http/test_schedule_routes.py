@@ -35,8 +35,9 @@ from metastore.records import (
     StatisticsPart,
     TableProgress,
 )
-from selector.join_keys import Bins, ConditionalCounts, KeyStatistics
-from selector.statistics import ColumnStatistics, CommonValues, Histogram, RowSample, TableStatistics
+from selector.join_keys import Bins, KeySample, KeyStatistics
+from selector.row_sample import RowSample
+from selector.statistics import ColumnStatistics, CommonValues, Histogram, TableStatistics
 from tests.gateway import job_process
 from tests.gateway.conftest import serving
 from tests.gateway.scripted_gateway import scripted_gateway
@@ -261,7 +262,7 @@ def described(house: tuple[Gateway, httpx.Client, Path]) -> TableStatistics:
         np.array([600.0, 400.0]),
         np.array([183.0, 183.0]),
         np.array([5.0, 3.0]),
-        {"price": ConditionalCounts.of(Bins(np.array([0.0])), np.ones((2, 2)))},
+        KeySample(0.05, RowSample(52, 0.05, {})),
     )
     words = np.array([b"art", b"art", b"fiction", b"history"], dtype="S32")
     table = store.catalog.get("orders")
@@ -334,7 +335,7 @@ def test_a_columns_page_plots_it(client: httpx.Client, described: TableStatistic
     page = read(client, "/dashboard/statistics/orders/day")
     assert "Nulls 10 (1.0 %)" in page
     assert "Over the bins of the key group orders.day" in page
-    assert "Counted together with price." in page
+    assert "A sample holds all 52 rows of some of its keys: of 5.0 % of them, drawn by their hash" in page
     text = client.get("/dashboard/statistics/orders/day").text
     assert text.count("<svg xmlns=") == 2
     assert text.count('role="img"') == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from sqlglot import parse_one
 
 from engines.protocol import Column, TableSource
 from gateway.cli.demo.paper_queries import PAPER_QUERIES
@@ -12,6 +13,7 @@ from gateway.sql import statement
 from gateway.sql.compiled import joined_columns
 from gateway.sql.parsing import ParserLimits
 from selector.join_keys import ColumnRef, KeyPair
+from selector.query_text import LONGEST_KEY, MOST_COLUMNS, join_pairs
 
 COLUMNS = {
     "books": ("id", "isbn", "category", "publish_date", "publisher", "price"),
@@ -98,6 +100,60 @@ def test_several_joins_and_joins_with_oneself(sql: str, found: set[KeyPair]) -> 
 )
 def test_what_only_looks_like_a_join(sql: str) -> None:
     assert pairs(sql) == set()
+
+
+BOTH = KeyPair.together(
+    (ColumnRef("transactions", own), ColumnRef("books", its)) for own, its in (("book_id", "id"), ("quantity", "price"))
+)
+EACH = {BOOK, KeyPair.of(ColumnRef("transactions", "quantity"), ColumnRef("books", "price"))}
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1 FROM transactions t JOIN books b ON t.book_id = b.id AND t.quantity = b.price",
+        "SELECT 1 FROM books b JOIN transactions t ON b.price = t.quantity WHERE b.id = t.book_id",
+        "SELECT 1 FROM transactions t WHERE (quantity, book_id) IN (SELECT price, id FROM books)",
+        "SELECT 1 FROM books b WHERE EXISTS (SELECT 1 FROM transactions t WHERE b.id = book_id AND quantity = price)",
+        "SELECT 1 FROM (SELECT quantity AS price, book_id AS id FROM transactions) t JOIN books USING (price, id)",
+    ],
+)
+def test_columns_that_are_compared_with_one_table_are_a_key_together(sql: str) -> None:
+    assert pairs(sql) == {*EACH, BOTH}
+    assert (BOTH.left.table, BOTH.left.columns, BOTH.right.columns) == (
+        "books",
+        ("id", "price"),
+        ("book_id", "quantity"),
+    )
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1 FROM transactions t JOIN books b ON t.book_id = b.id JOIN books c ON t.quantity = c.price",
+        "SELECT 1 FROM transactions t JOIN books b ON t.book_id = b.id OR t.quantity = b.price"
+        " WHERE t.book_id = b.id AND t.quantity IN (SELECT price FROM books)",
+    ],
+)
+def test_columns_that_are_compared_with_different_references_are_not(sql: str) -> None:
+    assert pairs(sql) == EACH
+
+
+def test_a_key_has_few_columns_with_short_names() -> None:
+    def joined(names: list[str]) -> set[KeyPair]:
+        on = " AND ".join(f"a.`{name}` = b.`{name}`" for name in names)
+        tree = parse_one(f"SELECT 1 FROM x a JOIN y b ON {on}", dialect="spark")
+        return set(join_pairs(tree, {"x": frozenset(names), "y": frozenset(names)}))
+
+    def each(names: list[str]) -> set[KeyPair]:
+        return {KeyPair.of(ColumnRef("x", name), ColumnRef("y", name)) for name in names}
+
+    most = [f"k{n}" for n in range(MOST_COLUMNS)]
+    assert len(joined(most) - each(most)) == 1
+    longest = ["k" * (LONGEST_KEY // 2), "l" * (LONGEST_KEY // 2)]
+    assert len(joined(longest) - each(longest)) == 1
+    for names in ([*most, "one_more"], [longest[0] + "k", longest[1]], ["a,b", "c"]):
+        assert joined(names) == each(names)
 
 
 def test_the_papers_queries_teach_its_keys() -> None:

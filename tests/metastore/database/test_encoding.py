@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from metastore.database import encoding
 from metastore.records import FileMark
-from selector.join_keys import Bins, ConditionalCounts, KeyStatistics
-from selector.statistics import TEXT_KEY_BYTES, CommonValues, Histogram, RowSample, SampleColumn
+from selector.join_keys import Bins, KeySample, KeyStatistics
+from selector.row_sample import RowSample, SampleColumn
+from selector.statistics import TEXT_KEY_BYTES, CommonValues, Histogram
 from tests.metastore.same import assert_same
 
 TEXT_KEYS = np.dtype(f"S{TEXT_KEY_BYTES}")
@@ -25,6 +26,8 @@ BINS = 5
 any_array = st.sampled_from(TYPES).flatmap(
     lambda kind: arrays.arrays(kind, arrays.array_shapes(max_dims=2, min_side=0))
 )
+numbers = st.floats(allow_nan=False)
+texts = st.text(st.characters(codec="utf-8"), max_size=5)
 counts = st.floats(0, 2.0**40).map(float) | st.integers(0, 2**40).map(float)
 sorted_keys = st.one_of(
     st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, unique=True).map(
@@ -70,19 +73,43 @@ def test_common_values(values: NDArray[Any]) -> None:
     assert_same(encoding.common_of(encoding.common_blob(common)), common)
 
 
-@given(st.dictionaries(st.text(), st.tuples(any_array, any_array), max_size=3), st.integers(0, 1 << 60))
-def test_samples(columns: dict[str, tuple[NDArray[Any], NDArray[Any]]], rows: int) -> None:
-    sample = RowSample(rows, 0.1, {name: SampleColumn(values, nulls) for name, (values, nulls) in columns.items()})
+@st.composite
+def samples(draw: st.DrawFn) -> RowSample:
+    """Rows of numbers and of strings, some of them NULL."""
+    rows = draw(st.integers(0, 20))
+    columns = {}
+    for name in draw(st.lists(st.text(), max_size=3, unique=True)):
+        held = draw(st.lists(numbers, min_size=rows, max_size=rows) | st.lists(texts, min_size=rows, max_size=rows))
+        values = np.array(held, dtype=object if held and isinstance(held[0], str) else np.float64)
+        nulls = draw(arrays.arrays(np.bool_, rows))
+        columns[name] = SampleColumn.of(values, nulls)
+    return RowSample(rows, draw(st.floats(0.0, 1.0)), columns)
+
+
+@given(samples())
+def test_samples(sample: RowSample) -> None:
     assert_same(encoding.sample_of(encoding.sample_blob(sample)), sample)
 
 
-@given(st.data(), _cut("books.id", 3), st.dictionaries(st.text(), _cut("", 0) | _cut("a.b", 7), max_size=3))
-def test_keys(data: st.DataObject, bins: Bins, cuts: dict[str, Bins]) -> None:
-    def some(*shape: int) -> NDArray[np.float64]:
-        return data.draw(arrays.arrays(np.float64, shape, elements=counts))
+def test_samples_that_were_not_coded_stay_readable() -> None:
+    """As they were written before: of each column its rows' values, and which of them are NULL."""
+    prices, shops = np.array([9.5, 0.0, 1.0, 9.5]), ["b", "", "ü", "b"]
+    nulls = np.array([False, True, False, False])
+    encoded = [shop.encode() for shop in shops]
+    written = [np.array([len(shop) for shop in encoded]), np.frombuffer(b"".join(encoded), np.uint8)]
+    content = {"rows": 4, "share": 0.5, "columns": [["price", False], ["shop", True]]}
+    found = encoding.sample_of(encoding.pack(content, [nulls, prices, nulls, *written]))
+    assert (found.rows, found.share) == (4, 0.5)
+    for column, values in ((found.columns["price"], prices.tolist()), (found.columns["shop"], shops)):
+        assert column.nulls.tolist() == nulls.tolist()
+        assert column.rows[~nulls].tolist() == [value for value, null in zip(values, nulls, strict=True) if not null]
+        assert column.values.tolist() == sorted(set(column.rows[~nulls]))
 
-    given_counts = {name: ConditionalCounts.of(cut, some(cut.count + 1, bins.count)) for name, cut in cuts.items()}
-    key = KeyStatistics(bins, some(bins.count), some(bins.count), some(bins.count), given_counts)
+
+@given(st.data(), _cut("books.id", 3), st.none() | st.tuples(st.floats(0.0, 1.0), samples()))
+def test_keys(data: st.DataObject, bins: Bins, chosen: tuple[float, RowSample] | None) -> None:
+    rows, ndv, largest = (data.draw(arrays.arrays(np.float64, bins.count, elements=counts)) for _ in range(3))
+    key = KeyStatistics(bins, rows, ndv, largest, KeySample(*chosen) if chosen is not None else None)
     blob = encoding.key_blob(key)
     share = encoding.shared_bins(())
     first, second = encoding.key_of(blob, shared=share), encoding.key_of(blob, shared=share)
@@ -91,15 +118,14 @@ def test_keys(data: st.DataObject, bins: Bins, cuts: dict[str, Bins]) -> None:
     assert encoding.key_of(blob, shared=encoding.shared_bins([bins])).bins is bins
 
 
-def test_cells_in_the_older_order() -> None:
-    bins, cut = Bins(np.array([0.0, 1.0, 2.0])), Bins(np.array([5.0]))
-    counts = np.array([[1.0, 0.0, 2.0], [0.0, 0.0, 3.0]])
+def test_keys_that_were_counted_with_other_columns_stay_readable() -> None:
+    """As they were written before: the key's cut and those of other columns, its counts, and counts by both."""
+    bins, cut = Bins(np.array([0.0, 1.0, 2.0]), "books.id", 3), Bins(np.array([5.0]))
     ends, cells, rows = np.array([2, 3]), np.array([0, 2, 2], np.int32), np.array([1.0, 2.0, 3.0], np.float32)
-    content = {"cuts": [["", 0], ["", 0]], "given": ["other"], "shares": [0.5]}
-    of_bins = [np.ones(3)] * 3
-    blob = encoding.pack(content, [bins.starts, cut.starts, *of_bins, ends, cells, rows])
-    read = encoding.key_of(blob, shared=encoding.shared_bins(())).given["other"]
-    assert_same(read, ConditionalCounts.of(cut, counts, share=0.5))
+    content = {"cuts": [["books.id", 3], ["", 0]], "given": ["other"], "shares": [0.5]}
+    key = KeyStatistics(bins, np.array([4.0, 0.0, 9.0]), np.array([2.0, 0.0, 3.0]), np.array([3.0, 0.0, 5.0]))
+    blob = encoding.pack(content, [bins.starts, cut.starts, key.rows, key.ndv, key.largest, ends, cells, rows])
+    assert_same(encoding.key_of(blob, shared=encoding.shared_bins([bins])), key)
 
 
 def test_bins_of_one_name_that_differ_are_not_taken_for_each_other() -> None:

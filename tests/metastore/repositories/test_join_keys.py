@@ -28,6 +28,16 @@ def test_a_pair_is_learned_once(store: Metastore) -> None:
     assert store.keys.pairs() == (second,)
 
 
+def test_a_key_of_several_columns_is_a_key_of_its_own(store: Metastore) -> None:
+    columns = [(ColumnRef("sales", name), ColumnRef("books", name)) for name in ("shop", "day")]
+    both = KeyPair.together(columns)
+    store.keys.learn([KeyPair.of(*pair) for pair in columns] + [both], source="history", at=NOON)
+    assert both in store.keys.pairs()
+    assert both.left.columns == ("day", "shop")
+    assert store.keys.forget(both)
+    assert set(store.keys.pairs()) == {KeyPair.of(*pair) for pair in columns}
+
+
 def test_learning_changes_no_estimate(store: Metastore) -> None:
     version = store.catalog.version()
     store.keys.learn([_pair("a.b", "c.d")], source="history", at=NOON)

@@ -10,10 +10,10 @@ import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
 
+from selector.cardinality.base import Base
 from selector.cardinality.derived import Union
 from selector.cardinality.groups import HavingCondition, Sizes, promised, skew
 from selector.cardinality.predicates.conditions import parsed
-from selector.cardinality.relations import Base
 from selector.plan import PlanColumn
 from selector.query_text import named_expressions
 from tests.selector.described import described
@@ -204,3 +204,25 @@ def test_what_a_statement_gives_names_to() -> None:
     )
     named = {name: set(meanings) for name, meanings in named_expressions(tree, dialect="duckdb").items()}
     assert named == {"y": {"YEAR(day)", "1"}, "n": {"kind"}, "total": {"SUM(kind)", "2"}}
+
+
+# ---------------------------------------------------------------------- sizes
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=60), st.integers(0, 50))
+def test_sizes_that_are_counted_tell_of_first_rows_and_of_different_sizes(sizes: list[int], most: int) -> None:
+    found = Sizes.counted(np.array([0.0, *sizes]))
+    assert found.first_rows(most) * len(sizes) == pytest.approx(sum(min(size, most) for size in sizes))
+    assert found.different == min(len(set(sizes)), max(sizes))
+    assert found.above(most) == pytest.approx(sum(size > most for size in sizes) / len(sizes))
+
+
+@pytest.mark.parametrize("spread", ["even", "skewed"])
+def test_sizes_that_a_sample_promises_are_near_those_of_all_groups(spread: str) -> None:
+    chance = np.random.default_rng(4)
+    sizes = chance.poisson(6, 20_000) + 1 if spread == "even" else 1 + chance.geometric(0.15, 20_000)
+    held = chance.binomial(sizes, 0.2)
+    found = Sizes.promised(held[held > 0], 0.2, float(sizes.size), float(sizes.sum()))
+    assert found.mean_rows == pytest.approx(sizes.mean(), rel=0.02)
+    for size in (3, 6, 10):
+        assert found.above(size) == pytest.approx((sizes > size).mean(), abs=0.05)

@@ -28,7 +28,8 @@ from selector.memory.duckdb_layout import (
 from selector.memory.pipeline import Largest, Peak, fanned_out, gathered, joined, materialized, place_of, streamed
 from selector.memory.uncertainty import DUCKDB
 from selector.plan import JoinType, Operator, PlanColumn, PlanNode, TableShape
-from selector.statistics import ColumnStatistics, RowSample, SampleColumn, TableStatistics
+from selector.row_sample import RowSample, SampleColumn
+from selector.statistics import ColumnStatistics, TableStatistics
 
 PAGE, ENTRY, HASH = CALIBRATED.page_bytes, CALIBRATED.entry_bytes, CALIBRATED.hash_bytes
 PARTS, THREADS = CALIBRATED.join_partitions, 2
@@ -48,7 +49,7 @@ def column(name: str, data_type: str, **more: object) -> ColumnStatistics:
 
 def sample(**columns: list[float] | list[str]) -> RowSample:
     held = {
-        name: SampleColumn(
+        name: SampleColumn.of(
             np.array(values, dtype=object if isinstance(values[0], str) else np.float64), np.zeros(len(values), bool)
         )
         for name, values in columns.items()

@@ -9,15 +9,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
 from engines.protocol import Column
 from metastore.discovery.inspection import DEFAULT_PARTITION
 from metastore.records import Mode
-from selector.join_keys import ColumnRef, KeyPair
+from selector.join_keys import ColumnRef, KeyPair, KeyStatistics, chance_of
 from selector.statistics import TableStatistics
 from statsproc.job.build import MOST_ADDITIONS
 from statsproc.sketches.distinct import KEPT
 from statsproc.sketches.histogram import POINTS
+from statsproc.sketches.join_keys import FEW_ROWS
 from statsproc.sketches.table_summary import decode
 from tests.statsproc.runs import NOON, Runs
 from tests.statsproc.truth import RANK_ERROR, Truth, check_column, check_histogram, line
@@ -225,7 +227,7 @@ def test_columns_in_folder_names(runs: Runs, format: str) -> None:
     for name, values in truth.items():
         check_column(found.columns[name], line(values))
     assert found.sample is not None
-    assert sorted(found.sample.columns["word"].values) == sorted(word.decode() for word in truth["word"])  # type: ignore[attr-defined]
+    assert sorted(found.sample.columns["word"].rows) == sorted(word.decode() for word in truth["word"])  # type: ignore[attr-defined]
     assert found.sample.columns["day"].nulls.sum() == sum(day is None for day in truth["day"])
 
 
@@ -349,6 +351,29 @@ def _check_keys(found: TableStatistics, column: str, values: Sequence[int | None
         assert key.largest[at] == (held.max() if held.size else 0)
 
 
+def _check_sample(key: KeyStatistics, values: Sequence[int | None], parts: NDArray[np.int_]) -> None:
+    """Of each key that is in its sample all rows are there, with the folder that they lie in; NULL is not in it."""
+    assert key.sample is not None
+    rows = key.sample.rows
+    assert set(rows.columns) == {"customer", "kind", "day", "part"}
+    found = rows.columns["customer"].rows.astype(float)
+    assert not rows.columns["customer"].nulls.any()
+    there = np.unique(found)
+    line = np.array([np.nan if value is None else value for value in values])
+    chosen = np.isin(line, there)
+    assert sorted(zip(found, rows.columns["part"].rows, strict=True)) == sorted(
+        zip(line[chosen], parts[chosen].astype(float), strict=True)
+    )
+    light = there[~key.bins.alone[key.bins.of(there)]]
+    assert (chance_of(light) < key.sample.share).all()
+    popular = np.unique(line[~np.isnan(line)], return_counts=True)
+    for place, held in zip(*popular, strict=True):
+        if key.bins.alone[key.bins.of(np.array([place]))[0]]:
+            assert (place in there) == (held <= FEW_ROWS)
+        else:
+            assert (place in there) == (chance_of(np.array([place]))[0] < key.sample.share)
+
+
 @pytest.mark.spark
 def test_join_keys_share_their_bins(runs: Runs) -> None:
     random = np.random.default_rng(1)
@@ -372,12 +397,9 @@ def test_join_keys_share_their_bins(runs: Runs) -> None:
     _check_keys(runs.current("sales"), "customer", sales)
     joined = float(np.sum(buyers.rows * bought.rows / np.maximum(np.maximum(buyers.ndv, bought.ndv), 1)))
     assert joined == pytest.approx(sum(n is not None for n in sales), rel=0.001)
-    together = bought.given["kind"]
-    assert together.rows.sum() == sum(n is not None for n in sales)
-    at = int(together.buckets.of(np.array([b"k1"], "S32"))[0])
-    only = np.zeros(together.buckets.count + 1)
-    only[at] = 1.0
-    assert together.weighted(only).sum() == sum(n is not None and n % 5 == 1 for n in sales)
+    assert buyers.sample is None  # the table's own sample has all rows
+    assert bought.sample is not None
+    _check_sample(bought, sales, np.repeat([0, 1, 2], 10_000))
 
     more = [5] * 1_000
     new = pa.table({"customer": more, "kind": ["k0"] * 1_000, "day": [1] * 1_000})
@@ -385,6 +407,7 @@ def test_join_keys_share_their_bins(runs: Runs) -> None:
     later = runs.incremental("sales").keys["customer"]
     assert later.bins.version == 1
     _check_keys(runs.current("sales"), "customer", [*sales, *more])
+    _check_sample(later, [*sales, *more], np.append(np.repeat([0, 1, 2], 10_000), [3] * len(more)))
     assert runs.current("sales").notes == ()
 
     # A new pair: an incremental job goes on with the cut that it has, a full one learns it.
@@ -396,6 +419,33 @@ def test_join_keys_share_their_bins(runs: Runs) -> None:
     assert set(runs.current("sales").keys) == {"customer", "day"}
     assert {key.bins.version for key in runs.current("sales").keys.values()} == {2}
     _check_keys(runs.current("sales"), "customer", [*sales, *more])
+
+
+@pytest.mark.spark
+def test_a_table_that_outgrows_its_sample_has_rows_chosen_by_its_keys(runs: Runs) -> None:
+    random = np.random.default_rng(2)
+    values: list[int | None] = [None if n % 9 == 0 else int(n) for n in random.integers(0, 8_000, 35_000)]
+    table = pa.table({"customer": values, "kind": [f"k{n}" for n in range(len(values))], "day": range(len(values))})
+    runs.write("sales", table.slice(0, 5_000), "part=0/a.parquet")
+    runs.register("sales")
+    pairs = [(ColumnRef("sales", name), ColumnRef("sales", name)) for name in ("customer", "day")]
+    runs.store.keys.learn([KeyPair.of(*pairs[0]), KeyPair.together(pairs)], source="workload", at=NOON)
+    small = runs.statistics("sales")
+    assert small.sample is not None
+    assert (small.sample.rows, small.sample.share) == (5_000, 1.0)
+    assert set(small.keys) == {"customer", "customer,day"}
+    assert [key.sample for key in small.keys.values()] == [None, None]
+    runs.write("sales", table.slice(5_000), "part=1/a.parquet")
+    large = runs.incremental("sales")
+    assert large.sample is not None
+    assert large.sample.share < 1.0
+    _check_sample(large.keys["customer"], values, np.repeat([0, 1], [5_000, 30_000]))
+    both = large.keys["customer,day"]
+    assert both.rows.sum() == sum(value is not None for value in values)
+    assert both.sample is not None
+    days = both.sample.rows.columns["day"].rows.astype(int)
+    assert [values[day] for day in days] == both.sample.rows.columns["customer"].rows.tolist()
+    assert days.size == pytest.approx(both.sample.share * both.rows.sum(), abs=5 * np.sqrt(days.size))
 
 
 @pytest.mark.spark

@@ -17,10 +17,12 @@ import pytest
 from pyspark import cloudpickle
 
 from metastore.discovery.inspection import data_files, inspect
+from selector.join_keys import Bins
 from statsproc.job.build import columns_of
 from statsproc.read import scan
 from statsproc.read.scan_scope import everything, pieces
 from statsproc.read.task import Wanted
+from statsproc.sketches.join_keys import Cut
 
 ROWS = 1_000
 WORKER = """
@@ -74,7 +76,9 @@ def test_what_workers_are_sent_needs_nothing_of_ours(write: Any, tmp_path: Path,
     splits = pieces(everything(data_files(tmp_path / "books")), source, columns).splits
     assert splits
     sent = tmp_path / "task"
-    sent.write_bytes(cloudpickle.dumps(scan._SplitReader([list(splits)], Wanted(columns))))
+    cut = Cut(dict.fromkeys(("id", "title", "id,title"), Bins(np.array([0.0, 7.0, np.nextafter(7.0, 8.0)]))))
+    wanted = Wanted(columns, tuple(cut.bins), cut, sample_share=0.5, key_share=0.5)
+    sent.write_bytes(cloudpickle.dumps(scan._SplitReader([list(splits)], wanted)))
     done = subprocess.run(
         [sys.executable, "-c", WORKER, str(sent)], capture_output=True, text=True, cwd=tmp_path, check=False
     )

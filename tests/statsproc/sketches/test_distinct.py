@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from selector.hashing import LONG_BYTES, hash_words
 from statsproc.sketches.byte_strings import Texts
 from statsproc.sketches.distinct import (
     EVERYTHING,
     KEPT,
-    LONG_BYTES,
     Distinct,
     distinct_of,
     hash_texts,
-    hash_words,
     merge_distinct,
 )
 

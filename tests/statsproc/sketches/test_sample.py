@@ -66,7 +66,7 @@ def test_rows_keep_their_order_within_a_part() -> None:
     found = row_sample(merge_samples([merge_samples(parts), _sampled(2000, 9, 0.8, "c")]))
     assert found is not None
     assert found.share == 0.6
-    values = found.columns["n"].values
+    values = found.columns["n"].rows.astype(float)
     assert np.count_nonzero(np.diff(values) < 0) == 1  # where the second part begins
     assert values[0] >= 1000
 
@@ -82,7 +82,7 @@ def test_a_sample_stays_small() -> None:
     parts = [_sampled(n * 9_000, 9_000, 1.0, str(n)) for n in range(10)]
     merged = merge_samples(parts)
     assert SAMPLE_ROWS / 1.1 < merged.tickets.size <= 2 * SAMPLE_ROWS
-    assert [rows_wanted(columns) for columns in (0, 256, 2_000, 10**6)] == [10_000, 10_000, 1_280, 500]
+    assert [rows_wanted(columns) for columns in (0, 256, 2_000, 10**6)] == [20_000, 20_000, 2_560, 500]
     assert merged.share in (0.5, 0.25, 0.125)
     assert merged.tickets.size == pytest.approx(90_000 * merged.share, rel=0.05)
 
@@ -111,6 +111,6 @@ def test_what_the_estimator_reads() -> None:
     found = row_sample(Sampled(1.0, drawn.tickets, columns), read=0.25)
     assert found is not None
     assert (found.rows, found.share) == (3, 0.25)
-    assert found.columns["n"].values[~found.columns["n"].nulls].tolist() == [1.0, 3.0]
-    assert found.columns["s"].values[~found.columns["s"].nulls].tolist() == ["a", "b"]
+    assert found.columns["n"].rows[~found.columns["n"].nulls].tolist() == [1.0, 3.0]
+    assert found.columns["s"].rows[~found.columns["s"].nulls].tolist() == ["a", "b"]
     assert row_sample(Sampled()) is None

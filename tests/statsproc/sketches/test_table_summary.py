@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -11,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selector.join_keys import Bins
+from selector.join_keys import Bins, chance_of
 from statsproc.read.files import TableChunk
 from statsproc.read.task import Wanted, summarise_chunk, summarise_chunks
 from statsproc.sketches.column_summary import describe
-from statsproc.sketches.join_keys import Cut
+from statsproc.sketches.join_keys import Cut, KeyRows
 from statsproc.sketches.table_summary import (
     FORMAT,
     TableSummary,
@@ -29,8 +30,9 @@ from tests.statsproc.truth import check_column, line
 
 TYPES = {"k": "bigint", "x": "double", "s": "string", "b": "binary"}
 BINS = Bins(np.array([0.0, 1.0, np.nextafter(1.0, 2.0), 4.0]), "t.k", 1)
-BUCKETS = Bins(np.array([b"", b"m"], dtype="S32"))
-WANTED = Wanted(TYPES, ("k",), Cut({"k": BINS}, {"s": BUCKETS}), sample_share=0.5)
+TEXT_BINS = Bins(np.linspace(0.0, 2.0**53, 5), "t.s", 1)
+CUT = Cut({"k": BINS, "s": TEXT_BINS, "k,s": replace(TEXT_BINS, group="t.k,s")})
+WANTED = Wanted(TYPES, tuple(CUT.bins), CUT, sample_share=0.5, key_share=0.6)
 
 rows = st.lists(
     st.tuples(
@@ -61,13 +63,27 @@ def _check(found: TableSummary, values: list[tuple[Any, ...]]) -> None:
     keys = np.array([value[0] for value in values if value[0] is not None], dtype=float)
     key = found.keys["k"]
     np.testing.assert_array_equal(key.rows, np.bincount(BINS.of(keys), minlength=BINS.count))
-    together = np.zeros((BUCKETS.count + 1, BINS.count))
-    for k, _, s, _ in values:
-        if k is not None:
-            bucket = BUCKETS.count if s is None else BUCKETS.of(np.array([s.encode()], dtype="S32"))[0]
-            together[bucket, BINS.of(np.array([float(k)]))[0]] += 1
-    np.testing.assert_array_equal(key.together["s"], together)
-    assert key.looked_at == len(values)
+    assert found.keys["s"].rows.sum() == sum(value[2] is not None for value in values)
+    both = [value for value in values if value[0] is not None and value[2] is not None]
+    assert found.keys["k,s"].rows.sum() == len(both)
+    assert found.keys["k,s"].distinct.count == len({(k, s) for k, _, s, _ in both})
+    for name, of_row in (("k", lambda row: row[0]), ("s", lambda row: row[2]), ("k,s", lambda row: (row[0], row[2]))):
+        _check_chosen(found.keys[name].chosen, [(of_row(row), row) for row in values])
+
+
+def _check_chosen(chosen: KeyRows, values: list[tuple[Any, tuple[Any, ...]]]) -> None:
+    """Of every key that is in it all rows are there, whole; NULL is no key. values: a key and the row."""
+    assert set(chosen.columns) == {"k", "x", "s"}
+    assert chosen.share == WANTED.key_share
+    held = Counter(map(repr, zip(*(chosen.columns[name].to_pylist() for name in ("k", "s")), strict=True)))
+    of_keys: dict[Any, Counter[str]] = {}
+    for key, (k, _, s, _) in values:
+        if key is not None and (not isinstance(key, tuple) or None not in key):
+            of_keys.setdefault(key, Counter())[repr((None if k is None else float(k), s))] += 1
+    assert held == sum((rows for rows in of_keys.values() if set(rows) <= set(held)), Counter())
+    assert chosen.line.size == held.total()
+    known = {place for place, popular in zip(chosen.line, chosen.popular, strict=True) if not popular}
+    assert all(place < 0.6 for place in chance_of(np.array(sorted(known))))
 
 
 @settings(deadline=None, max_examples=60)
@@ -91,6 +107,9 @@ def test_a_summary_travels_unchanged(values: list[tuple[Any, ...]]) -> None:
     assert encode(arrived) == encode(sent)
     _check(arrived, values)
     assert (arrived.cut, arrived.rows) == (sent.cut, sent.rows)
+    for name, key in sent.keys.items():
+        np.testing.assert_array_equal(arrived.keys[name].chosen.line, key.chosen.line)
+        np.testing.assert_array_equal(arrived.keys[name].chosen.popular, key.chosen.popular)
     np.testing.assert_array_equal(arrived.sample.tickets, sent.sample.tickets)
     assert {n: c.to_pylist() for n, c in arrived.sample.columns.items() if n != "x"} == {
         n: c.to_pylist() for n, c in sent.sample.columns.items() if n != "x"

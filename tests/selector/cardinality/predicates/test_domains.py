@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selector.cardinality.predicates.domain_selectivity import share, shares
-from selector.cardinality.predicates.domains import Domain
+from selector.cardinality.predicates.domains import Domain, places_of
 from selector.join_keys import Bins
-from selector.statistics import ColumnStatistics, CommonValues, Histogram, Key
+from selector.statistics import TEXT_KEY_BYTES, ColumnStatistics, CommonValues, Histogram, Key
 from tests.selector.examples import column, uniform
 
 LINE = [float(n) for n in range(-1, 12)]
@@ -202,3 +202,33 @@ def test_many_values_at_once() -> None:
     assert found.share == pytest.approx(len(values) / 100_000, rel=0.01)
     halves = reduce(Domain.__or__, (Domain.one_of(values[::2], text=False), Domain.one_of(values[1::2], text=False)))
     assert halves == many
+
+
+@given(domains)
+def test_places_are_kept_as_values_are(domain: Domain) -> None:
+    line = np.array([*LINE, *(x + 0.5 for x in LINE)])
+    assert domain.holds_each(line).tolist() == [domain.holds(value) for value in line.tolist()]
+
+
+@given(texts, texts)
+def test_places_of_strings_are_kept_as_values_are(a: Domain, b: Domain) -> None:
+    for domain in (a & b, a | b, ~a):
+        found = domain.holds_each(places_of(np.array([word.decode() for word in WORDS], dtype=object)))
+        assert found.tolist() == [domain.holds(word) for word in WORDS]
+
+
+@pytest.mark.parametrize(("length", "names"), [(TEXT_KEY_BYTES - 1, False), (TEXT_KEY_BYTES, True)])
+def test_a_string_that_fills_its_place_may_be_another_one(length: int, names: bool) -> None:
+    one = Domain.where("=", b"x" * length)
+    assert (one.names_long_text, (~one).names_long_text) == (names, names)
+    assert not Domain.where(">", b"x" * length).names_long_text
+    assert not Domain.where("=", 3.0).names_long_text
+
+
+@given(columns, st.lists(floats, min_size=1, max_size=200, unique=True))
+def test_a_list_and_its_opposite_keep_all_rows(column: ColumnStatistics, values: list[float]) -> None:
+    listed = Domain.one_of(values, text=False)
+    kept, dropped = share(listed, column, 1000), share(~listed, column, 1000)
+    assert kept is not None
+    assert dropped is not None
+    assert kept.share + dropped.share == pytest.approx(1.0)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from selector.cardinality.predicates.conditions import domain_of, parsed
 from selector.cardinality.predicates.evaluate import truth
-from selector.statistics import RowSample, SampleColumn, as_key
+from selector.row_sample import RowSample, SampleColumn
+from selector.statistics import as_key
 
 ROWS = 60
 TYPES = {
@@ -74,7 +75,7 @@ def sample() -> RowSample:
             held = np.array(
                 [0.0 if value is None else as_key(value, TYPES[name]) for value in values], dtype=np.float64
             )
-        columns[name] = SampleColumn(held, nulls)
+        columns[name] = SampleColumn.of(held, nulls)
     return RowSample(ROWS, 1.0, columns)
 
 

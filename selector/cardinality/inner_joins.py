@@ -1,0 +1,361 @@
+"""Relations that inner joins put together, in whatever order an engine joins them.
+
+The joins are a graph: relations, and classes of equal columns. What a predicate says about a column holds for all
+columns of its class, once. Messages run along a tree of the graph towards one relation, whose rows they multiply; it is
+the one of which most sampled rows are left. Two relations that share several classes are compared by all of them
+together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
+
+import numpy as np
+
+from selector.cardinality.base import Base
+from selector.cardinality.groups import independent
+from selector.cardinality.join_messages import Floats, Key, KeyRows, KeyVector, Message, distinct_of, expected_distinct
+from selector.cardinality.keys.classes import KeyClasses, Origin, origin
+from selector.cardinality.matching import Pairs, has_cells, met
+from selector.cardinality.predicates.domains import Domain
+from selector.cardinality.relation import Relation, Scanned
+from selector.estimate import bounded_rows
+from selector.plan import PlanColumn
+
+Place = tuple[int, PlanColumn]  # a column, with the number of its relation
+Variable = tuple[Place, ...]  # columns that are equal
+
+
+class InnerJoins(Relation):
+    """Relations with the pairs of columns by which they are joined."""
+
+    def __init__(
+        self,
+        members: Sequence[Relation],
+        pairs: Sequence[tuple[Place, Place]],
+        classes: KeyClasses,
+        *,
+        share: float = 1.0,
+    ) -> None:
+        """Join. share: of the rows that further conditions leave."""
+        self._pairs = tuple(pairs)
+        self._classes = classes
+        self._share = share
+        self._members = tuple(members)
+        self._variables = self._equal_columns()
+        self._first_of = [dict(reversed(variable)) for variable in self._variables]  # of each relation a column
+        self._shared: dict[tuple[int, int], list[tuple[PlanColumn, PlanColumn]]] = {}
+        self._members = self._limited()
+        self._trees: dict[int, dict[int, list[tuple[int, Pairs]]]] = {}
+        self._left_over: dict[int, float] = {}
+        root = self._root()
+        rows, upper = self._members[root].total(self._arriving(root))
+        self._scale = share * self._left_over[root]
+        self.rows = bounded_rows(rows * self._scale)
+        self.upper = max(self.rows, bounded_rows(upper))
+
+    @classmethod
+    def of(
+        cls, left: Relation, right: Relation, pairs: Pairs, classes: KeyClasses, *, share: float = 1.0
+    ) -> InnerJoins:
+        """Join two relations, each of which may be such joins itself. pairs: (column of the left, of the right)."""
+        members: list[Relation] = []
+        together: list[tuple[Place, Place]] = []
+        starts = []
+        for side in (left, right):
+            at = len(members)
+            starts.append(at)
+            if isinstance(side, InnerJoins):
+                members += side._members
+                together += [((m + at, a), (n + at, b)) for (m, a), (n, b) in side._pairs]
+                share *= side._share
+            else:
+                members.append(side)
+        lefts, rights = members[: starts[1]], members[starts[1] :]
+        together += [((_number(lefts, a), a), (_number(rights, b) + starts[1], b)) for a, b in pairs]
+        return cls(members, together, classes, share=share)
+
+    # ------------------------------------------------------------------ the graph
+
+    def _equal_columns(self) -> list[Variable]:
+        leader: dict[tuple[int, Origin], tuple[int, Origin]] = {}
+        columns: dict[tuple[int, Origin], PlanColumn] = {}
+
+        def find(at: tuple[int, Origin]) -> tuple[int, Origin]:
+            while leader[at] != at:
+                at = leader[at]
+            return at
+
+        for pair in self._pairs:
+            places = [(number, origin(column)) for number, column in pair]
+            for place, (_, column) in zip(places, pair, strict=True):
+                leader.setdefault(place, place)
+                columns[place] = column
+            leader[find(places[0])] = find(places[1])
+        found: dict[tuple[int, Origin], list[Place]] = {}
+        for place, column in columns.items():
+            found.setdefault(find(place), []).append((place[0], column))
+        return [tuple(sorted(variable, key=lambda one: one[0])) for variable in found.values()]
+
+    def _limited(self) -> tuple[Relation, ...]:
+        """Let what is said about one column of a class hold for all of them."""
+        members = list(self._members)
+        for variable in self._variables:
+            said = [domain for number, column in variable if (domain := members[number].allowed(column)) is not None]
+            if not said or len({domain.text for domain in said}) > 1:
+                continue
+            domain = reduce(Domain.__and__, said)
+            for number, column in variable:
+                members[number] = members[number].within(column, domain)
+        return tuple(members)
+
+    def _tree(self, root: int) -> dict[int, list[tuple[int, Pairs]]]:
+        """Return for each relation those below it, with the pairs (its column, theirs); the root is on top."""
+        if root in self._trees:
+            return self._trees[root]
+        tree: dict[int, list[tuple[int, Pairs]]] = {number: [] for number in range(len(self._members))}
+        visited, left, over = [root], [n for n in range(len(self._members)) if n != root], 1.0
+        while left:
+            above, below = max(
+                ((above, below) for below in left for above in visited),
+                key=lambda pair: (
+                    len(self._between(*pair)),
+                    self._members[pair[1]].rows,
+                    self._members[pair[0]].rows,
+                ),
+            )
+            pairs = self._between(above, below)
+            tree[above].append((below, pairs))
+            for other in visited:
+                if other != above:
+                    for mine, theirs in self._between(other, below):
+                        if not self._is_implied(theirs, above, below):
+                            counts = (self._members[other].ndv(mine), self._members[below].ndv(theirs))
+                            over /= max(1.0, *(count for count in counts if count is not None), 1.0)
+            visited.append(below)
+            left.remove(below)
+        self._trees[root], self._left_over[root] = tree, over
+        return tree
+
+    def _between(self, above: int, below: int) -> list[tuple[PlanColumn, PlanColumn]]:
+        if (above, below) not in self._shared:
+            self._shared[above, below] = [
+                (variable[above], variable[below])
+                for variable in self._first_of
+                if above in variable and below in variable
+            ]
+        return self._shared[above, below]
+
+    def _is_implied(self, theirs: PlanColumn, above: int, below: int) -> bool:
+        """Tell whether a relation is joined with the one above it by a column already."""
+        for variable in self._variables:
+            if any(column is theirs for number, column in variable if number == below):
+                return any(number == above for number, _ in variable)
+        return False
+
+    def _root(self) -> int:
+        """Return the relation of which most sampled rows are left."""
+        partial = [n for n, one in enumerate(self._members) if isinstance(one, Base) and not one.is_whole]
+        candidates = partial or [n for n, one in enumerate(self._members) if isinstance(one, Base)][:1] or [0]
+        if len(candidates) > 1:
+            told = {n: self._members[n].told(self._arriving(n)) for n in candidates}
+            candidates = sorted(candidates, key=lambda n: -told[n])
+        self._tree(candidates[0])
+        return candidates[0]
+
+    def _arriving(self, root: int, messages: Sequence[Message] = ()) -> list[Message]:
+        """Return what all others do to one relation. messages: what further joins do to any of them."""
+        return self._below(root, self._tree(root), messages)
+
+    def _below(
+        self, number: int, tree: dict[int, list[tuple[int, Pairs]]], messages: Sequence[Message]
+    ) -> list[Message]:
+        own = [message for message in messages if self._members[number].holds(message.key.columns[0])]
+        found = list(own)
+        for below, pairs in tree[number]:
+            beyond = self._below(below, tree, messages)
+            found.append(self._message(number, below, pairs, beyond))
+        return found
+
+    def _message(self, above: int, below: int, pairs: Pairs, beyond: Sequence[Message]) -> Message:
+        here, there = self._members[above], self._members[below]
+        asked = id(here), id(there), tuple(pairs), tuple(map(id, beyond))  # all of these are kept, too
+        if asked not in self._classes.sent:
+            self._classes.sent[asked] = self._met(here, there, pairs, beyond), here, there, *beyond
+        message = self._classes.sent[asked][0]
+        assert isinstance(message, Message)
+        return message
+
+    def _met(self, here: Relation, there: Relation, pairs: Pairs, beyond: Sequence[Message]) -> Message:
+        if pairs:
+            return met(here, there, pairs, self._classes, beyond)
+        rows, upper = there.total(beyond)
+        factor, kept, most = np.array([rows]), np.array([min(1.0, rows)]), np.array([max(rows, upper)])
+        return Message(Key((), None), factor, kept, most, null=rows)
+
+    # ------------------------------------------------------------------ answers
+
+    @property
+    def by_bins(self) -> bool:
+        """Whether all joins are answered cell by cell."""
+        tree = self._trees[next(iter(self._trees))]
+        return all(
+            bool(pairs) and has_cells(self._members[above], self._members[below], pairs, self._classes)
+            for above, below_it in tree.items()
+            for below, pairs in below_it
+        )
+
+    def holds(self, column: PlanColumn) -> bool:
+        """Return whether a column comes out of it."""
+        return any(member.holds(column) for member in self._members)
+
+    def _number(self, column: PlanColumn) -> int | None:
+        return next((n for n, member in enumerate(self._members) if member.holds(column)), None)
+
+    def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
+        """Return the rows by a key's cells; messages for other relations go through the joins."""
+        number = self._number(key.columns[0])
+        if number is None:
+            return None
+        found = self._members[number].vector(key, self._arriving(number, messages))
+        scale = self._share * self._left_over[number]
+        if found is None or scale >= 1.0:
+            return found
+        ndv = distinct_of(found.ndv, found.rows, np.full(found.ndv.shape, scale))
+        return replace(found, rows=found.rows * scale, ndv=ndv)
+
+    def possible_keys(self, key: Key) -> Floats | None:
+        """Return how many different keys there may be in each cell of a key."""
+        number = self._number(key.columns[0])
+        return self._members[number].possible_keys(key) if number is not None else None
+
+    def key_rows(self, key: Key, messages: Sequence[Message] = ()) -> KeyRows | None:
+        """Return its rows that were sampled by a key."""
+        number = self._number(key.columns[0])
+        return self._members[number].key_rows(key, self._arriving(number, messages)) if number is not None else None
+
+    def told(self, messages: Sequence[Message]) -> float:
+        """Return how many sampled rows stand behind ``total``."""
+        root = self._root()
+        return self._members[root].told(self._arriving(root, messages))
+
+    def total(self, messages: Sequence[Message]) -> tuple[float, float]:
+        """Return rows and their upper bound after joins did what the messages tell."""
+        root = self._root()
+        rows, upper = self._members[root].total(self._arriving(root, messages))
+        return rows * self._share * self._left_over[root], upper
+
+    def ndv(self, column: PlanColumn) -> float | None:
+        """Return the different values that are left."""
+        return self.distinct([column])
+
+    def domain(self, column: PlanColumn) -> float | None:
+        """Return the different values before other filters and joins."""
+        number = self._number(column)
+        return self._members[number].domain(column) if number is not None else None
+
+    def present(self, column: PlanColumn) -> float:
+        """Return the share of rows whose column is not NULL before joins."""
+        number = self._number(column)
+        return self._members[number].present(column) if number is not None else 1.0
+
+    def nulls(self, column: PlanColumn) -> float:
+        """Return the share of rows whose column is NULL: none where it is joined."""
+        if any(origin(column) == origin(joined) for variable in self._variables for _, joined in variable):
+            return 0.0
+        number = self._number(column)
+        return self._members[number].nulls(column) if number is not None else 0.0
+
+    def sampled(self, column: PlanColumn) -> tuple[Scanned, Floats] | None:
+        """Return the sampled rows that a column was read from, with the weights that the joins give them."""
+        number = self._number(column)
+        member = self._members[number] if number is not None else None
+        if number is None or member is None:
+            return None
+        return member.weighted(self._arriving(number)) if isinstance(member, Base) else member.sampled(column)
+
+    def combinations(self, columns: Sequence[PlanColumn]) -> float:
+        """Return how many different combinations of columns there may be, before filters."""
+        by_member = self._by_member(columns)
+        return max(1.0, math.prod(self._members[number].combinations(own) for number, own in by_member.items()))
+
+    def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
+        """Return how many different combinations are left; equal columns are taken from where they say least."""
+        found = [count for same in self._same(columns) if (count := self._combined(same, messages)) is not None]
+        return min(found, default=None)
+
+    def _same(self, columns: Sequence[PlanColumn]) -> Iterator[Sequence[PlanColumn]]:
+        """Yield the columns, and the same with as many as possible taken from one relation."""
+        yield columns
+        seen = {tuple(columns)}
+        for number in range(len(self._members)):
+            other: dict[Origin, PlanColumn] = {}
+            for variable in self._variables:
+                mine = next((column for n, column in variable if n == number), None)
+                if mine is not None:
+                    other |= {origin(column): mine for _, column in variable}
+            changed = tuple(dict.fromkeys(other.get(origin(column), column) for column in columns))
+            if changed not in seen:
+                seen.add(changed)
+                yield changed
+
+    def _combined(self, columns: Sequence[PlanColumn], messages: Sequence[Message]) -> float | None:
+        counts = []
+        rows = self.total(messages)[0] if messages else self.rows
+        for number, own in self._by_member(columns).items():
+            member = self._members[number]
+            found = member.distinct(own, self._arriving(number, messages))
+            if found is None:
+                return None
+            scale = self._share * self._left_over[number]
+            before = rows / scale if scale > 0.0 else rows
+            counts.append(found if scale >= 1.0 else float(expected_distinct(found, max(found, before), scale)))
+        if not counts:
+            return None
+        return max(1.0, min(independent(counts, rows) if len(counts) > 1 else counts[0], max(rows, 1.0)))
+
+    def _by_member(self, columns: Sequence[PlanColumn]) -> dict[int, list[PlanColumn]]:
+        found: dict[int, list[PlanColumn]] = {}
+        for column in columns:
+            number = self._number(column)
+            if number is not None:
+                found.setdefault(number, []).append(column)
+        return found
+
+    def base(self, column: PlanColumn) -> Scanned | None:
+        """Return the rows that a column was read from."""
+        number = self._number(column)
+        return self._members[number].base(column) if number is not None else None
+
+    def allowed(self, column: PlanColumn) -> Domain | None:
+        """Return what filters leave of a column, if that is a domain."""
+        number = self._number(column)
+        return self._members[number].allowed(column) if number is not None else None
+
+    def within(self, column: PlanColumn, domain: Domain) -> Relation:
+        """Return the joined rows whose column lies in a domain."""
+        number = self._number(column)
+        if number is None:
+            return self
+        limited = self._members[number].within(column, domain)
+        if limited is self._members[number]:
+            return self
+        members = [limited if n == number else member for n, member in enumerate(self._members)]
+        return InnerJoins(members, self._pairs, self._classes, share=self._share)
+
+    @property
+    def marked(self) -> tuple[float, ...]:
+        """Return the shares of rows that met another one."""
+        return tuple(share for member in self._members for share in member.marked)
+
+    def counts_combinations(self, columns: Sequence[PlanColumn]) -> bool:
+        """Return whether combinations were seen on a sample in every relation."""
+        return all(self._members[n].counts_combinations(own) for n, own in self._by_member(columns).items())
+
+
+def _number(members: Sequence[Relation], column: PlanColumn) -> int:
+    """Return the number of the relation that holds a column; that of the first one if it was computed."""
+    return next((number for number, member in enumerate(members) if member.holds(column)), 0)

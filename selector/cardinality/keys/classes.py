@@ -1,0 +1,368 @@
+"""Classes of columns that the joins of a statement make equal, each over one cut of its line of keys.
+
+A class has a cell for every key that is known by itself: those of tables of which the sample holds every row, and
+constants that predicates name. All other keys lie in ranges: the bins that the tables' key statistics share, cut once
+more where a predicate cuts the line. What a table has in each cell is in ``counts``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selector.cardinality.predicates.domain_selectivity import line_of
+from selector.cardinality.predicates.domains import Domain, places_of
+from selector.join_keys import SEPARATOR, Bins, KeyStatistics, chance_of
+from selector.key_line import Floats, line_of_sample, line_of_texts, line_together
+from selector.plan import Operator, Plan, PlanColumn
+from selector.row_sample import RowSample
+from selector.statistics import TEXT_KEY_BYTES, TableStatistics
+
+Bools = NDArray[np.bool_]
+Places = NDArray[np.intp]
+
+HASHES = 2.0**53  # the line of hashes ends here
+MOST_CONSTANTS = 4096  # of a predicate that get cells for themselves
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Columns of a table that are a key together. statistics are compared by identity."""
+
+    statistics: TableStatistics
+    columns: tuple[str, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the sample holds every row, so that every key is known."""
+        sample = self.statistics.sample
+        if sample is None or sample.rows != self.statistics.rows or sample.share < 1.0:
+            return False
+        return all(name in sample.columns for name in self.columns)
+
+    @property
+    def is_hashed(self) -> bool:
+        """Whether its keys lie where their hash lies."""
+        return len(self.columns) > 1 or self.types[0] == "text"
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Return ``text`` or ``number`` for each column; keys of different types have no line in common."""
+        known = self.statistics.columns
+        return tuple("text" if line_of(known[name].data_type).text else "number" for name in self.columns)
+
+    @property
+    def name(self) -> str:
+        """Return the name that its key statistics have."""
+        return SEPARATOR.join(self.columns)
+
+    @property
+    def counted(self) -> KeyStatistics | None:
+        """Return its key statistics."""
+        return self.statistics.keys.get(self.name)
+
+    @property
+    def bins(self) -> Bins | None:
+        """Return what its key statistics count over."""
+        return self.counted.bins if self.counted is not None else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyClass:
+    """One cut of a line of keys: known keys first, then ranges; NULL has the number behind the last cell.
+
+    keys: shape (k,), increasing places of known keys. parts: of each column of the key its values, numbers or strings,
+    of shape (k,), by which predicates are answered. exists: shape (k,), whether a table is known to hold it.
+    ranges: of all other keys. bin_of: shape (count,), the range in which a cell lies, as ``shared`` counts them.
+    shared: the bins of the members' key statistics; None where nobody counted.
+    """
+
+    members: tuple[Member, ...]
+    keys: Floats
+    parts: tuple[NDArray[np.float64] | NDArray[np.object_], ...]
+    exists: Bools
+    ranges: Bins
+    shared: Bins | None
+    bin_of: Places
+    found: dict[object, Any] = field(default_factory=dict)  # what was computed from it, by whom
+
+    @property
+    def count(self) -> int:
+        """How many cells there are."""
+        return int(self.keys.size) + self.ranges.count
+
+    @property
+    def alone(self) -> Bools:
+        """Which cells hold a single key, shape (count,)."""
+        if "alone" not in self.found:
+            self.found["alone"] = np.append(np.ones(self.keys.size, dtype=np.bool_), self.ranges.alone)
+        found: Bools = self.found["alone"]
+        return found
+
+    @property
+    def is_hashed(self) -> bool:
+        """Whether keys lie where their hash lies."""
+        return self.members[0].is_hashed
+
+    def of(self, line: Floats) -> Places:
+        """Return the cells of places."""
+        found: Places = self.ranges.of(line) + self.keys.size
+        if self.keys.size:
+            at = np.minimum(np.searchsorted(self.keys, line), self.keys.size - 1)
+            found = np.where(self.keys[at] == line, at, found)
+        return found
+
+    def codes(self, sample: RowSample, names: tuple[str, ...]) -> Places:
+        """Return the cell of each sampled row, shape (rows,); ``count`` for a key with NULL. names: of its columns."""
+        asked = "codes", id(sample), names
+        if asked not in self.found:
+            columns = [sample.columns[name] for name in names]
+            if len(columns) == 1:
+                cells = np.append(self.of(line_of_sample(columns[0])), self.count)[columns[0].codes]
+            else:
+                missing = np.logical_or.reduce([column.nulls for column in columns])
+                cells = np.where(missing, self.count, self.of(row_line(sample, names)))
+            self.found[asked] = cells, sample  # kept as long as its identity counts
+        found: Places = self.found[asked][0]
+        return found
+
+    def sampled(self, sample: RowSample, names: tuple[str, ...]) -> Places:
+        """Return how many sampled rows lie in each cell, shape (count,)."""
+        asked = "sampled", id(sample), names
+        if asked not in self.found:
+            held = np.bincount(self.codes(sample, names), minlength=self.count + 1)[:-1]
+            self.found[asked] = held, sample
+        found: Places = self.found[asked][0]
+        return found
+
+    def kept(self, part: int, domain: Domain) -> tuple[Bools, Floats | None]:
+        """Return which known keys lie in a domain of one of their columns, and which part of each range does.
+
+        None for ranges about which the line does not tell: of strings, and of several columns.
+        """
+        if ("places", part) not in self.found:
+            self.found["places", part] = places_of(self.parts[part])
+        known = domain.holds_each(self.found["places", part])
+        if self.is_hashed:
+            return known, None
+        return known, domain.holds_each(self.ranges.starts).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampledKeys:
+    """The different keys of a sample.
+
+    line: shape (keys,), their places, increasing. chance: shape (keys,), by which they were chosen. of_rows: shape
+    (rows,), which of them each row has.
+    """
+
+    line: Floats
+    chance: Floats
+    of_rows: Places
+
+
+@lru_cache(maxsize=256)
+def sampled_keys(sample: RowSample, names: tuple[str, ...]) -> SampledKeys:
+    """Return the different keys of a sample. names: of a key's columns, none of which is NULL."""
+    line, of_rows = np.unique(row_line(sample, names), return_inverse=True)
+    return SampledKeys(line, chance_of(line), of_rows)
+
+
+def row_line(sample: RowSample, names: Sequence[str]) -> Floats:
+    """Return the place of each sampled row's key, shape (rows,); of NULLs anything."""
+    lines = []
+    for name in names:
+        column = sample.columns[name]
+        lines.append(np.append(line_of_sample(column), 0.0)[column.codes])
+    return line_together(lines) if len(lines) > 1 else lines[0]
+
+
+@lru_cache(maxsize=64)  # up to a MiB each
+def key_class(members: tuple[Member, ...], domains: tuple[tuple[Domain, ...], ...]) -> KeyClass | None:
+    """Return the cut for some members; None where their keys have no line in common.
+
+    domains: of each column of the key those that predicates name.
+    """
+    if len({member.types for member in members}) != 1:
+        return None
+    shared = _shared(members)
+    keys, parts, exists = _known(members, shared)
+    if len(members[0].columns) == 1:
+        keys, parts, exists = _with_constants(members[0], domains[0], keys, parts, exists)
+    hashed = members[0].is_hashed
+    starts = shared.starts if shared is not None else _starts(members, hashed=hashed)
+    if not hashed and len(members[0].columns) == 1:
+        cuts = [np.nextafter(x, np.inf) if side else x for domain in domains[0] for x, side in domain.cuts]
+        more = np.array([x for x in cuts if np.isfinite(x)], dtype=np.float64)
+        starts = np.union1d(starts, more)
+    ranges = Bins(starts)
+    of_ranges = shared.of(starts) if shared is not None else np.arange(starts.size)
+    of_keys = shared.of(keys) if shared is not None else ranges.of(keys)
+    return KeyClass(members, keys, parts, exists, ranges, shared, np.append(of_keys, of_ranges).astype(np.intp))
+
+
+def _known(
+    members: Sequence[Member], shared: Bins | None
+) -> tuple[Floats, tuple[NDArray[np.float64] | NDArray[np.object_], ...], Bools]:
+    """Return keys that are known by themselves: their places, the values of their columns, and that they exist.
+
+    Those of members that are whole; and of others, where a hash does not tell a key's values, the sampled ones with a
+    bin for themselves.
+    """
+    popular = np.empty(0)
+    if shared is not None and members[0].is_hashed:
+        popular = np.asarray(shared.starts, dtype=np.float64)[shared.alone]
+    found = []
+    for member in members:
+        if member.is_whole:
+            assert member.statistics.sample is not None
+            found.append(_different(member.statistics.sample, member.columns, None))
+        elif popular.size:
+            chosen = member.counted.sample.rows if member.counted is not None and member.counted.sample else None
+            found += [
+                _different(sample, member.columns, popular)
+                for sample in (member.statistics.sample, chosen)
+                if sample is not None and all(name in sample.columns for name in member.columns)
+            ]
+    if not found:
+        kinds = (object if text == "text" else np.float64 for text in members[0].types)
+        return np.empty(0), tuple(np.empty(0, dtype=kind) for kind in kinds), np.empty(0, dtype=np.bool_)
+    keys, first = np.unique(np.concatenate([line for line, _ in found]), return_index=True)
+    values = tuple(np.concatenate(each)[first] for each in zip(*(parts for _, parts in found), strict=True))
+    return keys, values, np.ones(keys.size, dtype=np.bool_)
+
+
+def _different(
+    sample: RowSample, names: tuple[str, ...], only: Floats | None
+) -> tuple[Floats, list[NDArray[np.float64] | NDArray[np.object_]]]:
+    """Return the different keys of a sample, with the values of their columns. only: places that count."""
+    columns = [sample.columns[name] for name in names]
+    if len(columns) == 1:
+        line, values = line_of_sample(columns[0]), columns[0].values
+        there = np.isin(line, only) if only is not None else np.ones(line.size, dtype=np.bool_)
+        return line[there], [values[there]]
+    rows = np.flatnonzero(~np.logical_or.reduce([column.nulls for column in columns]))
+    line = row_line(sample, names)[rows]
+    rows, line = (rows, line) if only is None else (rows[np.isin(line, only)], line[np.isin(line, only)])
+    line, first = np.unique(line, return_index=True)
+    return line, [column.padded[column.codes[rows[first]]] for column in columns]
+
+
+def _with_constants(
+    member: Member,
+    domains: Iterable[Domain],
+    keys: Floats,
+    parts: tuple[NDArray[np.float64] | NDArray[np.object_], ...],
+    exists: Bools,
+) -> tuple[Floats, tuple[NDArray[np.float64] | NDArray[np.object_], ...], Bools]:
+    """Add the constants that domains name one by one."""
+    wanted: list[Any] = sorted({value for domain in domains for value in _points(domain)})
+    if not wanted or len(wanted) > MOST_CONSTANTS:
+        return keys, parts, exists
+    if member.is_hashed:
+        line = line_of_texts([value for value in wanted if isinstance(value, bytes)])
+        values: Any = np.array([value.decode("utf-8", "replace") for value in wanted], dtype=object)
+    else:
+        line = values = np.array(wanted, dtype=np.float64)
+    fresh = ~np.isin(line, keys)
+    together = np.concatenate([keys, line[fresh]])
+    order = np.argsort(together)
+    there = np.concatenate([exists, np.zeros(int(fresh.sum()), dtype=np.bool_)])
+    return together[order], (np.concatenate([parts[0], values[fresh]])[order],), there[order]
+
+
+def _points(domain: Domain) -> Iterator[float | bytes]:
+    """Yield the values that a domain keeps, or leaves out, one by one."""
+    for (low, _), (high, _) in zip(domain.cuts[:-1], domain.cuts[1:], strict=True):
+        if low == high and not (isinstance(low, bytes) and len(low) >= TEXT_KEY_BYTES):
+            yield low
+
+
+def _shared(members: Sequence[Member]) -> Bins | None:
+    """Return the bins that most members count over."""
+    counted = [bins for member in members if (bins := member.bins) is not None]
+    return max(counted, key=lambda bins: (bins.version, bins.count), default=None)
+
+
+def _starts(members: Sequence[Member], *, hashed: bool) -> Floats:
+    """Return ranges for members whose keys nobody counted."""
+    if hashed:
+        return np.zeros(1)
+    ends = [
+        known.histogram.endpoints
+        for member in members
+        if (known := member.statistics.columns[member.columns[0]]).histogram is not None
+    ]
+    ends = [end for end in ends if end.dtype.kind == "f"]
+    return np.unique(np.concatenate(ends)) if ends else np.array([-np.inf])
+
+
+Origin = tuple[str | None, str, int | None]
+
+
+def origin(column: PlanColumn) -> Origin:
+    """Return where a column was read, whatever type it was cast to on its way."""
+    return column.table, column.name, column.scan
+
+
+class KeyClasses:
+    """The classes of a plan: columns that its joins compare, directly or through others."""
+
+    def __init__(self, plan: Plan, statistics: Mapping[str, TableStatistics]) -> None:
+        """Find the columns that are equal."""
+        self.sent: dict[object, tuple[object, ...]] = {}  # what joins told each other, by whom, for all joins above
+        self._statistics = statistics
+        self._leader: dict[Origin, Origin] = {}
+        self._domains: dict[Origin, list[Domain]] = {}
+        self._classes: dict[Origin, KeyClass | None] = {}
+        for _, node in plan.root.walk():
+            for probe, build in node.join_keys:
+                self._unite(probe, build)
+            if node.operator is Operator.UNION:
+                first = node.children[0].columns if node.children else ()
+                for child in node.children[1:]:
+                    for a, b in zip(first, child.columns, strict=False):
+                        self._unite(a, b)
+
+    def constrain(self, column: PlanColumn, domain: Domain) -> None:
+        """Tell of a predicate on a column, before any class is asked for."""
+        if origin(column) in self._leader:
+            self._domains.setdefault(self._find(origin(column)), []).append(domain)
+
+    def of(self, column: PlanColumn) -> KeyClass | None:
+        """Return a column's class; None for one that is not joined, or of which nothing is known."""
+        if origin(column) not in self._leader:
+            return None
+        leader = self._find(origin(column))
+        if leader not in self._classes:
+            members = dict.fromkeys(
+                Member(known, (name,))
+                for table, name, scan in self._leader
+                if self._find((table, name, scan)) == leader
+                and (known := self._statistics.get(table or "")) is not None
+                and name in known.columns
+            )
+            domains = tuple(dict.fromkeys(self._domains.get(leader, ())))
+            self._classes[leader] = key_class(_in_order(members), (domains,)) if members else None
+        return self._classes[leader]
+
+    def _unite(self, a: PlanColumn, b: PlanColumn) -> None:
+        for column in (a, b):
+            self._leader.setdefault(origin(column), origin(column))
+        first, second = self._find(origin(a)), self._find(origin(b))
+        self._leader[second] = first
+
+    def _find(self, at: Origin) -> Origin:
+        while self._leader[at] != at:
+            self._leader[at] = self._leader[self._leader[at]]
+            at = self._leader[at]
+        return at
+
+
+def _in_order(members: Iterable[Member]) -> tuple[Member, ...]:
+    return tuple(sorted(members, key=lambda member: (member.statistics.table, member.columns)))

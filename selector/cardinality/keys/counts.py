@@ -1,0 +1,263 @@
+"""What a table has in each cell of a key class before any filter: rows, different keys, the most rows of one key.
+
+Of a table of which the sample holds every row they are counted. Of others, key statistics tell what lies in each bin; a
+known key in a bin of D possible keys has 1 / D of its rows, corrected by common values and by the sampled rows that
+hold it. Without key statistics a column's common values and histogram tell, and hashes are spread evenly.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from selector.cardinality.groups import independent, promised
+from selector.cardinality.keys.classes import HASHES, KeyClass, Member, Places, row_line
+from selector.cardinality.predicates.domain_selectivity import masses
+from selector.key_line import Floats, line_of_texts
+from selector.statistics import TEXT_KEY_BYTES
+
+PRIOR_ROWS = 1.0  # so many sampled rows is what the mean of its bin is worth to a key
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyCounts:
+    """A table's rows over the cells of a key class.
+
+    rows, ndv, largest: shape (count,): rows, expected number of different keys, and the most rows of one key.
+    """
+
+    rows: Floats
+    ndv: Floats
+    largest: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Binned:
+    """A member's counts over the shared bins. exact: the rows of known keys that are counted, NaN for others."""
+
+    rows: Floats
+    ndv: Floats
+    largest: Floats
+    exact: Floats
+
+
+def counts_of(member: Member, cells: KeyClass) -> KeyCounts:
+    """Return what a member of a key class has in its cells."""
+    if ("counts", member) not in cells.found:
+        cells.found["counts", member] = _whole(member, cells) if member.is_whole else _partial(member, cells)
+    found: KeyCounts = cells.found["counts", member]
+    return found
+
+
+def possible(cells: KeyClass) -> Floats:
+    """Return how many different keys there may be in each cell, shape (count,): as many as the member with most has."""
+    if "possible" not in cells.found:
+        found = np.max([counts_of(member, cells).ndv for member in cells.members], axis=0)
+        known = cells.keys.size
+        found[:known] = np.where(cells.exists, 1.0, np.minimum(found[:known], 1.0))
+        cells.found["possible"] = found
+    counted: Floats = cells.found["possible"]
+    return counted
+
+
+def _whole(member: Member, cells: KeyClass) -> KeyCounts:
+    rows = _held(member, cells).astype(np.float64)
+    return KeyCounts(rows, np.minimum(rows, 1.0), rows)
+
+
+def _partial(member: Member, cells: KeyClass) -> KeyCounts:
+    """Divide what lies in each bin among the keys that are known there, and the others."""
+    binned = _binned(member, cells)
+    known, bin_of = cells.keys.size, cells.bin_of
+    bins = binned.rows.size
+    there = np.bincount(bin_of[:known][cells.exists], minlength=bins).astype(np.float64)
+    most = np.maximum(_most_keys(cells), 1e-9)
+    unknown = np.clip(most - there, 0.0, None)  # keys that no member is known to hold
+    potential = np.where(cells.exists, 1.0, np.minimum(unknown[bin_of[:known]], 1.0))
+    each = binned.rows / most  # rows of one possible key
+    rows, ndv, largest = np.empty(cells.count), np.empty(cells.count), np.empty(cells.count)
+    of_keys = _of_keys(member, cells, binned, each, potential)
+    chance = np.minimum(1.0, binned.ndv / most)
+    rows[:known], largest[:known] = (
+        of_keys,
+        np.maximum(of_keys, np.minimum(binned.largest, binned.rows)[bin_of[:known]]),
+    )
+    ndv[:known] = np.where(of_keys > 0.0, potential * chance[bin_of[:known]], 0.0)
+    exact = np.isfinite(binned.exact)
+    ndv[:known][exact] = np.minimum(binned.exact[exact], 1.0)
+    largest[:known][exact] = binned.exact[exact]
+    left = np.maximum(binned.rows - np.bincount(bin_of[:known], of_keys, minlength=bins), 0.0)
+    left_keys = np.clip(binned.ndv - np.bincount(bin_of[:known], ndv[:known], minlength=bins), 0.0, None)
+    left_keys = np.where(unknown > 1e-6, left_keys, 0.0)
+    left = np.where(unknown > 1e-6, left, 0.0)
+    part = _parts_of_bins(member, cells)
+    of_ranges = bin_of[known:]
+    rows[known:], ndv[known:] = left[of_ranges] * part, left_keys[of_ranges] * part
+    ndv[known:] = np.where(rows[known:] > 0.0, np.minimum(np.maximum(ndv[known:], 1e-3), rows[known:]), 0.0)
+    largest[known:] = np.minimum(binned.largest[of_ranges], np.maximum(rows[known:], 0.0))
+    return KeyCounts(rows, ndv, np.maximum(largest, rows / np.maximum(ndv, 1.0)))
+
+
+def _held(member: Member, cells: KeyClass) -> Places:
+    assert member.statistics.sample is not None
+    return cells.sampled(member.statistics.sample, member.columns)
+
+
+def _of_keys(member: Member, cells: KeyClass, binned: _Binned, each: Floats, potential: Floats) -> Floats:
+    """Return the rows of known keys, shape (keys,): as counted, or by the bin's mean and the sampled rows."""
+    known = cells.keys.size
+    of_bin = cells.bin_of[:known]
+    prior = each[of_bin] * potential
+    exact = np.isfinite(binned.exact)
+    wanted = np.bincount(of_bin[~exact], prior[~exact], minlength=binned.rows.size)
+    free = np.maximum(binned.rows - np.bincount(of_bin[exact], binned.exact[exact], minlength=binned.rows.size), 0.0)
+    wanted = np.minimum(wanted, free)
+    found = prior
+    sample = member.statistics.sample
+    if sample is not None and known and all(name in sample.columns for name in member.columns):
+        hits = _held(member, cells)[:known]
+        share = sample.rows / max(1, member.statistics.rows)
+        varies = (binned.largest > 1.5)[of_bin] & (prior > 0.0)
+        worth = np.where(prior > 0.0, PRIOR_ROWS / np.maximum(prior, 1e-12), 1.0)
+        found = np.where(varies, (hits + PRIOR_ROWS) / (share + worth), prior)
+    total = np.bincount(of_bin[~exact], found[~exact], minlength=binned.rows.size)
+    scale = np.divide(wanted, total, out=np.zeros(total.size), where=total > 0.0)
+    return np.where(exact, np.nan_to_num(binned.exact), found * scale[of_bin])
+
+
+def _most_keys(cells: KeyClass) -> Floats:
+    """Return how many different keys the member with most has in each bin; no fewer than are known there."""
+    if "most" not in cells.found:
+        bins = int(cells.bin_of.max(initial=-1)) + 1
+        found = np.bincount(cells.bin_of[: cells.keys.size][cells.exists], minlength=bins).astype(np.float64)
+        for member in cells.members:
+            if not member.is_whole:
+                found = np.maximum(found, _binned(member, cells).ndv)
+        cells.found["most"] = found
+    counted: Floats = cells.found["most"]
+    return counted
+
+
+def _binned(member: Member, cells: KeyClass) -> _Binned:
+    if ("binned", member) not in cells.found:
+        cells.found["binned", member] = _counted(member, cells) or _derived(member, cells)
+    found: _Binned = cells.found["binned", member]
+    return found
+
+
+def _counted(member: Member, cells: KeyClass) -> _Binned | None:
+    """Return what key statistics counted; None where they were counted over other bins."""
+    known = member.counted
+    shared = cells.shared
+    if known is None or shared is None:
+        return None
+    if known.bins is not shared and (known.bins.group, known.bins.version) != (shared.group, shared.version):
+        return None
+    exact = np.full(cells.keys.size, np.nan)
+    alone = known.bins.alone
+    of_keys = cells.bin_of[: cells.keys.size]
+    at_start = shared.starts[of_keys] == cells.keys
+    exact[alone[of_keys] & at_start] = known.rows[of_keys][alone[of_keys] & at_start]
+    _add_common(member, cells, exact)
+    return _Binned(known.rows, known.ndv, np.minimum(known.largest, known.rows), exact)
+
+
+def _derived(member: Member, cells: KeyClass) -> _Binned:
+    """Return what a column's own statistics tell of the bins; a key of several columns is spread evenly."""
+    statistics = member.statistics
+    bins = int(cells.bin_of.max(initial=-1)) + 1
+    shared = cells.shared if cells.shared is not None else cells.ranges
+    exact = np.full(cells.keys.size, np.nan)
+    columns = [statistics.columns[name] for name in member.columns]
+    nulls = 1.0 - float(np.prod([1.0 - column.nulls / max(1, statistics.rows) for column in columns]))
+    present = statistics.rows * (1.0 - nulls)
+    if member.is_hashed:
+        if len(columns) == 1:
+            _add_common(member, cells, exact)
+            ndv = columns[0].ndv
+        else:
+            ndv = combined_ndv(member)
+        mass = np.diff(np.append(np.maximum(shared.starts, 0.0), HASHES)) / HASHES
+        mass[0] += max(0.0, 1.0 - float(mass.sum()))
+    else:
+        _add_common(member, cells, exact)
+        ndv = columns[0].ndv
+        of_members = [(each.statistics.columns[each.columns[0]], each.statistics.rows) for each in cells.members]
+        told = (
+            masses(shared, *one) for one in ((columns[0], statistics.rows), *of_members)
+        )  # keys are those of others
+        mass = next((found for found in told if found is not None), np.full(bins, 1.0 / bins))
+    line, held = _common(member)
+    of_common = shared.of(line)
+    heavy_rows = np.bincount(of_common, held, minlength=bins)
+    heavy_keys = np.bincount(of_common, minlength=bins)
+    if member.is_hashed:
+        rows = heavy_rows + mass * max(0.0, present - float(heavy_rows.sum()))
+    else:
+        rows = np.maximum(mass * present, heavy_rows)
+    rest = np.maximum(rows - heavy_rows, 0.0)
+    keys = max(0.0, ndv - float(heavy_keys.sum()))
+    keys_each = heavy_keys + keys * rest / max(1e-9, float(rest.sum()))
+    most = max(1.0, float(rest.sum()) / max(1.0, keys)) if ndv < 0.95 * present else 1.0
+    largest = np.maximum(np.where(rest > 0.0, most, 0.0), 0.0)
+    np.maximum.at(largest, of_common, held)
+    return _Binned(
+        rows, np.minimum(keys_each, np.maximum(rows, 0.0)), np.minimum(np.maximum(largest, 1.0), rows), exact
+    )
+
+
+def combined_ndv(member: Member) -> float:
+    """Return about how many different combinations several columns have: as many as the sampled rows promise."""
+    statistics = member.statistics
+    counts = [max(1.0, statistics.columns[name].ndv) for name in member.columns]
+    rows, sample = float(statistics.rows), statistics.sample
+    most = min(math.prod(counts), max(1.0, rows))
+    if sample is None or not sample.rows or any(name not in sample.columns for name in member.columns):
+        return most
+    code = np.unique(row_line(sample, member.columns), return_inverse=True)[1].astype(np.intp)
+    found = promised(code, None, rows, guess=independent(counts, rows))
+    return min(max(found, max(counts)), most)
+
+
+def _common(member: Member) -> tuple[Floats, Floats]:
+    """Return the places of a column's common values, and their rows; of a key of several columns none."""
+    known = member.statistics.columns[member.columns[0]]
+    if known.common is None or len(member.columns) > 1:
+        return np.empty(0), np.empty(0)
+    values: Any = known.common.values
+    rows = known.common.rows.astype(np.float64)
+    if values.dtype.kind == "S":
+        short = np.char.str_len(values) < TEXT_KEY_BYTES
+        return line_of_texts(values[short].tolist()), rows[short]
+    return values, rows
+
+
+def _add_common(member: Member, cells: KeyClass, exact: Floats) -> None:
+    """Put the rows of common values at the known keys that they are."""
+    line, rows = _common(member)
+    if not line.size or not cells.keys.size:
+        return
+    at = np.minimum(np.searchsorted(cells.keys, line), cells.keys.size - 1)
+    same = cells.keys[at] == line
+    exact[at[same]] = rows[same]
+    known = member.statistics.columns[member.columns[0]]
+    if line.size >= known.ndv - 0.5 and member.statistics.share >= 1.0:  # all there are
+        exact[np.isnan(exact)] = 0.0
+
+
+def _parts_of_bins(member: Member, cells: KeyClass) -> Floats:
+    """Return which part of its bin's rows each range holds, shape (ranges,)."""
+    of_ranges = cells.bin_of[cells.keys.size :]
+    if cells.ranges.count == int(of_ranges.max(initial=-1)) + 1:
+        return np.ones(cells.ranges.count)
+    if cells.is_hashed:
+        mass = np.diff(np.append(np.maximum(cells.ranges.starts, 0.0), HASHES))
+    else:
+        found = masses(cells.ranges, member.statistics.columns[member.columns[0]], member.statistics.rows)
+        mass = found if found is not None else np.ones(cells.ranges.count)
+    mass = np.maximum(mass, 0.0)
+    whole = np.bincount(of_ranges, mass)[of_ranges]
+    return np.where(whole > 0.0, mass / np.maximum(whole, 1e-300), 1.0 / np.bincount(of_ranges)[of_ranges])

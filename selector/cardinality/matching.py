@@ -1,0 +1,163 @@
+"""What an inner join does to one of its sides, whatever stands on the other.
+
+In a cell with n' rows on the other side and D possible keys, a row meets n' / D others: as if the keys of every side
+were among those of the side that has most (containment), and all keys of a cell had equally many rows. Where rows were
+sampled by the key on both sides, these tell how far the truth is from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from selector.cardinality.join_messages import Floats, Key, KeyRows, Message
+from selector.cardinality.keys.classes import KeyClass, KeyClasses, Member, Places, key_class
+from selector.cardinality.relation import Relation, Scanned
+from selector.join_keys import key_order
+from selector.plan import PlanColumn
+
+MATCHED = 60.0  # keys that are added to the sampled ones, before these tell how many rows they meet
+
+Pairs = Sequence[tuple[PlanColumn, PlanColumn]]
+
+
+def met(here: Relation, there: Relation, pairs: Pairs, classes: KeyClasses, beyond: Sequence[Message] = ()) -> Message:
+    """Return what an inner join does to one side. pairs: (its column, the other's). beyond: messages to the other."""
+    cells, compared = _cells(here, there, pairs, classes)
+    mine = Key(tuple(a for a, _ in compared), cells)
+    theirs = Key(tuple(b for _, b in compared), cells)
+    message = _by_cells(here, there, mine, theirs, beyond) if cells is not None else None
+    if message is None:
+        message = _on_average(here, there, compared[0], beyond)
+        compared = compared[:1]
+    if len(pairs) > len(compared):
+        return _narrowed(message, here, there, pairs)
+    return message
+
+
+def has_cells(here: Relation, there: Relation, pairs: Pairs, classes: KeyClasses) -> bool:
+    """Tell whether a join is answered cell by cell."""
+    cells, compared = _cells(here, there, pairs, classes)
+    if cells is None:
+        return False
+    keys = Key(tuple(a for a, _ in compared), cells), Key(tuple(b for _, b in compared), cells)
+    return here.possible_keys(keys[0]) is not None and there.possible_keys(keys[1]) is not None
+
+
+def sampled_cells(
+    here: Relation, there: Relation, pairs: Pairs, classes: KeyClasses
+) -> tuple[tuple[Scanned, Places], tuple[Scanned, Places]] | None:
+    """Return the sampled rows of both sides of a join, with the cell of each row's key; None where they do not tell."""
+    if not pairs:
+        return None
+    cells, compared = _cells(here, there, pairs, classes)
+    found: list[tuple[Scanned, Places]] = []
+    for side, columns in ((here, [a for a, _ in compared]), (there, [b for _, b in compared])):
+        member, base = _member(side, columns), side.base(columns[0])
+        sample = member.statistics.sample if member is not None else None
+        if cells is None or member is None or base is None or sample is None or member not in cells.members:
+            return None
+        if any(name not in sample.columns for name in member.columns):
+            return None
+        codes = cells.codes(sample, member.columns)
+        found.append((base, codes + (codes == cells.count) * len(found)))  # NULL equals no NULL
+    return found[0], found[1]
+
+
+def _cells(here: Relation, there: Relation, pairs: Pairs, classes: KeyClasses) -> tuple[KeyClass | None, Pairs]:
+    """Return the cells over which two sides are compared, and by which of their keys: by all if that can be."""
+    if len(pairs) > 1:
+        ordered = sorted(pairs, key=lambda pair: key_order(pair[0].name, pair[1].name))
+        members = [_member(here, [a for a, _ in ordered]), _member(there, [b for _, b in ordered])]
+        known = [member for member in members if member is not None]
+        if len(known) == 2:
+            both = tuple(sorted(set(known), key=lambda member: (member.statistics.table, member.columns)))
+            return key_class(both, tuple(() for _ in ordered)), ordered
+        pairs = sorted(pairs, key=lambda pair: -max(here.ndv(pair[0]) or 0.0, there.ndv(pair[1]) or 0.0))
+    return classes.of(pairs[0][0]), pairs[:1]
+
+
+def _member(side: Relation, columns: Sequence[PlanColumn]) -> Member | None:
+    """Return the table that several columns were read from; None if they come from different ones."""
+    bases = {side.base(column) for column in columns}
+    base = bases.pop() if len(bases) == 1 else None
+    if base is None or any(column.name not in base.statistics.columns for column in columns):
+        return None
+    return Member(base.statistics, tuple(column.name for column in columns))
+
+
+def _by_cells(here: Relation, there: Relation, mine: Key, theirs: Key, beyond: Sequence[Message]) -> Message | None:
+    possible = here.possible_keys(mine)
+    their = there.vector(theirs, beyond) if possible is not None else None
+    if possible is None or their is None:
+        return None
+    domain = np.maximum(possible, their.domain)
+    factor = np.divide(their.rows, domain, out=np.zeros(domain.size), where=domain > 0.0)
+    factor = np.minimum(factor, np.maximum(their.largest, their.rows))  # of a key that there may not even be
+    kept = np.divide(their.ndv, domain, out=np.zeros(domain.size), where=domain > 0.0)
+    kept = np.minimum(1.0, kept)
+    assert mine.cells is not None
+    known = np.flatnonzero(~mine.cells.alone)  # ranges of several keys
+    sampled = here.key_rows(mine), there.key_rows(theirs, beyond)
+    if known.size and sampled[0] is not None and sampled[1] is not None:
+        lifts = _lifts(sampled[0], sampled[1], mine.cells, factor, kept)
+        factor[known] *= lifts[0]
+        kept[known] = np.minimum(1.0, kept[known] * lifts[1])
+    kept = np.minimum(kept, factor)  # a row that is kept meets one at least
+    return Message(mine, factor, kept, np.maximum(np.minimum(their.largest, their.upper), factor))
+
+
+def _lifts(mine: KeyRows, theirs: KeyRows, cells: KeyClass, factor: Floats, kept: Floats) -> tuple[float, float]:
+    """Return by what the factor and the share of matching rows must be multiplied, as keys sampled on both sides tell.
+
+    Only keys are looked at that share a range with others. Besides what is found, MATCHED keys are added that meet as
+    many rows as was expected.
+    """
+    counted = np.flatnonzero((mine.chance < min(mine.share, theirs.share)) & (mine.rows > 0.0))
+    at = cells.of(mine.line[counted])
+    counted, at = counted[~cells.alone[at]], at[~cells.alone[at]]
+    line, rows = mine.line[counted], mine.rows[counted]
+    if not rows.size or not theirs.line.size:
+        return 1.0, 1.0
+    place = np.minimum(np.searchsorted(theirs.line, line), theirs.line.size - 1)
+    met = np.where(theirs.line[place] == line, theirs.rows[place], 0.0)
+    found = []
+    for matching, expected in ((met, factor[at]), (np.minimum(met, 1.0), kept[at])):
+        whole = float((rows * expected).sum())
+        each = whole / float(np.count_nonzero(rows)) * MATCHED
+        found.append((float((rows * matching).sum()) + each) / (whole + each) if whole > 0.0 else 1.0)
+    return found[0], found[1]
+
+
+def _on_average(
+    here: Relation, there: Relation, pair: tuple[PlanColumn, PlanColumn], beyond: Sequence[Message]
+) -> Message:
+    """Return what a join does where nothing is known by cells: System R's containment."""
+    column, other = pair
+    rows, most = there.total(beyond)
+    mine, theirs = here.domain(column), there.domain(other)
+    if mine is None and theirs is None:
+        mine = theirs = max(1.0, min(here.rows, rows))
+    domain = max(mine or 1.0, theirs or 1.0, 1.0)
+    ndv = there.ndv(other)
+    both = here.present(column) * there.present(other)
+    kept = min(1.0, (ndv if ndv is not None else max(1.0, rows)) / domain) if both > 0.0 else 0.0
+    return Message(Key((column,), None), np.array([both * rows / domain]), np.array([kept]), np.array([most]))
+
+
+def _narrowed(message: Message, here: Relation, there: Relation, pairs: Pairs) -> Message:
+    """Take the keys behind the first one into account, as far as they make combinations more numerous.
+
+    Of several keys together there are no more combinations than rows; with a unique combination on one side every
+    row of the other meets one at most. Where both sides were sampled the fewer are among the more.
+    """
+    column = message.key.columns[0]
+    other = next(b for a, b in pairs if a is column)
+    first = max(here.combinations([column]), there.combinations([other]))
+    mine, theirs = [a for a, _ in pairs], [b for _, b in pairs]
+    seen = here.counts_combinations(mine) and there.counts_combinations(theirs)
+    both = (max if seen else min)(here.combinations(mine), there.combinations(theirs))
+    factor: Floats = message.factor * min(1.0, first / max(first, both))
+    return replace(message, factor=factor, kept=np.minimum(message.kept, factor))

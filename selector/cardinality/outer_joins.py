@@ -1,0 +1,239 @@
+"""Joins that keep rows without a match, or only tell which rows have one: outer, semi, anti, mark and single joins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from selector.cardinality.groups import independent
+from selector.cardinality.join_messages import LEAST, Floats, Key, KeyVector, Message
+from selector.cardinality.keys.classes import KeyClasses, origin
+from selector.cardinality.matching import Pairs, has_cells, met
+from selector.cardinality.predicates.domains import Domain
+from selector.cardinality.relation import Relation, Scanned
+from selector.estimate import bounded_rows
+from selector.plan import JoinType, PlanColumn
+
+LEFT_KEPT = (JoinType.LEFT, JoinType.FULL)
+RIGHT_KEPT = (JoinType.RIGHT, JoinType.FULL)
+RIGHT_ONLY = (JoinType.RIGHT_SEMI, JoinType.RIGHT_ANTI)
+BOTH_LIMITED = (JoinType.SEMI, JoinType.RIGHT_SEMI)
+
+
+class OuterJoin(Relation):
+    """Two relations joined by equality of keys: (column of the left one, column of the right one)."""
+
+    def __init__(
+        self, left: Relation, right: Relation, pairs: Pairs, kind: JoinType, classes: KeyClasses, *, share: float = 1.0
+    ) -> None:
+        """Join. share: of the pairs that further conditions leave."""
+        self._left, self._right = _limited(left, right, pairs, kind)
+        self._pairs = tuple(pairs)
+        self._kind = kind
+        self._classes = classes
+        self._share = share
+        self._sent: dict[tuple[bool, tuple[int, ...]], tuple[Sequence[Message], Message]] = {}
+        to_left = kind not in RIGHT_ONLY
+        rows, upper = (self._left if to_left else self._right).total([self._message(to_left=to_left)])
+        if kind in RIGHT_KEPT:
+            alone, _ = self._right.total([self._unmatched(to_left=False)])
+            rows, upper = rows + alone, upper + alone
+        self.rows, self.upper = bounded_rows(rows), max(bounded_rows(rows), bounded_rows(upper))
+
+    @property
+    def by_bins(self) -> bool:
+        """Whether it is answered cell by cell."""
+        return has_cells(self._left, self._right, self._pairs, self._classes)
+
+    def holds(self, column: PlanColumn) -> bool:
+        """Return whether a column comes out of it."""
+        return self._left.holds(column) or self._right.holds(column)
+
+    def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
+        """Return the rows by a key's cells; messages for the other side's columns go through this join."""
+        to_left = self._left.holds(key.columns[0])
+        side, other = (self._left, self._right) if to_left else (self._right, self._left)
+        if not side.holds(key.columns[0]):
+            return None
+        there = [message for message in messages if message.key.columns and other.holds(message.key.columns[0])]
+        here = [message for message in messages if message not in there]
+        return side.vector(key, [*here, self._message(to_left=to_left, beyond=there)])
+
+    def possible_keys(self, key: Key) -> Floats | None:
+        """Return how many different keys there may be in each cell of a key."""
+        side = self._left if self._left.holds(key.columns[0]) else self._right
+        return side.possible_keys(key) if side.holds(key.columns[0]) else None
+
+    def total(self, messages: Sequence[Message]) -> tuple[float, float]:
+        """Return rows and their upper bound after joins did what the messages tell."""
+        to_left = self._kind not in RIGHT_ONLY
+        side, other = (self._left, self._right) if to_left else (self._right, self._left)
+        if not messages or self._kind in RIGHT_KEPT:
+            return (self.rows, self.upper) if not messages else super().total(messages)
+        there = [
+            m for m in messages if m.key.columns and not side.holds(m.key.columns[0]) and other.holds(m.key.columns[0])
+        ]
+        here = [message for message in messages if message not in there]
+        return side.total([*here, self._message(to_left=to_left, beyond=there)])
+
+    def ndv(self, column: PlanColumn) -> float | None:
+        """Return the different values that are left."""
+        return self.distinct([column])
+
+    def domain(self, column: PlanColumn) -> float | None:
+        """Return the different values before other filters and joins."""
+        return (self._left if self._left.holds(column) else self._right).domain(column)
+
+    def present(self, column: PlanColumn) -> float:
+        """Return the share of rows whose column is not NULL before joins."""
+        return (self._left if self._left.holds(column) else self._right).present(column)
+
+    def combinations(self, columns: Sequence[PlanColumn]) -> float:
+        """Return how many different combinations of columns there may be, before filters."""
+        here = [column for column in columns if self._left.holds(column)]
+        there = [column for column in columns if not self._left.holds(column)]
+        product = (self._left.combinations(here) if here else 1.0) * (self._right.combinations(there) if there else 1.0)
+        return max(1.0, product)
+
+    def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
+        """Return how many combinations are left: of each side those of rows that meet any, and all pairs."""
+        counts = []
+        for to_left, side in ((True, self._left), (False, self._right)):
+            own = [column for column in columns if self._left.holds(column) is to_left]
+            if own:
+                there = [m for m in messages if m.key.columns and not side.holds(m.key.columns[0])]
+                here = [message for message in messages if message not in there]
+                found = side.distinct(own, [*here, self._message(to_left=to_left, beyond=there)])
+                if found is None:
+                    return None
+                counts.append(found)
+        if not counts:
+            return None
+        rows = max(1.0, self.total(messages)[0] if messages else self.rows)
+        return max(1.0, min(independent(counts, rows) if len(counts) > 1 else counts[0], rows))
+
+    def base(self, column: PlanColumn) -> Scanned | None:
+        """Return the rows that a column was read from."""
+        return self._left.base(column) or self._right.base(column)
+
+    def allowed(self, column: PlanColumn) -> Domain | None:
+        """Return what filters leave of a column of the side of which no row is added."""
+        return self._left.allowed(column) if self._left.holds(column) and self._kind not in RIGHT_KEPT else None
+
+    def within(self, column: PlanColumn, domain: Domain) -> Relation:
+        """Return the joined rows whose column lies in a domain."""
+        if not self._left.holds(column) or self._kind in (*RIGHT_KEPT, *RIGHT_ONLY):
+            return self
+        limited = self._left.within(column, domain)
+        if limited is self._left:
+            return self
+        return OuterJoin(limited, self._right, self._pairs, self._kind, self._classes, share=self._share)
+
+    @property
+    def marked(self) -> tuple[float, ...]:
+        """Return the shares of rows that met another one."""
+        below = (*self._left.marked, *self._right.marked)
+        if self._kind is not JoinType.MARK:
+            return below
+        matched = OuterJoin(self._left, self._right, self._pairs, JoinType.SEMI, self._classes, share=self._share)
+        return (min(1.0, matched.rows / self.rows) if self.rows > 0.0 else 0.0, *below)
+
+    @property
+    def is_marking(self) -> bool:
+        """Whether it tells which rows met another one, and drops none."""
+        return self._kind is JoinType.MARK
+
+    def counts_combinations(self, columns: Sequence[PlanColumn]) -> bool:
+        """Return whether combinations were seen on a sample on both sides."""
+        sides = (
+            (side, [one for one in columns if self._left.holds(one) is left])
+            for left, side in ((True, self._left), (False, self._right))
+        )
+        return all(side.counts_combinations(own) for side, own in sides if own)
+
+    def chosen(self, kind: JoinType, count: int = 1) -> Relation:
+        """Return the same join of another kind."""
+        left = self._left.chosen(kind, count - 1) if count > 1 else self._left
+        return OuterJoin(left, self._right, self._pairs, kind, self._classes, share=self._share)
+
+    def without(self, other: Relation) -> Relation:
+        """Return the rows before they were limited to those that meet another relation, with which they are joined."""
+        if self._kind is JoinType.RIGHT_SEMI and self._left.is_made_of(other):
+            return self._right.without(other)
+        if self._kind is JoinType.SEMI and self._right.is_made_of(other):
+            return self._left.without(other)
+        return self
+
+    def nulls(self, column: PlanColumn) -> float:
+        """Return the share of rows whose column is NULL: of the side of which rows are missing, where they are."""
+        if self.rows <= 0.0:
+            return 0.0
+        on_left = self._left.holds(column)
+        side, alone = (self._left, 0.0) if on_left else (self._right, 0.0)
+        if self._kind in LEFT_KEPT and not on_left:
+            alone = self._left.total([self._unmatched(to_left=True)])[0]
+        if self._kind in RIGHT_KEPT and on_left:
+            alone = self._right.total([self._unmatched(to_left=False)])[0]
+        alone = min(alone, self.rows)
+        if any(origin(column) in (origin(a), origin(b)) for a, b in self._pairs):  # a row without a key meets none
+            lost = (*BOTH_LIMITED, JoinType.RIGHT if on_left else JoinType.LEFT)
+            return min(1.0, (alone + (self._kind not in lost) * side.rows * side.nulls(column)) / self.rows)
+        return min(1.0, (alone + (self.rows - alone) * side.nulls(column)) / self.rows)
+
+    def sampled(self, column: PlanColumn) -> tuple[Scanned, Floats] | None:
+        """Return the sampled rows that a column was read from, as if the join kept all alike."""
+        return (self._left if self._left.holds(column) else self._right).sampled(column)
+
+    def _message(self, *, to_left: bool, beyond: Sequence[Message] = ()) -> Message:
+        """Return what the join does to one side. beyond: what other joins did to the other side."""
+        asked = (to_left, tuple(map(id, beyond)))  # a message lives as long as what it led to
+        if asked not in self._sent:
+            self._sent[asked] = tuple(beyond), self._by_kind(self._met(to_left, beyond), to_left=to_left)
+        return self._sent[asked][1]
+
+    def _unmatched(self, *, to_left: bool) -> Message:
+        """Return what is left of a side when all rows that meet another one are taken away."""
+        matched = self._met(to_left, ())
+        alone = np.clip(1.0 - matched.kept, 0.0, 1.0)
+        return replace(matched, factor=alone, kept=alone, upper=np.ones_like(alone), null=1.0)
+
+    def _met(self, to_left: bool, beyond: Sequence[Message]) -> Message:
+        """Return what an inner join does to one side."""
+        here, there = (self._left, self._right) if to_left else (self._right, self._left)
+        pairs = self._pairs if to_left else tuple((b, a) for a, b in self._pairs)
+        found = met(here, there, pairs, self._classes, beyond)
+        return replace(found, factor=found.factor * self._share)
+
+    def _by_kind(self, matched: Message, *, to_left: bool) -> Message:
+        """Turn what an inner join does to one side into what this kind of join does."""
+        kind, ones = self._kind, np.ones_like(matched.kept)
+        each = np.maximum(  # rows that one meets
+            1.0, matched.factor / np.maximum(matched.kept * max(self._share, LEAST), LEAST)
+        )
+        matching = matched.kept * (1.0 - np.power(1.0 - min(1.0, self._share), each))
+        if kind in (JoinType.SEMI, JoinType.RIGHT_SEMI):
+            return replace(matched, factor=matching, kept=matching, upper=ones)
+        if kind in (JoinType.ANTI, JoinType.RIGHT_ANTI):
+            left = np.clip(1.0 - matching, 0.0, 1.0)
+            return replace(matched, factor=left, kept=left, upper=ones, null=1.0)
+        if kind in (JoinType.MARK, JoinType.SINGLE):
+            return replace(matched, factor=ones, kept=ones, upper=ones, null=1.0)
+        if kind in (LEFT_KEPT if to_left else RIGHT_KEPT):
+            with_alone = matched.factor + np.clip(1.0 - matching, 0.0, 1.0)
+            return replace(matched, factor=with_alone, kept=ones, upper=np.maximum(matched.upper, 1.0), null=1.0)
+        return matched
+
+
+def _limited(left: Relation, right: Relation, pairs: Pairs, kind: JoinType) -> tuple[Relation, Relation]:
+    """Let what is said about the keys of the rows that stay hold for those that are only looked up, and vice versa."""
+    for a, b in pairs:
+        on_left, on_right = left.allowed(a), right.allowed(b)
+        if on_left is not None and on_right is not None and on_left.text is not on_right.text:
+            continue
+        if on_left is not None and kind not in (*RIGHT_KEPT, JoinType.RIGHT_ANTI):
+            right = right.within(b, on_left if on_right is None else on_left & on_right)
+        if on_right is not None and (kind in BOTH_LIMITED or kind in (JoinType.RIGHT, JoinType.RIGHT_ANTI)):
+            left = left.within(a, on_right if on_left is None else on_left & on_right)
+    return left, right

@@ -1,0 +1,65 @@
+"""Sampled rows that filters keep, and what joins do to each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from selector.cardinality.join_messages import Floats, Message
+from selector.cardinality.keys.classes import KeyClass, Places
+from selector.cardinality.predicates.vectors import Bools
+from selector.row_sample import RowSample
+
+
+class SampledRows:
+    """Rows of one sample of a table. rows: shape (kept,), which of them filters keep."""
+
+    def __init__(self, sample: RowSample, mask: Bools) -> None:
+        """Keep rows. mask: shape (sample.rows,)."""
+        self.sample = sample
+        self.mask = mask
+        self.rows = np.flatnonzero(mask)
+        self._codes: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Places]] = {}
+        self._products: dict[tuple[int, tuple[int, ...]], tuple[Sequence[Message], Floats]] = {}
+
+    def codes(self, cells: KeyClass, names: tuple[str, ...]) -> Places:
+        """Return the cells of the kept rows' keys, shape (kept,). names: of the key's columns."""
+        asked = id(cells), names
+        if asked not in self._codes:
+            self._codes[asked] = cells, cells.codes(self.sample, names)[self.rows]
+        return self._codes[asked][1]
+
+    def holds(self, names: Sequence[str]) -> bool:
+        """Return whether columns were sampled."""
+        return all(name in self.sample.columns for name in names)
+
+    def factors(self, messages: Sequence[Message]) -> Floats:
+        """Return by what messages multiply each row, shape (kept,)."""
+        return self._product(messages, lambda message: (message.factor, message.null), 0)
+
+    def chances(self, messages: Sequence[Message]) -> Floats:
+        """Return the chance of each row to be left by messages, shape (kept,)."""
+        return self._product(messages, lambda message: (message.kept, min(1.0, message.null)), 1)
+
+    def uppers(self, messages: Sequence[Message]) -> Floats:
+        """Return the most by which messages may multiply each row, shape (kept,)."""
+        return self._product(messages, lambda message: (message.upper, message.null), 2)
+
+    def _product(
+        self, messages: Sequence[Message], part: Callable[[Message], tuple[Floats, float]], number: int
+    ) -> Floats:
+        asked = number, tuple(map(id, messages))
+        if asked not in self._products:
+            found = np.ones(self.rows.size)
+            if messages:
+                *before, message = messages
+                found = self._product(before, part, number) if before else found
+                values, null = part(message)
+                names = tuple(column.name for column in message.key.columns)
+                if message.key.cells is None or not self.holds(names):
+                    found = found * float(values.mean())
+                else:
+                    found = found * np.append(values, null)[self.codes(message.key.cells, names)]
+            self._products[asked] = tuple(messages), found
+        return self._products[asked][1]

@@ -143,7 +143,8 @@ def _on_average(
     domain = max(mine or 1.0, theirs or 1.0, 1.0)
     ndv = there.ndv(other)
     both = here.present(column) * there.present(other)
-    kept = min(1.0, (ndv if ndv is not None else max(1.0, rows)) / domain) if both > 0.0 else 0.0
+    values = ndv if ndv is not None else max(1.0, rows)
+    kept = min(1.0, values / domain) if both > 0.0 and rows > 0.0 else 0.0
     return Message(Key((column,), None), np.array([both * rows / domain]), np.array([kept]), np.array([most]))
 
 

@@ -88,6 +88,8 @@ STRINGS = [
     "SELECT ax FROM a LEFT JOIN b ON aname = bname AND am = bm",
 ]
 OUTER = [
+    "SELECT ax FROM a WHERE EXISTS (SELECT 1 FROM b WHERE bk = ak AND bk IS NULL)",
+    "SELECT ax FROM a LEFT JOIN (SELECT * FROM b WHERE bk = 0 AND bk IS NULL) b ON ak = bk",
     *(
         f"SELECT ax FROM a {kind} b ON ak = bk{more}"
         for kind in ("LEFT JOIN", "RIGHT JOIN", "FULL JOIN")

@@ -24,6 +24,7 @@ import pyspark
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkConf
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
 from engines.machine.ports import free_port
@@ -106,7 +107,11 @@ class ThriftServer:
             for name, value in spark_environment().items():
                 environment.setenv(name, value)
             environment.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
-            return launch_gateway(configuration, {"stdout": log, "stderr": log, "cwd": self.folder})
+            to_log = {"stdout": log, "stderr": log, "cwd": self.folder}
+            try:
+                return launch_gateway(configuration, to_log)
+            except PySparkRuntimeError:  # a fork among the threads of gRPC, which other tests of the process left
+                return launch_gateway(configuration, to_log)
 
     def _session(self) -> Any:
         jvm = self._gateway.jvm

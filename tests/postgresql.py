@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 
-START_WITHIN_S = 120.0
+from benchmarks.postgresql_server import start
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +28,7 @@ class PostgreSQL:
 
     def start(self) -> None:
         """Let it run again, in the same place."""
-        _start(self._server)
-
-
-def _start(server: Any) -> None:
-    """Start a server, on a busy machine too; the package gives it 10 s and takes one that starts for a mistake."""
-    give_up_s = time.monotonic() + START_WITHIN_S
-    while True:
-        try:
-            server.start()
-        except (subprocess.SubprocessError, AssertionError):
-            if time.monotonic() > give_up_s:
-                raise
-            time.sleep(1.0)
-        else:
-            return
+        start(self._server)
 
 
 @contextmanager
@@ -64,7 +48,7 @@ def postgresql() -> Iterator[PostgreSQL]:
         (folder / "runtime").mkdir()
         environment.setenv("XDG_RUNTIME_DIR", str(folder / "runtime"))
         server = package.get_server(folder / "data", cleanup_mode="delete", start=False)
-        _start(server)
+        start(server)
         url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
         yield PostgreSQL(url.render_as_string(hide_password=False), server)
         server.cleanup()

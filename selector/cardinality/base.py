@@ -32,6 +32,7 @@ from selector.cardinality.join_messages import (
 from selector.cardinality.keys.classes import KeyClass, Member, Places, sampled_keys
 from selector.cardinality.keys.counts import KeyCounts, counts_of, possible
 from selector.cardinality.predicates.conditions import columns_in
+from selector.cardinality.predicates.domain_selectivity import line_of
 from selector.cardinality.predicates.domain_selectivity import share as share_of
 from selector.cardinality.predicates.domains import Domain
 from selector.cardinality.predicates.evaluate import values_of
@@ -98,15 +99,22 @@ class Base(Scanned):
         """Return what filters leave of a column, if that is a domain."""
         return self.filtered.domains.get(column.name) if self.holds(column) else None
 
-    def within(self, column: PlanColumn, domain: Domain) -> Base:
-        """Return the rows whose column lies in a domain."""
+    def within(self, column: PlanColumn, domain: Domain | None) -> Base:
+        """Return the rows whose column lies in a domain, or is not NULL."""
         known = self.statistics.columns.get(column.name)
-        if known is None or not self.holds(column) or self.filtered.domains.get(column.name) == domain:
+        if known is None or not self.holds(column):
+            return self
+        before = self.filtered.domains.get(column.name)
+        if domain is None:
+            if not known.nulls or (before is not None and not before.nulls):
+                return self
+            domain = Domain.everything(text=line_of(known.data_type).text)
+        if before == domain:
             return self
         asked = column.name, domain
         if asked not in self._limited:
-            before = self._implied.get(column.name)
-            implied = {**self._implied, column.name: domain if before is None else before & domain}
+            known_before = self._implied.get(column.name)
+            implied = {**self._implied, column.name: domain if known_before is None else known_before & domain}
             self._limited[asked] = Base(
                 self.statistics, self._predicates, self._scan, dialect=self._dialect, implied=implied
             )
@@ -227,7 +235,7 @@ class Base(Scanned):
         if self.filtered.share >= 1.0:
             return np.ones(cells.count)
         present, kept = float((counts.rows * own).sum()), self._kept
-        wanted = self.rows * self.present(PlanColumn(member.columns[0], None, self.statistics.table, self._scan))
+        wanted = self.rows * math.prod(self._has_value(name) for name in member.columns)
         if kept is None or not kept.holds(member.columns):
             return own * min(1.0, wanted / present) if present > 0.0 else own
         codes, size = kept.codes(cells, member.columns), cells.count + 1
@@ -248,6 +256,13 @@ class Base(Scanned):
         if exact is not None:
             free[exact.cells] = False
         return _scaled(found, own, counts.rows, wanted, free)
+
+    def _has_value(self, name: str) -> float:
+        """Return the share of the filtered rows whose column is not NULL, as if filters on others said nothing."""
+        domain = self.filtered.domains.get(name)
+        if domain is not None and not domain.nulls:
+            return 1.0
+        return self.present(PlanColumn(name, None, self.statistics.table, self._scan))
 
     def _exactly(
         self, cells: KeyClass, member: Member, counts: KeyCounts, messages: Sequence[Message] = ()

@@ -101,13 +101,13 @@ class InnerJoins(Relation):
         return [tuple(sorted(variable, key=lambda one: one[0])) for variable in found.values()]
 
     def _limited(self) -> tuple[Relation, ...]:
-        """Let what is said about one column of a class hold for all of them."""
+        """Let what is said about one column of a class hold for all of them; none of them is NULL."""
         members = list(self._members)
         for variable in self._variables:
             said = [domain for number, column in variable if (domain := members[number].allowed(column)) is not None]
-            if not said or len({domain.text for domain in said}) > 1:
+            if len({domain.text for domain in said}) > 1:
                 continue
-            domain = reduce(Domain.__and__, said)
+            domain = replace(reduce(Domain.__and__, said), nulls=False) if said else None
             for number, column in variable:
                 members[number] = members[number].within(column, domain)
         return tuple(members)
@@ -335,8 +335,8 @@ class InnerJoins(Relation):
         number = self._number(column)
         return self._members[number].allowed(column) if number is not None else None
 
-    def within(self, column: PlanColumn, domain: Domain) -> Relation:
-        """Return the joined rows whose column lies in a domain."""
+    def within(self, column: PlanColumn, domain: Domain | None) -> Relation:
+        """Return the joined rows whose column lies in a domain, or is not NULL."""
         number = self._number(column)
         if number is None:
             return self

@@ -66,8 +66,11 @@ class Relation(ABC):
         """Return what filters leave of a column, if that is a domain."""
         return None
 
-    def within(self, column: PlanColumn, domain: Domain) -> Relation:
-        """Return the rows whose column lies in a domain, because what they are joined with does; itself if unknown."""
+    def within(self, column: PlanColumn, domain: Domain | None) -> Relation:
+        """Return the rows whose column lies in a domain, because what they are joined with does; itself if unknown.
+
+        domain: None for any value but NULL.
+        """
         return self
 
     def nulls(self, column: PlanColumn) -> float:

@@ -348,7 +348,10 @@ class Base(Scanned):
         """Return how many sampled rows stand behind ``total``."""
         if self._kept is None:
             return 0.0
-        return float(np.count_nonzero(self._kept.factors(messages) > 0.0)) + 1e-3 * self._kept.rows.size
+        factors = self._kept.factors(messages)
+        squares = float((factors * factors).sum())
+        effective = float(factors.sum()) ** 2 / squares if squares > 0.0 else 0.0  # Kish, "Survey Sampling", 1965
+        return effective + 1e-3 * self._kept.rows.size
 
     def total(self, messages: Sequence[Message]) -> tuple[float, float]:
         """Return rows and their upper bound after joins did what the messages tell."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from selector.cardinality.groups import independent
+from selector.cardinality.inner_joins import InnerJoins
 from selector.cardinality.join_messages import LEAST, Floats, Key, KeyVector, Message
 from selector.cardinality.keys.classes import KeyClasses, origin
 from selector.cardinality.matching import Pairs, has_cells, met
@@ -20,6 +21,8 @@ LEFT_KEPT = (JoinType.LEFT, JoinType.FULL)
 RIGHT_KEPT = (JoinType.RIGHT, JoinType.FULL)
 RIGHT_ONLY = (JoinType.RIGHT_SEMI, JoinType.RIGHT_ANTI)
 BOTH_LIMITED = (JoinType.SEMI, JoinType.RIGHT_SEMI)
+ANTI = (JoinType.ANTI, JoinType.RIGHT_ANTI)
+LIMITED = (*BOTH_LIMITED, *ANTI)
 
 
 class OuterJoin(Relation):
@@ -36,11 +39,54 @@ class OuterJoin(Relation):
         self._share = share
         self._sent: dict[tuple[bool, tuple[int, ...]], tuple[Sequence[Message], Message]] = {}
         to_left = kind not in RIGHT_ONLY
-        rows, upper = (self._left if to_left else self._right).total([self._message(to_left=to_left)])
-        if kind in RIGHT_KEPT:
-            alone, _ = self._right.total([self._unmatched(to_left=False)])
-            rows, upper = rows + alone, upper + alone
-        self.rows, self.upper = bounded_rows(rows), max(bounded_rows(rows), bounded_rows(upper))
+        self._by_side: dict[bool, float] = {}
+        self._scales: dict[bool, float] = {}
+        self.rows = bounded_rows(self._added_up())
+        _, upper = (self._left if to_left else self._right).total([self._message(to_left=to_left)])
+        self.upper = max(self.rows, bounded_rows(upper + (self._right.upper if kind in RIGHT_KEPT else 0.0)))
+
+    def _added_up(self) -> float:
+        """Return its rows so that kinds of joins add up: LEFT is INNER and ANTI, SEMI and ANTI are the left side.
+
+        Notes how many of them have a row of the left side, and of the right side.
+        """
+        kind = self._kind
+        if kind in (JoinType.MARK, JoinType.SINGLE):
+            self._by_side[True] = self._left.rows
+            return self._left.rows
+        if kind in LIMITED:
+            to_left = kind not in RIGHT_ONLY
+            met, alone = self._divided(to_left=to_left)
+            self._by_side[to_left] = alone if kind in ANTI else met
+            return self._by_side[to_left]
+        inner, kept = InnerJoins.of(self._left, self._right, self._pairs, self._classes, share=self._share).rows, {}
+        for to_left, kinds in ((True, LEFT_KEPT), (False, RIGHT_KEPT)):
+            met, kept[to_left] = self._divided(to_left=to_left) if kind in kinds else (0.0, 0.0)
+            inner = max(inner, met)
+        self._by_side |= {to_left: inner + alone for to_left, alone in kept.items()}
+        return inner + sum(kept.values())
+
+    def _scale(self, *, to_left: bool) -> float:
+        """Return by what the rows of a side must be multiplied, as messages tell of them, to add up."""
+        wanted = self._by_side.get(to_left)
+        if wanted is None:
+            return 1.0
+        if to_left not in self._scales:
+            told = (self._left if to_left else self._right).total([self._message(to_left=to_left)])[0]
+            self._scales[to_left] = wanted / told if told > 0.0 else 1.0
+        return self._scales[to_left]
+
+    def _divided(self, *, to_left: bool) -> tuple[float, float]:
+        """Return how many rows of a side meet another one, and how many meet none; the fewer are looked for."""
+        side = self._left if to_left else self._right
+        matched = self._met(to_left, ())
+        matching = self._matching(matched)
+        met, alone = (
+            side.total([replace(matched, factor=part, kept=part, upper=np.ones_like(part), null=null)])[0]
+            for part, null in ((matching, 0.0), (np.clip(1.0 - matching, 0.0, 1.0), 1.0))
+        )
+        met = min(met, side.rows) if met <= alone else max(0.0, side.rows - alone)
+        return met, side.rows - met
 
     @property
     def by_bins(self) -> bool:
@@ -59,7 +105,8 @@ class OuterJoin(Relation):
             return None
         there = [message for message in messages if message.key.columns and other.holds(message.key.columns[0])]
         here = [message for message in messages if message not in there]
-        return side.vector(key, [*here, self._message(to_left=to_left, beyond=there)])
+        found = side.vector(key, [*here, self._message(to_left=to_left, beyond=there)])
+        return replace(found, rows=found.rows * self._scale(to_left=to_left)) if found is not None else None
 
     def possible_keys(self, key: Key) -> Floats | None:
         """Return how many different keys there may be in each cell of a key."""
@@ -76,7 +123,9 @@ class OuterJoin(Relation):
             m for m in messages if m.key.columns and not side.holds(m.key.columns[0]) and other.holds(m.key.columns[0])
         ]
         here = [message for message in messages if message not in there]
-        return side.total([*here, self._message(to_left=to_left, beyond=there)])
+        rows, upper = side.total([*here, self._message(to_left=to_left, beyond=there)])
+        rows *= self._scale(to_left=to_left)
+        return rows, max(upper, rows)
 
     def ndv(self, column: PlanColumn) -> float | None:
         """Return the different values that are left."""
@@ -206,13 +255,18 @@ class OuterJoin(Relation):
         found = met(here, there, pairs, self._classes, beyond)
         return replace(found, factor=found.factor * self._share)
 
-    def _by_kind(self, matched: Message, *, to_left: bool) -> Message:
-        """Turn what an inner join does to one side into what this kind of join does."""
-        kind, ones = self._kind, np.ones_like(matched.kept)
+    def _matching(self, matched: Message) -> Floats:
+        """Return the share of each cell's keys that meet a row for which further conditions hold, too."""
         each = np.maximum(  # rows that one meets
             1.0, matched.factor / np.maximum(matched.kept * max(self._share, LEAST), LEAST)
         )
-        matching = matched.kept * (1.0 - np.power(1.0 - min(1.0, self._share), each))
+        found: Floats = matched.kept * (1.0 - np.power(1.0 - min(1.0, self._share), each))
+        return found
+
+    def _by_kind(self, matched: Message, *, to_left: bool) -> Message:
+        """Turn what an inner join does to one side into what this kind of join does."""
+        kind, ones = self._kind, np.ones_like(matched.kept)
+        matching = self._matching(matched)
         if kind in (JoinType.SEMI, JoinType.RIGHT_SEMI):
             return replace(matched, factor=matching, kept=matching, upper=ones)
         if kind in (JoinType.ANTI, JoinType.RIGHT_ANTI):

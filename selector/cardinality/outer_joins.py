@@ -54,14 +54,14 @@ class OuterJoin(Relation):
         if kind in (JoinType.MARK, JoinType.SINGLE):
             self._by_side[True] = self._left.rows
             return self._left.rows
+        inner, kept = InnerJoins.of(self._left, self._right, self._pairs, self._classes, share=self._share).rows, {}
         if kind in LIMITED:
             to_left = kind not in RIGHT_ONLY
-            met, alone = self._divided(to_left=to_left)
+            met, alone = self._divided(inner, to_left=to_left)
             self._by_side[to_left] = alone if kind in ANTI else met
             return self._by_side[to_left]
-        inner, kept = InnerJoins.of(self._left, self._right, self._pairs, self._classes, share=self._share).rows, {}
         for to_left, kinds in ((True, LEFT_KEPT), (False, RIGHT_KEPT)):
-            met, kept[to_left] = self._divided(to_left=to_left) if kind in kinds else (0.0, 0.0)
+            met, kept[to_left] = self._divided(inner, to_left=to_left) if kind in kinds else (0.0, 0.0)
             inner = max(inner, met)
         self._by_side |= {to_left: inner + alone for to_left, alone in kept.items()}
         return inner + sum(kept.values())
@@ -76,8 +76,11 @@ class OuterJoin(Relation):
             self._scales[to_left] = wanted / told if told > 0.0 else 1.0
         return self._scales[to_left]
 
-    def _divided(self, *, to_left: bool) -> tuple[float, float]:
-        """Return how many rows of a side meet another one, and how many meet none; the fewer are looked for."""
+    def _divided(self, inner: float, *, to_left: bool) -> tuple[float, float]:
+        """Return how many rows of a side meet another one, and how many meet none; the fewer are looked for.
+
+        inner: pairs, which are at least as many as rows that meet another one.
+        """
         side = self._left if to_left else self._right
         matched = self._met(to_left, ())
         matching = self._matching(matched)
@@ -85,7 +88,7 @@ class OuterJoin(Relation):
             side.total([replace(matched, factor=part, kept=part, upper=np.ones_like(part), null=null)])[0]
             for part, null in ((matching, 0.0), (np.clip(1.0 - matching, 0.0, 1.0), 1.0))
         )
-        met = min(met, side.rows) if met <= alone else max(0.0, side.rows - alone)
+        met = min(met, inner, side.rows) if met <= alone else max(0.0, side.rows - alone)
         return met, side.rows - met
 
     @property

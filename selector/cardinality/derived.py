@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from types import MappingProxyType
 
 import numpy as np
@@ -95,6 +96,10 @@ class Derived(Relation):
     def base(self, column: PlanColumn) -> Scanned | None:
         """Return the rows that a column was read from."""
         return self._source.base(column)
+
+    def bases(self, columns: Sequence[PlanColumn]) -> list[tuple[Scanned, tuple[PlanColumn, ...]]] | None:
+        """Return each table that columns were read from together."""
+        return self._source.bases(columns)
 
     def nulls(self, column: PlanColumn) -> float:
         """Return the share of rows whose column is NULL."""
@@ -280,6 +285,10 @@ class Union(Relation):
         self.rows = bounded_rows(sum(part.rows for part in parts))
         self.upper = bounded_rows(sum(part.upper for part in parts))
 
+    def in_branch(self, number: int, column: PlanColumn) -> PlanColumn | None:
+        """Return what a column is called in one of the relations."""
+        return next(iter(self._of(self._parts[number], column)), None)
+
     @property
     def branches(self) -> list[tuple[Relation, Sequence[PlanColumn]]]:
         """Return the relations with their columns, in order."""
@@ -363,6 +372,40 @@ class Union(Relation):
     def base(self, column: PlanColumn) -> Scanned | None:
         """Return nothing: its rows were read in several places."""
         return None
+
+    def bases(self, columns: Sequence[PlanColumn]) -> list[tuple[Scanned, tuple[PlanColumn, ...]]] | None:
+        """Return each table that columns were read from together, with the columns as they are called there."""
+        found: list[tuple[Scanned, tuple[PlanColumn, ...]]] = []
+        for part in self._parts:
+            own = [mine for column in columns for mine in self._of(part, column)]
+            there = part.bases(own) if len(own) == len(columns) else None
+            if there is None:
+                return None
+            found += there
+        return found
+
+    def allowed(self, column: PlanColumn) -> Domain | None:
+        """Return what filters leave of a column in any of its relations, if that is a domain."""
+        found = [part.allowed(own) for part, own in self._alike(column)]
+        known = [domain for domain in found if domain is not None]
+        if len(known) < len(self._parts) or len({domain.text for domain in known}) > 1:
+            return None
+        return reduce(Domain.__or__, known)
+
+    def within(self, column: PlanColumn, domain: Domain | None) -> Relation:
+        """Return the rows whose column lies in a domain, or is not NULL."""
+        if not self.holds(column):
+            return self
+        parts = [part.within(own, self._narrower(part.allowed(own), domain)) for part, own in self._alike(column)]
+        if all(limited is part for limited, part in zip(parts, self._parts, strict=True)):
+            return self
+        return Union(parts, self._columns)
+
+    @staticmethod
+    def _narrower(known: Domain | None, domain: Domain | None) -> Domain | None:
+        if known is None or domain is None or known.text is not domain.text:
+            return domain
+        return known & domain
 
     def _alike(self, column: PlanColumn) -> list[tuple[Relation, PlanColumn]]:
         return [(part, own) for part in self._parts for own in self._of(part, column)]

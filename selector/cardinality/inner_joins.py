@@ -16,6 +16,7 @@ from functools import reduce
 import numpy as np
 
 from selector.cardinality.base import Base
+from selector.cardinality.derived import Union
 from selector.cardinality.groups import independent
 from selector.cardinality.join_messages import Floats, Key, KeyRows, KeyVector, Message, distinct_of, expected_distinct
 from selector.cardinality.keys.classes import KeyClasses, Origin, origin
@@ -24,6 +25,8 @@ from selector.cardinality.predicates.domains import Domain
 from selector.cardinality.relation import Relation, Scanned
 from selector.estimate import bounded_rows
 from selector.plan import PlanColumn
+
+MOST_BRANCHES = 16  # of unions that are joined, each with each
 
 Place = tuple[int, PlanColumn]  # a column, with the number of its relation
 Variable = tuple[Place, ...]  # columns that are equal
@@ -53,8 +56,10 @@ class InnerJoins(Relation):
         self._left_over: dict[int, float] = {}
         root = self._root()
         rows, upper = self._members[root].total(self._arriving(root))
-        self._scale = share * self._left_over[root]
-        self.rows = bounded_rows(rows * self._scale)
+        told = rows * share * self._left_over[root]
+        by_branches = self._by_branches()
+        self._scale = 1.0 if by_branches is None or told <= 0.0 else by_branches / told
+        self.rows = bounded_rows(told if by_branches is None else by_branches)
         self.upper = max(self.rows, bounded_rows(upper))
 
     @classmethod
@@ -196,6 +201,27 @@ class InnerJoins(Relation):
         factor, kept, most = np.array([rows]), np.array([min(1.0, rows)]), np.array([max(rows, upper)])
         return Message(Key((), None), factor, kept, most, null=rows)
 
+    def _by_branches(self) -> float | None:
+        """Return the rows as the sum over the branches of a union, each joined with all others; None without any."""
+        unions = {n: one for n, one in enumerate(self._members) if isinstance(one, Union)}
+        if not unions or math.prod(len(union.branches) for union in unions.values()) > MOST_BRANCHES:
+            return None
+        at, union = next(iter(unions.items()))
+        rows = 0.0
+        for branch, (part, _) in enumerate(union.branches):
+            renamed = [
+                tuple((n, union.in_branch(branch, column) if n == at else column) for n, column in pair)
+                for pair in self._pairs
+            ]
+            pairs = [
+                ((m, a), (n, b)) for (m, a), (n, b) in renamed if a is not None and b is not None
+            ]
+            if len(pairs) < len(renamed):
+                return None
+            members = [part if n == at else member for n, member in enumerate(self._members)]
+            rows += InnerJoins(members, pairs, self._classes, share=self._share).rows
+        return rows
+
     # ------------------------------------------------------------------ answers
 
     @property
@@ -222,10 +248,10 @@ class InnerJoins(Relation):
             return None
         found = self._members[number].vector(key, self._arriving(number, messages))
         scale = self._share * self._left_over[number]
-        if found is None or scale >= 1.0:
+        if found is None or scale == self._scale == 1.0:
             return found
         ndv = distinct_of(found.ndv, found.rows, np.full(found.ndv.shape, scale))
-        return replace(found, rows=found.rows * scale, ndv=ndv)
+        return replace(found, rows=found.rows * scale * self._scale, ndv=ndv)
 
     def possible_keys(self, key: Key) -> Floats | None:
         """Return how many different keys there may be in each cell of a key."""
@@ -246,7 +272,8 @@ class InnerJoins(Relation):
         """Return rows and their upper bound after joins did what the messages tell."""
         root = self._root()
         rows, upper = self._members[root].total(self._arriving(root, messages))
-        return rows * self._share * self._left_over[root], upper
+        rows *= self._share * self._left_over[root] * self._scale
+        return rows, max(rows, upper)
 
     def ndv(self, column: PlanColumn) -> float | None:
         """Return the different values that are left."""
@@ -329,6 +356,12 @@ class InnerJoins(Relation):
         """Return the rows that a column was read from."""
         number = self._number(column)
         return self._members[number].base(column) if number is not None else None
+
+    def bases(self, columns: Sequence[PlanColumn]) -> list[tuple[Scanned, tuple[PlanColumn, ...]]] | None:
+        """Return each table that columns were read from together."""
+        numbers = {self._number(column) for column in columns}
+        number = numbers.pop() if len(numbers) == 1 else None
+        return self._members[number].bases(columns) if number is not None else None
 
     def allowed(self, column: PlanColumn) -> Domain | None:
         """Return what filters leave of a column, if that is a domain."""

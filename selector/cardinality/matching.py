@@ -55,9 +55,12 @@ def sampled_cells(
     cells, compared = _cells(here, there, pairs, classes)
     found: list[tuple[Scanned, Places]] = []
     for side, columns in ((here, [a for a, _ in compared]), (there, [b for _, b in compared])):
-        member, base = _member(side, columns), side.base(columns[0])
-        sample = member.statistics.sample if member is not None else None
-        if cells is None or member is None or base is None or sample is None or member not in cells.members:
+        members, base = _members(side, columns), side.base(columns[0])
+        if cells is None or members is None or base is None or len(members) > 1 or members[0] not in cells.members:
+            return None
+        (member,) = members
+        sample = member.statistics.sample
+        if sample is None:
             return None
         if any(name not in sample.columns for name in member.columns):
             return None
@@ -70,22 +73,20 @@ def _cells(here: Relation, there: Relation, pairs: Pairs, classes: KeyClasses) -
     """Return the cells over which two sides are compared, and by which of their keys: by all if that can be."""
     if len(pairs) > 1:
         ordered = sorted(pairs, key=lambda pair: key_order(pair[0].name, pair[1].name))
-        members = [_member(here, [a for a, _ in ordered]), _member(there, [b for _, b in ordered])]
-        known = [member for member in members if member is not None]
-        if len(known) == 2:
-            both = tuple(sorted(set(known), key=lambda member: (member.statistics.table, member.columns)))
+        mine, theirs = _members(here, [a for a, _ in ordered]), _members(there, [b for _, b in ordered])
+        if mine is not None and theirs is not None:
+            both = tuple(sorted({*mine, *theirs}, key=lambda member: (member.statistics.table, member.columns)))
             return key_class(both, tuple(() for _ in ordered)), ordered
         pairs = sorted(pairs, key=lambda pair: -max(here.ndv(pair[0]) or 0.0, there.ndv(pair[1]) or 0.0))
     return classes.of(pairs[0][0]), pairs[:1]
 
 
-def _member(side: Relation, columns: Sequence[PlanColumn]) -> Member | None:
-    """Return the table that several columns were read from; None if they come from different ones."""
-    bases = {side.base(column) for column in columns}
-    base = bases.pop() if len(bases) == 1 else None
-    if base is None or any(column.name not in base.statistics.columns for column in columns):
+def _members(side: Relation, columns: Sequence[PlanColumn]) -> list[Member] | None:
+    """Return the tables that columns were read from together; None if they come from different ones."""
+    bases = side.bases(columns)
+    if bases is None or any(column.name not in base.statistics.columns for base, own in bases for column in own):
         return None
-    return Member(base.statistics, tuple(column.name for column in columns))
+    return [Member(base.statistics, tuple(column.name for column in own)) for base, own in bases]
 
 
 def _by_cells(here: Relation, there: Relation, mine: Key, theirs: Key, beyond: Sequence[Message]) -> Message | None:

@@ -170,6 +170,13 @@ class OuterJoin(Relation):
         """Return the rows that a column was read from."""
         return self._left.base(column) or self._right.base(column)
 
+    def bases(self, columns: Sequence[PlanColumn]) -> list[tuple[Scanned, tuple[PlanColumn, ...]]] | None:
+        """Return each table that columns were read from together."""
+        for side in (self._left, self._right):
+            if all(side.holds(column) for column in columns):
+                return side.bases(columns)
+        return None
+
     def allowed(self, column: PlanColumn) -> Domain | None:
         """Return what filters leave of a column of the side of which no row is added."""
         return self._left.allowed(column) if self._left.holds(column) and self._kind not in RIGHT_KEPT else None

@@ -62,6 +62,12 @@ class Relation(ABC):
     def base(self, column: PlanColumn) -> Scanned | None:
         """Return the rows that a column was read from, behind the filters of its scan."""
 
+    def bases(self, columns: Sequence[PlanColumn]) -> list[tuple[Scanned, tuple[PlanColumn, ...]]] | None:
+        """Return each table that columns were read from together, with its columns; None if they come from several."""
+        found = {self.base(column) for column in columns}
+        base = found.pop() if len(found) == 1 else None
+        return [(base, tuple(columns))] if base is not None else None
+
     def allowed(self, column: PlanColumn) -> Domain | None:
         """Return what filters leave of a column, if that is a domain."""
         return None

@@ -126,6 +126,8 @@ class _Reader:
         if name == "CTE":
             return self._cte(raw, info, above)
         children = tuple(self.node(child, used) for child in raw.get("children", ()))
+        if name == "UNION":  # a branch that is never true adds no row, and does not know what columns were read from
+            children = tuple(child for child in children if child.operator is not Operator.EMPTY) or children[:1]
         node = PlanNode(
             operator=Operator.SCAN if _SCANS.match(name) else _OPERATORS.get(name, Operator.OTHER),
             label=name,

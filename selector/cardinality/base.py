@@ -222,7 +222,9 @@ class Base(Scanned):
             if domain is not None:
                 own = own * self._own(cells, member, part, domain)
         given = self._given(cells, member, counts, own)
-        ndv = distinct_of(counts.ndv * own, counts.rows * own, given / np.maximum(own, 1e-12))
+        ndv = counts.ndv * own
+        if not self.filtered.is_only_of(member.columns):
+            ndv = distinct_of(ndv, counts.rows * own, given / np.maximum(own, 1e-12))
         self._spreads[asked] = cells, counts.rows * given, ndv
         return self._spreads[asked][1:]
 

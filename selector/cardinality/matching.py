@@ -94,7 +94,8 @@ def _by_cells(here: Relation, there: Relation, mine: Key, theirs: Key, beyond: S
     their = there.vector(theirs, beyond) if possible is not None else None
     if possible is None or their is None:
         return None
-    domain = np.maximum(possible, their.domain)
+    same = all(here.allowed(a) == there.allowed(b) for a, b in zip(mine.columns, theirs.columns, strict=True))
+    domain = their.domain if same else np.maximum(possible, their.domain)
     factor = np.divide(their.rows, domain, out=np.zeros(domain.size), where=domain > 0.0)
     factor = np.minimum(factor, np.maximum(their.largest, their.rows))  # of a key that there may not even be
     kept = np.divide(their.ndv, domain, out=np.zeros(domain.size), where=domain > 0.0)

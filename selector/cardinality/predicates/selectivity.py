@@ -12,7 +12,7 @@ It is long because each statistic answers in its own way, and they are asked in 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from types import MappingProxyType
@@ -98,6 +98,14 @@ class Filtered(Selectivity):
     domains: Mapping[str, Domain] = field(default_factory=dict)
     _parts: tuple[_Part, ...] = ()
     _statistics: TableStatistics | None = None
+
+    def is_only_of(self, columns: Collection[str]) -> bool:
+        """Return whether nothing but domains of some columns is asked."""
+        return all(
+            part.domain is not None and part.column is not None and part.column.name in columns
+            for part in self._parts
+            if part.share < 1.0
+        )
 
     def sampled(self, other: RowSample | None = None) -> Bools | None:
         """Return which rows of the sample are kept, shape (rows,); None where it does not tell, or there is none.

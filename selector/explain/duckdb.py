@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import sqlglot
@@ -256,11 +256,12 @@ class _Reader:
         kind = _JOIN_TYPES.get(str(info.get("Join Type", "INNER")), JoinType.INNER)
         if node.label == "CROSS_PRODUCT":
             kind = JoinType.CROSS
-        keys, others = [], []
+        keys: list[tuple[PlanColumn, PlanColumn]] = []
+        others = []
         for condition in _texts(info.get("Conditions")):
             equal = _equality(condition)
             if equal is not None:
-                keys.append(self._pair(*equal, probe.columns, build.columns))
+                keys.append(self._pair(*equal, probe, build, keys))
             else:
                 others.append(condition)
         match kind:
@@ -275,23 +276,27 @@ class _Reader:
         return replace(node, join_type=kind, join_keys=tuple(keys), predicates=tuple(others), columns=columns)
 
     def _pair(
-        self, left: str, right: str, probe: tuple[PlanColumn, ...], build: tuple[PlanColumn, ...]
+        self, left: str, right: str, probe: PlanNode, build: PlanNode, before: Sequence[tuple[PlanColumn, PlanColumn]]
     ) -> tuple[PlanColumn, PlanColumn]:
         """Resolve both sides of an equality; of several columns with one name take two that are joined.
 
-        Of columns that are equal DuckDB may print the name of one that does not come in.
+        Of columns that are equal DuckDB may print the name of one that does not come in. before: pairs of the same join
+        that were resolved already.
         """
-        named_left, named_right = self._named(left, probe), self._named(right, build)
-        ways = ((named_left, named_right), (named_left, build), (probe, named_right))
+        named_left, named_right = self._named(left, probe.columns), self._named(right, build.columns)
+        ways = ((named_left, named_right), (named_left, build.columns), (probe.columns, named_right))
         for some, others in ways:
+            joined = []
             for a, b in product(some, others):
                 group = self._group_of.get(f"{a.table}.{a.name.lower()}")
                 if group is not None and self._group_of.get(f"{b.table}.{b.name.lower()}") == group:
-                    return a, b
-        first, second = _resolve(left, probe), _resolve(right, build)
+                    joined.append((a, b))
+            if joined:
+                return joined[0] if len(joined) == 1 else _likeliest(joined, probe, build, before)
+        first, second = _resolve(left, probe.columns), _resolve(right, build.columns)
         return (
-            next(iter(named_left), first) if first not in probe else first,
-            next(iter(named_right), second) if second not in build else second,
+            next(iter(named_left), first) if first not in probe.columns else first,
+            next(iter(named_right), second) if second not in build.columns else second,
         )
 
     def _named(self, text: str, inputs: tuple[PlanColumn, ...]) -> tuple[PlanColumn, ...]:
@@ -430,6 +435,35 @@ def _through_filters(node: PlanNode) -> Iterator[PlanNode]:
         node = node.children[0]
     if node.operator is Operator.HASH_JOIN:
         yield node
+
+
+def _likeliest(
+    pairs: Sequence[tuple[PlanColumn, PlanColumn]],
+    probe: PlanNode,
+    build: PlanNode,
+    before: Sequence[tuple[PlanColumn, PlanColumn]],
+) -> tuple[PlanColumn, PlanColumn]:
+    """Return the pair that a join means by two names, each of several columns.
+
+    It asks nothing twice; a column that equals one of the same name and table already, by a join below, is done with;
+    and of several keys all are of the same two scans.
+    """
+    equal: list[set[tuple[str | None, str, int | None]]] = []  # columns that joins below made equal
+    for _, below in chain(probe.walk(), build.walk()):
+        for one, other in below.join_keys:
+            both = {(one.table, one.name, one.scan), (other.table, other.name, other.scan)}
+            equal = [*(some for some in equal if not some & both), both.union(*(some for some in equal if some & both))]
+
+    def is_done(column: PlanColumn, other: PlanColumn) -> bool:
+        mine = next((some for some in equal if (column.table, column.name, column.scan) in some), set())
+        return any((table, name) == (other.table, other.name) for table, name, _ in mine)
+
+    def doubts(pair: tuple[PlanColumn, PlanColumn]) -> tuple[int, int, int]:
+        used = sum(one in known for one, known in product(pair, before))
+        scans = [(a.scan, b.scan) for a, b in before]
+        return used, is_done(*pair) + is_done(*pair[::-1]), -scans.count((pair[0].scan, pair[1].scan))
+
+    return min(pairs, key=doubts)
 
 
 def _equality(condition: str) -> tuple[str, str] | None:

@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from selector.cardinality.groups import FEWEST_ROWS, Sizes, codes_of, codes_together, independent, promised, skew
 from selector.cardinality.join_messages import (
+    LEAST,
     Floats,
     Key,
     KeyRows,
@@ -347,13 +348,16 @@ class Base(Scanned):
         return factor, min(1.0, max(0.0, chance))
 
     def told(self, messages: Sequence[Message]) -> float:
-        """Return how many sampled rows stand behind ``total``."""
-        if self._kept is None:
-            return 0.0
-        factors = self._kept.factors(messages)
-        squares = float((factors * factors).sum())
-        effective = float(factors.sum()) ** 2 / squares if squares > 0.0 else 0.0  # Kish, "Survey Sampling", 1965
-        return effective + 1e-3 * self._kept.rows.size
+        """Return how many sampled rows stand behind ``total``: as many as would tell as much if all counted alike.
+
+        Kish, "Survey Sampling", 1965. Errors of what messages tell come on top of those of its own rows.
+        """
+        unsure = sum(1.0 / max(message.told, LEAST) for message in messages)
+        if self._kept is not None and not self.is_whole:
+            factors = self._kept.factors(messages)
+            whole = float(factors.sum())
+            unsure += float((factors * factors).sum()) / (whole * whole) if whole > 0.0 else 1.0 / LEAST
+        return 1.0 / unsure if unsure > 0.0 else math.inf
 
     def total(self, messages: Sequence[Message]) -> tuple[float, float]:
         """Return rows and their upper bound after joins did what the messages tell."""

@@ -8,6 +8,7 @@ it; Wu et al., SIGMOD 2023).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +66,7 @@ class Message:
 
     key: of that side. factor, kept, upper: shape (cells.count,), or (1,) where the key has no class: by what the rows
     of a cell are multiplied, which share of its keys meets anything, the largest factor. null: for rows without a key.
+    told: sampled rows that stand behind it; infinite where nothing was sampled in part.
     """
 
     key: Key
@@ -72,6 +74,7 @@ class Message:
     kept: Floats
     upper: Floats
     null: float = 0.0
+    told: float = math.inf
 
     @property
     def tells_cells_apart(self) -> bool:

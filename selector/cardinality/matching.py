@@ -32,6 +32,7 @@ def met(here: Relation, there: Relation, pairs: Pairs, classes: KeyClasses, beyo
     if message is None:
         message = _on_average(here, there, compared[0], beyond)
         compared = compared[:1]
+    message = replace(message, told=there.told(beyond))
     if len(pairs) > len(compared):
         return _narrowed(message, here, there, pairs)
     return message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -118,8 +119,8 @@ class Relation(ABC):
         return False
 
     def told(self, messages: Sequence[Message]) -> float:
-        """Return how many sampled rows stand behind ``total``; 0 where no sample does."""
-        return 0.0
+        """Return how many sampled rows stand behind ``total``; infinite where nothing was sampled in part."""
+        return math.inf
 
     def total(self, messages: Sequence[Message]) -> tuple[float, float]:
         """Return rows and their upper bound after joins did what the messages tell."""

@@ -213,9 +213,7 @@ class InnerJoins(Relation):
                 tuple((n, union.in_branch(branch, column) if n == at else column) for n, column in pair)
                 for pair in self._pairs
             ]
-            pairs = [
-                ((m, a), (n, b)) for (m, a), (n, b) in renamed if a is not None and b is not None
-            ]
+            pairs = [((m, a), (n, b)) for (m, a), (n, b) in renamed if a is not None and b is not None]
             if len(pairs) < len(renamed):
                 return None
             members = [part if n == at else member for n, member in enumerate(self._members)]

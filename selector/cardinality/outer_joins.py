@@ -181,8 +181,8 @@ class OuterJoin(Relation):
         """Return what filters leave of a column of the side of which no row is added."""
         return self._left.allowed(column) if self._left.holds(column) and self._kind not in RIGHT_KEPT else None
 
-    def within(self, column: PlanColumn, domain: Domain) -> Relation:
-        """Return the joined rows whose column lies in a domain."""
+    def within(self, column: PlanColumn, domain: Domain | None) -> Relation:
+        """Return the joined rows whose column lies in a domain, or is not NULL."""
         if not self._left.holds(column) or self._kind in (*RIGHT_KEPT, *RIGHT_ONLY):
             return self
         limited = self._left.within(column, domain)

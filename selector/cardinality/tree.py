@@ -23,7 +23,7 @@ from selector.cardinality.predicates.conditions import columns_in, domain_of, pa
 from selector.cardinality.predicates.domains import Domain
 from selector.cardinality.predicates.selectivity import Selectivity
 from selector.cardinality.relation import Relation
-from selector.cardinality.residual_filters import kept_above, kept_groups, size_condition
+from selector.cardinality.residual.filters import kept_above, kept_groups, size_condition
 from selector.estimate import bounded_rows
 from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
 from selector.statistics import TableStatistics

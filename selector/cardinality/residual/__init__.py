@@ -1,0 +1,4 @@
+"""Filters that stand above other nodes than scans: of joined rows, of groups, and of pairs that a join puts together.
+
+START HERE: filters.py.
+"""

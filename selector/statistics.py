@@ -26,6 +26,7 @@ MICROSECOND = dt.timedelta(microseconds=1)
 SOURCE_CONFIDENCE = {"hive": 0.8, "manual": 0.7}
 SHARE_EXPONENT = 0.1  # a tenth of the table read: 0.79
 TEXT_KEY_BYTES = 32  # strings that agree in so many bytes count as one value of a histogram
+MOST_TEXT_BYTES = 256  # and in so many as one value of a sample
 
 Keys = NDArray[np.float64] | NDArray[np.bytes_]
 
@@ -167,8 +168,8 @@ class TableStatistics:
 
 
 def as_text_key(text: str) -> bytes:
-    """Put a string on the line of strings."""
-    return text.encode("utf-8")[:TEXT_KEY_BYTES].rstrip(b"\0")
+    """Put a string on the line of strings, where histograms know the beginnings of longer ones."""
+    return text.encode("utf-8")[:MOST_TEXT_BYTES].rstrip(b"\0")
 
 
 def way_between(low: Any, high: Any, x: Any) -> float:

@@ -21,7 +21,7 @@ from selector.join_keys import SEPARATOR, Bins, KeyStatistics, chance_of
 from selector.key_line import Floats, line_of_sample, line_of_texts, line_together
 from selector.plan import Operator, Plan, PlanColumn
 from selector.row_sample import RowSample
-from selector.statistics import TEXT_KEY_BYTES, TableStatistics
+from selector.statistics import MOST_TEXT_BYTES, TableStatistics
 
 Bools = NDArray[np.bool_]
 Places = NDArray[np.intp]
@@ -279,7 +279,7 @@ def _with_constants(
 def _points(domain: Domain) -> Iterator[float | bytes]:
     """Yield the values that a domain keeps, or leaves out, one by one."""
     for (low, _), (high, _) in zip(domain.cuts[:-1], domain.cuts[1:], strict=True):
-        if low == high and not (isinstance(low, bytes) and len(low) >= TEXT_KEY_BYTES):
+        if low == high and not (isinstance(low, bytes) and len(low) >= MOST_TEXT_BYTES):
             yield low
 
 

@@ -19,7 +19,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from selector.cardinality.predicates.domains import Cut, Domain, after_prefix
+from selector.cardinality.predicates.domains import TEXT_TOP, Cut, Domain, after_prefix
 from selector.cardinality.predicates.evaluate import constant
 from selector.cardinality.predicates.patterns import Like
 from selector.cardinality.predicates.vectors import (
@@ -33,7 +33,7 @@ from selector.cardinality.predicates.vectors import (
     truncated,
     unit_of,
 )
-from selector.statistics import TEXT_KEY_BYTES, Key, as_key, as_text_key
+from selector.statistics import MOST_TEXT_BYTES, TEXT_KEY_BYTES, Key, as_key, as_text_key
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -322,7 +322,7 @@ class _Reader:
         image = self.image(subject)
         if prefix is None or image is None or image.kind is not Kind.TEXT:
             return None
-        if len(prefix.encode()) > TEXT_KEY_BYTES:
+        if len(prefix.encode()) > MOST_TEXT_BYTES:
             return None
         key = as_text_key(prefix)
         domain = Domain.where("=", key) if whole else Domain.beginning_with(key)
@@ -583,7 +583,7 @@ class _Reader:
             text = key.decode("utf-8", "ignore")
             if len(text) < characters or (len(text) == characters and not side):
                 return key, side
-            return after_prefix(text[:characters].encode()) or (b"\xff" * (TEXT_KEY_BYTES + 1), 0)
+            return after_prefix(text[:characters].encode()) or (TEXT_TOP, 0)
 
         return _Image(Kind.TEXT, _after(inner, place, text=True))
 

@@ -57,7 +57,8 @@ class _Line:
     def place(self, value: Any, behind: int) -> Any:
         """Return the first place from a cut on: between two cuts lie the places from one's up to the other's."""
         if self.text:
-            return value + b"\x01" if behind else value
+            known = value[:TEXT_KEY_BYTES]
+            return known + b"\x01" if behind else known
         if self.scale is None:
             return math.nextafter(value, math.inf) if behind else value
         exact = value * self.scale

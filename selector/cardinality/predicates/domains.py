@@ -13,14 +13,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from selector.statistics import TEXT_KEY_BYTES, Key, as_text_key
+from selector.statistics import MOST_TEXT_BYTES, Key, as_text_key
 
 Cut = tuple[Key, int]  # (value, 0): just before it; (value, 1): just behind it
 
 _NUMBERS = ((-np.inf, 0), (np.inf, 1))
-TEXT_TOP = b"\xff" * (TEXT_KEY_BYTES + 1)  # no UTF-8 text has such a byte
+TEXT_TOP = b"\xff"  # no UTF-8 text has such a byte
 _TEXTS = ((b"", 0), (TEXT_TOP, 1))
-_TEXT = f"S{TEXT_KEY_BYTES + 2}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +81,17 @@ class Domain:
         """Whether every value is kept."""
         return self.cuts == self.line
 
-    @property
-    def names_long_text(self) -> bool:
-        """Whether it keeps or leaves out single strings that fill their place on the line."""
-        if not self.text:
-            return False
-        return any(
-            low == high and isinstance(low, bytes) and len(low) >= TEXT_KEY_BYTES
-            for (low, _), (high, _) in pairwise(self.cuts)
+    def names_text_of(self, size: int) -> bool:
+        """Return whether it keeps or leaves out single strings of at least so many bytes."""
+        return self.text and any(
+            low == high and isinstance(low, bytes) and len(low) >= size for (low, _), (high, _) in pairwise(self.cuts)
         )
+
+    @property
+    def single_values(self) -> int | None:
+        """How many values are kept, if all of them are kept one by one."""
+        lone = [low == high for (low, _), (high, _) in zip(self.cuts[::2], self.cuts[1::2], strict=True)]
+        return len(lone) if all(lone) else None
 
     def __and__(self, other: Domain) -> Domain:
         cuts = self._without_line(other)
@@ -130,7 +131,7 @@ class Domain:
         """Return which places of the line are kept, shape as ``places``."""
         if not self.cuts:
             return np.zeros(places.shape, dtype=np.bool_)
-        values = np.array([value for value, _ in self.cuts], dtype=_TEXT if self.text else np.float64)
+        values = np.array([value for value, _ in self.cuts], dtype=np.bytes_ if self.text else np.float64)
         behind = np.array([bool(side) for _, side in self.cuts])
         passed = np.searchsorted(values[~behind], places, side="right")
         passed += np.searchsorted(values[behind], places, side="left")
@@ -146,7 +147,7 @@ def places_of(values: NDArray[np.float64] | NDArray[np.object_]) -> NDArray[np.f
     """Put a sample's values on their line: numbers are there, strings by their first bytes."""
     if values.dtype != object:
         return np.asarray(values, dtype=np.float64)
-    return np.array([as_text_key(str(value)) for value in values], dtype=_TEXT)
+    return np.array([as_text_key(str(value)) for value in values], dtype=np.bytes_)
 
 
 def after_prefix(prefix: bytes) -> Cut | None:

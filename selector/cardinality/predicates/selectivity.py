@@ -27,7 +27,7 @@ from selector.cardinality.predicates.domains import Domain, places_of
 from selector.cardinality.predicates.evaluate import constant, truth
 from selector.cardinality.predicates.vectors import Bools
 from selector.row_sample import RowSample, SampleColumn
-from selector.statistics import TEXT_KEY_BYTES, ColumnStatistics, TableStatistics
+from selector.statistics import MOST_TEXT_BYTES, TEXT_KEY_BYTES, ColumnStatistics, TableStatistics
 
 UNANSWERED_CONFIDENCE = 0.6  # a predicate about which nothing is known
 GUESS_CONFIDENCE = 0.6  # one that is guessed from its form
@@ -182,7 +182,7 @@ def _domain(condition: Condition, column: ColumnStatistics | None, statistics: T
     if column is None or statistics is None:
         return None
     domain = domain_of(condition, column.data_type)
-    if domain is not None and domain.names_long_text and (column.maximum_length or TEXT_KEY_BYTES) >= TEXT_KEY_BYTES:
+    if domain is not None and domain.names_text_of(MOST_TEXT_BYTES) and (column.maximum_length or MOST_TEXT_BYTES) >= MOST_TEXT_BYTES:
         return None  # other strings begin alike
     if domain is not None or column.common is None:
         return domain
@@ -217,6 +217,8 @@ def _one_column(
 ) -> _Part:
     """Return the part of one column's conjuncts."""
     found = share(domain, column, statistics.rows, complete=statistics.share >= 1.0)
+    if domain.names_text_of(TEXT_KEY_BYTES) and statistics.sample is not None:
+        return _of_long_texts(_Part(found.share if found else 1.0, 1.0, "", conditions, column, domain), statistics)
     if found is not None and (column.histogram is not None or len(conditions) == 1):
         part = _Part(found.share, found.confidence, found.basis, conditions, column, domain)
         return _with_sample(part, found.unsure, statistics) if found.unsure > 0.0 else part
@@ -227,6 +229,29 @@ def _one_column(
         guesses.append(_Part(found.share, found.confidence, found.basis))
     least = min(guesses, key=lambda part: part.share)
     return replace(least, conditions=conditions, column=column, domain=domain)
+
+
+def _of_long_texts(part: _Part, statistics: TableStatistics) -> _Part:
+    """Return what a domain keeps that names strings of which the histogram knows no more than how they begin.
+
+    The sample knows them whole. Before it is looked at, each is taken to have as many rows as any value.
+    """
+    column, domain = part.column, part.domain
+    assert column is not None
+    assert domain is not None
+    present = 1.0 - min(1.0, column.nulls / max(1, statistics.rows))
+    kept, dropped = domain.single_values, (~domain).single_values
+    guess = part.share
+    if kept is not None or dropped is not None:
+        named = min(1.0, (kept if kept is not None else dropped or 0) / max(1.0, column.ndv))
+        guess = present * (named if kept is not None else 1.0 - named) + (1.0 - present) * domain.nulls
+    mask = _mask_of(part, statistics)
+    if mask is None:
+        return replace(part, share=guess, confidence=INDEPENDENCE_CONFIDENCE, basis=f"NDV of {column.name}")
+    hits = float(np.count_nonzero(mask))
+    counted = _counted(hits, guess, statistics, PRIOR_HITS)
+    confidence = _sample_confidence(hits, INDEPENDENCE_CONFIDENCE)
+    return replace(part, share=counted, confidence=confidence, basis=f"sample of {column.name}")
 
 
 def _with_sample(part: _Part, unsure: float, statistics: TableStatistics) -> _Part:

@@ -212,11 +212,17 @@ def test_places_of_strings_are_kept_as_values_are(a: Domain, b: Domain) -> None:
 
 
 @pytest.mark.parametrize(("length", "names"), [(TEXT_KEY_BYTES - 1, False), (TEXT_KEY_BYTES, True)])
-def test_a_string_that_fills_its_place_may_be_another_one(length: int, names: bool) -> None:
+def test_a_domain_tells_whether_it_names_long_strings(length: int, names: bool) -> None:
     one = Domain.where("=", b"x" * length)
-    assert (one.names_long_text, (~one).names_long_text) == (names, names)
-    assert not Domain.where(">", b"x" * length).names_long_text
-    assert not Domain.where("=", 3.0).names_long_text
+    assert (one.names_text_of(TEXT_KEY_BYTES), (~one).names_text_of(TEXT_KEY_BYTES)) == (names, names)
+    assert not Domain.where(">", b"x" * length).names_text_of(TEXT_KEY_BYTES)
+    assert not Domain.where("=", 3.0).names_text_of(TEXT_KEY_BYTES)
+
+
+def test_a_domain_tells_how_many_values_it_names() -> None:
+    assert Domain.one_of([1.0, 5.0, 7.0], text=False).single_values == 3
+    assert Domain.where("<>", 1.0).single_values is None
+    assert (~Domain.where("<>", 1.0)).single_values == 1
 
 
 @given(columns, st.lists(floats, min_size=1, max_size=200, unique=True))

@@ -88,10 +88,16 @@ class Domain:
         )
 
     @property
+    def values(self) -> tuple[Key, ...] | None:
+        """Return the values that are kept, if they are told one by one."""
+        if any(low != high for (low, _), (high, _) in zip(self.cuts[::2], self.cuts[1::2], strict=True)):
+            return None
+        return tuple(low for low, _ in self.cuts[::2])
+
+    @property
     def single_values(self) -> int | None:
         """How many values are kept, if all of them are kept one by one."""
-        lone = [low == high for (low, _), (high, _) in zip(self.cuts[::2], self.cuts[1::2], strict=True)]
-        return len(lone) if all(lone) else None
+        return len(self.values) if self.values is not None else None
 
     def __and__(self, other: Domain) -> Domain:
         cuts = self._without_line(other)

@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,7 @@ EQUAL_SHARE = 0.02  # an expression equals a constant
 RANGE_SHARE = 1 / 3  # an expression is below or above one
 PATTERN_SHARE = 0.1  # a string is like a pattern
 OTHER_SHARE = 0.5  # any other predicate on columns that exist
+MOST_VALUES = 256  # of a list, to each of which further conditions are applied
 COUNTED_SHARE = 0.9999  # of a column's rows, from which on its common values are all it has
 _DOMAINS: dict[type[exp.Expr], float] = {  # how many values a part of a date has
     exp.Quarter: 4.0,
@@ -139,6 +141,7 @@ def filter_of(
     by_column: dict[str, list[tuple[Condition | None, Domain]]] = {
         name: [(None, domain)] for name, domain in implied.items()
     }
+    others: list[tuple[Condition, ColumnStatistics | None]] = []
     for text in predicates:
         conditions = parsed(text, dialect)
         if conditions is None:
@@ -150,12 +153,18 @@ def filter_of(
             if column is not None and domain is not None:
                 by_column.setdefault(column.name, []).append((condition, domain))
             else:
-                parts.append(_other(condition, statistics))
-    domains: dict[str, Domain] = {}
+                others.append((condition, column))
+    domains = {name: reduce(Domain.__and__, (domain for _, domain in found)) for name, found in by_column.items()}
+    for condition, column in others:
+        domain = _among(condition, column, domains.get(column.name)) if column is not None else None
+        if column is None or domain is None:
+            parts.append(_other(condition, statistics))
+        else:
+            by_column[column.name].append((condition, domain))
+            domains[column.name] &= domain
     for name, found in by_column.items():
         assert statistics is not None
         column = statistics.columns[name]
-        domains[name] = reduce(Domain.__and__, (domain for _, domain in found))
         conditions_of = tuple(condition for condition, _ in found if condition is not None)
         parts.append(_one_column(column, domains[name], conditions_of, statistics))
     kept, confidence = _together(parts, statistics)
@@ -191,11 +200,24 @@ def _domain(condition: Condition, column: ColumnStatistics | None, statistics: T
     return _domain_of_values(condition, column)
 
 
+def _among(condition: Condition, column: ColumnStatistics, domain: Domain | None) -> Domain | None:
+    """Return which of the few values that others leave of a column a condition keeps; None where there are many."""
+    values = domain.values if domain is not None else None
+    if domain is None or values is None or len(values) > MOST_VALUES:
+        return None
+    held: NDArray[Any] = np.array(values, dtype=np.bytes_ if domain.text else np.float64)
+    return _kept_values(condition, column, held)
+
+
 @lru_cache(maxsize=1024)
 def _domain_of_values(condition: Condition, column: ColumnStatistics) -> Domain | None:
     """Apply a condition to each of a column's common values, and to NULL."""
     assert column.common is not None
-    held = column.common.values
+    return _kept_values(condition, column, column.common.values)
+
+
+def _kept_values(condition: Condition, column: ColumnStatistics, held: NDArray[Any]) -> Domain | None:
+    """Apply a condition to values of a column's line, and to NULL."""
     is_text = held.dtype.kind == "S"
     values = np.empty(held.size, dtype=object if is_text else np.float64)
     values[:] = [key.decode("utf-8", "replace") for key in held.tolist()] if is_text else held

@@ -8,7 +8,7 @@ sampled by the key on both sides, these tell how far the truth is from it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -106,14 +106,24 @@ def _by_cells(here: Relation, there: Relation, mine: Key, theirs: Key, beyond: S
     sampled = here.key_rows(mine), there.key_rows(theirs, beyond)
     if known.size and sampled[0] is not None and sampled[1] is not None:
         lifts = _lifts(sampled[0], sampled[1], mine.cells, factor, kept)
-        factor[known] *= lifts[0]
-        kept[known] = np.minimum(1.0, kept[known] * lifts[1])
+        factor[known] *= lifts.factor
+        some, most = kept[known] * lifts.kept, 1.0 - (1.0 - kept[known]) * lifts.alone
+        kept[known] = np.clip(np.where(kept[known] > 0.5, most, some), 0.0, 1.0)
     kept = np.minimum(kept, factor)  # a row that is kept meets one at least
     return Message(mine, factor, kept, np.maximum(np.minimum(their.largest, their.upper), factor))
 
 
-def _lifts(mine: KeyRows, theirs: KeyRows, cells: KeyClass, factor: Floats, kept: Floats) -> tuple[float, float]:
-    """Return by what the factor and the share of matching rows must be multiplied, as keys sampled on both sides tell.
+@dataclass(frozen=True, slots=True)
+class _Lifts:
+    """By what the factor, the share of matching rows, and that of rows without a match must be multiplied."""
+
+    factor: float = 1.0
+    kept: float = 1.0
+    alone: float = 1.0
+
+
+def _lifts(mine: KeyRows, theirs: KeyRows, cells: KeyClass, factor: Floats, kept: Floats) -> _Lifts:
+    """Return what keys that were sampled on both sides tell.
 
     Only keys are looked at that share a range with others. Besides what is found, MATCHED keys are added that meet as
     many rows as was expected.
@@ -123,15 +133,16 @@ def _lifts(mine: KeyRows, theirs: KeyRows, cells: KeyClass, factor: Floats, kept
     counted, at = counted[~cells.alone[at]], at[~cells.alone[at]]
     line, rows = mine.line[counted], mine.rows[counted]
     if not rows.size or not theirs.line.size:
-        return 1.0, 1.0
+        return _Lifts()
     place = np.minimum(np.searchsorted(theirs.line, line), theirs.line.size - 1)
     met = np.where(theirs.line[place] == line, theirs.rows[place], 0.0)
     found = []
-    for matching, expected in ((met, factor[at]), (np.minimum(met, 1.0), kept[at])):
+    matched, likely = np.minimum(met, 1.0), kept[at]
+    for matching, expected in ((met, factor[at]), (matched, likely), (1.0 - matched, 1.0 - likely)):
         whole = float((rows * expected).sum())
         each = whole / float(np.count_nonzero(rows)) * MATCHED
         found.append((float((rows * matching).sum()) + each) / (whole + each) if whole > 0.0 else 1.0)
-    return found[0], found[1]
+    return _Lifts(*found)
 
 
 def _on_average(

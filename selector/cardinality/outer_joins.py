@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -249,7 +250,7 @@ class OuterJoin(Relation):
         """Return what the join does to one side. beyond: what other joins did to the other side."""
         asked = (to_left, tuple(map(id, beyond)))  # a message lives as long as what it led to
         if asked not in self._sent:
-            self._sent[asked] = tuple(beyond), self._by_kind(self._met(to_left, beyond), to_left=to_left)
+            self._sent[asked] = tuple(beyond), self._by_kind(self._met(to_left, beyond), beyond, to_left=to_left)
         return self._sent[asked][1]
 
     def _unmatched(self, *, to_left: bool) -> Message:
@@ -273,8 +274,11 @@ class OuterJoin(Relation):
         found: Floats = matched.kept * (1.0 - np.power(1.0 - min(1.0, self._share), each))
         return found
 
-    def _by_kind(self, matched: Message, *, to_left: bool) -> Message:
-        """Turn what an inner join does to one side into what this kind of join does."""
+    def _by_kind(self, matched: Message, beyond: Sequence[Message], *, to_left: bool) -> Message:
+        """Turn what an inner join does to one side into what this kind of join does.
+
+        A row that meets none has NULLs for the other side: what joins beyond do to NULL they do to it.
+        """
         kind, ones = self._kind, np.ones_like(matched.kept)
         matching = self._matching(matched)
         if kind in (JoinType.SEMI, JoinType.RIGHT_SEMI):
@@ -285,8 +289,11 @@ class OuterJoin(Relation):
         if kind in (JoinType.MARK, JoinType.SINGLE):
             return replace(matched, factor=ones, kept=ones, upper=ones, null=1.0)
         if kind in (LEFT_KEPT if to_left else RIGHT_KEPT):
-            with_alone = matched.factor + np.clip(1.0 - matching, 0.0, 1.0)
-            return replace(matched, factor=with_alone, kept=ones, upper=np.maximum(matched.upper, 1.0), null=1.0)
+            null = math.prod(message.null for message in beyond)
+            alone = np.clip(1.0 - (self._matching(self._met(to_left, ())) if beyond else matching), 0.0, 1.0) * null
+            kept = np.minimum(1.0, matching + np.minimum(alone, 1.0)) if beyond else ones
+            upper = np.maximum(matched.upper, null)
+            return replace(matched, factor=matched.factor + alone, kept=kept, upper=upper, null=null)
         return matched
 
 

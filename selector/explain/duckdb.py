@@ -113,7 +113,9 @@ class _Reader:
     ) -> None:
         self._tables = tables
         self._expressions = named
+        joined = tuple(joined)
         self._group_of = {str(column): name for name, group in key_groups(joined).items() for column in group}
+        self._stated = {frozenset((str(pair.left), str(pair.right))) for pair in joined}
         self._definitions: dict[str, PlanNode] = {}
         self._scans = 0
         self._matched: list[TableShape | None] = []
@@ -288,11 +290,13 @@ class _Reader:
         for some, others in ways:
             joined = []
             for a, b in product(some, others):
-                group = self._group_of.get(f"{a.table}.{a.name.lower()}")
-                if group is not None and self._group_of.get(f"{b.table}.{b.name.lower()}") == group:
-                    joined.append((a, b))
-            if joined:
-                return joined[0] if len(joined) == 1 else _likeliest(joined, probe, build, before)
+                names = f"{a.table}.{a.name.lower()}", f"{b.table}.{b.name.lower()}"
+                groups = {self._group_of.get(name) for name in names}
+                if len(groups) == 1 and None not in groups:
+                    joined.append((a, b, frozenset(names) in self._stated))
+            stated = [(a, b) for a, b, is_stated in joined if is_stated] or [(a, b) for a, b, _ in joined]
+            if stated:
+                return stated[0] if len(stated) == 1 else _likeliest(stated, probe, build, before)
         first, second = _resolve(left, probe.columns), _resolve(right, build.columns)
         return (
             next(iter(named_left), first) if first not in probe.columns else first,
@@ -446,7 +450,7 @@ def _likeliest(
     """Return the pair that a join means by two names, each of several columns.
 
     It asks nothing twice; a column that equals one of the same name and table already, by a join below, is done with;
-    and of several keys all are of the same two scans.
+    of several keys all are of the same two scans; and what nothing was compared with yet has to be at some time.
     """
     equal: list[set[tuple[str | None, str, int | None]]] = []  # columns that joins below made equal
     for _, below in chain(probe.walk(), build.walk()):
@@ -458,10 +462,11 @@ def _likeliest(
         mine = next((some for some in equal if (column.table, column.name, column.scan) in some), set())
         return any((table, name) == (other.table, other.name) for table, name, _ in mine)
 
-    def doubts(pair: tuple[PlanColumn, PlanColumn]) -> tuple[int, int, int]:
+    def doubts(pair: tuple[PlanColumn, PlanColumn]) -> tuple[int, int, int, int]:
         used = sum(one in known for one, known in product(pair, before))
         scans = [(a.scan, b.scan) for a, b in before]
-        return used, is_done(*pair) + is_done(*pair[::-1]), -scans.count((pair[0].scan, pair[1].scan))
+        compared = sum((one.table, one.name, one.scan) in some for one, some in product(pair, equal))
+        return used, is_done(*pair) + is_done(*pair[::-1]), -scans.count((pair[0].scan, pair[1].scan)), compared
 
     return min(pairs, key=doubts)
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from selector.statistics import MOST_TEXT_BYTES, Key, as_text_key
+from selector.statistics import Key, as_text_key
 
 Cut = tuple[Key, int]  # (value, 0): just before it; (value, 1): just behind it
 

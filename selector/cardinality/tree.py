@@ -117,9 +117,7 @@ class _Estimator:
         first = below[0]
         match node.operator:
             case Operator.FILTER if isinstance(first, Base) and not any(" OVER (" in text for text in node.predicates):
-                behind = first.behind(node.predicates)
-                new = behind.filtered.unanswered[len(first.filtered.unanswered) :]
-                return behind, behind.filtered.confidence / first.filtered.confidence, behind.filtered.basis, new
+                return _behind(first, node.predicates)
             case Operator.FILTER:
                 return self._filter(node, first)
             case Operator.HASH_JOIN | Operator.NESTED_LOOP_JOIN:
@@ -307,11 +305,15 @@ class _Estimator:
         while made.operator in (Operator.PROJECT, Operator.FILTER):
             made = made.children[0]
         if below.is_marking:
-            marks = [mark.strip("() ") for text in node.predicates for mark in text.split(" AND ")]
-            kinds = {_MARKED.get(mark.replace("(", "")) for mark in marks}
-            kind = kinds.pop() if len(kinds) == 1 else None
-            if kind is not None:
-                return below.chosen(kind, len(marks)), 1.0, "rows that met another one", ()
+            marks, others = self._marks(node.predicates)
+            if len(set(marks)) == 1:
+                chosen = below.chosen(marks[0], len(marks))
+                if isinstance(chosen, Base) and others:
+                    return _behind(chosen, others)
+                kept = kept_above(others, node.columns, chosen, dialect=self._dialect)
+                basis = "; ".join(("rows that met another one", kept.basis)).rstrip("; ")
+                relation = Derived(chosen, chosen.rows * kept.share) if others else chosen
+                return relation, kept.confidence, basis, kept.unanswered
         if isinstance(below, Groups) and made.operator is Operator.AGGREGATE:
             kept = kept_groups(node.predicates, made, below, dialect=self._dialect)
             sized = size_condition(node.predicates, dialect=self._dialect)
@@ -321,6 +323,26 @@ class _Estimator:
         else:
             kept = kept_above(node.predicates, node.columns, below, dialect=self._dialect)
         return Derived(below, below.rows * kept.share), kept.confidence, kept.basis, kept.unanswered
+
+
+    def _marks(self, predicates: Sequence[str]) -> tuple[list[JoinType], list[str]]:
+        """Return which marks of joins a filter asks for, and its other conjuncts; no marks where these have some."""
+        marks: list[JoinType] = []
+        others: list[str] = []
+        for text in predicates:
+            for condition in parsed(text, self._dialect) or ():
+                kind = _MARKED.get(condition.text.strip("() ").replace("(", ""))
+                marks += [kind] if kind is not None else []
+                others += [condition.text] if kind is None else []
+            if parsed(text, self._dialect) is None:
+                others.append(text)
+        return ([], others) if any(MARK in other for other in others) else (marks, others)
+
+
+def _behind(base: Base, predicates: Sequence[str]) -> Answer:
+    behind = base.behind(predicates)
+    new = behind.filtered.unanswered[len(base.filtered.unanswered) :]
+    return behind, behind.filtered.confidence / base.filtered.confidence, behind.filtered.basis, new
 
 
 def _first_of_groups(node: PlanNode) -> float | None:

@@ -7,7 +7,6 @@ measured peak stands beside the estimate from the rows that were counted, and fr
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
@@ -199,11 +198,7 @@ def sizes(table: TableStatistics) -> Sizes:
 
 
 def _sample_bytes(sample: RowSample | None) -> int:
-    held = 0
-    for column in sample.columns.values() if sample is not None else ():
-        texts = sum(map(sys.getsizeof, column.values)) if column.values.dtype == object else 0
-        held += column.values.nbytes + column.codes.nbytes + texts
-    return held
+    return sum(column.nbytes for column in sample.columns.values()) if sample is not None else 0
 
 
 def show_sizes(tables: Tables) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selector.hashing import LONG_BYTES, STEP, Hashes, hash_long, hash_words, mix_word
-from selector.row_sample import SampleColumn
+from selector.row_sample import PackedTexts, SampleColumn
 
 Floats = NDArray[np.float64]
 WORD_BYTES = 8
@@ -48,9 +48,13 @@ def line_together(lines: Sequence[Floats]) -> Floats:
     return line_of_hashes(hashes)
 
 
-@lru_cache(maxsize=256)
 def line_of_sample(column: SampleColumn) -> Floats:
     """Return the places of a sampled column's different values, shape (n,)."""
-    if column.values.dtype != object:
-        return np.asarray(column.values, dtype=np.float64)
-    return line_of_texts([str(text).encode() for text in column.values])
+    if isinstance(column.packed, PackedTexts):
+        return _line_of_packed(column.packed)
+    return np.asarray(column.values, dtype=np.float64)
+
+
+@lru_cache(maxsize=256)
+def _line_of_packed(texts: PackedTexts) -> Floats:
+    return line_of_texts(texts.bytes_of_each())

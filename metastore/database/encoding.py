@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from metastore.records import FileMark
 from selector.join_keys import Bins, KeySample, KeyStatistics
-from selector.row_sample import RowSample, SampleColumn
+from selector.row_sample import PackedNumbers, PackedTexts, RowSample, SampleColumn, narrow_codes
 from selector.statistics import CommonValues, Histogram
 
 FORM = 1
@@ -56,7 +56,7 @@ def unpack(blob: bytes) -> tuple[Any, list[Array]]:
         place += -place % WORD
         array = np.frombuffer(whole, dtype=stored, count=int(np.prod(shape)), offset=place).reshape(shape)
         place += array.nbytes
-        arrays.append(array if stored == wanted else _frozen(array.astype(wanted)))
+        arrays.append(_frozen(array.astype(wanted)))  # of its own, so that the blob can go
     return head["content"], arrays
 
 
@@ -87,15 +87,14 @@ def sample_blob(sample: RowSample) -> bytes:
     arrays: list[Array] = []
     for column in sample.columns.values():
         arrays.append(column.codes)
-        if column.values.dtype.kind != "O":
-            arrays.append(column.values)
-            continue
-        texts = [str(text).encode() for text in column.values]
-        arrays += [np.array([len(text) for text in texts], dtype=np.int64), np.frombuffer(b"".join(texts), np.uint8)]
-    texts_in = [column.values.dtype.kind == "O" for column in sample.columns.values()]
-    columns = list(zip(sample.columns, texts_in, strict=True))
-    content = {"rows": sample.rows, "share": sample.share, "columns": columns, "coded": True}
-    return pack(content, arrays)
+        if isinstance(column.packed, PackedTexts):
+            content = b"".join(column.packed.bytes_of_each())
+            arrays += [column.packed.lengths.astype(np.int64), np.frombuffer(content, np.uint8)]
+        else:
+            arrays.append(column.packed.unpacked()[0])
+    columns = [(name, column.is_text) for name, column in sample.columns.items()]
+    head = {"rows": sample.rows, "share": sample.share, "columns": columns, "coded": True}
+    return pack(head, arrays)
 
 
 def sample_of(blob: bytes) -> RowSample:
@@ -105,8 +104,11 @@ def sample_of(blob: bytes) -> RowSample:
     columns = {}
     for name, is_text in content["columns"]:
         codes = next(left)
-        values = _texts(next(left), next(left)) if is_text else next(left)
-        columns[name] = SampleColumn(values, codes) if content.get("coded") else SampleColumn.of(values, codes)
+        if not content.get("coded"):
+            columns[name] = SampleColumn.of(_texts(next(left), next(left)) if is_text else next(left), codes)
+            continue
+        packed = PackedTexts.of_content(next(left), next(left).tobytes()) if is_text else PackedNumbers.of(next(left))
+        columns[name] = SampleColumn(packed, narrow_codes(codes, packed.size))
     return RowSample(content["rows"], content["share"], columns)
 
 

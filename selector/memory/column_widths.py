@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from selector.plan import PlanColumn
-from selector.row_sample import SampleColumn
+from selector.row_sample import PackedTexts, SampleColumn
 from selector.statistics import ColumnStatistics, TableStatistics
 from selector.types import decimal_digits, value_bytes
 
@@ -54,7 +54,7 @@ def heap_bytes(column: PlanColumn, statistics: Mapping[str, TableStatistics]) ->
         return 0.0
     length = _length(column, statistics)
     sampled = table.sample.columns.get(column.name) if table is not None and table.sample is not None else None
-    if sampled is not None and sampled.values.dtype == object:
+    if sampled is not None and sampled.is_text:
         return length * _long_share(sampled)
     return length if length > INLINE_BYTES else 0.0
 
@@ -62,7 +62,8 @@ def heap_bytes(column: PlanColumn, statistics: Mapping[str, TableStatistics]) ->
 @functools.lru_cache(maxsize=CACHED_COLUMNS)
 def _long_share(sampled: SampleColumn) -> float:
     """Return which share of a string column's bytes is in strings that do not lie in their row."""
-    lengths = np.array([len(str(text).encode()) for text in sampled.values], dtype=np.int64)
+    assert isinstance(sampled.packed, PackedTexts)
+    lengths = sampled.packed.lengths.astype(np.int64)
     held = lengths * sampled.held[:-1]
     return float(held[lengths > INLINE_BYTES].sum()) / max(1.0, float(held.sum()))
 

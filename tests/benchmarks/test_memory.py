@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -137,13 +136,16 @@ def test_what_statistics_take_is_counted_by_what_they_are() -> None:
         key_share=0.1,
     )
     found = sizes(table)
-    words = sum(sys.getsizeof(f"word {n}") for n in range(7))
-    assert found.sample == 500 * 8 + 7 * 8 + words + 2 * 500 * 2  # different values, their texts, and codes
+    assert table.sample is not None
+    keys, words = table.sample.columns.values()
+    assert keys.nbytes == 500 + 500 * 2  # gaps of one byte, and codes of two
+    assert 7 + 500 < words.nbytes < 7 + 7 * len("word 0") + 100 + 500  # lengths, texts, and codes of one byte
+    assert found.sample == keys.nbytes + words.nbytes
     assert found.keys == 4 * 8 * table.keys["k"].bins.count
     chosen = table.keys["k"].sample
     assert chosen is not None
     assert 10 < chosen.rows.rows < 100
-    assert found.by_key == chosen.rows.rows * 8 + 7 * 8 + words + 2 * chosen.rows.rows * 2
+    assert found.by_key == sum(column.nbytes for column in chosen.rows.columns.values())
     assert found.columns > 0
     assert sizes(TableStatistics("empty", 1, 0, 0)) == Sizes(0, 0, 0, 0)
 

@@ -104,7 +104,7 @@ def full_build(bins: Bins) -> TableStatistics:
             0.002,
             {
                 "price": SampleColumn.of(np.array([1.5, 0.0]), np.array([False, True])),
-                "isbn": SampleColumn.of(keys[2:], np.array([False, False])),
+                "isbn": SampleColumn.of(np.array(["b", "a"], dtype=object), np.array([False, False])),
             },
         ),
         keys={"id": ids, "id,isbn": replace(ids, sample=None)},

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from selector.hashing import BLOCK, LONG_BYTES, hash_words
 from selector.join_keys import Bins, ColumnRef, KeyPair, KeySample, KeyStatistics, chance_of, key_groups, key_order
 from selector.key_line import line_of_hashes, line_of_sample, line_of_texts, line_together
-from selector.row_sample import RowSample, SampleColumn
+from selector.row_sample import PackedNumbers, PackedTexts, RowSample, SampleColumn, Unpacked
 
 LINE_ENDS = 2.0**53
 SIGMAS = 5.0
@@ -156,11 +157,70 @@ def test_a_sampled_column_holds_each_value_once(held: list[float | str | None]) 
         value for value in held if value is not None
     ]
     assert column.held.tolist() == [*(held.count(value) for value in column.values.tolist()), held.count(None)]
-    assert column.codes.dtype == np.uint16
+    assert column.is_text is text
+    assert column.size == column.values.size
 
 
-def test_codes_become_wider_where_two_bytes_are_too_few() -> None:
-    for different, kind in ((65_535, np.uint16), (65_536, np.uint32)):
+def test_codes_become_wider_where_fewer_bytes_are_too_few() -> None:
+    for different, kind in ((255, np.uint8), (256, np.uint16), (65_535, np.uint16), (65_536, np.uint32)):
         column = SampleColumn.of(np.arange(different + 1.0), np.arange(different + 1) == different)
         assert column.codes.dtype == kind
         assert (column.values.size, np.flatnonzero(column.nulls).tolist()) == (different, [different])
+
+
+DAY = 86_400_000_000
+
+
+@pytest.mark.parametrize(
+    ("numbers", "each"),
+    [
+        (np.arange(1_000.0), 1),
+        (np.arange(1_000.0) * DAY + 3.0, 1),  # as timestamps at midnight are
+        ((np.arange(1_000.0) - 500.0) / 100.0, 1),
+        (np.cumsum(np.arange(1_000.0)), 2),
+        (np.array([-(2.0**52), 0.0, 2.0**52]), 4),  # one gap: both are the same
+        (np.sqrt(np.arange(1_000.0)), 8),
+        (np.array([0.0, 1.0, 1e300]), 8),
+        (np.array([0.0, 1.0, np.inf, np.nan]), 8),
+        (np.array([-0.0, 1.0]), 8),
+    ],
+)
+def test_packed_numbers_come_back_to_the_bit(numbers: NDArray[np.float64], each: int) -> None:
+    packed = PackedNumbers.of(numbers)
+    assert packed.unpacked()[0].tobytes() == numbers.tobytes()
+    assert packed.size == numbers.size
+    assert packed.nbytes <= each * numbers.size
+
+
+@given(st.lists(floats, unique=True))
+def test_any_packed_numbers_come_back_to_the_bit(held: list[float]) -> None:
+    numbers = np.array(sorted(held), dtype=np.float64)
+    assert PackedNumbers.of(numbers).unpacked()[0].tobytes() == numbers.tobytes()
+
+
+@given(st.sets(st.text()))
+def test_packed_texts_come_back(held: set[str]) -> None:
+    packed = PackedTexts.of([text.encode() for text in sorted(held)])
+    assert packed.unpacked()[0].tolist() == sorted(held)
+    assert packed.bytes_of_each() == [text.encode() for text in sorted(held)]
+
+
+def test_packed_texts_take_less_than_their_bytes() -> None:
+    texts = [f"https://example.org/books/{number:08}".encode() for number in range(1_000)]
+    assert PackedTexts.of(texts).nbytes < sum(map(len, texts)) / 3
+
+
+def test_what_stays_unpacked_is_bounded() -> None:
+    """The values that were looked at last stay; those of others are unpacked anew, and are the same."""
+    held = Unpacked(most_bytes=3 * 8 * 100)
+    columns = [PackedNumbers.of(np.arange(100.0) + start) for start in range(4)]
+    first = [held.of(column) for column in columns[:3]]
+    assert held.of(columns[0]) is first[0]
+    held.of(columns[3])  # for which the second has to go
+    assert held.of(columns[0]) is first[0]
+    again = held.of(columns[1])
+    assert again is not first[1]
+    assert again.tolist() == first[1].tolist()
+    large = PackedNumbers.of(np.arange(1_000.0))
+    assert held.of(large) is not held.of(large)
+    assert held.bytes <= 3 * 8 * 100

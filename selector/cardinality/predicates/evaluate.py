@@ -61,9 +61,9 @@ def truth(expression: exp.Expr, sample: RowSample, types: Mapping[str, str], *, 
     """
     used = {_known_name(column.name, types) for column in expression.find_all(exp.Column)}
     only = sample.columns.get(next(iter(used)) or "") if len(used) == 1 else None
-    if only is not None and only.values.size + 1 < sample.rows:  # each value is looked at once
+    if only is not None and only.size + 1 < sample.rows:  # each value is looked at once
         name = next(iter(used)) or ""
-        each = RowSample(only.values.size + 1, 1.0, {name: _each_value(only)})
+        each = RowSample(only.size + 1, 1.0, {name: _each_value(only)})
         answers = truth(expression, each, types, dialect=dialect)
         return answers[only.codes] if answers is not None else None
     try:
@@ -156,7 +156,7 @@ class _Evaluator:
         kind = kind_of(self._types[name]) if name is not None else None
         if column is None or kind is None or (kind is Kind.TEXT and _is_cut(column)):
             raise NotEvaluable(expression.name)
-        if (kind is Kind.TEXT) != (column.values.dtype == object):
+        if (kind is Kind.TEXT) != column.is_text:
             raise NotEvaluable(expression.name)
         values: Any = column.rows
         return Vector(kind, values > 0.0 if kind is Kind.BOOLEAN else values, column.nulls)
@@ -583,12 +583,12 @@ class _Evaluator:
 
 def _each_value(column: SampleColumn) -> SampleColumn:
     """Return a column that holds each value once, and NULL."""
-    return SampleColumn(column.values, np.arange(column.values.size + 1, dtype=np.uint32))
+    return SampleColumn(column.packed, np.arange(column.size + 1, dtype=np.uint32))
 
 
 @lru_cache(maxsize=512)
 def _is_cut(column: SampleColumn) -> bool:
-    return sum(len(text) >= WHOLE_TEXT for text in column.values.tolist()) > MOST_CUT * column.values.size
+    return sum(len(text) >= WHOLE_TEXT for text in column.values.tolist()) > MOST_CUT * column.size
 
 
 def _known_name(name: str, types: Mapping[str, str]) -> str | None:

@@ -219,10 +219,10 @@ def _domain_of_values(condition: Condition, column: ColumnStatistics) -> Domain 
 def _kept_values(condition: Condition, column: ColumnStatistics, held: NDArray[Any]) -> Domain | None:
     """Apply a condition to values of a column's line, and to NULL."""
     is_text = held.dtype.kind == "S"
-    values = np.empty(held.size, dtype=object if is_text else np.float64)
-    values[:] = [key.decode("utf-8", "replace") for key in held.tolist()] if is_text else held
-    each = SampleColumn(values, np.arange(values.size + 1, dtype=np.uint32))
-    rows = RowSample(values.size + 1, 1.0, {column.name: each})
+    values = np.zeros(held.size + 1, dtype=object if is_text else np.float64)
+    values[:-1] = [key.decode("utf-8", "replace") for key in held.tolist()] if is_text else held
+    each = SampleColumn.of(values, np.arange(values.size) == held.size)
+    rows = RowSample(values.size, 1.0, {column.name: each})
     mask = truth(condition.expression, rows, {column.name: column.data_type}, dialect=condition.dialect)
     if mask is None:
         return None

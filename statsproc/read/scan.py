@@ -9,9 +9,10 @@ from __future__ import annotations
 import heapq
 import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -48,9 +49,17 @@ _MODULES = (
     "statsproc.sketches",
     "statsproc.read",
 )
-# What a task tells: of a partition its summary, or an error, and whether that is of a file that is plain text.
-State = tuple[str, str | None, bool, bytes | None]
-_STATE = pa.schema([("folder", pa.string()), ("error", pa.string()), ("plain", pa.bool_()), ("summary", pa.binary())])
+# What a task tells: of a table's partition its summary, or an error, and whether that is of a file that is plain text.
+State = tuple[str, str, str | None, bool, bytes | None]
+_STATE = pa.schema(
+    [
+        ("table", pa.string()),
+        ("folder", pa.string()),
+        ("error", pa.string()),
+        ("plain", pa.bool_()),
+        ("summary", pa.binary()),
+    ]
+)
 
 
 class WorkerDied(SparkFailed):
@@ -66,26 +75,50 @@ class FolderFiles:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class TableScan:
+    """What tasks read of a table by themselves, and what is to be found out."""
+
+    splits: Sequence[Piece]
+    wanted: Wanted
+
+
+# Of a table: a summary per partition, or what is wrong with its files.
+Scanned = dict[str, TableSummary] | FileUnusable | NotPlain
+
+
 def scan_splits(spark: SparkSession, splits: Sequence[Piece], wanted: Wanted) -> dict[str, TableSummary]:
     """Read pieces of files that tasks read themselves; returns a summary per partition.
 
     Raises FileUnusable, NotPlain, WorkerDied, SparkFailed.
     """
-    if not splits:
-        return {}
-    tasks = shared_out(splits, parallelism(spark))
-    reader = _SplitReader(tasks, wanted)
+    found = scan_tables(spark, {_ONLY: TableScan(splits, wanted)})[_ONLY]
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def scan_tables(spark: SparkSession, tables: Mapping[str, TableScan]) -> dict[str, Scanned]:
+    """Read several tables in one job of Spark: what it costs by itself, small tables have to pay once.
+
+    Raises WorkerDied, SparkFailed; then no table was read.
+    """
+    pieces = [(name, piece) for name, scan in tables.items() for piece in scan.splits]
+    if not pieces:
+        return {name: {} for name in tables}
+    tasks = shared_out(pieces, parallelism(spark))
+    reader = _SplitReader(tasks, {name: scan.wanted for name, scan in tables.items()})
     _take_along(spark)
     with _reading():
         context = context_of(spark)
         if context is None:
             task = _InArrow(lambda batches: reader(n for batch in batches for n in batch.column(0).to_pylist()))
             states = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(task, _state_type())
-            return _collected(states, len(tasks))
+            return _of_tables(tables, _collected(states, len(tasks)))
         told = context.parallelize(range(len(tasks)), len(tasks)).mapPartitions(reader)
         if len(tasks) > MERGED_ON_DRIVER:
-            told = told.keyBy(_folder_of).partitionBy(MERGED_ON_DRIVER // 2).values().mapPartitions(_merged_again)
-        return _result(told.collect())
+            told = told.keyBy(_place_of).partitionBy(MERGED_ON_DRIVER // 2).values().mapPartitions(_merged_again)
+        return _of_tables(tables, _merged(told.collect()))
 
 
 def scan_here(splits: Sequence[Piece], wanted: Wanted) -> dict[str, TableSummary]:
@@ -116,7 +149,10 @@ def scan_through_spark(
             rows = _union(_rows(spark, source, wanted, folder, at) for at, folder in enumerate(some))
             names = [folder.folder for folder in some]
             states = rows.mapInArrow(_InArrow(_BatchReader(names, wanted)), _state_type())
-            found |= _collected(states, MERGED_ON_DRIVER)
+            scanned = _collected(states, MERGED_ON_DRIVER).get(_ONLY, {})
+            if isinstance(scanned, Exception):
+                raise scanned
+            found |= scanned
     return found
 
 
@@ -135,6 +171,7 @@ def _rows(spark: SparkSession, source: TableSource, wanted: Wanted, folder: Fold
 
 
 _FOLDER = "__folder"
+_ONLY = ""  # table of a job that reads one
 _GLOB = re.compile(r"([{}\[\]*?\\])")  # what Spark takes for a pattern in a path
 _READING = re.compile(r"while reading file (?:file:/+)?(\S.*?)\.?\s+SQLSTATE")
 
@@ -166,14 +203,14 @@ def _union(frames: Iterable[DataFrame]) -> DataFrame:
 class _SplitReader:
     """A task that reads files itself; which one it is, Spark tells by its number."""
 
-    def __init__(self, tasks: Sequence[Sequence[Piece]], wanted: Wanted) -> None:
+    def __init__(self, tasks: Sequence[Sequence[tuple[str, Piece]]], wanted: Mapping[str, Wanted]) -> None:
         self._tasks = tuple(tasks)
-        self._wanted = wanted
+        self._wanted = dict(wanted)
 
     def __call__(self, numbers: Iterable[int]) -> Iterator[State]:
         for number in numbers:
-            splits = sorted(self._tasks[number], key=lambda split: (split.folder, split.path, split.groups))
-            yield from _states((split.chunk() for split in splits), self._wanted)
+            for table, members in groupby(sorted(self._tasks[number], key=_order), key=lambda one: one[0]):
+                yield from _states(table, (piece.chunk() for _, piece in members), self._wanted[table])
 
 
 class _BatchReader:
@@ -184,7 +221,7 @@ class _BatchReader:
         self._wanted = wanted
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[State]:
-        yield from _states(self._chunks(batches), self._wanted)
+        yield from _states(_ONLY, self._chunks(batches), self._wanted)
 
     def _chunks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
         from pyspark import TaskContext
@@ -216,19 +253,24 @@ def _state_type() -> Any:
     return from_arrow_schema(_STATE)
 
 
-def _states(chunks: Iterable[Chunk], wanted: Wanted) -> Iterator[State]:
+def _states(table: str, chunks: Iterable[Chunk], wanted: Wanted) -> Iterator[State]:
     keep_freed_memory()
     try:
         for folder, summary in summarise_chunks(chunks, wanted):
-            yield folder, None, True, encode(compact_table(summary))
+            yield table, folder, None, True, encode(compact_table(summary))
     except FileUnusable as failure:
-        yield "", str(failure), True, None
+        yield table, "", str(failure), True, None
     except NotPlain as failure:
-        yield "", str(failure), False, None
+        yield table, "", str(failure), False, None
 
 
-def _folder_of(state: State) -> str:
-    return state[0]
+def _order(piece: tuple[str, Piece]) -> tuple[str, str, str, tuple[int, ...]]:
+    table, split = piece
+    return table, split.folder, split.path, split.groups
+
+
+def _place_of(state: State) -> tuple[str, str]:
+    return state[:2]
 
 
 def _buffered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -244,58 +286,64 @@ def _buffered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _collected(states: DataFrame, expected: int) -> dict[str, TableSummary]:
+def _collected(states: DataFrame, expected: int) -> dict[str, Scanned]:
     if expected > MERGED_ON_DRIVER:
         merger = _InArrow(lambda batches: _merged_again(_rows_of(batches)))
-        states = states.repartition(MERGED_ON_DRIVER // 2, "folder").mapInArrow(merger, _state_type())
-    return _result(_rows_of(states.toArrow().to_batches()))
+        states = states.repartition(MERGED_ON_DRIVER // 2, "table", "folder").mapInArrow(merger, _state_type())
+    return _merged(_rows_of(states.toArrow().to_batches()))
 
 
 def _rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[State]:
     for batch in batches:
         for row in batch.to_pylist():
-            yield row["folder"], row["error"], row["plain"], row["summary"]
+            yield row["table"], row["folder"], row["error"], row["plain"], row["summary"]
 
 
 def _merged_again(states: Iterable[State]) -> Iterator[State]:
     """Put summaries together in a task, where there are too many for the driver."""
-    merged, errors = _merged(states)
-    for folder, summary in merged.items():
-        yield folder, None, True, encode(compact_table(summary))
-    for error, plain in errors:
-        yield "", error, plain, None
+    for table, found in _merged(states).items():
+        if isinstance(found, Exception):
+            yield table, "", str(found), isinstance(found, FileUnusable), None
+        else:
+            for folder, summary in found.items():
+                yield table, folder, None, True, encode(compact_table(summary))
 
 
-def _result(states: Iterable[State]) -> dict[str, TableSummary]:
-    merged, errors = _merged(states)
-    for error, plain in errors:
-        raise FileUnusable(error) if plain else NotPlain(error)
-    return merged
-
-
-def _merged(states: Iterable[State]) -> tuple[dict[str, TableSummary], list[tuple[str, bool]]]:
-    """Put summaries together by partition; errors come with whether they are of files that are plain."""
-    parts: dict[str, list[TableSummary]] = {}
-    errors: list[tuple[str, bool]] = []
-    for folder, error, plain, summary in states:
+def _merged(states: Iterable[State]) -> dict[str, Scanned]:
+    """Put summaries together by table and partition; of a table with errors the first of them is left."""
+    parts: dict[str, dict[str, list[TableSummary]]] = {}
+    errors: dict[str, list[tuple[str, bool]]] = {}
+    for table, folder, error, plain, summary in states:
         if error is not None:
-            errors.append((error, plain))
+            errors.setdefault(table, []).append((error, plain))
         elif summary is not None:
-            parts.setdefault(folder, []).append(decode(summary))
-    return {folder: merge_tables(found) for folder, found in parts.items()}, sorted(errors)
+            parts.setdefault(table, {}).setdefault(folder, []).append(decode(summary))
+    found: dict[str, Scanned] = {
+        table: {folder: merge_tables(members) for folder, members in folders.items()}
+        for table, folders in parts.items()
+        if table not in errors
+    }
+    for table, told in errors.items():
+        error, plain = min(told)
+        found[table] = FileUnusable(error) if plain else NotPlain(error)
+    return found
 
 
-def shared_out(splits: Sequence[Piece], cores: int) -> list[list[Piece]]:
-    """Give splits to tasks, as many for each core, the largest first, each to the task that has least so far."""
-    size = sum(split.bytes for split in splits)
+def _of_tables(tables: Iterable[str], found: Mapping[str, Scanned]) -> dict[str, Scanned]:
+    return {table: found.get(table, {}) for table in tables}
+
+
+def shared_out(pieces: Sequence[tuple[str, Piece]], cores: int) -> list[list[tuple[str, Piece]]]:
+    """Give pieces of tables to tasks, as many for each core, the largest first, each to the task with least so far."""
+    size = sum(split.bytes for _, split in pieces)
     each = min(TASKS_PER_CORE, max(1, size // (cores * TASK_BYTES)))
-    count = max(1, min(cores * each, len(splits), size // SMALLEST_TASK_BYTES))
+    count = max(1, min(cores * each, len(pieces), size // SMALLEST_TASK_BYTES))
     heap: list[tuple[int, int]] = [(0, task) for task in range(count)]
-    tasks: list[list[Piece]] = [[] for _ in range(count)]
-    for split in sorted(splits, key=lambda split: (-split.bytes, split.path, split.groups)):
+    tasks: list[list[tuple[str, Piece]]] = [[] for _ in range(count)]
+    for piece in sorted(pieces, key=lambda piece: (-piece[1].bytes, *_order(piece))):
         load, task = heapq.heappop(heap)
-        tasks[task].append(split)
-        heapq.heappush(heap, (load + split.bytes, task))
+        tasks[task].append(piece)
+        heapq.heappush(heap, (load + piece[1].bytes, task))
     return tasks
 
 

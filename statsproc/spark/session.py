@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*]"
 REMOTE_PARALLELISM = 16
+WORKER_DAEMON = "statsproc.spark.worker_daemon"
 CONNECT_PORT = 15002  # Spark Connect's own
 CONNECT_TIMEOUT_S = 10.0
 
@@ -164,6 +165,7 @@ def _start(work_dir: Path, master: str, driver_memory: str, name: str) -> SparkS
     conf = SparkConf().setMaster(master).setAppName(name)
     if local:
         conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
+        conf.set("spark.python.daemon.module", WORKER_DAEMON)  # a cluster's workers do not have it
     for setting, value in {
         "spark.driver.memory": driver_memory,
         "spark.driver.extraJavaOptions": (

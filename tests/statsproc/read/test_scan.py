@@ -33,9 +33,9 @@ def _splits(count: int, size: int) -> list[Split]:
     ],
 )
 def test_every_core_has_as_many_tasks_of_one_size(count: int, size: int, tasks: int) -> None:
-    found = shared_out(_splits(count, size), CORES)
+    found = shared_out([("t", split) for split in _splits(count, size)], CORES)
     assert len(found) == tasks
-    assert sorted(split.path for task in found for split in task) == sorted(
+    assert sorted(split.path for task in found for _, split in task) == sorted(
         split.path for split in _splits(count, size)
     )
     assert max(map(len, found)) - min(map(len, found)) <= 1

@@ -17,7 +17,15 @@ from selector.statistics import ColumnStatistics, TableStatistics
 from statsproc.read.files import FileUnusable
 from statsproc.read.partitions import of_all_partitions, with_partition
 from statsproc.read.plain_text import NotPlain
-from statsproc.read.scan import LITTLE_BYTES, WorkerDied, scan_here, scan_splits, scan_through_spark
+from statsproc.read.scan import (
+    LITTLE_BYTES,
+    TableScan,
+    WorkerDied,
+    scan_here,
+    scan_splits,
+    scan_tables,
+    scan_through_spark,
+)
 from statsproc.read.scan_scope import Pieces, ScanScope, changed, everything, pieces, whole_files
 from statsproc.read.task import Wanted
 from statsproc.sketches.column_summary import ColumnSummary, describe, is_summarised
@@ -31,12 +39,13 @@ from statsproc.sketches.table_summary import (
     encode,
     merge_tables,
 )
-from statsproc.spark.session import is_local
+from statsproc.spark.session import SparkFailed, is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BYTES_A_ROW = 50  # of formats that do not count their rows; decides about shares only
+MORE_ROWS = 1.2  # than are wanted are drawn: chance may leave fewer
 CUT_ROWS = 1 << 20  # are enough to find out how keys are spread
 MOST_ADDITIONS = 16  # to a partition's summary, before the partition is read anew
 MANY_PARTS = 100  # partitions; of more than that each keeps less, so that all of them together stay small
@@ -45,6 +54,11 @@ FEWER = 4
 
 class BuildFailed(Exception):
     """One table's statistics could not be built; the old ones stay in force."""
+
+
+# Of a table that was read with others: its summaries by partition, or what is wrong with it. None where it has to be
+# read by itself: what its files mean is Spark's to say, or reading all of them failed, for which one may be to blame.
+Together = Mapping[str, TableSummary] | BuildFailed | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,16 +104,42 @@ class Before:
         return cut if cut.identity == identity else None
 
 
-def build(
-    spark: SparkSession,
-    table: CatalogTable,
-    request: JobRequest,
-    *,
-    cut: Cut,
-    before: Before,
-    now: dt.datetime,
-) -> Built:
-    """Read what the request asks for and describe the table. Raises BuildFailed, SparkFailed."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What is to be read, of one table. columns: in its files, with their types."""
+
+    source: TableSource
+    files: tuple[DataFile, ...]
+    columns: Mapping[str, str]
+    scope: ScanScope
+    found: Pieces
+    wanted: Wanted
+
+    @property
+    def scan(self) -> TableScan | None:
+        """What tasks read by themselves, if they do: such tables can be read together."""
+        return TableScan(self.found.splits, self.wanted) if self.found.splits else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BuildPlan:
+    """How one table is built. reading: what is read anew. stored: summaries that are gone on from."""
+
+    table: CatalogTable
+    request: JobRequest
+    cut: Cut
+    before: Before
+    reading: Reading
+    stored: Mapping[str, TableSummary]
+
+    @property
+    def scan(self) -> TableScan | None:
+        """As ``Reading.scan``; None where what is new is little, and is put to what is stored while it is read."""
+        return None if self.request.mode is Mode.INCREMENTAL else self.reading.scan
+
+
+def plan_build(table: CatalogTable, request: JobRequest, *, cut: Cut, before: Before) -> BuildPlan:
+    """Find out what has to be read for what a request asks for. Raises BuildFailed."""
     source = table.source
     files = files_of(source)
     columns = columns_of(source, request.columns)
@@ -112,22 +152,49 @@ def build(
     stored = {folder: summary for folder, summary in (before.summaries or {}).items() if folder in scope.kept}
     try:
         found = pieces(scope, source, columns, share=request.share if request.mode is Mode.SAMPLE else 1.0)
-        shares = [summary.sample.share for summary in stored.values()]
-        rows = found.rows if found.rows is not None else sum(file.bytes for file in files) // BYTES_A_ROW
-        chance = min([1.2 * rows_wanted(len(columns)) / max(1.0, rows * found.share), 1.0, *shares])
-        by_key = 1.2 * rows_of_keys(len(columns), cut.bins.values()) / max(1.0, rows * found.share)
-        key_shares = [key.chosen.share for summary in stored.values() for key in summary.keys.values()]
-        key_share = min([by_key, 1.0, *key_shares]) if found.share >= 1.0 else 0.0
-        wanted = Wanted(columns, tuple(cut.bins), cut, chance, key_share)
-        little = request.mode is Mode.INCREMENTAL and _is_little(spark, source, found)
-        values = {file.folder: file.values for file in files}
-        with ThreadPoolExecutor(1) as aside:  # what stays is put together while what is new is read
-            stay = {folder: summary for folder, summary in stored.items() if folder not in scope.anew}
-            rest = aside.submit(_together, source, stay, values)
-            anew = scan_here(found.splits, wanted) if little else _read(spark, source, found, wanted)
-            staying = rest.result()
     except FileUnusable as failure:
         raise BuildFailed(str(failure)) from failure
+    rows = found.rows if found.rows is not None else sum(file.bytes for file in files) // BYTES_A_ROW
+    wanted = wanted_of(columns, cut, rows * found.share)
+    shares = [summary.sample.share for summary in stored.values()]
+    key_shares = [key.chosen.share for summary in stored.values() for key in summary.keys.values()]
+    wanted = replace(
+        wanted,
+        sample_share=min([wanted.sample_share, *shares]),
+        key_share=min([wanted.key_share, *key_shares]) if found.share >= 1.0 else 0.0,
+    )
+    return BuildPlan(table, request, cut, before, Reading(source, files, columns, scope, found, wanted), stored)
+
+
+def wanted_of(columns: Mapping[str, str], cut: Cut, rows: float) -> Wanted:
+    """Return what is to be found out of so many rows. columns: with their types."""
+    each = MORE_ROWS / max(1.0, rows)
+    sampled, by_key = each * rows_wanted(len(columns)), each * rows_of_keys(len(columns), cut.bins.values())
+    return Wanted(columns, tuple(cut.bins), cut, min(1.0, sampled), min(1.0, by_key))
+
+
+def build(
+    spark: SparkSession,
+    planned: BuildPlan,
+    anew: Mapping[str, TableSummary] | None = None,
+    *,
+    now: dt.datetime,
+) -> Built:
+    """Describe a table. anew: what reading it gave, by partition, where that is done; else it is read.
+
+    Raises BuildFailed, SparkFailed.
+    """
+    table, request, cut, before = planned.table, planned.request, planned.cut, planned.before
+    reading, stored = planned.reading, planned.stored
+    source, files, columns, scope = reading.source, reading.files, reading.columns, reading.scope
+    root = Path(source.location)
+    values = {file.folder: file.values for file in files}
+    with ThreadPoolExecutor(1) as aside:  # what stays is put together while what is new is read
+        stay = {folder: summary for folder, summary in stored.items() if folder not in scope.anew}
+        rest = aside.submit(_together, source, stay, values)
+        if anew is None:
+            anew = read(spark, reading, here=request.mode is Mode.INCREMENTAL)
+        staying = rest.result()
     folders = sorted({*scope.anew, *scope.kept})
     nothing = TableSummary(columns=dict.fromkeys(columns, ColumnSummary()), cut=cut.identity, types=columns)
     parts = {folder: _added(stored.get(folder), anew.get(folder)) or nothing for folder in scope.anew}
@@ -135,8 +202,8 @@ def build(
     whole = merge_tables([part for part in (staying, new) if part is not None] or [with_partition(nothing, source, {})])
     if request.mode is Mode.SAMPLE:
         whole = replace(whole, columns={**whole.columns, **of_all_partitions(whole, source, files)})
-    share = found.share * _known(files, scope)
-    statistics = _described(table, whole, cut, files, found, request, before.statistics, share=share)
+    share = reading.found.share * _known(files, scope)
+    statistics = _described(table, whole, cut, files, reading.found, request, before.statistics, share=share)
     if request.mode is Mode.SAMPLE or request.columns:
         return Built(statistics, None)
     kept = {folder: part for folder, part in scope.kept.items() if folder not in scope.anew}
@@ -210,18 +277,53 @@ def key_columns(table: str, columns: Mapping[str, str], group_of: Mapping[Column
     return found
 
 
-def look_for_keys(spark: SparkSession, source: TableSource, keys: Sequence[str]) -> TableSummary:
-    """Read as much of a table as tells how its keys and filter columns are spread. Raises BuildFailed, SparkFailed."""
-    files, columns = files_of(source), columns_of(source)
+def look_for_keys(source: TableSource, keys: Sequence[str]) -> Reading:
+    """Find out what has to be read to tell how a table's keys are spread: so many rows, and no other column.
+
+    Raises BuildFailed.
+    """
+    files = files_of(source)
+    parts = {part for key in keys for part in ((key,) if key in columns_of(source) else key.split(SEPARATOR))}
+    columns = {name: data_type for name, data_type in columns_of(source).items() if name in parts}
     try:
         found = pieces(everything(files), source, columns)
         rows = found.rows if found.rows is not None else sum(file.bytes for file in files) // BYTES_A_ROW
         if rows > CUT_ROWS:
             found = pieces(everything(files), source, columns, share=CUT_ROWS / rows)
-        parts = _read(spark, source, found, Wanted(columns, tuple(keys)))
     except FileUnusable as failure:
         raise BuildFailed(str(failure)) from failure
-    return merge_tables(list(parts.values()))
+    return Reading(source, files, columns, everything(files), found, Wanted(columns, tuple(keys)))
+
+
+def read(spark: SparkSession, reading: Reading, *, here: bool = False) -> dict[str, TableSummary]:
+    """Read one table; returns a summary per partition. here: in this process, if it is little.
+
+    Raises BuildFailed, SparkFailed.
+    """
+    try:
+        if here and _is_little(spark, reading.source, reading.found):
+            return scan_here(reading.found.splits, reading.wanted)
+        return _read(spark, reading.source, reading.found, reading.wanted)
+    except FileUnusable as failure:
+        raise BuildFailed(str(failure)) from failure
+
+
+def read_together(spark: SparkSession, scans: Mapping[str, TableScan]) -> dict[str, Together]:
+    """Read several tables at once."""
+    try:
+        scanned = scan_tables(spark, scans)
+    except SparkFailed:
+        return dict.fromkeys(scans)
+    found: dict[str, Together] = {}
+    for name, result in scanned.items():
+        match result:
+            case FileUnusable():
+                found[name] = BuildFailed(str(result))
+            case NotPlain():
+                found[name] = None
+            case _:
+                found[name] = result
+    return found
 
 
 def _is_little(spark: SparkSession, source: TableSource, found: Pieces) -> bool:

@@ -7,9 +7,10 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +22,25 @@ from metastore.records import CatalogTable, JobRequest, JobState, Mode, Statisti
 from metastore.repositories.statistics import LockLost
 from metastore.store import Metastore
 from selector.join_keys import Bins, ColumnRef, key_groups
-from statsproc.job.build import Before, BuildFailed, build, columns_of, files_of, key_columns, look_for_keys
+from statsproc.job.build import (
+    Before,
+    BuildFailed,
+    BuildPlan,
+    Reading,
+    Together,
+    build,
+    columns_of,
+    files_of,
+    key_columns,
+    look_for_keys,
+    plan_build,
+    read,
+    read_together,
+)
 from statsproc.read.files import without_root
+from statsproc.read.scan import TableScan
 from statsproc.sketches.join_keys import Cut, cut_keys
-from statsproc.sketches.table_summary import TableSummary
+from statsproc.sketches.table_summary import TableSummary, merge_tables
 from statsproc.spark.progress import Reporter, watched
 from statsproc.spark.session import SparkFailed, SparkUnavailable
 
@@ -35,6 +51,8 @@ STARTING = "starting Spark"
 KEYS = "looking for keys"
 HEARTBEAT_S = 5.0
 TELL_EVERY_S = 0.5  # the metastore, at most
+TOGETHER_BYTES = 64 << 20  # of files that one job of Spark reads for several tables,
+TOGETHER_COLUMNS = 256  # and their columns: summaries of so many are held at once
 
 
 class Stopped(BaseException):
@@ -109,50 +127,98 @@ class _Job:
         self._job_id = job_id
         self._request = request
         self._reporter = reporter
+        self._errors: dict[str, str] = {}
         self._tables: dict[str, CatalogTable] = {}
         self._known: dict[str, Before] = {}
 
     def run(self) -> dict[str, str]:
-        errors: dict[str, str] = {}
-        joins = self._joins(errors)
-        for name in self._request.tables:
-            if name not in errors:
-                failure = self._one(name, joins)
-                if failure is not None:
-                    errors[name] = failure
-            if name in errors:
-                self._tell(TableProgress(name, JobState.FAILED, error=errors[name]))
-                self._reporter.failed(name, errors[name])
-        return errors
+        joins = self._joins()
+        for some in self._batches(name for name in self._request.tables if name not in self._errors):
+            self._build(some, joins)
+        return {name: self._errors[name] for name in self._request.tables if name in self._errors}
+
+    def _batches(self, names: Iterable[str]) -> Iterator[list[str]]:
+        """Put small tables together, as many as one job of Spark reads; large ones stay alone."""
+        held: list[str] = []
+        size = columns = 0
+        for name in names:
+            table = self._tables[name]
+            more = len(table.source.columns)
+            if table.bytes > TOGETHER_BYTES:
+                yield [name]
+                continue
+            if held and (size + table.bytes > TOGETHER_BYTES or columns + more > TOGETHER_COLUMNS):
+                yield held
+                held, size, columns = [], 0, 0
+            held.append(name)
+            size, columns = size + table.bytes, columns + more
+        if held:
+            yield held
+
+    def _failed(self, name: str, failure: BaseException) -> None:
+        """Tell that a table failed; the job goes on with the others."""
+        self._errors[name] = self._reason(name, failure)
+        self._tell(TableProgress(name, JobState.FAILED, error=self._errors[name]))
+        self._reporter.failed(name, self._errors[name])
 
     # ------------------------------------------------------------------ keys
 
-    def _joins(self, errors: dict[str, str]) -> _Joins:
+    def _joins(self) -> _Joins:
         """Find the tables' key columns, and cut the key groups that have no bins or can all be counted anew."""
         joins = _Joins(bins=self._metastore.keys.bins())
         groups = key_groups(self._metastore.keys.pairs())
         group_of = {member: group for group, members in groups.items() for member in members}
+        readings: dict[str, Reading] = {}
         for name in self._request.tables:
             try:
                 table = self._table(name)
                 joins.columns[name] = key_columns(name, columns_of(table.source), group_of)
                 if joins.columns[name] and not self._request.columns and self._before(table).cut is None:
-                    with watched(self._spark, lambda done, total: self._reporter.progress(KEYS, done, total)):
-                        joins.looks[name] = look_for_keys(self._spark, table.source, tuple(joins.columns[name]))
+                    readings[name] = look_for_keys(table.source, tuple(joins.columns[name]))
             except _TABLE_FAILURES as failure:
-                errors[name] = self._reason(name, failure)
+                self._failed(name, failure)
+        for some in self._batches(readings):
+            joins.looks |= self._look({name: readings[name] for name in some})
         for group, members in groups.items():
             here = [
                 look.keys[column]
                 for name, look in joins.looks.items()
                 for column, its_group in joins.columns[name].items()
-                if its_group == group
+                if its_group == group and column in look.keys  # a table without rows has none
             ]
             if here and (group not in joins.bins or self._all_here(members)):
                 bins = cut_keys(here, group)
                 if bins is not None:
                     joins.bins[group] = self._metastore.keys.put_bins(bins)
         return joins
+
+    def _look(self, readings: Mapping[str, Reading]) -> dict[str, TableSummary]:
+        """Read the keys of some tables."""
+        found: dict[str, TableSummary] = {}
+        told = partial(self._reporter.progress, KEYS)
+        together = self._read_together({name: reading.scan for name, reading in readings.items()}, told)
+        for name, reading in readings.items():
+            try:
+                parts = together.get(name)
+                if isinstance(parts, BuildFailed):
+                    raise parts
+                if parts is None:
+                    with watched(self._spark, told):
+                        parts = read(self._spark, reading)
+                found[name] = merge_tables(list(parts.values()))
+            except _TABLE_FAILURES as failure:
+                self._failed(name, failure)
+        return found
+
+    def _read_together(
+        self, scans: Mapping[str, TableScan | None], told: Callable[[int, int], None]
+    ) -> dict[str, Together]:
+        """Read tables at once where there are several; one by itself is read where it is needed."""
+        several = {name: scan for name, scan in scans.items() if scan is not None}
+        if len(several) < 2:
+            return {}
+        with watched(self._spark, told):
+            return read_together(self._spark, several)
 
     def _all_here(self, members: tuple[ColumnRef, ...]) -> bool:
         registered = {table.name for table in self._metastore.catalog.list()}
@@ -177,24 +243,37 @@ class _Job:
 
     # ------------------------------------------------------------------ tables
 
-    def _one(self, name: str, joins: _Joins) -> str | None:
-        """Do one table; returns its error."""
+    def _build(self, names: Sequence[str], joins: _Joins) -> None:
+        """Do some tables: what can be read together is, and each is published by itself."""
         began = time.monotonic()
-        try:
-            table = self._table(name)
-            before = self._before(table)
-            progress = TableProgress(name, JobState.RUNNING, 0, table.files)
-            self._tell(progress)
-            with watched(self._spark, self._teller(progress)):
-                built = build(
-                    self._spark, table, self._request, cut=self._cut(table, joins, before), before=before, now=_now()
-                )
-            parts = built.parts if built.parts is not None else self._metastore.statistics.part_marks(name)
-            published = self._metastore.statistics.publish(
-                built.statistics, at=_now(), parts=parts, job_id=self._job_id, of=table
-            )
-        except _TABLE_FAILURES as failure:
-            return self._reason(name, failure)
+        planned: dict[str, BuildPlan] = {}
+        for name in names:
+            try:
+                table = self._table(name)
+                before = self._before(table)
+                self._tell(TableProgress(name, JobState.RUNNING, 0, table.files))
+                planned[name] = plan_build(table, self._request, cut=self._cut(table, joins, before), before=before)
+            except _TABLE_FAILURES as failure:
+                self._failed(name, failure)
+        together = self._read_together({name: one.scan for name, one in planned.items()}, self._tell_all(planned))
+        for name, one in planned.items():
+            try:
+                self._publish(one, together.pop(name, None), began)
+            except _TABLE_FAILURES as failure:
+                self._failed(name, failure)
+
+    def _publish(self, planned: BuildPlan, anew: Together, began: float) -> None:
+        """Build one table, publish it and tell so. anew: what was read of it together with others."""
+        name, table = planned.table.name, planned.table
+        if isinstance(anew, BuildFailed):
+            raise anew
+        tell = self._teller(TableProgress(name, JobState.RUNNING, 0, table.files))
+        with watched(self._spark, tell) if anew is None else nullcontext():
+            built = build(self._spark, planned, anew, now=_now())
+        parts = built.parts if built.parts is not None else self._metastore.statistics.part_marks(name)
+        published = self._metastore.statistics.publish(
+            built.statistics, at=_now(), parts=parts, job_id=self._job_id, of=table
+        )
         done = TableProgress(
             name,
             JobState.FINISHED,
@@ -216,7 +295,6 @@ class _Job:
             version=published.version,
             seconds=done.seconds,
         )
-        return None
 
     def _table(self, name: str) -> CatalogTable:
         """Return a table as its files are now: what was added since it was registered counts."""
@@ -238,9 +316,19 @@ class _Job:
         table = self._metastore.catalog.get(name)
         return str(failure) if table is None else without_root(str(failure), Path(table.source.location))
 
+    def _tell_all(self, names: Iterable[str]) -> Callable[[int, int], None]:
+        """Return what turns tasks that several tables share into files of each."""
+        tellers = [self._teller(TableProgress(name, JobState.RUNNING, 0, self._tables[name].files)) for name in names]
+
+        def tell(tasks: int, all_tasks: int) -> None:
+            for one in tellers:
+                one(tasks, all_tasks)
+
+        return tell
+
     def _teller(self, progress: TableProgress) -> Callable[[int, int], None]:
         """Return what turns tasks into files; the last file is done only when the table is."""
-        told_at = 0.0
+        told_at = time.monotonic()  # that it runs
 
         def tell(tasks: int, all_tasks: int) -> None:
             nonlocal told_at

@@ -6,10 +6,13 @@ import datetime as dt
 import sqlite3
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, event
@@ -20,8 +23,10 @@ from metastore.database.connection import sqlite_url
 from metastore.records import JobRequest, JobState, StatisticsJob
 from metastore.repositories.jobs import TablesBusy
 from metastore.store import Metastore
+from selector.join_keys import ColumnRef, KeyPair
 from statsproc.job.job import Stopped, run_job
 from statsproc.spark.session import SparkUnavailable
+from tests.metastore.same import assert_same
 from tests.statsproc.runs import NOON, Recorder, Runs
 
 if TYPE_CHECKING:
@@ -152,3 +157,75 @@ def test_a_job_that_lost_its_table_publishes_nothing(runs: Runs) -> None:
     job = runs.store.jobs.get("j1")
     assert job is not None
     assert job.error == "taken for dead"
+
+
+# ---------------------------------------------------------------------- several tables
+
+
+def _jobs_of_spark(runs: Runs) -> set[int]:
+    return set(runs.spark.sparkContext.statusTracker().getJobIdsForGroup(None))
+
+
+def _small(runs: Runs, names: Sequence[str]) -> None:
+    for number, name in enumerate(names):
+        table = pa.table({"id": range(number, number + 500), "word": [f"{name} {n % 7}" for n in range(500)]})
+        for file in ("a.parquet", "b.parquet"):
+            runs.write(name, table, file)
+        runs.register(name)
+
+
+@pytest.mark.spark
+def test_small_tables_are_read_in_one_job_of_spark(runs: Runs) -> None:
+    """Those with keys in two: the first one looks at the keys of all."""
+    names = [f"small_{number}" for number in range(6)]
+    _small(runs, names)
+    alone = {}
+    for name in names:
+        alone[name] = runs.statistics(name)
+    before = _jobs_of_spark(runs)
+    runs.run(*names)
+    assert runs.errors == {}
+    assert len(_jobs_of_spark(runs) - before) == 1
+    for name in names:
+        assert_same(replace(runs.current(name), version=1, built_at=None), replace(alone[name], built_at=None))
+
+    keys = [ColumnRef(name, "id") for name in names]
+    runs.store.keys.learn({KeyPair.of(keys[0], key) for key in keys[1:]}, source="workload", at=NOON)
+    before = _jobs_of_spark(runs)
+    runs.run(*names)
+    assert runs.errors == {}
+    assert len(_jobs_of_spark(runs) - before) == 2
+    assert {tuple(runs.current(name).keys) for name in names} == {("id",)}
+    assert len({runs.current(name).keys["id"].bins.version for name in names}) == 1
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("limit", ["TOGETHER_BYTES", "TOGETHER_COLUMNS"])
+def test_what_is_read_at_once_is_bounded(runs: Runs, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    names = [f"small_{number}" for number in range(5)]
+    _small(runs, names)
+    size = max(table.bytes for table in runs.store.catalog.list())
+    monkeypatch.setattr(f"statsproc.job.job.{limit}", {"TOGETHER_BYTES": 2.5 * size, "TOGETHER_COLUMNS": 5}[limit])
+    large = pa.table({"id": np.random.default_rng(1).integers(0, 1 << 60, 20_000)})
+    runs.write("large", large)  # more than is read at once
+    runs.register("large")
+    before = _jobs_of_spark(runs)
+    runs.run(*names[:3], "large", *names[3:])
+    assert runs.errors == {}
+    assert len(_jobs_of_spark(runs) - before) == (4 if limit == "TOGETHER_BYTES" else 3)
+    assert runs.current("large").rows == 20_000
+
+
+@pytest.mark.spark
+def test_a_table_without_rows_among_others_that_are_joined(runs: Runs) -> None:
+    _small(runs, ["one", "two"])
+    runs.write("empty", pa.table({"id": pa.array([], pa.int64())}))
+    runs.register("empty")
+    keys = [ColumnRef(name, "id") for name in ("one", "two", "empty")]
+    runs.store.keys.learn({KeyPair.of(keys[0], key) for key in keys[1:]}, source="workload", at=NOON)
+    runs.run("empty", "one", "two")
+    assert runs.errors == {}
+    assert runs.current("empty").rows == 0
+    assert tuple(runs.current("two").keys) == ("id",)
+    runs.run("empty")
+    assert runs.errors == {}

@@ -36,7 +36,7 @@ class Missing:
 sys.meta_path.insert(0, Missing())
 with open(sys.argv[1], "rb") as sent:
     read = pickle.load(sent)
-for folder, error, plain, summary in read([0]):
+for table, folder, error, plain, summary in read([0]):
     print(error, bool(summary))
 """
 
@@ -78,7 +78,7 @@ def test_what_workers_are_sent_needs_nothing_of_ours(write: Any, tmp_path: Path,
     sent = tmp_path / "task"
     cut = Cut(dict.fromkeys(("id", "title", "id,title"), Bins(np.array([0.0, 7.0, np.nextafter(7.0, 8.0)]))))
     wanted = Wanted(columns, tuple(cut.bins), cut, sample_share=0.5, key_share=0.5)
-    sent.write_bytes(cloudpickle.dumps(scan._SplitReader([list(splits)], wanted)))
+    sent.write_bytes(cloudpickle.dumps(scan._SplitReader([[("books", split) for split in splits]], {"books": wanted})))
     done = subprocess.run(
         [sys.executable, "-c", WORKER, str(sent)], capture_output=True, text=True, cwd=tmp_path, check=False
     )

@@ -18,6 +18,7 @@ from statsproc.read.files import FileUnusable
 from statsproc.read.partitions import of_all_partitions, with_partition
 from statsproc.read.plain_text import NotPlain
 from statsproc.read.scan import (
+    HELPERS,
     LITTLE_BYTES,
     TableScan,
     WorkerDied,
@@ -82,13 +83,10 @@ class Before:
         """Take what is stored but summaries of another format, of other columns, or too often added to."""
         wanted = list(columns_of(source).items())
         summaries = {}
-        for part in parts:
-            try:
-                found = decode(part.summary)
-            except UnreadableSummary:
-                continue
-            if list(found.types.items()) == wanted and found.additions < MOST_ADDITIONS:
-                summaries[part.folder] = found
+        with ThreadPoolExecutor(HELPERS) as helpers:
+            for part, found in zip(parts, helpers.map(_decoded, parts), strict=True):
+                if found is not None and list(found.types.items()) == wanted and found.additions < MOST_ADDITIONS:
+                    summaries[part.folder] = found
         return cls(statistics, tuple(part for part in parts if part.folder in summaries), summaries)
 
     @property
@@ -220,6 +218,13 @@ def build(
             summary=encode(compact_table(parts[folder], fewer=fewer)),
         )
     return Built(statistics, tuple(kept[folder] for folder in folders))
+
+
+def _decoded(part: StatisticsPart) -> TableSummary | None:
+    try:
+        return decode(part.summary)
+    except UnreadableSummary:
+        return None
 
 
 def _together(

@@ -10,6 +10,7 @@ import heapq
 import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -36,6 +37,7 @@ TASK_BYTES = 64 << 20  # a core has several tasks only if they are as large: Spa
 SMALLEST_TASK_BYTES = 8 << 20
 LITTLE_BYTES = 32 << 20  # are read faster than a job of Spark starts
 MERGED_ON_DRIVER = 64  # summaries; more are put together by tasks first
+HELPERS = 2  # threads, of what this process reads
 FOLDERS_AT_ONCE = 50  # partitions that one job reads through Spark
 
 # Travels with the job, so that a cluster's workers need numpy and pyarrow only.
@@ -128,8 +130,9 @@ def scan_here(splits: Sequence[Piece], wanted: Wanted) -> dict[str, TableSummary
     """
     keep_freed_memory()
     parts: dict[str, list[TableSummary]] = {}
-    for folder, summary in summarise_chunks((split.chunk() for split in splits), wanted):
-        parts.setdefault(folder, []).append(summary)
+    with ThreadPoolExecutor(HELPERS) as helpers:
+        for folder, summary in summarise_chunks((split.chunk() for split in splits), wanted, helpers):
+            parts.setdefault(folder, []).append(summary)
     return {folder: merge_tables(found) for folder, found in parts.items()}
 
 

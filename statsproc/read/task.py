@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, starmap
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +29,7 @@ from statsproc.sketches.sample import Sampled, draw, taken
 from statsproc.sketches.table_summary import ROOMY, TableSummary, compact_table, merge_tables
 
 MERGE_AT = 8  # summaries of chunks that are held before they are put together
+AHEAD = 2  # columns that wait for a helper
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +55,17 @@ class Wanted:
         }
 
 
-def summarise_chunks(chunks: Iterable[Chunk], wanted: Wanted) -> Iterator[tuple[str, TableSummary]]:
-    """Read chunks, those of a partition next to each other, and return the summary of each partition."""
+def summarise_chunks(
+    chunks: Iterable[Chunk], wanted: Wanted, helpers: ThreadPoolExecutor | None = None
+) -> Iterator[tuple[str, TableSummary]]:
+    """Read chunks, those of a partition next to each other, and return the summary of each partition.
+
+    helpers: threads that summarise columns while the next ones are read.
+    """
     for folder, members in groupby(chunks, key=lambda chunk: chunk.folder):
         held: list[TableSummary] = []
         for chunk in members:
-            held.append(_not_too_large(summarise_chunk(chunk, wanted)))
+            held.append(_not_too_large(summarise_chunk(chunk, wanted, helpers)))
             if len(held) >= MERGE_AT:
                 held = [_not_too_large(merge_tables(held))]
         yield folder, merge_tables(held)
@@ -68,7 +76,16 @@ def _not_too_large(summary: TableSummary) -> TableSummary:
     return summary if len(summary.columns) <= ROOMY else compact_table(summary)
 
 
-def summarise_chunk(chunk: Chunk, wanted: Wanted) -> TableSummary:
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What is kept of a column of a chunk. sample: its drawn rows; chosen: those chosen by each key."""
+
+    summary: ColumnSummary
+    sample: pa.Array | None
+    chosen: Mapping[str, pa.Array]
+
+
+def summarise_chunk(chunk: Chunk, wanted: Wanted, helpers: ThreadPoolExecutor | None = None) -> TableSummary:
     """Read a chunk, one column after the other; those of keys twice, first to choose rows by them."""
     drawn = draw(chunk.rows, wanted.sample_share, chunk.name)
     keys: dict[str, KeySummary] = {}
@@ -78,26 +95,46 @@ def summarise_chunk(chunk: Chunk, wanted: Wanted) -> TableSummary:
         keys[name] = summarise_key(line, bins)
         if bins is not None and wanted.key_share > 0.0:
             chosen[name] = choose_rows(line, bins, wanted.key_share)
-    columns: dict[str, ColumnSummary] = {}
-    sample: dict[str, pa.Array] = {}
-    rows_of: dict[str, dict[str, pa.Array]] = {name: {} for name in chosen}
-    for name, data_type in wanted.columns.items():
-        array = one_array(chunk.column(name))
-        columns[name] = summarise(array, data_type)
-        if data_type != "binary":
-            sample[name] = drawn.of(array, data_type)
-            for key, (rows, _) in chosen.items():
-                rows_of[key][name] = taken(array, rows, data_type)
-    for name, (_, of_keys) in chosen.items():
-        keys[name] = replace(keys[name], chosen=replace(of_keys, columns=rows_of[name]))
+
+    def look(array: pa.Array, data_type: str) -> _Looked:
+        summary = summarise(array, data_type)
+        if data_type == "binary":
+            return _Looked(summary, None, {})
+        of_keys = {key: taken(array, rows, data_type) for key, (rows, _) in chosen.items()}
+        return _Looked(summary, drawn.of(array, data_type), of_keys)
+
+    arrays = ((one_array(chunk.column(name)), data_type) for name, data_type in wanted.columns.items())
+    looked = dict(zip(wanted.columns, _looked(look, arrays, helpers), strict=True))
+    for key, (_, of_keys) in chosen.items():
+        rows_of = {name: column.chosen[key] for name, column in looked.items() if key in column.chosen}
+        keys[key] = replace(keys[key], chosen=replace(of_keys, columns=rows_of))
+    sample = {name: column.sample for name, column in looked.items() if column.sample is not None}
     return TableSummary(
         rows=chunk.rows,
-        columns=columns,
+        columns={name: column.summary for name, column in looked.items()},
         keys=keys,
         sample=Sampled(drawn.share, drawn.tickets, sample),
         cut=wanted.cut.identity,
         types=wanted.columns,
     )
+
+
+def _looked(
+    look: Callable[[pa.Array, str], _Looked],
+    arrays: Iterable[tuple[pa.Array, str]],
+    helpers: ThreadPoolExecutor | None,
+) -> Iterator[_Looked]:
+    """Look at columns, in order; with helpers at a few at a time, so that no more than these are in memory."""
+    if helpers is None:
+        yield from starmap(look, arrays)
+        return
+    ahead: deque[Future[_Looked]] = deque()
+    for array, data_type in arrays:
+        ahead.append(helpers.submit(look, array, data_type))
+        if len(ahead) > AHEAD:
+            yield ahead.popleft().result()
+    while ahead:
+        yield ahead.popleft().result()
 
 
 def _lines(chunk: Chunk, wanted: Wanted) -> Iterator[tuple[str, Floats]]:

@@ -19,7 +19,7 @@ from selector.statistics import ColumnStatistics, Keys
 from selector.types import BY_NAME, FLOATING, Group, names_of
 from statsproc.sketches.byte_strings import Texts
 from statsproc.sketches.distinct import KEPT, Distinct, distinct_of, hash_texts, merge_distinct
-from statsproc.sketches.equal_runs import runs
+from statsproc.sketches.equal_runs import runs, runs_of
 from statsproc.sketches.histogram import (
     EMPTY,
     POINTS,
@@ -106,23 +106,21 @@ def summarise(values: pa.Array | pa.ChunkedArray, data_type: str, *, kept: int =
     if data_type in FLOATING and pa.types.is_integer(present.type):
         present = present.cast(pa.float64(), safe=False)  # a file of a narrower type
     numbers = numbers_of(present)
-    ordered = np.sort(numbers.raw)
-    starts, ends = runs(ordered)
+    different, starts, ends = runs_of(numbers.raw)
     not_numbers = below_all = above_all = 0
     held = ends - starts
-    different = ordered[starts]
     if numbers.words is None:
         distinct = distinct_of(hash_words(_words(different)), held, kept=kept)
     else:
         distinct = distinct_of(hash_words(numbers.words), kept=kept)
-    if ordered.dtype.kind == "f":
+    if different.dtype.kind == "f":
         finite = np.isfinite(different)
         if not finite.all():
             not_numbers = int(held[np.isnan(different)].sum())
             below_all = int(held[different == -np.inf].sum())
             above_all = int(held[different == np.inf].sum())
             starts, ends, different = starts[finite] - below_all, ends[finite] - below_all, different[finite]
-    chosen = chosen_runs(starts, ends, rows=ordered.size)
+    chosen = chosen_runs(starts, ends, rows=numbers.raw.size)
     return ColumnSummary(
         rows=size,
         nulls=nulls,

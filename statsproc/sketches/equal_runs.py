@@ -24,3 +24,22 @@ def runs(ordered: NDArray[Any]) -> tuple[Integers, Integers]:
     """Return where the run of each different value begins, and where it ends."""
     starts = run_starts(ordered)
     return starts, np.append(starts[1:], ordered.size)[: starts.size]
+
+
+def runs_of(values: NDArray[Any]) -> tuple[NDArray[Any], Integers, Integers]:
+    """Return the different values in order, and where the run of each begins and ends once all are sorted.
+
+    Only those are sorted that need it: whole numbers between close bounds are counted, and many a column, such as a
+    number that goes up with each row, is in order as it is stored.
+    """
+    if values.dtype.kind in "iu" and values.size:
+        low, high = int(values.min()), int(values.max())
+        if high - low < values.size:
+            above = values - values.dtype.type(low) if values.dtype.itemsize == 8 else values.astype(np.int64) - low
+            held = np.bincount(above.astype(np.int64, copy=False))
+            there = np.flatnonzero(held)
+            ends = np.cumsum(held[there])
+            return values.dtype.type(low) + there.astype(values.dtype), ends - held[there], ends
+    ordered = values if (values[1:] >= values[:-1]).all() else np.sort(values)
+    starts, ends = runs(ordered)
+    return ordered[starts], starts, ends

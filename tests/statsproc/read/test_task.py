@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +15,7 @@ from statsproc.read.files import TableChunk
 from statsproc.read.partitions import with_partition
 from statsproc.read.task import Wanted, summarise_chunk
 from statsproc.sketches.join_keys import Cut, KeyRows, describe_key
-from statsproc.sketches.table_summary import TableSummary, merge_tables
+from statsproc.sketches.table_summary import TableSummary, encode, merge_tables
 
 ROWS = 400
 TABLE = pa.table(
@@ -110,3 +111,19 @@ def test_a_part_that_chose_nothing_gets_no_columns_of_its_folder() -> None:
     part = with_partition(_summary(Wanted(TYPES, tuple(CUT.bins), CUT)), source, {"day": "1"})
     assert all(key.chosen.columns == KeyRows().columns for key in part.keys.values())
     assert part.columns["day"].rows == ROWS
+
+
+def test_helpers_find_what_one_thread_finds() -> None:
+    """Whatever the order in which they come to an end."""
+    table = pa.table({name: np.random.default_rng(n).integers(0, 9_000, 2_000) for n, name in enumerate("abcdef")})
+    chunk, wanted = TableChunk("data", "", table), Wanted(dict.fromkeys("abcdef", "bigint"), sample_share=0.5)
+    with ThreadPoolExecutor(4) as helpers:
+        found = summarise_chunk(chunk, wanted, helpers)
+    assert encode(found) == encode(summarise_chunk(chunk, wanted))
+    assert list(found.columns) == list("abcdef")
+
+
+def test_an_error_in_a_helper_is_raised() -> None:
+    chunk = TableChunk("data", "", pa.table({"a": pa.array([[1]])}))
+    with ThreadPoolExecutor(1) as helpers, pytest.raises(TypeError, match="no numbers in list"):
+        summarise_chunk(chunk, Wanted({"a": "bigint"}), helpers)

@@ -22,18 +22,15 @@ from metastore.records import CatalogTable, JobRequest, JobState, Mode, Statisti
 from metastore.repositories.statistics import LockLost
 from metastore.store import Metastore
 from selector.join_keys import Bins, ColumnRef, key_groups
-from statsproc.job.build import (
-    Before,
+from statsproc.job.build import Before, BuildPlan, build, plan_build
+from statsproc.job.reading import (
     BuildFailed,
-    BuildPlan,
     Reading,
     Together,
-    build,
     columns_of,
     files_of,
     key_columns,
     look_for_keys,
-    plan_build,
     read,
     read_together,
 )

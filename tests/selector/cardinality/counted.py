@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 import duckdb
 import pyarrow as pa
@@ -13,14 +12,8 @@ from benchmarks.tables import Tables, explained
 from engines.protocol import Column, TableSource
 from metastore.records import CatalogTable
 from selector.cardinality.tree import EstimatedNode, estimate_rows
-from selector.join_keys import Bins
-from selector.statistics import TableStatistics
+from statsproc.job.in_memory import Rows, describe_rows
 from statsproc.read.files import TableChunk
-from statsproc.read.task import Wanted, summarise_chunks
-from statsproc.sketches.column_summary import describe
-from statsproc.sketches.join_keys import Cut, cut_keys, describe_key
-from statsproc.sketches.sample import row_sample
-from statsproc.sketches.table_summary import TableSummary
 
 SPARK_TYPES = {pa.int64(): "bigint", pa.float64(): "double", pa.string(): "string", pa.date32(): "date"}
 
@@ -46,28 +39,21 @@ class Counted:
             self.connection.register("rows", rows)
             self.connection.execute(f"CREATE TABLE {name} AS FROM rows")
             self.connection.unregister("rows")
-        keys = {name: [key for group in groups for table, key in group if table == name] for name in tables}
-        looks = {name: _summary(name, rows, Wanted(_types(rows), tuple(keys[name]))) for name, rows in tables.items()}
-        bins: dict[tuple[str, str], Bins] = {}
-        for number, group in enumerate(groups):
-            cut = cut_keys([looks[table].keys[key] for table, key in group], f"group {number}")
-            bins |= {member: replace(cut, version=1) for member in group if cut is not None}
-        self.statistics = {}
-        for name, rows in tables.items():
-            cut_of = Cut({key: bins[name, key] for key in keys[name] if (name, key) in bins})
-            share = sampled if isinstance(sampled, float) else sampled[name]
-            whole = _summary(name, rows, Wanted(_types(rows), tuple(cut_of.bins), cut_of, share, by_key))
-            self.statistics[name] = TableStatistics(
-                table=name,
-                version=1,
-                rows=rows.num_rows,
-                bytes=rows.num_rows * 50,
-                columns={
-                    column: describe(whole.columns[column], column, kind) for column, kind in _types(rows).items()
-                },
-                sample=row_sample(whole.sample) if share else None,
-                keys={key: describe_key(whole.keys[key], key, cut_of) for key in cut_of.bins},
+        keys = {
+            name: {key: f"group {n}" for n, group in enumerate(groups) for table, key in group if table == name}
+            for name in tables
+        }
+        asked = {
+            name: Rows(
+                [TableChunk(f"/{name}.parquet 0", "", rows)],
+                _types(rows),
+                keys[name],
+                sample_share=sampled if isinstance(sampled, float) else sampled[name],
+                key_share=by_key,
             )
+            for name, rows in tables.items()
+        }
+        self.statistics = dict(describe_rows(asked).statistics)
         self._sources = {
             name: CatalogTable(
                 TableSource(name, f"/{name}", "parquet", tuple(Column(*column) for column in _types(rows).items())),
@@ -101,8 +87,3 @@ class Counted:
 
 def _types(rows: pa.Table) -> dict[str, str]:
     return {field.name: SPARK_TYPES[field.type] for field in rows.schema}
-
-
-def _summary(name: str, rows: pa.Table, wanted: Wanted) -> TableSummary:
-    ((_, found),) = summarise_chunks([TableChunk(f"/{name}.parquet 0", "", rows)], wanted)
-    return found

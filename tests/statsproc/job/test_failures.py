@@ -22,7 +22,7 @@ import pytest
 from engines.arrow_types import spark_type
 from metastore.discovery.inspection import data_files
 from metastore.records import JobState, Mode
-from statsproc.job.build import files_of
+from statsproc.job.reading import files_of
 from statsproc.read.files import FileChunk, FileUnusable, fields_of, look, splits_of, without_root
 from statsproc.sketches.column_summary import is_text
 from tests.statsproc.runs import Runs

@@ -18,7 +18,7 @@ from pyspark import cloudpickle
 
 from metastore.discovery.inspection import data_files, inspect
 from selector.join_keys import Bins
-from statsproc.job.build import columns_of
+from statsproc.job.reading import columns_of
 from statsproc.read import scan
 from statsproc.read.scan_scope import everything, pieces
 from statsproc.read.task import Wanted

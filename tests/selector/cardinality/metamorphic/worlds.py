@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
 
@@ -27,13 +27,9 @@ from engines.protocol import Column, TableSource
 from metastore.records import CatalogTable
 from selector.join_keys import Bins, ColumnRef, KeyPair, key_groups
 from selector.statistics import TableStatistics
-from statsproc.job.build import key_columns
+from statsproc.job.in_memory import Rows, describe_rows
+from statsproc.job.reading import key_columns
 from statsproc.read.files import TableChunk
-from statsproc.read.task import Wanted, summarise_chunks
-from statsproc.sketches.column_summary import describe
-from statsproc.sketches.join_keys import Cut, KeySummary, cut_keys, describe_key, rows_of_keys
-from statsproc.sketches.sample import row_sample, rows_wanted
-from statsproc.sketches.table_summary import TableSummary
 
 KEYS = ("k", "m")
 FILTERED = ("v", "s", "x")
@@ -283,31 +279,16 @@ def described(
     """
     copies = copies or {}
     rows = {name: pa.concat_tables([table] * copies.get(name, 1)) for name, table in rows.items()}
-    called = {name: naming.table(name) for name in rows}
     stored = {name: _called(table, name, naming) for name, table in rows.items()}
-    types = {name: {field.name: SPARK_TYPES[field.type] for field in table.schema} for name, table in stored.items()}
-    parts = {name: list(_chunks(name, table, chunks, copies.get(name, 1))) for name, table in stored.items()}
     joined = _joined(rows, naming)
     group_of = {member: group for group, members in key_groups(joined).items() for member in members}
-    keys = {name: key_columns(called[name], types[name], group_of) for name in rows}
-    looks = {name: _summary(parts[name], Wanted(types[name], tuple(keys[name]))) for name in rows}
-    if bins is None:
-        members: dict[str, list[KeySummary]] = {}
-        for name in rows:
-            for key, group in keys[name].items():
-                members.setdefault(group, []).append(looks[name].keys[key])
-        cuts = {group: cut_keys(found, group) for group, found in members.items()}
-        bins = {group: replace(cut, version=1) for group, cut in cuts.items() if cut is not None}
-    statistics = {}
+    asked = {}
     for name, table in stored.items():
-        cut = Cut({key: bins[group] for key, group in keys[name].items() if group in bins})
-        chance, by_key = (
-            min(1.0, 1.2 * wanted / max(1.0, table.num_rows)) * sampled
-            for wanted in (rows_wanted(len(types[name])), rows_of_keys(len(types[name]), cut.bins.values()))
-        )
-        wanted = Wanted(types[name], tuple(cut.bins), cut, chance, by_key if chance < 1.0 else 0.0)
-        statistics[called[name]] = _statistics(called[name], _summary(parts[name], wanted), cut, types[name])
-    return World(title, rows, naming, statistics, frozenset(joined), bins, sampled, chunks)
+        types = {field.name: SPARK_TYPES[field.type] for field in table.schema}
+        parts = list(_chunks(name, table, chunks, copies.get(name, 1)))
+        asked[naming.table(name)] = Rows(parts, types, key_columns(naming.table(name), types, group_of))
+    found = describe_rows(asked, bins=bins, sampled=sampled)
+    return World(title, rows, naming, found.statistics, frozenset(joined), found.bins, sampled, chunks)
 
 
 def _called(rows: pa.Table, table: str, naming: Naming) -> pa.Table:
@@ -337,20 +318,3 @@ def files(name: str, rows: pa.Table, count: int) -> list[tuple[str, pa.Table]]:
     each = max(1, -(-rows.num_rows // count))
     starts = range(0, max(1, rows.num_rows), each)
     return [(f"{name}-{number}.parquet", rows.slice(at, each)) for number, at in enumerate(starts)]
-
-
-def _summary(chunks: Iterable[TableChunk], wanted: Wanted) -> TableSummary:
-    ((_, found),) = summarise_chunks(chunks, wanted)
-    return found
-
-
-def _statistics(name: str, whole: TableSummary, cut: Cut, types: Mapping[str, str]) -> TableStatistics:
-    return TableStatistics(
-        table=name,
-        version=1,
-        rows=whole.rows,
-        bytes=whole.rows * 50,
-        columns={column: describe(whole.columns[column], column, kind) for column, kind in types.items()},
-        sample=row_sample(whole.sample),
-        keys={key: describe_key(summary, key, cut) for key, summary in whole.keys.items() if summary.rows.size},
-    )

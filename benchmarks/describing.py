@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import uuid
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -51,11 +52,19 @@ def declare(workplace: Workplace, source: TableSource) -> None:
 
 def ours(workplace: Workplace, name: str, mode: Mode = Mode.FULL) -> None:
     """Do what ``python -m statsproc stats`` does for a table once Spark is there, from its job's row to publishing."""
-    request = JobRequest((name,), mode)
+    _run(workplace, JobRequest((name,), mode))
+
+
+def ours_together(workplace: Workplace, names: Sequence[str]) -> None:
+    """Do the same for several tables in one job."""
+    _run(workplace, JobRequest(tuple(names)))
+
+
+def _run(workplace: Workplace, request: JobRequest) -> None:
     reporter = LineReporter(io.StringIO())
     errors = run_job(workplace.store, uuid.uuid4().hex, request, lambda: nullcontext(workplace.spark), reporter)
-    if errors:
-        raise RunFailed(f"statistics of {name}: {errors[name]}")
+    for name, error in errors.items():
+        raise RunFailed(f"statistics of {name}: {error}")
 
 
 def in_force(workplace: Workplace, name: str) -> TableStatistics:

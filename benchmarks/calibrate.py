@@ -28,7 +28,7 @@ from selector.statistics import TableStatistics
 
 FITTED = (
     "base_bytes",
-    "scan_compressed",
+    "scan_decoded",
     "scan_strings",
     "last_rows",
     "growing_overlap",

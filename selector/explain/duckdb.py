@@ -67,6 +67,7 @@ _POSITION = re.compile(r"^#(?:\[\d+\.)?(\d+)\]?$")
 _ANY_POSITION = re.compile(r"#(?:\[\d+\.)?(\d+)")
 _CAST_POSITION = re.compile(r"^CAST\(#(?:\[\d+\.)?(\d+)\]? AS ([^)]*(?:\([^)]*\))?)\)$")
 _NARROWED = re.compile(r"^__internal_(?:de)?compress_(?:integral|string)(?:_(\w+))?\((.*?)(?:, -?\d+)?\)$")
+_TEXTS = (exp.Substring, exp.Upper, exp.Lower, exp.Trim, exp.Concat, exp.DPipe, exp.Left, exp.Right, exp.Replace)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _SORT_ORDER = re.compile(r" (ASC|DESC)( NULLS (FIRST|LAST))?$")
 _AGGREGATE_CALL = re.compile(r"^(\w+)\((?:DISTINCT )?(.*)\)$")
@@ -511,11 +512,19 @@ def _resolve(text: str, inputs: tuple[PlanColumn, ...]) -> PlanColumn:
     return PlanColumn(text, _computed_type(text))
 
 
+@lru_cache(maxsize=4_096)
 def _computed_type(text: str) -> str | None:
     try:
         expression = sqlglot.parse_one(text, read=DIALECT)
     except SqlglotError:
         return None
+    while isinstance(expression, exp.Case | exp.Coalesce | exp.Paren):  # of the type of each of its results
+        some = expression.args["ifs"][0].args["true"] if isinstance(expression, exp.Case) else expression.this
+        expression = some
+    if isinstance(expression, exp.Cast):
+        return _spark_type(expression.to.sql(DIALECT))
+    if isinstance(expression, _TEXTS):
+        return "string"
     cast = expression.find(exp.Cast)
     if cast is not None and not isinstance(expression, exp.Func):
         return _spark_type(cast.to.sql(DIALECT))

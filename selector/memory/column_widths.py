@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ DICTIONARY_BYTES = 1 << 20  # beyond which writers of Parquet give a dictionary 
 UNKNOWN_BYTES = 16
 UNKNOWN_NUMBER_BYTES = 8
 UNKNOWN_LENGTH_BYTES = 16
+_CUT = re.compile(r'^"?(?:substring|substr|left)"?\(.*, (\d+)\)$')  # a text of which so many characters are left
 CACHED_COLUMNS = 4_096  # samples of string columns whose lengths are not counted again
 
 
@@ -31,7 +33,12 @@ class Row:
     columns: int
     fixed_bytes: float
     heap_bytes: float
-    has_strings: bool
+    strings: int
+
+    @property
+    def has_strings(self) -> bool:
+        """Whether it has a column of strings."""
+        return self.strings > 0
 
 
 def row_of(columns: Sequence[PlanColumn], statistics: Mapping[str, TableStatistics]) -> Row:
@@ -42,7 +49,7 @@ def row_of(columns: Sequence[PlanColumn], statistics: Mapping[str, TableStatisti
         columns=len(columns),
         fixed_bytes=sum(STRING_BYTES if width is None else width for width in fixed),
         heap_bytes=sum(heap_bytes(column, statistics) for column in strings),
-        has_strings=bool(strings),
+        strings=len(strings),
     )
 
 
@@ -127,6 +134,8 @@ def _string_bytes(length: float) -> float:
 
 
 def _length(column: PlanColumn, statistics: Mapping[str, TableStatistics]) -> float:
-    table = statistics.get(column.table or "")
-    known = table.columns.get(column.name) if table is not None else None
-    return known.average_length if known is not None and known.average_length is not None else UNKNOWN_LENGTH_BYTES
+    known = _known(column, statistics)
+    if known is not None and known.average_length is not None:
+        return known.average_length
+    cut = _CUT.search(column.name) if column.table is None else None
+    return float(cut[1]) if cut is not None else UNKNOWN_LENGTH_BYTES

@@ -2,8 +2,9 @@
 
 Rows of joins, aggregates and sorts lie in pages of 256 KiB, divided by their hash and by the thread that adds them;
 strings that are too long to lie in their row have pages of their own. A join then points into its rows from a table of
-a power of two of entries, and an aggregate finds its groups through one. A scan holds the row groups that it reads and
-the next one. A pipeline that ends in an operator which needs all rows lets go of what is below it when it is done.
+a power of two of entries, and an aggregate finds its groups through one. A join's build side that comes out of joins
+keeps numbers of their rows in place of values. A scan holds the row groups that it reads and the next one. Which of
+these are there together is in duckdb_pipelines.py and schedule.py.
 
 It is long because every kind of operator keeps other things.
 """
@@ -32,30 +33,22 @@ from selector.memory.column_widths import (
 from selector.memory.duckdb_layout import (
     CALIBRATED,
     Constants,
+    combining_table_bytes,
     grouping_table_bytes,
     groups_met,
     join_table_bytes,
     pages_bytes,
     power_of_two,
 )
-from selector.memory.pipeline import (
-    Peak,
-    fanned_out,
-    gathered,
-    joined,
-    materialized,
-    operator_of,
-    place_of,
-    streamed,
-    walk,
-)
+from selector.memory.duckdb_pipelines import DEFAULT_ROW_GROUP_ROWS, graph_of
+from selector.memory.pipeline import operator_of, walk
+from selector.memory.schedule import Kept, Moment, peak
 from selector.memory.uncertainty import uncertainty_of
 from selector.plan import JoinType, Operator, PlanColumn, PlanNode
 from selector.row_sample import SampleColumn
 from selector.statistics import TableStatistics
 from selector.types import VALUE_BYTES, Group, names_of
 
-DEFAULT_ROW_GROUP_ROWS = 122_880
 UNIQUE_SHARE = 0.9  # distinct values of a column without duplicates, as they are counted, per row
 SMALLEST_SAMPLE = 200  # rows that tell whether values lie together
 CLUSTERED_SHARE = 0.05  # of the ranks, by which neighbours differ where they do
@@ -67,10 +60,14 @@ _GROWING_STATE = re.compile(
     r"(list|array_agg|string_agg|group_concat|listagg|median|mode|quantile|histogram|map)\w*\(|\w+\(DISTINCT ",
     re.IGNORECASE,
 )
-_STATE_BYTES = {"count": 8, "count_star": 8, "stddev": 24, "variance": 24, "corr": 64}
+_STATE_BYTES = {"count": 8, "count_star": 8, "corr": 64} | dict.fromkeys(
+    ("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"), 24
+)
+_SUMS = ("sum", "avg", "mean")
+SUM_STATE_BYTES = 24  # of integers and decimals, whose sum has 16 bytes
 STATE_BYTES = 16
 NARROW_STATE_BYTES = 8  # of the smallest or largest of values of up to four bytes
-STRING_STATE_BYTES = 24
+STRING_STATE_BYTES = 32
 
 
 @functools.lru_cache(maxsize=CACHED_COLUMNS)
@@ -96,16 +93,16 @@ def estimate(
     """Return expected peak and upper bound of a plan that runs with this many threads."""
     if any(part.rows is None for _, part in walk(tree)):
         return replace(UNKNOWN, gaps=tree.all_gaps())
-    model = _Model(statistics, threads, constants)
-    found = model.peak(tree, None)
-    peak = found.peak_bytes + constants.base_bytes
+    model = _Model(tree, statistics, threads, constants)
+    found = model.peak()
+    peak_bytes = found.bytes + constants.base_bytes
     operators = tuple(operator_of(part, depth, model.held.get(id(part), 0.0)) for depth, part in walk(tree))
-    driver = place_of(found.at_peak, tree)
+    driver = next((place for place, (_, part) in enumerate(walk(tree)) if part is found.largest), None)
     described = all(part.table is None or part.table in statistics for part in operators)
     uncertainty = uncertainty_of(operators, driver, described=described)
     return MemoryEstimate(
-        whole_bytes(peak),
-        whole_bytes(uncertainty.upper_bytes(peak)),
+        whole_bytes(peak_bytes),
+        whole_bytes(uncertainty.upper_bytes(peak_bytes)),
         max(0.01, tree.confidence),
         operators,
         (*tree.all_gaps(), *notes),
@@ -118,73 +115,82 @@ Needed = frozenset[PlanColumn] | None  # columns that are used above; None: all 
 
 
 class _Model:
-    """Goes down the plan once, with the columns that are used above. held: bytes by the operator's identity."""
+    """Tells what each operator keeps. held: bytes by the operator's identity."""
 
-    def __init__(self, statistics: Mapping[str, TableStatistics], threads: int, constants: Constants) -> None:
+    def __init__(
+        self, tree: EstimatedNode, statistics: Mapping[str, TableStatistics], threads: int, constants: Constants
+    ) -> None:
         self._statistics = statistics
         self._threads = threads
         self._constants = constants
+        self._dictionaries: dict[int, Mapping[PlanColumn, float]] = {}
+        self.graph = graph_of(tree, statistics, threads)
         self.held: dict[int, float] = {}
+        self._fill(tree, None)
+        for pipeline in self.graph.pipelines:
+            if pipeline.scan is not None:
+                pipeline.read_bytes, pipeline.scan_bytes = self._scan_bytes(pipeline.scan)
+                self.held[id(pipeline.scan)] = (pipeline.read_bytes + pipeline.scan_bytes) * pipeline.tasks
 
-    def peak(self, part: EstimatedNode, needed: Needed) -> Peak:
-        """Return a subtree's bytes over time."""
-        below = [self.peak(child, needs) for child, needs in zip(part.children, _needs(part.node, needed), strict=True)]
-        peak = self._over_time(part, needed, below).named(part)
-        self.held[id(part)] = max(0.0, peak.held_bytes - sum(p.held_bytes for p in _beside(part.node, below)))
-        return peak
+    def peak(self) -> Moment:
+        """Return the moment with most bytes."""
+        return peak(self.graph.pipelines, list(self.graph.kept.values()), self._threads)
 
-    def _over_time(self, part: EstimatedNode, needed: Needed, below: list[Peak]) -> Peak:
+    def _fill(self, part: EstimatedNode, needed: Needed) -> None:
+        kept = self.graph.kept.get(id(part))
+        if kept is not None:
+            self._keep(kept, needed)
+            self.held[id(part)] = max(kept.filling_bytes + kept.builders * kept.task_bytes, kept.held_bytes)
+        for child, needs in zip(part.children, _needs(part.node, needed), strict=True):
+            self._fill(child, needs)
+
+    def _keep(self, kept: Kept, needed: Needed) -> None:
+        """Fill in what an operator keeps."""
+        part, constants = kept.part, self._constants
         node = part.node
         match node.operator:
-            case Operator.SCAN:
-                return streamed(self._scan_bytes(part), below, is_early=self._is_short(node))
             case Operator.HASH_JOIN:
-                rows, table, told = self._hash_join(part, needed)
-                return joined(rows, rows + table + told, probe=below[0], build=below[1], lasting_bytes=told)
+                rows, table, told = self._hash_join(part, needed, kept.builders)
+                kept.filling_bytes, kept.held_bytes, kept.lasting_bytes = rows, rows + table + told, told
+                kept.floor_bytes = min(rows, constants.join_partitions * kept.builders * constants.page_bytes)
             case Operator.NESTED_LOOP_JOIN:
                 build = part.children[1]
-                rows = self._stored(build.rows or 0.0, row_of(_used(build.node, needed), self._statistics))
-                probe = below[0]
-                if all((child.rows or 0.0) <= 1.0 for child in part.children):  # neither has to wait for the other
-                    probe = replace(probe, early_bytes=probe.peak_bytes)
-                return joined(rows, rows, probe=probe, build=below[1])
+                kept.filling_bytes = kept.held_bytes = self._stored(
+                    build.rows or 0.0, row_of(_used(build.node, needed), self._statistics)
+                )
             case Operator.AGGREGATE:
                 inputs = self._kept_inputs(part)
-                if not node.group_keys:
-                    whole = gathered(inputs, inputs, below[0])
-                    return replace(whole, early_bytes=whole.peak_bytes)  # one row that nothing has to wait for
-                if node.label == "PERFECT_HASH_GROUP_BY":
-                    return gathered(inputs, inputs, below[0])
-                filled, found = self._grouping(part)
-                return gathered(filled + inputs, found + inputs, below[0], drains=True)
-            case Operator.SORT:
-                kept = self._sorted(node, part.children[0].rows or 0.0)  # a limit above may not take all
-                return gathered(self._constants.last_rows * kept, kept, below[0], drains=True)
+                kept.filling_bytes = kept.held_bytes = inputs
+                if node.group_keys and node.label != "PERFECT_HASH_GROUP_BY":
+                    filled, kept.task_bytes, found = self._grouping(part, kept.builders)
+                    kept.filling_bytes, kept.held_bytes = filled + inputs, found + inputs
+                    kept.floor_bytes = min(filled, power_of_two(self._threads) * kept.builders * constants.page_bytes)
+                    kept.repeats = (part.children[0].rows or 0.0) / max(1.0, part.rows or 0.0)
+                    kept.drained_bytes = kept.held_bytes
+            case Operator.SORT | Operator.WINDOW:
+                held = (
+                    self._window(part)
+                    if node.operator is Operator.WINDOW
+                    else self._sorted(
+                        node,
+                        part.children[0].rows or 0.0,  # a limit above may not take all
+                    )
+                )
+                kept.filling_bytes, kept.held_bytes, kept.drained_bytes = constants.last_rows * held, held, held
             case Operator.TOP_N:
                 limit = float((node.limit or 0) + node.offset) * self._threads
-                kept = self._sorted(node, min(part.children[0].rows or 0.0, limit))
-                return gathered(kept, kept, below[0])
-            case Operator.WINDOW:
-                kept = self._window(part)
-                return gathered(self._constants.last_rows * kept, kept, below[0], drains=True)
-            case Operator.MATERIALIZE if not _is_waited_for(node.children[1], node.reference):
-                return fanned_out(*below)
-            case Operator.MATERIALIZE:
+                kept.filling_bytes = kept.held_bytes = self._sorted(node, min(part.children[0].rows or 0.0, limit))
+            case Operator.MATERIALIZE if kept.readers:
                 definition = part.children[0]
-                own = self._stored(definition.rows or 0.0, row_of(definition.node.columns, self._statistics))
-                return materialized(own, definition=below[0], body=below[1])
-            case _:
-                return streamed(0.0, below)
+                kept.filling_bytes = kept.held_bytes = self._stored(
+                    definition.rows or 0.0, row_of(_stored_columns(definition.node), self._statistics)
+                )
 
-    def _is_short(self, node: PlanNode) -> bool:
-        """Tell whether a leaf has too few rows to keep all threads busy, as DuckDB expects them."""
-        return max(1.0, (node.cardinality or 0.0) // self._constants.rows_per_thread) < self._threads
-
-    def _scan_bytes(self, part: EstimatedNode) -> float:
-        """Return the row groups that threads read, and the strings that they decode."""
+    def _scan_bytes(self, part: EstimatedNode) -> tuple[float, float]:
+        """Return the row group that a thread has read, and what it decodes of it."""
         table = self._statistics.get(part.node.table or "")
         if table is None or not table.rows:
-            return 0.0
+            return 0.0, 0.0
         group_rows = min(table.row_group_rows or DEFAULT_ROW_GROUP_ROWS, table.rows)
         whole = [PlanColumn(name, column.data_type, table.table) for name, column in table.columns.items()]
         scanned_bytes = stored_bytes(part.node.scanned, self._statistics)
@@ -193,33 +199,96 @@ class _Model:
         strings = sum(
             self._string_bytes(column, group_rows) for column in part.node.scanned if column.data_type == "string"
         )
-        constants = self._constants
-        reading = min(self._threads, math.ceil(table.rows / group_rows))
-        return reading * (constants.scan_compressed * compressed + constants.scan_strings * strings)
+        return compressed, self._constants.scan_decoded * compressed + self._constants.scan_strings * strings
 
     def _string_bytes(self, column: PlanColumn, rows: float) -> float:
         """Return the bytes of a row group's strings, of which those in a dictionary are there once."""
         dictionary = dictionary_bytes(column, self._statistics)
         return rows * encoded_bytes([column], self._statistics) if dictionary is None else dictionary
 
-    def _hash_join(self, part: EstimatedNode, needed: Needed) -> tuple[float, float, float]:
+    def _hash_join(self, part: EstimatedNode, needed: Needed, threads: int) -> tuple[float, float, float]:
         """Return the bytes of a join's rows, of the table that points at them, and of what it tells a scan."""
         node, build = part.node, part.children[1]
         constants = self._constants
         keys = [key for _, key in node.join_keys]
         payload = [] if _matches_only(node) else [c for c in _used(build.node, needed) if c not in keys]
-        row = row_of([*keys, *payload], self._statistics)
+        row = self._narrowed(row_of([*keys, *payload], self._statistics), part, payload)
         found = 1 if node.join_type in _MARKING else 0
         width = row.fixed_bytes + constants.hash_bytes + math.ceil(row.columns / 8) + found
         width += constants.heap_size_bytes if row.has_strings else 0
-        rows, threads = build.rows or 0.0, self._building(build)
+        rows = build.rows or 0.0
         filled = pages_bytes(rows, width, constants.join_partitions, threads, constants)
         heap = pages_bytes(rows, row.heap_bytes, constants.join_partitions, threads, constants)
+        if self._is_perfect(part):
+            return filled + heap, 0.0, 0.0
+        return filled + heap, join_table_bytes(rows, constants), self._filter_bytes(part, self._span(node))
+
+    def _is_perfect(self, part: EstimatedNode) -> bool:
+        """Tell whether a join's keys are positions of an array: unique integers that lie close."""
+        node, span, rows = part.node, self._span(part.node), part.children[1].rows or 0.0
+        if node.join_type is not JoinType.INNER or span is None or not rows <= span <= self._constants.perfect_range:
+            return False
+        return all(self._is_unique(key) for _, key in node.join_keys)
+
+    def _narrowed(self, row: Row, part: EstimatedNode, payload: Sequence[PlanColumn]) -> Row:
+        """Return a join's row, where columns that come from a small table are kept as numbers of its rows."""
+        node, build = part.node, part.children[1]
         span = self._span(node)
-        if node.join_type is JoinType.INNER and span is not None and rows <= span <= constants.perfect_range:
-            if all(self._is_unique(key) for key in keys):
-                return filled + heap, 0.0, 0.0
-        return filled + heap, join_table_bytes(rows, constants), self._filter_bytes(part, span)
+        if node.join_type in _WITHOUT_NUMBERS or (span is not None and span <= self._constants.perfect_range):
+            return row
+        if any(below.operator is Operator.UNION for _, below in build.node.walk()):
+            return row
+        numbered = self._numbered(build)
+        for column in payload:
+            known = numbered.get(column)
+            if known is None:
+                continue
+            alone = row_of([column], self._statistics)
+            width = next(width for width, most in ((1, 1 << 8), (2, 1 << 16), (4, math.inf)) if known <= most)
+            if width < alone.fixed_bytes:
+                row = replace(
+                    row,
+                    fixed_bytes=row.fixed_bytes - alone.fixed_bytes + width,
+                    heap_bytes=row.heap_bytes - alone.heap_bytes,
+                    strings=row.strings - alone.strings,
+                )
+        return row
+
+    def _numbered(self, part: EstimatedNode) -> Mapping[PlanColumn, float]:
+        """Return the columns that come out as numbers of rows of a join's build side, and how many rows it has."""
+        known = self._dictionaries.get(id(part))
+        if known is None:
+            known = self._dictionaries[id(part)] = self._numbers(part)
+        return known
+
+    def _numbers(self, part: EstimatedNode) -> Mapping[PlanColumn, float]:
+        constants, node = self._constants, part.node
+        match node.operator:
+            case Operator.PROJECT:
+                below = self._numbered(part.children[0])
+                return {column: below[column] for column in node.columns if column in below}
+            case Operator.FILTER:
+                return self._numbered(part.children[0])
+            case Operator.HASH_JOIN if node.join_type in _HANDING_ON:
+                found = dict(self._numbered(part.children[0]))
+                build, span = part.children[1], self._span(node)
+                rows, probed = build.rows or 0.0, node.children[0].cardinality or 0.0
+                if node.join_type is not JoinType.INNER:
+                    return found
+                payload = [column for column in build.node.columns if column in node.columns]
+                if span is not None and self._is_perfect(part):
+                    return found | dict.fromkeys(payload, span)
+                through = self._numbered(build)
+                if any(column in through for column in payload):
+                    return found | {column: through[column] for column in payload if column in through}
+                width = row_of(payload, self._statistics).fixed_bytes
+                if probed >= max(constants.numbering_rows, constants.numbering_ratio * rows) and rows * width <= (
+                    constants.numbering_bytes
+                ):
+                    return found | dict.fromkeys(payload, rows)
+                return found
+            case _:
+                return {}
 
     def _filter_bytes(self, part: EstimatedNode, span: float | None) -> float:
         """Return the bytes of what a join tells its probe side's scan about its keys."""
@@ -256,29 +325,29 @@ class _Model:
         column = table.columns.get(key.name) if table is not None else None
         return table is not None and column is not None and column.ndv >= UNIQUE_SHARE * table.rows
 
-    def _grouping(self, part: EstimatedNode) -> tuple[float, float]:
-        """Return the bytes of an aggregate when all rows are in, and while it puts its threads' groups together."""
+    def _grouping(self, part: EstimatedNode, threads: int) -> tuple[float, float, float]:
+        """Return an aggregate's bytes: rows when all are in, each thread's table, and while groups are put together."""
         constants, node, below = self._constants, part.node, part.children[0]
         row = row_of(node.group_keys, self._statistics)
         calls = node.columns[len(node.group_keys) :]
-        states = sum(_state_bytes(column) for column in calls)
+        states = sum(_state_bytes(column, below.node) for column in calls)
         texts = sum(self._kept_text(column, below.node) for column in calls if column.data_type == "string")
         width = row.fixed_bytes + constants.hash_bytes + math.ceil((row.columns + 1) / 8)
         width += constants.heap_size_bytes if row.has_strings else 0
         if states:
             width = _aligned(_aligned(width) + states)
-        given, groups, threads = below.rows or 0.0, part.rows or 0.0, self._building(below)
+        given, groups = below.rows or 0.0, part.rows or 0.0
         found = groups if self._comes_together(part) else groups_met(groups, given, threads) * threads
         parts = power_of_two(self._threads)
         rows = pages_bytes(found, width, parts, threads, constants)
         rows += pages_bytes(found, row.heap_bytes, parts, threads, constants) + found * texts
         table = grouping_table_bytes(found / threads, constants)
-        filled = constants.last_rows * (rows + threads * table)
+        filled = constants.last_rows * rows
         if table > constants.entry_bytes * constants.grouping_entries:  # it has grown: twice as large as the one before
             share = threads * table / 2 / constants.entry_bytes / constants.grouping_load / found
-            filled = max(filled, share * rows + threads * table * (1 + constants.growing_overlap / 2))
+            filled = max(filled, share * rows + threads * table * constants.growing_overlap / 2)
         again = constants.combining_overlap * max(0.0, found - groups) * (width + row.heap_bytes)
-        return filled, rows + again + threads * table
+        return filled, table, rows + again + parts * combining_table_bytes(found / parts, constants)
 
     def _kept_text(self, column: PlanColumn, below: PlanNode) -> float:
         """Return the bytes of the text that an aggregate keeps per group: a longer one takes a new place."""
@@ -312,7 +381,7 @@ class _Model:
         """Return the bytes of rows that are sorted: their keys, from which they can be read again, and the rest."""
         constants = self._constants
         keys = row_of(node.sort_keys, self._statistics)
-        rest = row_of([c for c in dict.fromkeys(node.columns) if c not in node.sort_keys], self._statistics)
+        rest = row_of([c for c in _stored_columns(node) if c not in node.sort_keys], self._statistics)
         pointer = constants.pointer_bytes if rest.columns else 0
         key_bytes = keys.fixed_bytes + keys.columns + pointer
         largest = float(constants.sort_key_bytes[-1])
@@ -326,7 +395,7 @@ class _Model:
     def _window(self, part: EstimatedNode) -> float:
         """Return the bytes of a window's input: divided by its partitions' hash, or sorted as a whole."""
         constants, child = self._constants, part.children[0]
-        rows, row = part.rows or 0.0, row_of(list(dict.fromkeys(child.node.columns)), self._statistics)
+        rows, row = part.rows or 0.0, row_of(_stored_columns(child.node), self._statistics)
         parted = any("PARTITION BY" in column.name for column in part.node.columns)
         width = self._row_bytes(row) + (constants.hash_bytes if parted else constants.pointer_bytes)
         slack = constants.join_partitions * self._threads * constants.page_bytes / 2 if parted else 0.0
@@ -341,17 +410,13 @@ class _Model:
         """Return the bytes of rows that lie in pages, undivided."""
         return rows * self._row_bytes(row)
 
-    def _building(self, part: EstimatedNode) -> int:
-        """Return how many threads add the rows that come out of a node: no more than there are row groups to read."""
-        table = self._statistics.get(_source(part.node).table or "")
-        if table is None or not table.rows:
-            return self._threads
-        return max(1, min(self._threads, math.ceil(table.rows / (table.row_group_rows or DEFAULT_ROW_GROUP_ROWS))))
-
 
 _MARKING = frozenset({JoinType.RIGHT, JoinType.FULL, JoinType.RIGHT_SEMI, JoinType.RIGHT_ANTI})
+_WITHOUT_NUMBERS = frozenset({JoinType.LEFT, JoinType.SINGLE, JoinType.FULL})
+_HANDING_ON = frozenset({JoinType.INNER, JoinType.LEFT, JoinType.SEMI, JoinType.ANTI, JoinType.MARK})
 _FILTERING = frozenset({JoinType.INNER, JoinType.SEMI, JoinType.RIGHT, JoinType.RIGHT_SEMI})
 _INTEGERS = frozenset(names_of(Group.WHOLE, Group.DATE))
+_IN_EIGHT_BYTES = frozenset({"tinyint", "smallint", "float", "double"})  # what sums of these have
 _NARROW = frozenset(name for name, width in VALUE_BYTES.items() if width <= 4)
 _GATHERING = frozenset({Operator.AGGREGATE, Operator.SORT, Operator.TOP_N, Operator.WINDOW})
 
@@ -360,32 +425,9 @@ def _streams(node: PlanNode) -> bool:
     return node.operator not in _GATHERING
 
 
-def _beside(node: PlanNode, below: list[Peak]) -> list[Peak]:
-    """Return those of a node's inputs that are alive while it hands out rows."""
-    match node.operator:
-        case Operator.HASH_JOIN | Operator.NESTED_LOOP_JOIN:
-            return below[:1]
-        case Operator.MATERIALIZE:
-            return below[1:]
-        case _:
-            return below if _streams(node) else []
-
-
 def _matches_only(node: PlanNode) -> bool:
     """Tell whether nothing of a join's build side comes out of it."""
     return node.join_type in (JoinType.SEMI, JoinType.ANTI, JoinType.MARK)
-
-
-def _is_waited_for(node: PlanNode, reference: str | None) -> bool:
-    """Tell whether a reader of a common table expression has to wait for another one, so that its rows are kept.
-
-    That is one on a join's probe side, where the build side reads it, too. Others get the rows as they come.
-    """
-    if node.operator in (Operator.HASH_JOIN, Operator.NESTED_LOOP_JOIN):
-        probe, build = node.children
-        if _source(probe).reference == reference and any(below.reference == reference for _, below in build.walk()):
-            return True
-    return any(_is_waited_for(child, reference) for child in node.children)
 
 
 def _source(node: PlanNode) -> PlanNode:
@@ -395,8 +437,42 @@ def _source(node: PlanNode) -> PlanNode:
     return node
 
 
+def _stored_columns(node: PlanNode) -> list[PlanColumn]:
+    """Return the columns that are kept of a node's rows."""
+    return _once(_told_columns(node))
+
+
+def _once(columns: Sequence[PlanColumn]) -> list[PlanColumn]:
+    """Return columns, each of a table once; computed ones of the same text are different ones."""
+    found: list[PlanColumn] = []
+    for column in columns:
+        if column.table is None or column not in found:
+            found.append(column)
+    return found
+
+
+def _told_columns(node: PlanNode) -> Sequence[PlanColumn]:
+    """Return a node's columns in order; those of a union from the input that tells most of them."""
+    match node.operator:
+        case Operator.UNION:
+            inputs = zip(*map(_told_columns, node.children), strict=False)
+            return [max(some, key=lambda one: (one.table is not None, one.data_type is not None)) for some in inputs]
+        case Operator.FILTER | Operator.LIMIT | Operator.SORT | Operator.TOP_N:
+            return _told_columns(node.children[0])
+        case Operator.WINDOW:
+            below = _told_columns(node.children[0])
+            return [*below, *node.columns[len(below) :]]
+        case Operator.PROJECT:
+            told = dict(zip(node.children[0].columns, _told_columns(node.children[0]), strict=False))
+            return [told.get(column, column) for column in node.columns]
+        case Operator.MATERIALIZE:
+            return _told_columns(node.children[1])
+        case _:
+            return node.columns
+
+
 def _used(node: PlanNode, needed: Needed) -> list[PlanColumn]:
-    unique = list(dict.fromkeys(node.columns))
+    unique = _once(node.columns)
     return unique if needed is None else [column for column in unique if column in needed]
 
 
@@ -431,12 +507,17 @@ def _in_text(texts: Sequence[str], child: PlanNode) -> frozenset[PlanColumn]:
     return frozenset(column for column in child.columns if column.name in words or column.name in texts)
 
 
-def _state_bytes(column: PlanColumn) -> float:
-    """Return the bytes of an aggregate's state per group, without the text that it may keep."""
+def _state_bytes(column: PlanColumn, below: PlanNode) -> float:
+    """Return the bytes of an aggregate's state per group, without the text that it may keep.
+
+    Observed: pages of a million groups by one integer, for each function and type of its argument.
+    """
     call = _CALL.match(column.name)
-    known = _STATE_BYTES.get(call.group(1)) if call else None
-    if known is not None:
-        return known
+    name = call.group(1) if call else ""
+    if name in _STATE_BYTES:
+        return _STATE_BYTES[name]
+    if name in _SUMS:
+        return STATE_BYTES if _argument(column, below).data_type in _IN_EIGHT_BYTES else SUM_STATE_BYTES
     if column.data_type == "string":
         return STRING_STATE_BYTES
     return NARROW_STATE_BYTES if column.data_type in _NARROW else STATE_BYTES

@@ -25,17 +25,20 @@ class Constants:
     join_load: entries of a join's table per row, rounded up to a power of two; minimum_join_entries: at least.
     entry_bytes: of either kind of table.
     grouping_load: entries of an aggregate's table per group, rounded up; grouping_entries: at its start.
+    combining_rows: for at least so many groups a part has a table when groups of several threads are put together.
     sort_key_bytes: sizes of a sort's keys, of which strings need the largest; pointer_bytes: to the rest of the row.
     perfect_range: unique keys of an inner join that lie so close are positions of an array, which the limit leaves out.
     parallel_join_rows: a join of more rows is built in parts side by side.
     exact_filter_range: a join tells its probe side's scan which of so many keys it has by a bit each; where they lie
     farther apart, by bloom_bits for each row, rounded up to a power of two.
-    rows_per_thread: a scan of at least so many for each thread keeps all of them busy.
     filtering_rows: a build side without a filter of its own tells so up to so many rows.
+    numbering_rows, numbering_ratio, numbering_bytes: a join hands on numbers of its build side's rows in place of their
+    values where at least so many rows are expected on its probe side, so many times those of its build side, and the
+    values take no more bytes (DictionaryEmissionActivation).
 
     Fitted:
     base_bytes: of a statement, whatever it does.
-    scan_compressed, scan_strings: row groups as they lie in the file, and decoded strings, that a thread holds.
+    scan_decoded, scan_strings: of a row group as it lies in the file, and of its strings, that a thread decodes.
     last_rows: share of an aggregate's or a sort's rows that have come when what is below it begins to let go.
     growing_overlap: of the tables of an aggregate that a larger one replaces, this share is alive with the larger ones.
     combining_overlap: of rows of groups that several threads have met, this share lies twice while they are combined.
@@ -53,6 +56,7 @@ class Constants:
     entry_bytes: int = 8
     grouping_load: float = 1.5
     grouping_entries: int = 262_144
+    combining_rows: int = 4_096
     sort_key_bytes: tuple[int, ...] = (8, 16, 24, 32)
     pointer_bytes: int = 8
     perfect_range: int = 1_048_576
@@ -60,10 +64,12 @@ class Constants:
     exact_filter_range: int = 1 << 26
     bloom_bits: int = 12
     filtering_rows: int = 4_194_304
-    rows_per_thread: int = 245_760
+    numbering_rows: int = 262_144
+    numbering_ratio: int = 100
+    numbering_bytes: int = 8 * MIB
 
     base_bytes: float = 0.9 * MIB
-    scan_compressed: float = 1.8
+    scan_decoded: float = 0.8
     scan_strings: float = 1.0
     last_rows: float = 0.92
     growing_overlap: float = 0.6
@@ -89,10 +95,10 @@ def pages_bytes(rows: float, row_bytes: float, parts: int, threads: int, constan
     if rows < SMALLEST_ROWS or row_bytes <= 0:
         return 0.0
     shares = THREAD_SHARES if threads > 1 else (0.5,)
-    parts = min(parts, math.ceil(rows / threads))
+    met = parts * -math.expm1(rows / threads * math.log1p(-1.0 / parts)) if parts > 1 else 1.0
     fit = constants.page_bytes / row_bytes
     pages = sum(math.ceil(rows * 2 * share / threads / parts / fit) for share in shares) / len(shares)
-    return pages * parts * threads * constants.page_bytes
+    return pages * met * threads * constants.page_bytes
 
 
 def join_table_bytes(rows: float, constants: Constants = CALIBRATED) -> float:
@@ -105,6 +111,11 @@ def grouping_table_bytes(groups: float, constants: Constants = CALIBRATED) -> fl
     """Return the bytes of the table in which a thread finds its groups."""
     entries = max(constants.grouping_entries, power_of_two(constants.grouping_load * groups))
     return float(constants.entry_bytes * entries)
+
+
+def combining_table_bytes(groups: float, constants: Constants = CALIBRATED) -> float:
+    """Return the bytes of the table in which the groups of a part are put together."""
+    return float(constants.entry_bytes * power_of_two(constants.grouping_load * max(constants.combining_rows, groups)))
 
 
 def groups_met(groups: float, rows: float, threads: int) -> float:

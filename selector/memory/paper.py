@@ -85,9 +85,9 @@ class _Model:
         below = [self.peak(child) for child in part.children]
         match part.node.operator:
             case Operator.HASH_JOIN | Operator.NESTED_LOOP_JOIN:
-                return joined(own, own, probe=below[0], build=below[1])
+                return joined(own, probe=below[0], build=below[1])
             case Operator.AGGREGATE | Operator.SORT | Operator.WINDOW | Operator.TOP_N:
-                return gathered(own, own, below[0])
+                return gathered(own, below[0])
             case Operator.MATERIALIZE:
                 return materialized(own, definition=below[0], body=below[1])
             case _:

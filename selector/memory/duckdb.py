@@ -123,6 +123,7 @@ class _Model:
         self._statistics = statistics
         self._threads = threads
         self._constants = constants
+        self._stored_bytes: dict[str, float] = {}
         self._dictionaries: dict[int, Mapping[PlanColumn, float]] = {}
         self.graph = graph_of(tree, statistics, threads)
         self.held: dict[int, float] = {}
@@ -134,7 +135,7 @@ class _Model:
 
     def peak(self) -> Moment:
         """Return the moment with most bytes."""
-        return peak(self.graph.pipelines, list(self.graph.kept.values()), self._threads)
+        return peak(self.graph.pipelines, self._threads)
 
     def _fill(self, part: EstimatedNode, needed: Needed) -> None:
         kept = self.graph.kept.get(id(part))
@@ -192,9 +193,11 @@ class _Model:
         if table is None or not table.rows:
             return 0.0, 0.0
         group_rows = min(table.row_group_rows or DEFAULT_ROW_GROUP_ROWS, table.rows)
-        whole = [PlanColumn(name, column.data_type, table.table) for name, column in table.columns.items()]
-        scanned_bytes = stored_bytes(part.node.scanned, self._statistics)
-        share = min(1.0, scanned_bytes / max(1e-9, stored_bytes(whole, self._statistics)))
+        row_bytes = self._stored_bytes.get(table.table)
+        if row_bytes is None:
+            whole = [PlanColumn(name, column.data_type, table.table) for name, column in table.columns.items()]
+            row_bytes = self._stored_bytes[table.table] = stored_bytes(whole, self._statistics)
+        share = min(1.0, stored_bytes(part.node.scanned, self._statistics) / max(1e-9, row_bytes))
         compressed = group_rows * share * table.bytes / table.rows
         strings = sum(
             self._string_bytes(column, group_rows) for column in part.node.scanned if column.data_type == "string"

@@ -53,7 +53,7 @@ class Kept:
     def bytes_at(self, progress: Mapping[Pipeline, float], begun: Mapping[Pipeline, int]) -> float:
         """Return what it takes. progress: share of the work that is done of the pipelines that may run.
 
-        begun: how many of their tasks have.
+        begun: how many tasks of those that are not done have.
         """
         share = total = 0.0
         tasks = running = 0
@@ -63,8 +63,9 @@ class Kept:
             total += rows
             done = done and part == 1.0
             if part is not None and writer.has_written(part, rows):
-                tasks += begun[writer] or writer.tasks
-                running += begun[writer]
+                at_work = begun.get(writer, 0)
+                tasks += at_work or writer.tasks
+                running += at_work
                 share += rows * part
         if not tasks:
             return 0.0
@@ -121,26 +122,31 @@ class Moment:
     largest: EstimatedNode | None
 
 
-def peak(pipelines: Sequence[Pipeline], kept: Sequence[Kept], threads: int) -> Moment:
+def peak(pipelines: Sequence[Pipeline], threads: int) -> Moment:
     """Return the moment with most bytes while these pipelines run. Earlier ones come first where several may start."""
-    return _Run(pipelines, kept, threads).peak()
+    return _Run(pipelines, threads).peak()
 
 
 class _Run:
     """Pipelines on their way. A task is a pipeline and whether it has begun; the last thread takes turns."""
 
-    def __init__(self, pipelines: Sequence[Pipeline], kept: Sequence[Kept], threads: int) -> None:
-        self._kept = kept
-        self._before = {one: tuple(one.before()) for one in pipelines}
+    def __init__(self, pipelines: Sequence[Pipeline], threads: int) -> None:
         self._left = {one: max(1.0, one.work) for one in pipelines}
         self._turn_rows = max(TURN_ROWS, sum(one.read_rows for one in pipelines) / MOST_TURNS)
-        self._waiting = list(pipelines)
+        self._waits_for = {one: set(one.before()) for one in pipelines}
+        self._before: dict[Pipeline, list[Pipeline]] = {}  # those that wait for it
+        for one, others in self._waits_for.items():
+            for other in others:
+                self._before.setdefault(other, []).append(one)
+        self._order = {one: place for place, one in enumerate(pipelines)}
         self._queue: list[tuple[Pipeline, bool]] = []
         self._busy: list[Pipeline] = []
         self._others = threads - 1
         self._turn: tuple[Pipeline, float] | None = None
         self._progress: dict[Pipeline, float] = {}
         self._begun: dict[Pipeline, int] = {}
+        self._held: dict[Kept, None] = {}
+        self._start([one for one in pipelines if not self._waits_for[one]])
 
     def peak(self) -> Moment:
         worst = Moment(0.0, None)
@@ -148,25 +154,37 @@ class _Run:
             ended = self._advance()
             if not ended:
                 continue
-            self._progress |= dict.fromkeys(ended, ENDING)
+            for one in ended:
+                self._progress[one] = ENDING
             before = self._now()
             for one in ended:
-                self._progress[one], self._begun[one] = 1.0, 0
-            self._busy = [one for one in self._busy if one not in ended]
-            if self._turn is not None and self._turn[0] in ended:
-                self._turn = None
-            self._queue = [task for task in self._queue if task[0] not in ended]
+                self._end(one)
             worst = max(worst, before, self._now(), key=lambda moment: moment.bytes)
+            ready = {after for one in ended for after in self._before.get(one, ()) if not self._waits_for[after]}
+            self._start(sorted(ready, key=self._order.__getitem__))
         return worst
+
+    def _start(self, pipelines: Sequence[Pipeline]) -> None:
+        for one in pipelines:
+            self._progress[one], self._begun[one] = 0.0, 0
+            self._queue += [(one, False)] * max(1, one.tasks)
+            self._held |= dict.fromkeys(one.sinks)
+
+    def _end(self, one: Pipeline) -> None:
+        self._progress[one] = 1.0
+        del self._begun[one]
+        self._busy = [other for other in self._busy if other is not one]
+        self._queue = [task for task in self._queue if task[0] is not one]
+        if self._turn is not None and self._turn[0] is one:
+            self._turn = None
+        for after in self._before.get(one, ()):
+            self._waits_for[after].discard(one)
+        for kept in one.reads:
+            if not kept.lasting_bytes and all(self._progress.get(reader) == 1.0 for reader in kept.readers):
+                self._held.pop(kept, None)
 
     def _take(self) -> bool:
         """Let every thread take a task that is there; tells whether any has one."""
-        for one in [
-            one for one in self._waiting if all(self._progress.get(other) == 1.0 for other in self._before[one])
-        ]:
-            self._waiting.remove(one)
-            self._progress[one], self._begun[one] = 0.0, 0
-            self._queue += [(one, False)] * max(1, one.tasks)
         while self._queue and len(self._busy) < self._others:
             self._busy.append(self._first())
         if self._turn is None and self._queue:
@@ -206,7 +224,7 @@ class _Run:
 
     def _now(self) -> Moment:
         total, most, largest = 0.0, 0.0, None
-        for one in self._kept:
+        for one in self._held:
             held = one.bytes_at(self._progress, self._begun)
             total += held
             if held > most:

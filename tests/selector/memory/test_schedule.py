@@ -32,8 +32,7 @@ def pipeline(
 
 
 def most(*pipelines: Pipeline, threads: int = THREADS) -> float:
-    everything = list(dict.fromkeys(one for each in pipelines for one in (*each.sinks, *each.reads)))
-    return peak(pipelines, everything, threads).bytes
+    return peak(pipelines, threads).bytes
 
 
 def test_what_is_kept_stays_until_its_last_reader_is_done() -> None:
@@ -98,11 +97,11 @@ def test_a_task_that_is_done_needs_nothing_any_more() -> None:
 
 def test_each_task_that_has_begun_has_read_and_those_that_work_decode() -> None:
     scans = [Pipeline(work=WORK, read_rows=WORK, tasks=1, read_bytes=10.0, scan_bytes=3.0) for _ in range(4)]
-    assert peak(scans, [], THREADS).bytes == pytest.approx(4 * 10.0 + THREADS * 3.0)
-    assert peak(scans, [], 1).bytes == pytest.approx(4 * 10.0 + 3.0)
+    assert peak(scans, THREADS).bytes == pytest.approx(4 * 10.0 + THREADS * 3.0)
+    assert peak(scans, 1).bytes == pytest.approx(4 * 10.0 + 3.0)
 
 
 def test_nothing_is_held_by_nobody() -> None:
-    assert peak([], [], THREADS).largest is None
+    assert peak([], THREADS).largest is None
     one = kept(5.0)
-    assert peak([pipeline(one)], [one], THREADS).largest is one.part
+    assert peak([pipeline(one)], THREADS).largest is one.part

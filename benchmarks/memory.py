@@ -2,7 +2,10 @@
 
 DIR holds tables (CSV or Parquet files, or folders of them), FILE statements: a JSON list of {"sql"} or SQL text that
 ``;`` divides. Statistics are built by the real job, and each statement runs alone in a worker of the gateway's own. Its
-measured peak stands beside the estimate from the rows that were counted, and from the rows that we expect.
+measured peak stands beside the estimate from the rows that were counted, and from the rows that we expect; the errors
+are divided by what holds most at the expected peak, and into the model's and the cardinalities' own. ``--threads`` and
+``--limit-mib`` may be repeated: every statement runs with each of both together, and figures of all but the first have
+both in front of their names.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +38,7 @@ from selector.wording import mebibytes
 
 MIB = 1 << 20
 LARGE_BYTES = 50 * MIB  # below, a statement fits anywhere
+THREADS, LIMIT_MIB = 2, 4_096
 TARGETS = {
     "true.joins.mape": at_most(4.0),
     "true.large.mape": at_most(7.0),
@@ -58,31 +63,46 @@ class Predicted:
 def measure(
     data: Annotated[Path, typer.Option(help="Folder of tables.", exists=True, file_okay=False)],
     queries: Annotated[list[Path], typer.Option(help="Statements: JSON or SQL. May be repeated.", exists=True)],
-    threads: Annotated[int, typer.Option(help="Of DuckDB.", min=1)] = 2,
-    limit_mib: Annotated[int, typer.Option(help="DuckDB's memory limit.", min=64)] = 4096,
+    threads: Annotated[
+        list[int] | None, typer.Option(help="Of DuckDB; 2 if not given. May be repeated.", min=1)
+    ] = None,
+    limit_mib: Annotated[
+        list[int] | None, typer.Option(help="DuckDB's memory limit; 4096 if not given. May be repeated.", min=64)
+    ] = None,
     repeats: Annotated[int, typer.Option(help="Runs of each statement; their median counts.", min=1)] = 3,
 ) -> Claim:
     """Run every statement and compare its peak with the estimates."""
     statements = read_all(queries)
     names = ", ".join(file.name for file in queries)
-    print(conditions(data=data.name, queries=f"{names} ({len(statements)})", threads=threads, repeats=repeats))
+    print(conditions(data=data.name, queries=f"{names} ({len(statements)})", repeats=repeats))
+    all_figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="memory-") as work:
         tables = described(data, Path(work), [statement.sql for statement in statements])
-        lease = Lease(limit_mib * MIB)
-        found = predicted(runs(tables, statements, threads=threads, lease=lease, repeats=repeats), tables, threads)
+        for used, limit in product(threads or [THREADS], limit_mib or [LIMIT_MIB]):
+            print(f"\n{used} threads, {limit} MiB")
+            measured = runs(tables, statements, threads=used, lease=Lease(limit * MIB), repeats=repeats)
+            of = reported(predicted(measured, tables, used), Lease(limit * MIB))
+            prefix = f"{used}_threads.{limit}_mib." if all_figures else ""
+            all_figures |= {f"{prefix}{name}": figure for name, figure in of.items()}
+    show_sizes(tables)
+    return Claim("memory", all_figures, {name: bound for name, bound in TARGETS.items() if name in all_figures})
+
+
+def reported(found: Sequence[Predicted], lease: Lease) -> dict[str, float]:
+    """Print what statements took and were expected to take, and return all figures of it. Raises RunFailed."""
     if not found:
         raise RunFailed("no statement ran")
     show(found)
-    show_sizes(tables)
-    all_figures = figures(found)
+    show_arising(found)
+    result = figures(found)
     if len(found) >= SMALLEST:
-        covered = learned(found, Lease(limit_mib * MIB))
+        covered = learned(found, lease)
         print(told(covered))
-        all_figures["learned.all.covers_percent"] = all_figures["learned.all.over_percent"] = covered.percent
-        all_figures["learned.all.median_factor"] = covered.median
-        all_figures["learned.all.p90_factor"] = covered.p90
-        all_figures["learned.all.pinball"] = covered.pinball
-    return Claim("memory", all_figures, {name: bound for name, bound in TARGETS.items() if name in all_figures})
+        result["learned.all.covers_percent"] = result["learned.all.over_percent"] = covered.percent
+        result["learned.all.median_factor"] = covered.median
+        result["learned.all.p90_factor"] = covered.p90
+        result["learned.all.pinball"] = covered.pinball
+    return result
 
 
 def predicted(
@@ -125,6 +145,59 @@ def figures(found: Sequence[Predicted]) -> dict[str, float]:
             result[f"{whose}.{group}.upper_median_factor"] = float(np.median(factors))
             result[f"{whose}.{group}.upper_p90_factor"] = float(np.percentile(factors, 90))
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class Arising:
+    """Errors of the statements in which one kind of operator holds most at the peak, in percent.
+
+    model: of the expected peak from true rows; bias: their median, with its sign. rows: of the expected peak from our
+    rows against the one from true rows, which is what cardinalities add.
+    """
+
+    holder: str
+    statements: int
+    model: float
+    bias: float
+    rows: float
+
+
+def arising(found: Sequence[Predicted]) -> list[Arising]:
+    """Return where errors of large statements arise, the most frequent holder first."""
+    by_holder: dict[str, list[Predicted]] = {}
+    for one in found:
+        if one.run.peak_bytes >= LARGE_BYTES:
+            by_holder.setdefault(_holder(one.true), []).append(one)
+    return [
+        Arising(
+            holder,
+            len(members),
+            float(_errors(members, "true").mean()),
+            100.0 * float(np.median([(one.true.peak_bytes or 0) / one.run.peak_bytes - 1.0 for one in members])),
+            float(percentage_errors(_peaks(members, "ours"), _peaks(members, "true")).mean()),
+        )
+        for holder, members in sorted(by_holder.items(), key=lambda entry: -len(entry[1]))
+    ]
+
+
+def _holder(estimate: MemoryEstimate) -> str:
+    """Return what holds most at an expected peak, whatever table or kind of join it is."""
+    if estimate.driver is None:
+        return "nothing"
+    name = estimate.operators[estimate.driver].operator.partition(" of ")[0]
+    return "hash join" if name.endswith("hash join") else name
+
+
+def show_arising(found: Sequence[Predicted]) -> None:
+    """Print where errors arise."""
+    show_table(
+        "Errors at 50 MiB and more by what holds most at the expected peak, in percent",
+        ["", "statements", "model, true rows", "its median", "cardinalities"],
+        [
+            [one.holder, str(one.statements), f"{one.model:.1f}", f"{one.bias:+.1f}", f"{one.rows:.1f}"]
+            for one in arising(found)
+        ],
+    )
 
 
 def learned(found: Sequence[Predicted], lease: Lease) -> Covered:
@@ -210,8 +283,11 @@ def show_sizes(tables: Tables) -> None:
 
 
 def _errors(members: Sequence[Predicted], whose: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    estimates = [float(getattr(one, whose).peak_bytes or 0) for one in members]
-    return percentage_errors(estimates, [one.run.peak_bytes for one in members])
+    return percentage_errors(_peaks(members, whose), [one.run.peak_bytes for one in members])
+
+
+def _peaks(members: Sequence[Predicted], whose: str) -> list[float]:
+    return [float(getattr(one, whose).peak_bytes or 0) for one in members]
 
 
 def _cell(of: dict[str, float], whose: str, group: str) -> str:

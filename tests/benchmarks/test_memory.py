@@ -11,7 +11,7 @@ import pytest
 from benchmarks.calibrate import fit, mean_error
 from benchmarks.claim import RunFailed
 from benchmarks.coverage import ORDERS
-from benchmarks.memory import LARGE_BYTES, Sizes, figures, learned, predicted, sizes
+from benchmarks.memory import LARGE_BYTES, Sizes, arising, figures, learned, predicted, reported, sizes
 from benchmarks.peaks import Run, has_only_joins, measured_tree
 from benchmarks.statements import Named, read_all, read_statements
 from benchmarks.tables import Tables
@@ -69,10 +69,10 @@ def test_the_rows_of_a_run_are_put_on_the_plan_parents_first() -> None:
     assert [tree.rows, joined.rows, *(child.rows for child in joined.children)] == [1, 2, 3, 4]
 
 
-def test_a_common_table_expression_has_the_rows_of_its_body() -> None:
+@pytest.mark.parametrize(("operator", "rows"), [(Operator.MATERIALIZE, 7), (Operator.UNION, 5 + 7)])
+def test_what_a_profile_does_not_count_has_the_rows_of_its_inputs(operator: Operator, rows: int) -> None:
     scan = PlanNode(Operator.SCAN, "SCAN")
-    tree = measured_tree(PlanNode(Operator.MATERIALIZE, "CTE", (scan, scan)), actuals(0, 5, 7))
-    assert tree.rows == 7
+    assert measured_tree(PlanNode(operator, "", (scan, scan)), actuals(0, 5, 7)).rows == rows
 
 
 @pytest.mark.parametrize("rows", [(1, 2, 3), (1, 2, 3, 4, 5)])
@@ -110,6 +110,25 @@ def test_figures_are_the_errors_of_each_group_in_percent() -> None:
 def test_the_paper_stands_beside() -> None:
     of = figures(predicted([run("large", 10_000_000, 0.0)], TABLES, 2))
     assert of["paper_true.large.mape"] > of["true.large.mape"] == pytest.approx(0.0, abs=0.01)
+
+
+def test_errors_are_divided_by_what_holds_most_and_into_the_models_and_the_cardinalities() -> None:
+    off, exact = run("large", 10_000_000, 0.1), run("larger", 20_000_000, 0.0)
+    halved = measured_tree(aggregate_over_join(), actuals(1, 1_000, 1_000, 10_000_000))
+    large = [off, Run(exact.statement, exact.peak_bytes, exact.true, halved)]
+    (joins,) = arising(predicted([*large, run("small", 1_000, 0.9)], TABLES, 2))
+    assert (joins.holder, joins.statements) == ("hash join", 2)
+    assert joins.model == pytest.approx(5.0, abs=0.01)
+    assert joins.bias == pytest.approx(5.0, abs=0.01)
+    assert 15.0 < joins.rows < 30.0  # half of one of two
+
+
+def test_what_a_run_says_ends_in_its_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    found = predicted([run("large", 10_000_000, 0.1)], TABLES, 2)
+    assert reported(found, Lease(1 << 30)) == figures(found)
+    assert "hash join" in capsys.readouterr().out
+    with pytest.raises(RunFailed, match="no statement ran"):
+        reported([], Lease(1 << 30))
 
 
 def test_fitting_finds_what_was_changed() -> None:

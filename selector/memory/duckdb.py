@@ -37,6 +37,7 @@ from selector.memory.duckdb_layout import (
     grouping_table_bytes,
     groups_met,
     join_table_bytes,
+    occupied,
     pages_bytes,
     power_of_two,
 )
@@ -54,6 +55,7 @@ SMALLEST_SAMPLE = 200  # rows that tell whether values lie together
 CLUSTERED_SHARE = 0.05  # of the ranks, by which neighbours differ where they do
 
 _CALL = re.compile(r"^(\w+)\((?:DISTINCT )?(.*)\)", re.DOTALL)
+_PARTITION_BY = re.compile(r"PARTITION BY (.+?)(?: ORDER BY | ROWS | RANGE | GROUPS |\)$)")
 _POSITION = re.compile(r"#(\d+)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _GROWING_STATE = re.compile(
@@ -168,22 +170,18 @@ class _Model:
                     kept.floor_bytes = min(filled, power_of_two(self._threads) * kept.builders * constants.page_bytes)
                     kept.repeats = (part.children[0].rows or 0.0) / max(1.0, part.rows or 0.0)
                     kept.drained_bytes = kept.held_bytes
-            case Operator.SORT | Operator.WINDOW:
-                held = (
-                    self._window(part)
-                    if node.operator is Operator.WINDOW
-                    else self._sorted(
-                        node,
-                        part.children[0].rows or 0.0,  # a limit above may not take all
-                    )
-                )
+            case Operator.WINDOW:
+                filled, sorting = self._window(kept)
+                kept.filling_bytes, kept.held_bytes, kept.drained_bytes = filled, filled + sorting, filled
+            case Operator.SORT:
+                held = self._sorted(node, part.children[0].rows or 0.0)  # a limit above may not take all
                 kept.filling_bytes, kept.held_bytes, kept.drained_bytes = constants.last_rows * held, held, held
             case Operator.TOP_N:
                 limit = float((node.limit or 0) + node.offset) * self._threads
                 kept.filling_bytes = kept.held_bytes = self._sorted(node, min(part.children[0].rows or 0.0, limit))
             case Operator.MATERIALIZE if kept.readers:
                 definition = part.children[0]
-                kept.filling_bytes = kept.held_bytes = self._stored(
+                kept.filling_bytes = kept.held_bytes = kept.lasting_bytes = self._stored(
                     definition.rows or 0.0, row_of(_stored_columns(definition.node), self._statistics)
                 )
 
@@ -395,14 +393,41 @@ class _Model:
             width += self._row_bytes(rest)
         return rows * (width + constants.sort_scratch)
 
-    def _window(self, part: EstimatedNode) -> float:
-        """Return the bytes of a window's input: divided by its partitions' hash, or sorted as a whole."""
-        constants, child = self._constants, part.children[0]
-        rows, row = part.rows or 0.0, row_of(_stored_columns(child.node), self._statistics)
-        parted = any("PARTITION BY" in column.name for column in part.node.columns)
-        width = self._row_bytes(row) + (constants.hash_bytes if parted else constants.pointer_bytes)
-        slack = constants.join_partitions * self._threads * constants.page_bytes / 2 if parted else 0.0
-        return rows * (width + constants.window_scratch) + min(slack, rows * width)
+    def _window(self, kept: Kept) -> tuple[float, float]:
+        """Return the bytes of a window's input, and of what is sorted at once: parts by their hash, or the whole."""
+        constants, node, child = self._constants, kept.part.node, kept.part.children[0]
+        rows, row = kept.part.rows or 0.0, row_of(_stored_columns(child.node), self._statistics)
+        width = self._row_bytes(row)
+        if not any("PARTITION BY" in column.name for column in node.columns):
+            return constants.last_rows * rows * (width + constants.pointer_bytes + constants.window_scratch), 0.0
+        parts = constants.window_partitions
+        while parts < constants.most_window_partitions and max(rows, node.cardinality or 0.0) > (
+            parts * DEFAULT_ROW_GROUP_ROWS
+        ):
+            parts *= 4
+        parts = max(1, round(occupied(parts, self._partitions(node, _stored_columns(child.node)))))
+        found, given = 0.0, sum(kept.writers.values())
+        for writer, written in kept.writers.items():
+            share = rows * written / given if given else 0.0
+            found += pages_bytes(share, width - row.heap_bytes + constants.hash_bytes, parts, writer.tasks, constants)
+            found += pages_bytes(share, row.heap_bytes, parts, writer.tasks, constants)
+        return found, min(1.0, self._threads / parts) * rows * (width + constants.sort_key_bytes[-1])
+
+    def _partitions(self, node: PlanNode, columns: Sequence[PlanColumn]) -> float:
+        """Return how many partitions a window has at most: as many as its columns' values go together."""
+        by_name = {column.name: column for column in columns}
+        most = math.inf
+        for text in (column.name for column in node.columns):
+            keys = _PARTITION_BY.search(text)
+            if keys is not None:
+                known = [self._distinct(by_name.get(name.strip())) for name in keys[1].split(",")]
+                most = min(most, math.prod(known))
+        return most
+
+    def _distinct(self, column: PlanColumn | None) -> float:
+        table = self._statistics.get(column.table or "") if column is not None else None
+        known = table.columns.get(column.name) if table is not None and column is not None else None
+        return math.inf if known is None else known.ndv + 1.0  # and NULL
 
     def _row_bytes(self, row: Row) -> float:
         """Return the bytes of a row and its strings, where it is kept whole."""

@@ -27,6 +27,8 @@ class Constants:
     grouping_load: entries of an aggregate's table per group, rounded up; grouping_entries: at its start.
     combining_rows: for at least so many groups a part has a table when groups of several threads are put together.
     sort_key_bytes: sizes of a sort's keys, of which strings need the largest; pointer_bytes: to the rest of the row.
+    window_partitions: parts that a window's rows are divided into by its PARTITION BY; four times as many as long as a
+    part is expected to have more rows than a row group, up to most_window_partitions (HashedSort).
     perfect_range: unique keys of an inner join that lie so close are positions of an array, which the limit leaves out.
     parallel_join_rows: a join of more rows is built in parts side by side.
     exact_filter_range: a join tells its probe side's scan which of so many keys it has by a bit each; where they lie
@@ -59,6 +61,8 @@ class Constants:
     combining_rows: int = 4_096
     sort_key_bytes: tuple[int, ...] = (8, 16, 24, 32)
     pointer_bytes: int = 8
+    window_partitions: int = 16
+    most_window_partitions: int = 256
     perfect_range: int = 1_048_576
     parallel_join_rows: int = 1_048_576
     exact_filter_range: int = 1 << 26
@@ -90,12 +94,17 @@ def power_of_two(number: float) -> int:
     return 1 << max(0, math.ceil(number) - 1).bit_length()
 
 
+def occupied(parts: int, keys: float) -> float:
+    """Return how many of so many parts have one of the keys at least, which fall into them by their hash."""
+    return parts * -math.expm1(keys * math.log1p(-1.0 / parts)) if parts > 1 else 1.0
+
+
 def pages_bytes(rows: float, row_bytes: float, parts: int, threads: int, constants: Constants = CALIBRATED) -> float:
     """Return the bytes of pages that rows fill which are divided into parts by each thread that adds them."""
     if rows < SMALLEST_ROWS or row_bytes <= 0:
         return 0.0
     shares = THREAD_SHARES if threads > 1 else (0.5,)
-    met = parts * -math.expm1(rows / threads * math.log1p(-1.0 / parts)) if parts > 1 else 1.0
+    met = occupied(parts, rows / threads)
     fit = constants.page_bytes / row_bytes
     pages = sum(math.ceil(rows * 2 * share / threads / parts / fit) for share in shares) / len(shares)
     return pages * met * threads * constants.page_bytes

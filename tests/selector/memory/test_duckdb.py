@@ -354,6 +354,42 @@ def test_columns_of_a_union_are_as_wide_as_in_the_input_that_tells() -> None:
     assert held(windowed) >= ROWS * (BIGINT + title.fixed_bytes + title.heap_bytes)
 
 
+def windowed(by: PlanColumn, rows: float = 500_000.0) -> EstimatedNode:
+    below = scan("transactions", rows, BOOK_ID, QUANTITY)
+    rank = PlanColumn(f"rank() OVER (PARTITION BY {by.name} ORDER BY quantity)", "bigint")
+    return node(Operator.WINDOW, rows, below, columns=(BOOK_ID, QUANTITY, rank))
+
+
+def test_a_window_fills_pages_of_the_parts_that_its_partitions_fall_into() -> None:
+    rows, width = 500_000.0, BIGINT + 4 + HASH + VALIDITY
+    parts = CALIBRATED.window_partitions
+    sorted_bytes = rows * THREADS / parts * (BIGINT + 4 + VALIDITY + CALIBRATED.sort_key_bytes[-1])
+    assert held(windowed(BOOK_ID)) == pytest.approx(pages_bytes(rows, width, parts, THREADS) + sorted_bytes, abs=1)
+    few = replace(column("quantity", "int"), ndv=2.0)
+    known = replace(STATISTICS["transactions"], columns={**STATISTICS["transactions"].columns, "quantity": few})
+    found = estimate(windowed(QUANTITY), {"transactions": known}, threads=THREADS).operators[0].held_bytes
+    in_three = pages_bytes(rows, width, 3, THREADS)  # two values, and NULL
+    assert found == pytest.approx(in_three + rows * THREADS / 3 * (BIGINT + 4 + VALIDITY + 32), abs=1)
+
+
+def test_a_window_that_expects_many_rows_has_more_parts() -> None:
+    assert held(windowed(BOOK_ID, 4_000_000.0)) > pages_bytes(4_000_000.0, 21, 64, THREADS)
+    assert (
+        held(windowed(BOOK_ID, 4_000_000.0)) < pages_bytes(4_000_000.0, 21, 64, THREADS) + 4_000_000 * THREADS / 32 * 45
+    )
+
+
+def test_rows_of_a_common_table_expression_stay_until_the_end() -> None:
+    definition = grouped(10_000_000, 4_000_000)
+    columns = definition.node.columns
+    reader = node(Operator.OTHER, 4_000_000, columns=columns, reference="1")
+    ordered = node(Operator.SORT, 4_000_000, reader, columns=columns, sort_keys=(BOOK_ID,))
+    after = node(Operator.SORT, 4_000_000, ordered, columns=columns, sort_keys=(BOOK_ID,))
+    kept_rows = 4_000_000 * (BIGINT + 8 + VALIDITY)
+    tree = node(Operator.MATERIALIZE, 4_000_000, definition, after, columns=columns, reference="1")
+    assert peak(tree) >= kept_rows + held(after)
+
+
 def printed(rows: int, **sort: str) -> str:
     scanned = {"Projections": "id", "Estimated Cardinality": str(rows)}
     below = {"name": "READ_PARQUET", "children": [], "extra_info": scanned}

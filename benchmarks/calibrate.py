@@ -32,7 +32,6 @@ FITTED = (
     "scan_strings",
     "last_rows",
     "growing_overlap",
-    "combining_overlap",
     "sort_scratch",
     "window_scratch",
 )

@@ -347,8 +347,7 @@ class _Model:
         if table > constants.entry_bytes * constants.grouping_entries:  # it has grown: twice as large as the one before
             share = threads * table / 2 / constants.entry_bytes / constants.grouping_load / found
             filled = max(filled, share * rows + threads * table * constants.growing_overlap / 2)
-        again = constants.combining_overlap * max(0.0, found - groups) * (width + row.heap_bytes)
-        return filled, table, rows + again + parts * combining_table_bytes(found / parts, constants)
+        return filled, table, rows + parts * combining_table_bytes(found / parts, constants)
 
     def _kept_text(self, column: PlanColumn, below: PlanNode) -> float:
         """Return the bytes of the text that an aggregate keeps per group: a longer one takes a new place."""

@@ -43,7 +43,6 @@ class Constants:
     scan_decoded, scan_strings: of a row group as it lies in the file, and of its strings, that a thread decodes.
     last_rows: share of an aggregate's or a sort's rows that have come when what is below it begins to let go.
     growing_overlap: of the tables of an aggregate that a larger one replaces, this share is alive with the larger ones.
-    combining_overlap: of rows of groups that several threads have met, this share lies twice while they are combined.
     text_places: that the smallest or largest text of a group takes, in lengths of an average one.
     growing_state: bytes of a list or a set of values, which doubles when it is full, per byte of its values.
     sort_scratch, window_scratch: bytes for each row, beside it.
@@ -77,7 +76,6 @@ class Constants:
     scan_strings: float = 1.0
     last_rows: float = 0.92
     growing_overlap: float = 0.6
-    combining_overlap: float = 0.3
     text_places: float = 1.5
     growing_state: float = 2.0
     sort_scratch: float = 7.5

@@ -145,8 +145,7 @@ def test_groups_are_kept_by_each_thread_that_meets_them() -> None:
     width = BIGINT + HASH + VALIDITY + 7 + count  # states lie on multiples of eight bytes
     rows = pages_bytes(met, width, THREADS, THREADS)
     tables = THREADS * grouping_table_bytes(met / THREADS)
-    again = CALIBRATED.combining_overlap * (met - groups) * width
-    assert held(grouped(10_000_000, groups)) == round(rows + again + tables)
+    assert held(grouped(10_000_000, groups)) == round(rows + tables)
 
 
 def test_groups_whose_rows_lie_together_are_met_by_one_thread() -> None:

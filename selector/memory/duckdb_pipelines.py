@@ -34,6 +34,7 @@ COST = {  # of a row, relative to reading one value of a file: what runs beside 
     Operator.PROJECT: 1.0,
 }
 FROM_BUILD_SIDE = frozenset({JoinType.RIGHT, JoinType.FULL, JoinType.RIGHT_SEMI, JoinType.RIGHT_ANTI})
+_ONLY_FROM_BUILD_SIDE = frozenset({JoinType.RIGHT_SEMI, JoinType.RIGHT_ANTI})
 _SINKS = frozenset({Operator.AGGREGATE, Operator.SORT, Operator.TOP_N, Operator.WINDOW})
 _JOINS = (Operator.HASH_JOIN, Operator.NESTED_LOOP_JOIN)
 
@@ -190,6 +191,9 @@ class _Builder:
             self._wait_recursively(meta, before, child.pipelines)
         if part.node.join_type in FROM_BUILD_SIDE:
             behind = self.pipeline(meta, part.rows)
+            if part.node.join_type in _ONLY_FROM_BUILD_SIDE:
+                for sink in current.sinks:
+                    sink.writers[current] = 0.0
             behind.reads, behind.work = upper, part.rows or 0.0
             behind.waits |= {current, *meta.pipelines[first:-1]}
             self._source(behind, part, math.ceil((build.rows or 0.0) / ROWS_PER_THREAD))

@@ -48,7 +48,7 @@ class Kept:
     @property
     def builders(self) -> int:
         """How many tasks write into it, each into pages of its own."""
-        return max(1, sum(pipeline.tasks for pipeline in self.writers))
+        return max(1, sum(pipeline.tasks for pipeline, rows in self.writers.items() if rows > 0.0))
 
     def bytes_at(self, progress: Mapping[Pipeline, float], begun: Mapping[Pipeline, int]) -> float:
         """Return what it takes. progress: share of the work that is done of the pipelines that may run.
@@ -104,6 +104,8 @@ class Pipeline:
 
     def has_written(self, progress: float, rows: float) -> bool:
         """Tell whether any of the rows that it writes in all have come: few are put together before."""
+        if rows <= 0.0:
+            return False
         gathers = rows * CHUNK_ROWS < GATHERED_ROWS * self.read_rows
         return progress >= ENDING or not gathers or progress * rows >= self.tasks * CHUNK_ROWS
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 
@@ -22,6 +22,7 @@ from sqlglot.errors import SqlglotError
 from selector.cardinality.predicates.domains import TEXT_TOP, Cut, Domain, after_prefix
 from selector.cardinality.predicates.evaluate import constant
 from selector.cardinality.predicates.patterns import Like
+from selector.cardinality.predicates.plain_text import read_plain
 from selector.cardinality.predicates.vectors import (
     DAY_US,
     Kind,
@@ -48,6 +49,7 @@ _NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _PLAIN_PREFIX = re.compile(r"\^([\w \-]+)(\.\*)?\$?")
 _POSITION = re.compile(r"#\[?\d")  # of an input, as DuckDB writes one that has no name
 _JANUARY_1970 = 1970 * 12
+_CONSTANT_OR_NULL = "constant_or_null"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,17 +73,20 @@ class Condition:
 @lru_cache(maxsize=4096)
 def parsed(text: str, dialect: str) -> tuple[Condition, ...] | None:
     """Return the conjuncts of a predicate; None for text that is no SQL expression."""
-    try:
-        expression = sqlglot.parse_one(text, read=dialect)
-    except SqlglotError:
-        return None
-    expression = expression.transform(_constant_or_null)
+    expression = read_plain(text, dialect)
+    if expression is None:
+        try:
+            expression = sqlglot.parse_one(text, read=dialect)
+        except SqlglotError:
+            return None
+        if _CONSTANT_OR_NULL in text.lower():
+            expression = expression.transform(_constant_or_null)
     return tuple(_condition(part, dialect) for part in _flat(_inward(expression, negated=False), exp.And))
 
 
 def _constant_or_null(node: exp.Expr) -> exp.Expr:
     """Write DuckDB's constant_or_null(constant, x): NULL where x is, else the constant."""
-    if not isinstance(node, exp.Anonymous) or node.name.lower() != "constant_or_null" or len(node.expressions) < 2:
+    if not isinstance(node, exp.Anonymous) or node.name.lower() != _CONSTANT_OR_NULL or len(node.expressions) < 2:
         return node
     constant_, column, *_ = node.expressions
     return exp.case().when(exp.Is(this=column, expression=exp.Null()), exp.Null()).else_(constant_)
@@ -100,13 +105,24 @@ def columns_in(text: str, dialect: str) -> tuple[str, ...] | None:
 
 
 def _condition(expression: exp.Expr, dialect: str) -> Condition:
-    columns = frozenset(column.name.lower() for column in expression.find_all(exp.Column))
-    alternatives: tuple[tuple[Condition, ...], ...] = ()
     if isinstance(expression, exp.Or):
         alternatives = tuple(
             tuple(_condition(part, dialect) for part in _flat(branch, exp.And)) for branch in _flat(expression, exp.Or)
         )
-    return Condition(expression, columns, dialect, alternatives)
+        columns = frozenset[str]().union(*(part.columns for branch in alternatives for part in branch))
+        return Condition(expression, columns, dialect, alternatives)
+    return Condition(expression, frozenset(column.name.lower() for column in columns_of(expression)), dialect)
+
+
+def columns_of(expression: exp.Expr) -> Iterator[exp.Column]:
+    """Yield the columns in an expression, in no order."""
+    waiting = [expression]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, exp.Column):
+            yield node
+        elif not isinstance(node, exp.Literal):
+            waiting.extend(node.iter_expressions())
 
 
 def _flat(expression: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
@@ -130,9 +146,14 @@ def _inward(expression: exp.Expr, *, negated: bool) -> exp.Expr:
         return _inward(expression.this, negated=not negated)
     if isinstance(expression, exp.And | exp.Or):
         is_and = isinstance(expression, exp.And) is not negated
-        parts = [_inward(part, negated=negated) for part in _flat(expression, type(expression))]
-        return (exp.and_ if is_and else exp.or_)(*parts, copy=False)
+        first, *others = (_inward(part, negated=negated) for part in _flat(expression, type(expression)))
+        kind = exp.And if is_and else exp.Or
+        return reduce(lambda found, part: kind(this=found, expression=_wrapped(part)), others, _wrapped(first))
     return exp.Not(this=expression) if negated else expression
+
+
+def _wrapped(part: exp.Expr) -> exp.Expr:
+    return exp.Paren(this=part) if isinstance(part, exp.Connector) else part
 
 
 @lru_cache(maxsize=4096)
@@ -187,7 +208,7 @@ class _Reader:
                 if len(found) < len(parts):
                     return None
                 both = isinstance(expression, exp.And) is not negated
-                return reduce(Domain.__and__ if both else Domain.__or__, found)
+                return Domain.all_of(found) if both else Domain.any_of(found)
             case exp.Boolean():
                 return self._all_or_nothing(bool(expression.this) is not negated)
             case exp.Null():

@@ -6,6 +6,7 @@ by turns. Which values there are in between is a matter of the column: on whole 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,6 +21,7 @@ Cut = tuple[Key, int]  # (value, 0): just before it; (value, 1): just behind it
 _NUMBERS = ((-np.inf, 0), (np.inf, 1))
 TEXT_TOP = b"\xff"  # no UTF-8 text has such a byte
 _TEXTS = ((b"", 0), (TEXT_TOP, 1))
+MOST_SEARCHED = 0.05  # cuts per string, up to which it is faster to look for each
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,23 @@ class Domain:
         return cls(tuple(cut for value in sorted(set(values)) for cut in ((value, 0), (value, 1))), text=text)
 
     @classmethod
+    def any_of(cls, domains: Sequence[Domain]) -> Domain:
+        """Keep what any of some domains keeps, all of one line; in time that grows with their cuts alone."""
+        stretches = sorted(
+            stretch for domain in domains for stretch in zip(domain.cuts[::2], domain.cuts[1::2], strict=True)
+        )
+        cuts = joined([cut for stretch in stretches for cut in stretch])
+        return cls(cuts, any(domain.nulls for domain in domains), domains[0].text)
+
+    @classmethod
+    def all_of(cls, domains: Sequence[Domain]) -> Domain:
+        """Keep what all of some domains keep, all of one line; by halves, so that many small ones stay small."""
+        if len(domains) == 1:
+            return domains[0]
+        half = len(domains) // 2
+        return cls.all_of(domains[:half]) & cls.all_of(domains[half:])
+
+    @classmethod
     def beginning_with(cls, prefix: bytes) -> Domain:
         """Keep the strings with a prefix."""
         end = after_prefix(prefix)
@@ -106,7 +125,7 @@ class Domain:
         return Domain(cuts, self.nulls and other.nulls, self.text)
 
     def __or__(self, other: Domain) -> Domain:
-        return Domain((~(~self & ~other)).cuts, self.nulls or other.nulls, self.text)
+        return Domain.any_of((self, other))
 
     def __invert__(self) -> Domain:
         """Keep the other values; NULL, of which nothing is known, stays out."""
@@ -143,6 +162,22 @@ class Domain:
         passed += np.searchsorted(values[behind], places, side="left")
         return (passed & 1).astype(np.bool_)
 
+    def stretches(self, values: NDArray[np.float64] | NDArray[np.object_]) -> list[tuple[int, int]]:
+        """Return which of some increasing values are kept: from which number on, and up to which one.
+
+        values: shape (n,), numbers or strings. As ``holds_each`` tells of their places, without looking at each.
+        """
+        if not self.text:
+            ends = np.array([value for value, _ in self.cuts], dtype=np.float64)
+            sides = np.array([side for _, side in self.cuts], dtype=np.bool_)
+            first, last = (np.searchsorted(values, ends, side=side) for side in ("left", "right"))
+            at = np.where(sides, last, first).tolist()
+        elif len(self.cuts) > MOST_SEARCHED * values.size:
+            return _stretches(self.holds_each(places_of(values)))
+        else:
+            at = [(bisect_right if side else bisect_left)(values, value, key=as_text_key) for value, side in self.cuts]
+        return [(low, high) for low, high in zip(at[::2], at[1::2], strict=True) if low < high]
+
     def _without_line(self, other: Domain) -> tuple[Cut, ...] | None:
         if self.is_everything:
             return other.cuts
@@ -154,6 +189,12 @@ def places_of(values: NDArray[np.float64] | NDArray[np.object_]) -> NDArray[np.f
     if values.dtype != object:
         return np.asarray(values, dtype=np.float64)
     return np.array([as_text_key(str(value)) for value in values], dtype=np.bytes_)
+
+
+def _stretches(kept: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return from where to where neighbours are kept."""
+    ends = np.flatnonzero(np.diff(kept, prepend=False, append=False)).tolist()
+    return list(zip(ends[::2], ends[1::2], strict=True))
 
 
 def after_prefix(prefix: bytes) -> Cut | None:

@@ -24,7 +24,7 @@ from sqlglot import exp
 
 from selector.cardinality.predicates.conditions import Condition, domain_of, parsed, truth_of
 from selector.cardinality.predicates.domain_selectivity import share
-from selector.cardinality.predicates.domains import Domain, places_of
+from selector.cardinality.predicates.domains import Domain
 from selector.cardinality.predicates.evaluate import constant, truth
 from selector.cardinality.predicates.vectors import Bools
 from selector.row_sample import RowSample, SampleColumn
@@ -41,6 +41,7 @@ LEAST_SHAPE = 0.3  # so many sampled rows is what the share of a cell that is cu
 EQUAL_SHARE = 0.02  # an expression equals a constant
 RANGE_SHARE = 1 / 3  # an expression is below or above one
 PATTERN_SHARE = 0.1  # a string is like a pattern
+FEW_STRETCHES = 4  # of a sample's values, up to which rows are compared with their ends
 OTHER_SHARE = 0.5  # any other predicate on columns that exist
 MOST_VALUES = 256  # of a list, to each of which further conditions are applied
 COUNTED_SHARE = 0.9999  # of a column's rows, from which on its common values are all it has
@@ -115,15 +116,17 @@ class Filtered(Selectivity):
         other: rows of the table that were sampled otherwise.
         """
         statistics = self._statistics
-        if statistics is not None and other is not None:
-            statistics = replace(statistics, sample=other)
-        if statistics is None or statistics.sample is None:
+        sample = other if other is not None else statistics.sample if statistics is not None else None
+        if statistics is None or sample is None:
             return None
-        masks = [_mask_of(part, statistics) if part.is_asked else None for part in self._parts if part.share < 1.0]
-        found = [mask for mask in masks if mask is not None]
-        if len(found) < len(masks):
-            return None
-        return reduce(np.logical_and, found, np.ones(statistics.sample.rows, dtype=np.bool_))
+        found: Bools | None = None
+        for part in self._parts:
+            if part.share < 1.0:
+                mask = _mask_of(part, statistics, sample) if part.is_asked else None
+                if mask is None:
+                    return None
+                found = mask if found is None else found & mask
+        return found if found is not None else np.ones(sample.rows, dtype=np.bool_)
 
 
 def filter_of(
@@ -154,7 +157,7 @@ def filter_of(
                 by_column.setdefault(column.name, []).append((condition, domain))
             else:
                 others.append((condition, column))
-    domains = {name: reduce(Domain.__and__, (domain for _, domain in found)) for name, found in by_column.items()}
+    domains = {name: Domain.all_of([domain for _, domain in found]) for name, found in by_column.items()}
     for condition, column in others:
         domain = _among(condition, column, domains.get(column.name)) if column is not None else None
         if column is None or domain is None:
@@ -179,6 +182,7 @@ def _only_column(condition: Condition, statistics: TableStatistics | None) -> Co
     return _column(next(iter(condition.columns)), statistics)
 
 
+@lru_cache(maxsize=1024)
 def _column(name: str, statistics: TableStatistics) -> ColumnStatistics | None:
     found = statistics.columns.get(name)
     if found is not None:
@@ -282,8 +286,8 @@ def _with_sample(part: _Part, unsure: float, statistics: TableStatistics) -> _Pa
     A cell that is cut in two may lie on either side: a uniform error has a twelfth of its square as variance. The share
     is a gamma distribution with this variance, before sampled rows are counted.
     """
-    mask = _mask_of(part, statistics)
     sample = statistics.sample
+    mask = _mask_of(part, statistics, sample) if sample is not None else None
     if mask is None or sample is None or not sample.rows or part.share <= 0.0:
         return part
     shape = max(LEAST_SHAPE, 12.0 * (part.share / unsure) ** 2)
@@ -300,7 +304,7 @@ def _other(condition: Condition, statistics: TableStatistics | None) -> _Part:
     if statistics is None or not columns or any(column is None for column in columns):
         return _unanswered(condition.text)
     guess, answered = _guess(condition, statistics)
-    mask = _mask(condition, statistics)
+    mask = _mask(condition, statistics, statistics.sample)
     names = ", ".join(column.name for column in columns if column is not None)
     if mask is not None and statistics.sample is not None:
         hits = float(np.count_nonzero(mask))
@@ -388,7 +392,8 @@ def _together(parts: Sequence[_Part], statistics: TableStatistics | None) -> tup
     masks: list[Bools] = []
     rest = [part for part in parts if not part.is_asked]
     for part in parts:
-        mask = _mask_of(part, statistics) if statistics is not None and part.is_asked else None
+        sample = statistics.sample if statistics is not None and part.is_asked else None
+        mask = _mask_of(part, statistics, sample) if statistics is not None and sample is not None else None
         if mask is not None:
             counted.append(part)
             masks.append(mask)
@@ -448,34 +453,43 @@ def _backed_off(found: Sequence[float], weight: float = 0.5) -> float:
     return math.prod(math.pow(one, weight**position) for position, one in enumerate(sorted(found)))
 
 
-def _mask_of(part: _Part, statistics: TableStatistics) -> Bools | None:
-    sample = statistics.sample
+def _mask_of(part: _Part, statistics: TableStatistics, sample: RowSample) -> Bools | None:
     inside: Bools | None = None
-    if part.column is not None and part.domain is not None and sample is not None:
+    if part.column is not None and part.domain is not None:
         column = sample.columns.get(part.column.name)
         inside = _in_domain(part.domain, column) if column is not None else None
         if inside is not None and not (part.domain.text and part.conditions):
             return inside
-    masks = [_mask(condition, statistics) for condition in part.conditions]
+    masks = [_mask(condition, statistics, sample) for condition in part.conditions]
     found = [mask for mask in masks if mask is not None]
     if not found or len(found) < len(masks):
         return None
     return reduce(np.logical_and, found if inside is None else [inside, *found])
 
 
-def _mask(condition: Condition, statistics: TableStatistics) -> Bools | None:
-    if statistics.sample is None or not statistics.sample.rows:
-        return None
-    types = tuple((name, column.data_type) for name, column in statistics.columns.items())
-    return _mask_on(condition, statistics.sample, types)
+def _mask(condition: Condition, statistics: TableStatistics, sample: RowSample | None) -> Bools | None:
+    return _mask_on(condition, sample, statistics) if sample is not None and sample.rows else None
 
 
 @lru_cache(maxsize=1024)
 def _in_domain(domain: Domain, column: SampleColumn) -> Bools:
     """Return which sampled rows lie in a domain, shape (rows,)."""
-    return np.append(domain.holds_each(places_of(column.values)), domain.nulls)[column.codes]
+    codes, last = column.codes, column.values.size
+    kept = domain.stretches(column.values)
+    if domain.nulls:
+        kept.append((last, last + 1))
+    if len(kept) > FEW_STRETCHES:
+        each = np.zeros(last + 1, dtype=np.bool_)
+        for low, high in kept:
+            each[low:high] = True
+        return each[codes]
+    found = np.zeros(codes.size, dtype=np.bool_)
+    for low, high in kept:
+        found |= codes == low if high == low + 1 else (codes >= low) & (codes < high)
+    return found
 
 
 @lru_cache(maxsize=1024)
-def _mask_on(condition: Condition, sample: RowSample, types: tuple[tuple[str, str], ...]) -> Bools | None:
-    return truth(condition.expression, sample, dict(types), dialect=condition.dialect)
+def _mask_on(condition: Condition, sample: RowSample, statistics: TableStatistics) -> Bools | None:
+    types = {name: column.data_type for name, column in statistics.columns.items()}
+    return truth(condition.expression, sample, types, dialect=condition.dialect)

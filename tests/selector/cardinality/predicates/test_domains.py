@@ -232,3 +232,24 @@ def test_a_list_and_its_opposite_keep_all_rows(column: ColumnStatistics, values:
     assert kept is not None
     assert dropped is not None
     assert kept.share + dropped.share == pytest.approx(1.0)
+
+
+@given(st.lists(domains, min_size=1, max_size=6))
+def test_many_domains_are_put_together_as_one_after_the_other(several: list[Domain]) -> None:
+    line: list[Key] = [*LINE, *(x + 0.5 for x in LINE)]
+    sets = [held(domain, line) for domain in several]
+    assert held(Domain.any_of(several), line) == set.union(*sets)
+    assert held(Domain.all_of(several), line) == set.intersection(*sets)
+    assert Domain.any_of(several) == reduce(Domain.__or__, several)
+    assert Domain.all_of(several) == reduce(Domain.__and__, several)
+
+
+@pytest.mark.parametrize("copies", [1, 50])
+@given(st.one_of(domains, texts))
+def test_stretches_are_what_a_domain_holds_of_increasing_values(copies: int, domain: Domain) -> None:
+    words = sorted({word.decode() * n for word in WORDS for n in range(1, copies + 1)})
+    values = np.array(words, dtype=object) if domain.text else np.array(LINE)
+    kept = np.zeros(values.size, dtype=np.bool_)
+    for low, high in domain.stretches(values):
+        kept[low:high] = True
+    assert kept.tolist() == domain.holds_each(places_of(values)).tolist()

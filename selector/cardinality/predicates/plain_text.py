@@ -1,0 +1,223 @@
+"""Predicates as engines print most of them, read without the general parser, which takes half a millisecond for each.
+
+Columns, constants and casts that are compared, ANDed, ORed and negated. The tree is the one that sqlglot makes of the
+text; whatever has any other form is left to it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import SqlglotError
+
+MOST_NESTED = 40  # parentheses, before a text is left to the general parser
+
+_TOKEN = re.compile(  # no two ways to read anything, so that it takes linear time
+    r"""[ ]*(?:(?P<word>[A-Za-z_][A-Za-z0-9_]*)|(?P<number>[0-9]+(?:\.[0-9]+)?)(?![\w.])|(?P<text>'(?:[^'\\]|'')*')"""
+    r"""|(?P<quoted>"[^"\\]+")|(?P<sign>::|<=|>=|<>|!=|[=<>(),-]))"""
+)
+_COMPARISONS: dict[str, type[exp.Binary]] = {
+    "=": exp.EQ,
+    "<>": exp.NEQ,
+    "!=": exp.NEQ,
+    "<": exp.LT,
+    "<=": exp.LTE,
+    ">": exp.GT,
+    ">=": exp.GTE,
+}
+_STANDARD_QUOTES = ("duckdb",)  # dialects in which "x" is a name, and '' within a string is a quote
+
+
+class _OtherForm(Exception):
+    """The text is not of a form that is read here."""
+
+
+def read_plain(text: str, dialect: str) -> exp.Expr | None:
+    """Return the expression that a text stands for; None for one of another form, which may be a predicate as well."""
+    try:
+        reader = _Reader(text.strip(), dialect)
+        found = reader.disjunction(0)
+        reader.take("end")
+    except _OtherForm:
+        return None
+    return found
+
+
+class _Reader:
+    """Reads one text, token by token."""
+
+    def __init__(self, text: str, dialect: str) -> None:
+        self._text = text
+        self._dialect = dialect
+        self._keywords = _keywords(dialect)
+        self._place = 0
+        self._advance()
+
+    def _advance(self) -> None:
+        if self._place == len(self._text):
+            self._kind, self._token, self._upper = "end", "", ""
+            return
+        match = _TOKEN.match(self._text, self._place)
+        if match is None:
+            raise _OtherForm
+        self._place = match.end()
+        self._kind = match.lastgroup or ""
+        self._token = match[self._kind]
+        self._upper = self._token.upper() if self._kind == "word" else self._token if self._kind == "sign" else ""
+
+    def take(self, kind: str) -> str:
+        """Return the token and go on, if it is of a kind."""
+        if self._kind != kind:
+            raise _OtherForm
+        token = self._token
+        self._advance()
+        return token
+
+    def _skip(self, token: str) -> bool:
+        if self._upper != token:
+            return False
+        self._advance()
+        return True
+
+    def _need(self, token: str) -> None:
+        if not self._skip(token):
+            raise _OtherForm
+
+    def disjunction(self, depth: int) -> exp.Expr:
+        """Read what is ORed."""
+        found = self._conjunction(depth)
+        while self._skip("OR"):
+            found = exp.Or(this=found, expression=self._conjunction(depth))
+        return found
+
+    def _conjunction(self, depth: int) -> exp.Expr:
+        found = self._negation(depth)
+        while self._skip("AND"):
+            found = exp.And(this=found, expression=self._negation(depth))
+        return found
+
+    def _negation(self, depth: int) -> exp.Expr:
+        if depth > MOST_NESTED:
+            raise _OtherForm
+        if self._skip("NOT"):
+            return exp.Not(this=self._negation(depth + 1))
+        if self._upper == "(":
+            self._advance()
+            inner = self.disjunction(depth + 1)
+            self._need(")")
+            found: exp.Expr = exp.Paren(this=inner)
+            return self._is_null(found) if self._upper == "IS" else found
+        return self._comparison()
+
+    def _comparison(self) -> exp.Expr:
+        left = self._value()
+        if self._upper == "IS":
+            return self._is_null(left)
+        if self._skip("IN"):
+            return self._among(left)
+        if self._skip("BETWEEN"):
+            low = self._value()
+            self._need("AND")
+            return exp.Between(this=left, low=low, high=self._value())
+        kind = _COMPARISONS.get(self._upper)
+        if kind is None:
+            if isinstance(left, exp.Column) and (self._kind == "end" or self._upper in (")", "AND", "OR")):
+                return left  # a boolean
+            raise _OtherForm
+        self._advance()
+        return kind(this=left, expression=self._value())
+
+    def _is_null(self, value: exp.Expr) -> exp.Expr:
+        self._need("IS")
+        negated = self._skip("NOT")
+        self._need("NULL")
+        found = exp.Is(this=value, expression=exp.Null())
+        return exp.Not(this=found) if negated else found
+
+    def _among(self, value: exp.Expr) -> exp.Expr:
+        self._need("(")
+        items = [self._value()]
+        while self._skip(","):
+            items.append(self._value())
+        self._need(")")
+        return exp.In(this=value, expressions=items)
+
+    def _value(self) -> exp.Expr:
+        found = self._simple_value()
+        while self._skip("::"):
+            found = self._cast(found, "NULL::{}")
+        return found
+
+    def _simple_value(self) -> exp.Expr:
+        match self._kind:
+            case "number":
+                return exp.Literal.number(self.take("number"))
+            case "text" if "''" not in self._token[1:-1] or self._dialect in _STANDARD_QUOTES:
+                return exp.Literal.string(self.take("text")[1:-1].replace("''", "'"))
+            case "quoted" if self._dialect in _STANDARD_QUOTES:
+                return exp.Column(this=exp.Identifier(this=self.take("quoted")[1:-1], quoted=True))
+            case "sign" if self._skip("-"):
+                return exp.Neg(this=exp.Literal.number(self.take("number")))
+            case "word" if self._skip("NULL"):
+                return exp.Null()
+            case "word" if self._upper in ("TRUE", "FALSE"):
+                return exp.Boolean(this=self.take("word").upper() == "TRUE")
+            case "word" if self._skip("CAST"):
+                self._need("(")
+                inner = self._value()
+                self._need("AS")
+                found = self._cast(inner, "CAST(NULL AS {})")
+                self._need(")")
+                return found
+            case "word" if self._upper not in self._keywords or _is_name(self._upper, self._dialect):
+                return exp.Column(this=exp.Identifier(this=self.take("word"), quoted=False))
+        raise _OtherForm
+
+    def _cast(self, value: exp.Expr, form: str) -> exp.Expr:
+        name = self.take("word").upper()
+        if self._skip("("):
+            digits = [self.take("number")]
+            while self._skip(","):
+                digits.append(self.take("number"))
+            self._need(")")
+            name = f"{name}({','.join(digits)})"
+        pattern = _cast_of(form.format(name), self._dialect)
+        if pattern is None or (self._kind == "word" and self._upper not in ("AND", "OR", "IS", "IN")):
+            raise _OtherForm  # a type of several words, perhaps
+        return type(pattern)(**{**pattern.args, "this": value, "to": pattern.args["to"].copy()})
+
+
+@lru_cache(maxsize=256)
+def _cast_of(text: str, dialect: str) -> exp.Expr | None:
+    """Return what the general parser makes of a cast; None for a type that it does not know."""
+    try:
+        found = sqlglot.parse_one(text, read=dialect)
+    except SqlglotError:
+        return None
+    return found if isinstance(found, exp.Cast) and isinstance(found.args["to"], exp.DataType) else None
+
+
+@lru_cache(maxsize=1024)
+def _is_name(keyword: str, dialect: str) -> bool:
+    """Return whether a word with a meaning of its own is a column's name where nothing but a name can stand."""
+    column = exp.Column(this=exp.Identifier(this=keyword, quoted=False))
+    try:
+        found = sqlglot.parse_one(f"({keyword} = 1) AND 1 = {keyword} AND {keyword} IS NULL", read=dialect)
+    except SqlglotError:
+        return False
+    left = exp.And(
+        this=exp.Paren(this=exp.EQ(this=column, expression=exp.Literal.number(1))),
+        expression=exp.EQ(this=exp.Literal.number(1), expression=column.copy()),
+    )
+    return found == exp.And(this=left, expression=exp.Is(this=column.copy(), expression=exp.Null()))
+
+
+@lru_cache(maxsize=16)
+def _keywords(dialect: str) -> frozenset[str]:
+    """Return the words, in upper case, that are no names everywhere."""
+    known = Dialect.get_or_raise(dialect).tokenizer_class.KEYWORDS
+    return frozenset(part for keyword in known for part in keyword.upper().split())

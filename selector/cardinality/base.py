@@ -79,6 +79,7 @@ class Base(Scanned):
         there = sample is not None and sample.share >= 1.0 and sample.rows == statistics.rows
         self.is_whole = there and self._kept is not None
         self._vectors: dict[tuple[int, tuple[str, ...], tuple[int, ...]], tuple[Sequence[Message], Key, KeyVector]] = {}
+        self._domains: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Floats]] = {}
         self._limited: dict[tuple[str, Domain], Base] = {}
         self._spreads: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Floats, Floats]] = {}
 
@@ -157,16 +158,15 @@ class Base(Scanned):
         self, kept: SampledRows, cells: KeyClass, member: Member, counts: KeyCounts, messages: Sequence[Message]
     ) -> KeyVector:
         """Return the rows by cells as the sample has all of them."""
-        codes, size = kept.codes(cells, member.columns), cells.count + 1
         possible_ = self._domain_of(cells, member)
         if not messages:
-            rows = np.bincount(codes, minlength=size)[:-1].astype(np.float64)
+            rows = kept.held(cells, member.columns).astype(np.float64)
             return KeyVector(cells, rows, np.minimum(rows, 1.0), possible_, np.minimum(counts.largest, rows), rows)
         factor, chance = kept.factors(messages), kept.chances(messages)
-        rows = np.bincount(codes, factor, minlength=size)[:-1].astype(np.float64)
-        ndv = 1.0 - np.exp(np.bincount(codes, np.log1p(-np.minimum(chance, 1.0 - 1e-12)), minlength=size)[:-1])
+        rows = kept.summed(cells, member.columns, factor)
+        ndv = 1.0 - np.exp(kept.summed(cells, member.columns, np.log1p(-np.minimum(chance, 1.0 - 1e-12))))
         most = _most(messages)
-        upper = np.maximum(rows, np.bincount(codes, chance, minlength=size)[:-1] * most)
+        upper = np.maximum(rows, kept.summed(cells, member.columns, chance) * most)
         return KeyVector(cells, rows, ndv, possible_, np.minimum(counts.largest * most, upper), upper)
 
     def _expected(
@@ -188,6 +188,12 @@ class Base(Scanned):
 
     def _domain_of(self, cells: KeyClass, member: Member) -> Floats:
         """Return the different keys that there may be in each cell, as far as filters on the key itself leave them."""
+        asked = id(cells), member.columns
+        if asked not in self._domains:
+            self._domains[asked] = cells, self._possible(cells, member)
+        return self._domains[asked][1]
+
+    def _possible(self, cells: KeyClass, member: Member) -> Floats:
         found = possible(cells)
         for part, name in enumerate(member.columns):
             domain = self.filtered.domains.get(name)
@@ -241,16 +247,15 @@ class Base(Scanned):
         wanted = self.rows * math.prod(self._has_value(name) for name in member.columns)
         if kept is None or not kept.holds(member.columns):
             return own * min(1.0, wanted / present) if present > 0.0 else own
-        codes, size = kept.codes(cells, member.columns), cells.count + 1
-        hits = np.bincount(codes, minlength=size)
+        hits = kept.held(cells, member.columns)
         has_key = wanted / self.rows if self.rows > 0.0 else 1.0
-        wanted = self.rows * (float(hits[:-1].sum()) + CELL_ROWS * has_key) / (float(codes.size) + CELL_ROWS)
+        wanted = self.rows * (float(hits.sum()) + CELL_ROWS * has_key) / (float(kept.rows.size) + CELL_ROWS)
         flat = min(1.0, wanted / present) if present > 0.0 else 1.0
         rows = cells.sampled(kept.sample, member.columns) * own
         bins = int(cells.bin_of.max(initial=-1)) + 1
-        of_bins = np.bincount(cells.bin_of, hits[:-1], minlength=bins) + CELL_ROWS * flat
+        of_bins = np.bincount(cells.bin_of, hits, minlength=bins) + CELL_ROWS * flat
         of_bins /= np.bincount(cells.bin_of, rows, minlength=bins) + CELL_ROWS
-        others = (hits[:-1] + CELL_ROWS * of_bins[cells.bin_of]) / (rows + CELL_ROWS)
+        others = (hits + CELL_ROWS * of_bins[cells.bin_of]) / (rows + CELL_ROWS)
         found = own * np.minimum(1.0, others)
         exact = self._exactly(cells, member, counts)
         if exact is not None:
@@ -278,12 +283,11 @@ class Base(Scanned):
         alone = np.flatnonzero((held > 0) & cells.alone & (held >= np.floor(counts.rows)))
         if not alone.size:
             return None
-        codes, size = kept.codes(cells, member.columns), cells.count + 1
-        hits = np.bincount(codes, minlength=size)[alone].astype(np.float64)
+        hits = kept.held(cells, member.columns)[alone].astype(np.float64)
         if not messages:
             return _Exact(alone, held[alone].astype(np.float64), hits, hits, hits)
         factors, chances = (
-            np.bincount(codes, part, minlength=size)[alone].astype(np.float64)
+            kept.summed(cells, member.columns, part)[alone]
             for part in (kept.factors(messages), kept.chances(messages))
         )
         return _Exact(alone, held[alone].astype(np.float64), hits, factors, chances)
@@ -314,23 +318,21 @@ class Base(Scanned):
         """Return what messages for other keys do to the rows in each cell of a key: factor, kept, upper."""
         means = [self._mean(message) for message in messages]
         factor, chance = (math.prod(mean[part] for mean in means) for part in (0, 1))
-        most, kept, size = _most(messages), self._kept, cells.count + 1
+        most, kept = _most(messages), self._kept
         if kept is None or not kept.holds(member.columns):
             flat = np.ones(cells.count)
             return flat * factor, flat * chance, flat * max(most, factor)
-        codes = kept.codes(cells, member.columns)
         bins = int(cells.bin_of.max(initial=-1)) + 1
-        of_bins = np.append(cells.bin_of, bins)[codes]
-        hits = np.bincount(codes, minlength=size)[:-1]
-        in_bins = np.bincount(of_bins, minlength=bins + 1)[:-1]
+        hits = kept.held(cells, member.columns)
+        in_bins = np.bincount(cells.bin_of, hits, minlength=bins)
         exact = self._exactly(cells, member, counts_of(member, cells), messages)
         found = []
         for prior, of_rows, known in (
             (factor, kept.factors(messages), exact.factors if exact is not None else None),
             (chance, kept.chances(messages), exact.chances if exact is not None else None),
         ):
-            each = (np.bincount(of_bins, of_rows, minlength=bins + 1)[:-1] + CELL_ROWS * prior) / (in_bins + CELL_ROWS)
-            of_cells = np.bincount(codes, of_rows, minlength=size)[:-1]
+            of_cells = kept.summed(cells, member.columns, of_rows)
+            each = (np.bincount(cells.bin_of, of_cells, minlength=bins) + CELL_ROWS * prior) / (in_bins + CELL_ROWS)
             told = (of_cells + CELL_ROWS * each[cells.bin_of]) / (hits + CELL_ROWS)
             if exact is not None and known is not None:
                 told[exact.cells] = known / np.maximum(exact.hits, 1.0)

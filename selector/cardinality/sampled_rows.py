@@ -21,6 +21,7 @@ class SampledRows:
         self.mask = mask
         self.rows = np.flatnonzero(mask)
         self._codes: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Places]] = {}
+        self._held: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Places]] = {}
         self._products: dict[tuple[int, tuple[int, ...]], tuple[Sequence[Message], Floats]] = {}
 
     def codes(self, cells: KeyClass, names: tuple[str, ...]) -> Places:
@@ -29,6 +30,20 @@ class SampledRows:
         if asked not in self._codes:
             self._codes[asked] = cells, cells.codes(self.sample, names)[self.rows]
         return self._codes[asked][1]
+
+    def held(self, cells: KeyClass, names: tuple[str, ...]) -> Places:
+        """Return how many of the kept rows lie in each cell, shape (cells.count,). names: of the key's columns."""
+        asked = id(cells), names
+        if asked not in self._held:
+            self._held[asked] = cells, self.summed(cells, names).astype(np.intp)
+        return self._held[asked][1]
+
+    def summed(self, cells: KeyClass, names: tuple[str, ...], values: Floats | None = None) -> Floats:
+        """Return the sum of some values of the kept rows, 1 if not told, over each cell, shape (cells.count,).
+
+        values: shape (kept,).
+        """
+        return np.bincount(self.codes(cells, names), values, minlength=cells.count + 1)[:-1].astype(np.float64)
 
     def holds(self, names: Sequence[str]) -> bool:
         """Return whether columns were sampled."""

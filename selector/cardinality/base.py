@@ -10,7 +10,7 @@ It is long because a scan answers every question of a join in both ways.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -80,6 +80,7 @@ class Base(Scanned):
         self.is_whole = there and self._kept is not None
         self._vectors: dict[tuple[int, tuple[str, ...], tuple[int, ...]], tuple[Sequence[Message], Key, KeyVector]] = {}
         self._domains: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Floats]] = {}
+        self._complete: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Places, Floats]] = {}
         self._limited: dict[tuple[str, Domain], Base] = {}
         self._spreads: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Floats, Floats]] = {}
 
@@ -162,12 +163,18 @@ class Base(Scanned):
         if not messages:
             rows = kept.held(cells, member.columns).astype(np.float64)
             return KeyVector(cells, rows, np.minimum(rows, 1.0), possible_, np.minimum(counts.largest, rows), rows)
-        factor, chance = kept.factors(messages), kept.chances(messages)
-        rows = kept.summed(cells, member.columns, factor)
-        ndv = 1.0 - np.exp(kept.summed(cells, member.columns, np.log1p(-np.minimum(chance, 1.0 - 1e-12))))
-        most = _most(messages)
-        upper = np.maximum(rows, kept.summed(cells, member.columns, chance) * most)
-        return KeyVector(cells, rows, ndv, possible_, np.minimum(counts.largest * most, upper), upper)
+        rows = kept.summed(cells, member.columns, kept.factors(messages))
+
+        def ndv() -> Floats:
+            left = np.log1p(-np.minimum(kept.chances(messages), 1.0 - 1e-12))
+            return 1.0 - np.exp(kept.summed(cells, member.columns, left))
+
+        def upper() -> Floats:
+            return np.maximum(rows, kept.summed(cells, member.columns, kept.chances(messages)) * _most(messages))
+
+        return KeyVector(
+            cells, rows, ndv, possible_, lambda: np.minimum(counts.largest * _most(messages), upper()), upper
+        )
 
     def _expected(
         self, key: Key, cells: KeyClass, member: Member, counts: KeyCounts, messages: Sequence[Message]
@@ -181,7 +188,7 @@ class Base(Scanned):
         others = []
         for message in messages:
             if message.key.cells is cells and self._member(message.key) == member:
-                found = applied(found, message.factor, message.kept, message.upper)
+                found = applied(found, message.factor, *message.later)
             else:
                 others.append(message)
         return applied(found, *self._from_elsewhere(key, cells, member, others)) if others else found
@@ -273,24 +280,31 @@ class Base(Scanned):
         return self.present(PlanColumn(name, None, self.statistics.table, self._scan))
 
     def _exactly(
-        self, cells: KeyClass, member: Member, counts: KeyCounts, messages: Sequence[Message] = ()
+        self,
+        cells: KeyClass,
+        member: Member,
+        counts: KeyCounts,
+        messages: Sequence[Message] = (),
+        *,
+        chances: bool = False,
     ) -> _Exact | None:
         """Return what is known of keys with a cell for themselves of which all rows were sampled by their key."""
         kept = self._sampled_by(member)
         if kept is None:
             return None
-        held = cells.sampled(kept.sample, member.columns)
-        alone = np.flatnonzero((held > 0) & cells.alone & (held >= np.floor(counts.rows)))
+        asked = id(cells), member.columns
+        if asked not in self._complete:
+            held = cells.sampled(kept.sample, member.columns)
+            alone = np.flatnonzero((held > 0) & cells.alone & (held >= np.floor(counts.rows)))
+            self._complete[asked] = cells, alone, held[alone].astype(np.float64)
+        _, alone, rows = self._complete[asked]
         if not alone.size:
             return None
         hits = kept.held(cells, member.columns)[alone].astype(np.float64)
         if not messages:
-            return _Exact(alone, held[alone].astype(np.float64), hits, hits, hits)
-        factors, chances = (
-            kept.summed(cells, member.columns, part)[alone]
-            for part in (kept.factors(messages), kept.chances(messages))
-        )
-        return _Exact(alone, held[alone].astype(np.float64), hits, factors, chances)
+            return _Exact(alone, rows, hits, hits)
+        each = kept.chances(messages) if chances else kept.factors(messages)
+        return _Exact(alone, rows, hits, kept.summed(cells, member.columns, each)[alone])
 
     def _sampled_by(self, member: Member) -> SampledRows | None:
         """Return the rows that were sampled by a key, as far as filters keep them."""
@@ -314,40 +328,41 @@ class Base(Scanned):
 
     def _from_elsewhere(
         self, key: Key, cells: KeyClass, member: Member, messages: Sequence[Message]
-    ) -> tuple[Floats, Floats, Floats]:
+    ) -> tuple[Floats, Callable[[], Floats], Callable[[], Floats]]:
         """Return what messages for other keys do to the rows in each cell of a key: factor, kept, upper."""
-        means = [self._mean(message) for message in messages]
-        factor, chance = (math.prod(mean[part] for mean in means) for part in (0, 1))
-        most, kept = _most(messages), self._kept
+        factor = self._of_cells(cells, member, messages, chances=False)
+        return (
+            factor,
+            lambda: np.clip(self._of_cells(cells, member, messages, chances=True), 0.0, 1.0),
+            lambda: np.maximum(_most(messages), factor),
+        )
+
+    def _of_cells(self, cells: KeyClass, member: Member, messages: Sequence[Message], *, chances: bool) -> Floats:
+        """Return by what messages multiply the rows of each cell, or the chance of its rows to be left."""
+        kept, prior = self._kept, math.prod(self._mean(message, chances=chances) for message in messages)
         if kept is None or not kept.holds(member.columns):
-            flat = np.ones(cells.count)
-            return flat * factor, flat * chance, flat * max(most, factor)
+            return np.full(cells.count, prior)
         bins = int(cells.bin_of.max(initial=-1)) + 1
         hits = kept.held(cells, member.columns)
         in_bins = np.bincount(cells.bin_of, hits, minlength=bins)
-        exact = self._exactly(cells, member, counts_of(member, cells), messages)
-        found = []
-        for prior, of_rows, known in (
-            (factor, kept.factors(messages), exact.factors if exact is not None else None),
-            (chance, kept.chances(messages), exact.chances if exact is not None else None),
-        ):
-            of_cells = kept.summed(cells, member.columns, of_rows)
-            each = (np.bincount(cells.bin_of, of_cells, minlength=bins) + CELL_ROWS * prior) / (in_bins + CELL_ROWS)
-            told = (of_cells + CELL_ROWS * each[cells.bin_of]) / (hits + CELL_ROWS)
-            if exact is not None and known is not None:
-                told[exact.cells] = known / np.maximum(exact.hits, 1.0)
-            found.append(told)
-        return found[0], np.clip(found[1], 0.0, 1.0), np.maximum(most, found[0])
+        exact = self._exactly(cells, member, counts_of(member, cells), messages, chances=chances)
+        of_cells = kept.summed(cells, member.columns, kept.chances(messages) if chances else kept.factors(messages))
+        each = (np.bincount(cells.bin_of, of_cells, minlength=bins) + CELL_ROWS * prior) / (in_bins + CELL_ROWS)
+        told = (of_cells + CELL_ROWS * each[cells.bin_of]) / (hits + CELL_ROWS)
+        if exact is not None:
+            told[exact.cells] = exact.left / np.maximum(exact.hits, 1.0)
+        return told
 
-    def _mean(self, message: Message) -> tuple[float, float]:
-        """Return what a message does to the filtered rows on average: factor, kept."""
-        spread = self.vector(message.key)
+    def _mean(self, message: Message, *, chances: bool) -> float:
+        """Return what a message does to the filtered rows on average: by what it multiplies them, or their chance."""
+        spread, values = self.vector(message.key), message.kept if chances else message.factor
         if message.key.cells is None or spread is None:
-            return float(message.factor.mean()), float(message.kept.mean())
+            return float(values.mean())
         share = min(1.0, float(spread.rows.sum()) / max(1e-9, self.rows))
-        factor = weighted_mean(message.factor, spread.rows) * share + message.null * (1.0 - share)
-        chance = weighted_mean(message.kept, spread.rows) * share + min(1.0, message.null) * (1.0 - share)
-        return factor, min(1.0, max(0.0, chance))
+        mean = weighted_mean(values, spread.rows) * share
+        if not chances:
+            return mean + message.null * (1.0 - share)
+        return min(1.0, max(0.0, mean + min(1.0, message.null) * (1.0 - share)))
 
     def told(self, messages: Sequence[Message]) -> float:
         """Return how many sampled rows stand behind ``total``: as many as would tell as much if all counted alike.
@@ -618,15 +633,13 @@ class Base(Scanned):
 class _Exact:
     """Cells of single keys of which all rows were sampled.
 
-    cells: shape (n,). rows, hits: of each, before and behind filters. factors, chances: sums over the latter of what
-    messages do.
+    cells: shape (n,). rows, hits: of each, before and behind filters. left: sums over the latter of what messages do.
     """
 
     cells: Places
     rows: Floats
     hits: Floats
-    factors: Floats
-    chances: Floats
+    left: Floats
 
 
 def _most(messages: Sequence[Message]) -> float:

@@ -21,8 +21,8 @@ from selector.cardinality.join_messages import (
     Message,
     added,
     applied,
-    distinct_of,
     expected_distinct,
+    scaled,
 )
 from selector.cardinality.keys.classes import KeyClasses, origin
 from selector.cardinality.predicates.domains import Domain
@@ -49,8 +49,7 @@ class Derived(Relation):
         if spread is None:
             return None
         share = self.rows / max(1e-9, self._source.rows)
-        ndv = distinct_of(spread.ndv, spread.rows, np.full(spread.ndv.shape, min(1.0, share)))
-        return replace(spread, rows=spread.rows * share, ndv=ndv)
+        return scaled(spread, share)
 
     def is_unique(self, columns: Sequence[PlanColumn]) -> bool:
         """Return whether no two of its rows agree in some columns, by the way they were made."""
@@ -235,15 +234,19 @@ class Groups(Derived):
         others = []
         for message in messages:
             if message.key.cells is key.cells and message.key.columns == key.columns:
-                found = applied(found, message.factor, message.kept, message.upper)
+                found = applied(found, message.factor, *message.later)
             else:  # for some of the keys: what it does to the rows of a cell it does to their groups
                 others.append(message)
         after = self._source.vector(key, others) if others else None
         if after is None:
             return found
         factor = after.rows / np.maximum(spread.rows, LEAST)
-        kept = np.minimum(1.0, after.ndv / np.maximum(spread.ndv, LEAST))
-        return applied(found, factor, kept, np.maximum(factor, after.largest / np.maximum(spread.largest, LEAST)))
+        return applied(
+            found,
+            factor,
+            lambda: np.minimum(1.0, after.ndv / np.maximum(spread.ndv, LEAST)),
+            lambda: np.maximum(factor, after.largest / np.maximum(spread.largest, LEAST)),
+        )
 
     def domain(self, column: PlanColumn) -> float | None:
         """Return the different values before other joins; there are no more than groups."""
@@ -330,7 +333,7 @@ class Union(Relation):
             return None
         asked = id(part), id(message)
         if asked not in self._messages:
-            self._messages[asked] = message, replace(message, key=own)
+            self._messages[asked] = message, message.of(own)
         return self._messages[asked][1]
 
     def _key_of(self, part: Relation, key: Key) -> Key | None:

@@ -18,7 +18,7 @@ import numpy as np
 from selector.cardinality.base import Base
 from selector.cardinality.derived import Union
 from selector.cardinality.groups import independent
-from selector.cardinality.join_messages import Floats, Key, KeyRows, KeyVector, Message, distinct_of, expected_distinct
+from selector.cardinality.join_messages import Floats, Key, KeyRows, KeyVector, Message, expected_distinct, scaled
 from selector.cardinality.keys.classes import KeyClasses, Origin, origin
 from selector.cardinality.matching import Pairs, has_cells, met
 from selector.cardinality.predicates.domains import Domain
@@ -245,11 +245,8 @@ class InnerJoins(Relation):
         if number is None:
             return None
         found = self._members[number].vector(key, self._arriving(number, messages))
-        scale = self._share * self._left_over[number]
-        if found is None or scale == self._scale == 1.0:
-            return found
-        ndv = distinct_of(found.ndv, found.rows, np.full(found.ndv.shape, scale))
-        return replace(found, rows=found.rows * scale * self._scale, ndv=ndv)
+        scale = self._share * self._left_over[number] * self._scale
+        return found if found is None or scale == 1.0 else scaled(found, scale)
 
     def possible_keys(self, key: Key) -> Floats | None:
         """Return how many different keys there may be in each cell of a key."""

@@ -9,6 +9,7 @@ it; Wu et al., SIGMOD 2023).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +31,33 @@ class Key:
     cells: KeyClass | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+Array = Floats | Callable[[], Floats]  # or how to compute it
+
+
+class Later:
+    """An array that may be given as a function, which is called when somebody asks for the first time.
+
+    How many keys a join leaves and how many rows at most are computations over all sampled rows, and most messages are
+    only asked for expected rows.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> Floats:
+        if instance is None:
+            raise AttributeError(self._name)  # there is no default
+        fields = vars(instance)
+        if callable(fields[self._name]):
+            fields[self._name] = fields[self._name]()
+        found: Floats = fields[self._name]
+        return found
+
+    def __set__(self, instance: object, value: Array) -> None:
+        vars(instance)[self._name] = value
+
+
+@dataclass(frozen=True, eq=False)
 class KeyVector:
     """A relation's rows by the cells of one of its keys.
 
@@ -40,10 +67,10 @@ class KeyVector:
 
     cells: KeyClass
     rows: Floats
-    ndv: Floats
-    domain: Floats
-    largest: Floats
-    upper: Floats
+    ndv: Later = Later()
+    domain: Floats  # type: ignore[misc]  # what is computed later has no default either
+    largest: Later = Later()
+    upper: Later = Later()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +87,7 @@ class KeyRows:
     rows: Floats
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Message:
     """What a join does to the rows of one side.
 
@@ -71,10 +98,19 @@ class Message:
 
     key: Key
     factor: Floats
-    kept: Floats
-    upper: Floats
+    kept: Later = Later()
+    upper: Later = Later()
     null: float = 0.0
     told: float = math.inf
+
+    @property
+    def later(self) -> tuple[Callable[[], Floats], Callable[[], Floats]]:
+        """Return how to compute what is kept, and the largest factor."""
+        return lambda: self.kept, lambda: self.upper
+
+    def of(self, key: Key) -> Message:
+        """Return the same about another relation's key."""
+        return Message(key, self.factor, *self.later, null=self.null, told=self.told)
 
     @property
     def tells_cells_apart(self) -> bool:
@@ -105,18 +141,40 @@ def distinct_of(ndv: Floats, rows: Floats, share: Floats) -> Floats:
 def added(a: KeyVector, b: KeyVector) -> KeyVector:
     """Return the rows of two relations together; which keys both have is a matter of chance."""
     domain = np.maximum(a.domain, b.domain)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shared = np.where(domain > 0.0, a.ndv * b.ndv / domain, 0.0)
-    ndv = np.minimum(domain, a.ndv + b.ndv - shared)
-    return KeyVector(a.cells, a.rows + b.rows, ndv, domain, a.largest + b.largest, a.upper + b.upper)
+
+    def ndv() -> Floats:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shared = np.where(domain > 0.0, a.ndv * b.ndv / domain, 0.0)
+        return np.minimum(domain, a.ndv + b.ndv - shared)
+
+    return KeyVector(a.cells, a.rows + b.rows, ndv, domain, lambda: a.largest + b.largest, lambda: a.upper + b.upper)
 
 
-def applied(spread: KeyVector, factor: Floats, kept: Floats, upper: Floats) -> KeyVector:
+def applied(spread: KeyVector, factor: Floats, kept: Callable[[], Floats], upper: Callable[[], Floats]) -> KeyVector:
     """Return a relation's rows after a join. factor, kept, upper: as in ``Message``."""
-    ndv = distinct_of(spread.ndv, spread.rows, kept)
-    most = np.where(kept > 0.0, np.maximum(upper, 0.0), 0.0)
-    rows, largest, upper_rows = spread.rows * factor, spread.largest * most, spread.upper * most
-    return KeyVector(spread.cells, rows, ndv, spread.domain, largest, np.maximum(upper_rows, rows))
+    rows = spread.rows * factor
+
+    def most() -> Floats:
+        return np.where(factor > 0.0, np.maximum(upper(), 0.0), 0.0)
+
+    return KeyVector(
+        spread.cells,
+        rows,
+        lambda: distinct_of(spread.ndv, spread.rows, kept()),
+        spread.domain,
+        lambda: spread.largest * most(),
+        lambda: np.maximum(spread.upper * most(), rows),
+    )
+
+
+def scaled(spread: KeyVector, share: float) -> KeyVector:
+    """Return a share of a relation's rows, which may be more than 1, as many of each cell."""
+    rows, part = spread.rows * share, np.full(spread.rows.shape, min(1.0, share))
+
+    def ndv() -> Floats:
+        return distinct_of(spread.ndv, spread.rows, part)
+
+    return KeyVector(spread.cells, rows, ndv, spread.domain, lambda: spread.largest, lambda: spread.upper)
 
 
 def weighted_mean(values: Floats, weights: Floats) -> float:

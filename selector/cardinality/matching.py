@@ -32,7 +32,7 @@ def met(here: Relation, there: Relation, pairs: Pairs, classes: KeyClasses, beyo
     if message is None:
         message = _on_average(here, there, compared[0], beyond)
         compared = compared[:1]
-    message = replace(message, told=there.told(beyond))
+    message = Message(message.key, message.factor, *message.later, null=message.null, told=there.told(beyond))
     if len(pairs) > len(compared):
         return _narrowed(message, here, there, pairs)
     return message
@@ -97,52 +97,64 @@ def _by_cells(here: Relation, there: Relation, mine: Key, theirs: Key, beyond: S
         return None
     same = all(here.allowed(a) == there.allowed(b) for a, b in zip(mine.columns, theirs.columns, strict=True))
     domain = their.domain if same else np.maximum(possible, their.domain)
-    factor = np.divide(their.rows, domain, out=np.zeros(domain.size), where=domain > 0.0)
-    factor = np.minimum(factor, np.maximum(their.largest, their.rows))  # of a key that there may not even be
-    kept = np.divide(their.ndv, domain, out=np.zeros(domain.size), where=domain > 0.0)
-    kept = np.minimum(1.0, kept)
+    there_are = domain > 0.0
+    factor = np.divide(their.rows, domain, out=np.zeros(domain.size), where=there_are)
+    if np.any(there_are & (domain < 1.0)):  # of a key that there may not even be
+        factor = np.minimum(factor, np.maximum(their.largest, their.rows))
     assert mine.cells is not None
     known = np.flatnonzero(~mine.cells.alone)  # ranges of several keys
-    sampled = here.key_rows(mine), there.key_rows(theirs, beyond)
-    if known.size and sampled[0] is not None and sampled[1] is not None:
-        lifts = _lifts(sampled[0], sampled[1], mine.cells, factor, kept)
-        factor[known] *= lifts.factor
-        some, most = kept[known] * lifts.kept, 1.0 - (1.0 - kept[known]) * lifts.alone
-        kept[known] = np.clip(np.where(kept[known] > 0.5, most, some), 0.0, 1.0)
-    kept = np.minimum(kept, factor)  # a row that is kept meets one at least
-    return Message(mine, factor, kept, np.maximum(np.minimum(their.largest, their.upper), factor))
+    matches = _matches(here.key_rows(mine), there.key_rows(theirs, beyond), mine.cells) if known.size else None
+    if matches is not None:
+        factor[known] *= matches.lift(factor, matches.met)
+
+    def kept() -> Floats:
+        found = np.minimum(1.0, np.divide(their.ndv, domain, out=np.zeros(domain.size), where=there_are))
+        if matches is not None:
+            matched = np.minimum(matches.met, 1.0)
+            some = found * matches.lift(found, matched)
+            most = 1.0 - (1.0 - found) * matches.lift(1.0 - found, 1.0 - matched)
+            found[known] = np.clip(np.where(found > 0.5, most, some), 0.0, 1.0)[known]
+        return np.minimum(found, factor)  # a row that is kept meets one at least
+
+    return Message(mine, factor, kept, lambda: np.maximum(np.minimum(their.largest, their.upper), factor))
 
 
-@dataclass(frozen=True, slots=True)
-class _Lifts:
-    """By what the factor, the share of matching rows, and that of rows without a match must be multiplied."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Matches:
+    """Keys that were sampled on both sides and share a range with others.
 
-    factor: float = 1.0
-    kept: float = 1.0
-    alone: float = 1.0
-
-
-def _lifts(mine: KeyRows, theirs: KeyRows, cells: KeyClass, factor: Floats, kept: Floats) -> _Lifts:
-    """Return what keys that were sampled on both sides tell.
-
-    Only keys are looked at that share a range with others. Besides what is found, MATCHED keys are added that meet as
-    many rows as was expected.
+    cells: shape (keys,), the cell of each. rows: of one side; met: rows of the other side that each of them meets.
     """
+
+    cells: Places
+    rows: Floats
+    met: Floats
+
+    def lift(self, expected: Floats, met: Floats) -> float:
+        """Return by what something must be multiplied that was expected in each cell, shape (cells.count,).
+
+        met: shape (keys,), what each row met in its place. Besides what is found, MATCHED keys are added that meet as
+        many as was expected.
+        """
+        whole = float((self.rows * expected[self.cells]).sum())
+        if whole <= 0.0:
+            return 1.0
+        each = whole / float(np.count_nonzero(self.rows)) * MATCHED
+        return (float((self.rows * met).sum()) + each) / (whole + each)
+
+
+def _matches(mine: KeyRows | None, theirs: KeyRows | None, cells: KeyClass) -> _Matches | None:
+    """Return the keys that were sampled on both sides; None without any."""
+    if mine is None or theirs is None:
+        return None
     counted = np.flatnonzero((mine.chance < min(mine.share, theirs.share)) & (mine.rows > 0.0))
     at = cells.of(mine.line[counted])
     counted, at = counted[~cells.alone[at]], at[~cells.alone[at]]
     line, rows = mine.line[counted], mine.rows[counted]
     if not rows.size or not theirs.line.size:
-        return _Lifts()
+        return None
     place = np.minimum(np.searchsorted(theirs.line, line), theirs.line.size - 1)
-    met = np.where(theirs.line[place] == line, theirs.rows[place], 0.0)
-    found = []
-    matched, likely = np.minimum(met, 1.0), kept[at]
-    for matching, expected in ((met, factor[at]), (matched, likely), (1.0 - matched, 1.0 - likely)):
-        whole = float((rows * expected).sum())
-        each = whole / float(np.count_nonzero(rows)) * MATCHED
-        found.append((float((rows * matching).sum()) + each) / (whole + each) if whole > 0.0 else 1.0)
-    return _Lifts(*found)
+    return _Matches(at, rows, np.where(theirs.line[place] == line, theirs.rows[place], 0.0))
 
 
 def _on_average(
@@ -155,11 +167,13 @@ def _on_average(
     if mine is None and theirs is None:
         mine = theirs = max(1.0, min(here.rows, rows))
     domain = max(mine or 1.0, theirs or 1.0, 1.0)
-    ndv = there.ndv(other)
     both = here.present(column) * there.present(other)
-    values = ndv if ndv is not None else max(1.0, rows)
-    kept = min(1.0, values / domain) if both > 0.0 and rows > 0.0 else 0.0
-    return Message(Key((column,), None), np.array([both * rows / domain]), np.array([kept]), np.array([most]))
+
+    def kept() -> Floats:
+        ndv = there.ndv(other) if both > 0.0 and rows > 0.0 else 0.0
+        return np.array([min(1.0, (ndv if ndv is not None else max(1.0, rows)) / domain)])
+
+    return Message(Key((column,), None), np.array([both * rows / domain]), kept, np.array([most]))
 
 
 def _narrowed(message: Message, here: Relation, there: Relation, pairs: Pairs) -> Message:
@@ -175,4 +189,5 @@ def _narrowed(message: Message, here: Relation, there: Relation, pairs: Pairs) -
     seen = here.counts_combinations(mine) and there.counts_combinations(theirs)
     both = (max if seen else min)(here.combinations(mine), there.combinations(theirs))
     factor: Floats = message.factor * min(1.0, first / max(first, both))
-    return replace(message, factor=factor, kept=np.minimum(message.kept, factor))
+    kept, upper = (lambda: np.minimum(message.kept, factor)), (lambda: message.upper)
+    return replace(message, factor=factor, kept=kept, upper=upper)

@@ -264,7 +264,7 @@ class OuterJoin(Relation):
         here, there = (self._left, self._right) if to_left else (self._right, self._left)
         pairs = self._pairs if to_left else tuple((b, a) for a, b in self._pairs)
         found = met(here, there, pairs, self._classes, beyond)
-        return replace(found, factor=found.factor * self._share)
+        return Message(found.key, found.factor * self._share, *found.later, null=found.null, told=found.told)
 
     def _matching(self, matched: Message) -> Floats:
         """Return the share of each cell's keys that meet a row for which further conditions hold, too."""

@@ -376,6 +376,11 @@ class Base(Scanned):
             unsure += float((factors * factors).sum()) / (whole * whole) if whole > 0.0 else 1.0 / LEAST
         return 1.0 / unsure if unsure > 0.0 else math.inf
 
+    @property
+    def most_told(self) -> float:
+        """Return the most that ``told`` may be: as if no row were lost."""
+        return 0.0 if self._kept is None else float(self._kept.rows.size) + 1e-3 * self._kept.rows.size
+
     def total(self, messages: Sequence[Message]) -> tuple[float, float]:
         """Return rows and their upper bound after joins did what the messages tell."""
         if not messages:

@@ -165,11 +165,18 @@ class InnerJoins(Relation):
         """Return the relation of which most sampled rows are left."""
         partial = [n for n, one in enumerate(self._members) if isinstance(one, Base) and not one.is_whole]
         candidates = partial or [n for n, one in enumerate(self._members) if isinstance(one, Base)][:1] or [0]
+        best, told = candidates[0], -1.0
+        self._tree(best)
         if len(candidates) > 1:
-            told = {n: self._members[n].told(self._arriving(n)) for n in candidates}
-            candidates = sorted(candidates, key=lambda n: -told[n])
-        self._tree(candidates[0])
-        return candidates[0]
+            most = {n: self._members[n].most_told for n in candidates}
+            for n in sorted(candidates, key=lambda n: -most[n]):
+                if most[n] < told:  # and none of those behind it has more
+                    break
+                found = self._members[n].told(self._arriving(n))
+                if found > told or (found == told and n < best):
+                    best, told = n, found
+        self._tree(best)
+        return best
 
     def _arriving(self, root: int, messages: Sequence[Message] = ()) -> list[Message]:
         """Return what all others do to one relation. messages: what further joins do to any of them."""

@@ -122,6 +122,11 @@ class Relation(ABC):
         """Return how many sampled rows stand behind ``total``; infinite where nothing was sampled in part."""
         return math.inf
 
+    @property
+    def most_told(self) -> float:
+        """Return the most that ``told`` may be, whatever the messages are."""
+        return math.inf
+
     def total(self, messages: Sequence[Message]) -> tuple[float, float]:
         """Return rows and their upper bound after joins did what the messages tell."""
         for message in messages:

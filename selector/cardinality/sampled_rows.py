@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -10,6 +11,11 @@ from selector.cardinality.join_messages import Floats, Message
 from selector.cardinality.keys.classes import KeyClass, Places
 from selector.cardinality.predicates.vectors import Bools
 from selector.row_sample import RowSample
+
+MOST_KEPT = 64  # arrays of a number per row
+Part = Literal["factor", "kept", "upper"]
+_Asked = TypeVar("_Asked")
+_Known = TypeVar("_Known")
 
 
 class SampledRows:
@@ -22,7 +28,8 @@ class SampledRows:
         self.rows = np.flatnonzero(mask)
         self._codes: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Places]] = {}
         self._held: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Places]] = {}
-        self._products: dict[tuple[int, tuple[int, ...]], tuple[Sequence[Message], Floats]] = {}
+        self._told: dict[tuple[Part, int], tuple[Message, Floats]] = {}
+        self._products: dict[tuple[Part, tuple[int, ...]], tuple[Sequence[Message], Floats]] = {}
 
     def codes(self, cells: KeyClass, names: tuple[str, ...]) -> Places:
         """Return the cells of the kept rows' keys, shape (kept,). names: of the key's columns."""
@@ -51,30 +58,44 @@ class SampledRows:
 
     def factors(self, messages: Sequence[Message]) -> Floats:
         """Return by what messages multiply each row, shape (kept,)."""
-        return self._product(messages, lambda message: (message.factor, message.null), 0)
+        return self._product(messages, "factor")
 
     def chances(self, messages: Sequence[Message]) -> Floats:
         """Return the chance of each row to be left by messages, shape (kept,)."""
-        return self._product(messages, lambda message: (message.kept, min(1.0, message.null)), 1)
+        return self._product(messages, "kept")
 
     def uppers(self, messages: Sequence[Message]) -> Floats:
         """Return the most by which messages may multiply each row, shape (kept,)."""
-        return self._product(messages, lambda message: (message.upper, message.null), 2)
+        return self._product(messages, "upper")
 
-    def _product(
-        self, messages: Sequence[Message], part: Callable[[Message], tuple[Floats, float]], number: int
-    ) -> Floats:
-        asked = number, tuple(map(id, messages))
+    def _product(self, messages: Sequence[Message], part: Part) -> Floats:
+        asked = part, tuple(map(id, messages))
         if asked not in self._products:
-            found = np.ones(self.rows.size)
-            if messages:
-                *before, message = messages
-                found = self._product(before, part, number) if before else found
-                values, null = part(message)
-                names = tuple(column.name for column in message.key.columns)
-                if message.key.cells is None or not self.holds(names):
-                    found = found * float(values.mean())
-                else:
-                    found = found * np.append(values, null)[self.codes(message.key.cells, names)]
-            self._products[asked] = tuple(messages), found
+            each = [self._of_rows(message, part) for message in messages]
+            found = np.ones(self.rows.size) if not each or each[0].ndim == 0 else each[0]
+            for number, values in enumerate(each):
+                if number or not values.ndim:
+                    found = found * values
+            _remember(self._products, asked, (tuple(messages), found))
         return self._products[asked][1]
+
+    def _of_rows(self, message: Message, part: Part) -> Floats:
+        """Return what a message says of each row, shape (kept,); shape () where it says the same of all."""
+        asked = part, id(message)
+        if asked not in self._told:
+            values: Floats = getattr(message, part)
+            names = tuple(column.name for column in message.key.columns)
+            if message.key.cells is None or not self.holds(names):
+                found = np.asarray(values.mean())
+            else:
+                null = message.null if part != "kept" else min(1.0, message.null)
+                found = np.append(values, null)[self.codes(message.key.cells, names)]
+            _remember(self._told, asked, (message, found))
+        return self._told[asked][1]
+
+
+def _remember(known: dict[_Asked, _Known], asked: _Asked, found: _Known) -> None:
+    """Keep what was computed, and no more than the last MOST_KEPT of it."""
+    if len(known) >= MOST_KEPT:
+        del known[next(iter(known))]
+    known[asked] = found

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from selector.cardinality.join_messages import Floats, Key, KeyRows, Message
-from selector.cardinality.keys.classes import KeyClass, KeyClasses, Member, Places, key_class
+from selector.cardinality.keys.classes import KeyClass, KeyClasses, Member, Places
 from selector.cardinality.relation import Relation, Scanned
 from selector.join_keys import key_order
 from selector.plan import PlanColumn
@@ -77,7 +77,7 @@ def _cells(here: Relation, there: Relation, pairs: Pairs, classes: KeyClasses) -
         mine, theirs = _members(here, [a for a, _ in ordered]), _members(there, [b for _, b in ordered])
         if mine is not None and theirs is not None:
             both = tuple(sorted({*mine, *theirs}, key=lambda member: (member.statistics.table, member.columns)))
-            return key_class(both, tuple(() for _ in ordered)), ordered
+            return classes.together(both), ordered
         pairs = sorted(pairs, key=lambda pair: -max(here.ndv(pair[0]) or 0.0, there.ndv(pair[1]) or 0.0))
     return classes.of(pairs[0][0]), pairs[:1]
 

@@ -35,7 +35,7 @@ class SampledRows:
         """Return the cells of the kept rows' keys, shape (kept,). names: of the key's columns."""
         asked = id(cells), names
         if asked not in self._codes:
-            self._codes[asked] = cells, cells.codes(self.sample, names)[self.rows]
+            self._codes[asked] = cells, cells.codes(self.sample, names, self.rows)
         return self._codes[asked][1]
 
     def held(self, cells: KeyClass, names: tuple[str, ...]) -> Places:

@@ -3,13 +3,18 @@
 A class has a cell for every key that is known by itself: those of tables of which the sample holds every row, and
 constants that predicates name. All other keys lie in ranges: the bins that the tables' key statistics share, cut once
 more where a predicate cuts the line. What a table has in each cell is in ``counts``.
+
+Cuts without predicates are kept for the statements to come; where a predicate cuts more, only that is computed anew. It
+is long because such a cut answers everything by the one that it was made of.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -27,6 +32,7 @@ Bools = NDArray[np.bool_]
 Places = NDArray[np.intp]
 
 HASHES = 2.0**53  # the line of hashes ends here
+MOST_BYTES = 64 << 20  # of cuts that are kept for other statements
 MOST_CONSTANTS = 4096  # of a predicate that get cells for themselves
 
 
@@ -79,7 +85,8 @@ class KeyClass:
     keys: shape (k,), increasing places of known keys. parts: of each column of the key its values, numbers or strings,
     of shape (k,), by which predicates are answered. exists: shape (k,), whether a table is known to hold it.
     ranges: of all other keys. bin_of: shape (count,), the range in which a cell lies, as ``shared`` counts them.
-    shared: the bins of the members' key statistics; None where nobody counted.
+    shared: the bins of the members' key statistics; None where nobody counted. made_of: another one that was cut once
+    more.
     """
 
     members: tuple[Member, ...]
@@ -89,6 +96,7 @@ class KeyClass:
     ranges: Bins
     shared: Bins | None
     bin_of: Places
+    made_of: Finer | None = None
     found: dict[object, Any] = field(default_factory=dict)  # what was computed from it, by whom
 
     @property
@@ -117,18 +125,54 @@ class KeyClass:
             found = np.where(self.keys[at] == line, at, found)
         return found
 
-    def codes(self, sample: RowSample, names: tuple[str, ...]) -> Places:
-        """Return the cell of each sampled row, shape (rows,); ``count`` for a key with NULL. names: of its columns."""
+    @property
+    def bytes(self) -> int:
+        """Memory that it takes, with what was computed from it."""
+        arrays = [self.keys, *self.parts, self.exists, self.bin_of, self.ranges.starts]
+        waiting: list[Any] = list(self.found.values())
+        while waiting:
+            each = waiting.pop()
+            if isinstance(each, np.ndarray):
+                arrays.append(each)
+            elif isinstance(each, tuple):
+                waiting.extend(each)
+            elif is_dataclass(each) and not isinstance(each, RowSample):
+                waiting.extend(getattr(each, one.name) for one in fields(each))
+        return sum(array.nbytes for array in arrays)
+
+    def codes(self, sample: RowSample, names: tuple[str, ...], rows: Places | None = None) -> Places:
+        """Return the cell of each sampled row, shape (rows,); ``count`` for a key with NULL.
+
+        names: of its columns. rows: numbers of those that count; else all.
+        """
         asked = "codes", id(sample), names
-        if asked not in self.found:
-            columns = [sample.columns[name] for name in names]
-            if len(columns) == 1:
-                cells = np.append(self.of(line_of_sample(columns[0])), self.count)[columns[0].codes]
-            else:
-                missing = np.logical_or.reduce([column.nulls for column in columns])
-                cells = np.where(missing, self.count, self.of(row_line(sample, names)))
-            self.found[asked] = cells, sample  # kept as long as its identity counts
-        found: Places = self.found[asked][0]
+        if asked not in self.found:  # what is kept here lives as long as its identity counts
+            self.found[asked] = self._codes(sample, names), sample
+        found: NDArray[np.int32] = self.found[asked][0]
+        if len(names) == 1:
+            held = sample.columns[names[0]].codes
+            return found[held if rows is None else held[rows]].astype(np.intp)
+        return (found if rows is None else found[rows]).astype(np.intp)
+
+    def _codes(self, sample: RowSample, names: tuple[str, ...]) -> NDArray[np.int32]:
+        """Return the cells of a column's different values, and of NULL; of a key of several columns, of each row."""
+        columns = [sample.columns[name] for name in names]
+        if len(columns) == 1:
+            line = line_of_sample(columns[0])
+            if self.made_of is None:
+                return np.append(self.of(line), self.count).astype(np.int32)
+            before = self.made_of.whole.found_codes(sample, names)
+            cells = self.made_of.moved[before]
+            again = np.flatnonzero(self.made_of.is_cut[before])
+            cells[again] = self.of(line[again])
+            return cells.astype(np.int32)
+        missing = np.logical_or.reduce([column.nulls for column in columns])
+        return np.where(missing, self.count, self.of(row_line(sample, names))).astype(np.int32)
+
+    def found_codes(self, sample: RowSample, names: tuple[str, ...]) -> NDArray[np.int32]:
+        """Return the cells of a column's different values, and of NULL, shape (n + 1,)."""
+        self.codes(sample, names, np.empty(0, dtype=np.intp))
+        found: NDArray[np.int32] = self.found["codes", id(sample), names][0]
         return found
 
     def sampled(self, sample: RowSample, names: tuple[str, ...]) -> Places:
@@ -145,12 +189,44 @@ class KeyClass:
 
         None for ranges about which the line does not tell: of strings, and of several columns.
         """
-        if ("places", part) not in self.found:
-            self.found["places", part] = places_of(self.parts[part])
-        known = domain.holds_each(self.found["places", part])
-        if self.is_hashed:
-            return known, None
-        return known, domain.holds_each(self.ranges.starts).astype(np.float64)
+        if not self.is_hashed:
+            starts: Any = self.ranges.starts
+            return _held(domain, self.keys), _held(domain, starts).astype(np.float64)
+        if self.made_of is not None:
+            known, _ = self.made_of.whole.kept(part, domain)
+            fresh = self.made_of.fresh
+            return np.insert(known, fresh, domain.holds_each(places_of(self.parts[part][self.made_of.at]))), None
+        if ("order", part) not in self.found:
+            values: Any = self.parts[part]
+            order = np.argsort(values, kind="stable")
+            self.found["order", part] = order, values[order]
+        order, values = self.found["order", part]
+        known = np.empty(self.keys.size, dtype=np.bool_)
+        known[order] = _held(domain, values)
+        return known, None
+
+
+def _held(domain: Domain, values: NDArray[np.float64] | NDArray[np.object_]) -> Bools:
+    """Return which of some increasing values a domain holds, shape as ``values``."""
+    found = np.zeros(values.size, dtype=np.bool_)
+    for low, high in domain.stretches(values):
+        found[low:high] = True
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finer:
+    """How a class is made of another one, by constants and cuts of predicates.
+
+    whole: the other one. fresh: shape (k,), before which of its keys the new ones stand; at: where they are now. moved:
+    shape (whole.count + 1,), where its cells, and NULL, are now. is_cut: alike, which cells were taken apart.
+    """
+
+    whole: KeyClass
+    fresh: Places
+    at: Places
+    moved: Places
+    is_cut: Bools
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,7 +258,34 @@ def row_line(sample: RowSample, names: Sequence[str]) -> Floats:
     return line_together(lines) if len(lines) > 1 else lines[0]
 
 
-@lru_cache(maxsize=64)  # up to a MiB each
+class _Cuts:
+    """Cuts of lines without predicates, those that were asked for last, in MOST_BYTES."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[Member, ...], KeyClass] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, members: tuple[Member, ...]) -> KeyClass:
+        """Return the cut for some members of one type."""
+        with self._lock:
+            found = self._known.pop(members, None)
+            if found is not None:
+                self._known[members] = found
+                return found
+        found = _cut(members)
+        with self._lock:
+            self._known[members] = found
+            left = MOST_BYTES
+            for each, cells in reversed(list(self._known.items())):
+                left -= cells.bytes
+                if left < 0 and each is not members:
+                    del self._known[each]
+        return found
+
+
+_cuts = _Cuts()
+
+
 def key_class(members: tuple[Member, ...], domains: tuple[tuple[Domain, ...], ...]) -> KeyClass | None:
     """Return the cut for some members; None where their keys have no line in common.
 
@@ -190,20 +293,79 @@ def key_class(members: tuple[Member, ...], domains: tuple[tuple[Domain, ...], ..
     """
     if len({member.types for member in members}) != 1:
         return None
+    whole = _cuts.of(members)
+    return _finer(whole, domains[0]) if len(members[0].columns) == 1 and domains[0] else whole
+
+
+def _cut(members: tuple[Member, ...]) -> KeyClass:
     shared = _shared(members)
     keys, parts, exists = _known(members, shared)
-    if len(members[0].columns) == 1:
-        keys, parts, exists = _with_constants(members[0], domains[0], keys, parts, exists)
-    hashed = members[0].is_hashed
-    starts = shared.starts if shared is not None else _starts(members, hashed=hashed)
-    if not hashed and len(members[0].columns) == 1:
-        cuts = [np.nextafter(x, np.inf) if side else x for domain in domains[0] for x, side in domain.cuts]
-        more = np.array([x for x in cuts if np.isfinite(x)], dtype=np.float64)
-        starts = np.union1d(starts, more)
+    starts = shared.starts if shared is not None else _starts(members, hashed=members[0].is_hashed)
     ranges = Bins(starts)
     of_ranges = shared.of(starts) if shared is not None else np.arange(starts.size)
     of_keys = shared.of(keys) if shared is not None else ranges.of(keys)
     return KeyClass(members, keys, parts, exists, ranges, shared, np.append(of_keys, of_ranges).astype(np.intp))
+
+
+@lru_cache(maxsize=16)
+def _finer(whole: KeyClass, domains: tuple[Domain, ...]) -> KeyClass:
+    """Give cells of their own to the constants that domains of a single column name, and cut ranges where they do."""
+    line, values = _constants(whole.is_hashed, domains)
+    known = whole.keys.size
+    found = np.searchsorted(whole.keys, line)
+    new = np.ones(line.size, dtype=np.bool_)
+    new[found < known] = whole.keys[found[found < known]] != line[found < known]
+    line, values, fresh = line[new], values[new], found[new]
+    starts: Any = whole.ranges.starts
+    more = np.empty(0)
+    if not whole.is_hashed:
+        cuts = [np.nextafter(x, np.inf) if side else x for domain in domains for x, side in domain.cuts]
+        more = np.setdiff1d(np.array([x for x in cuts if np.isfinite(x)], dtype=np.float64), starts)
+    if not line.size and not more.size:
+        return whole
+    before = np.searchsorted(starts, more)
+    keys, ranges = np.insert(whole.keys, fresh, line), Bins(np.insert(starts, before, more))
+    if whole.shared is not None:
+        of_keys = np.insert(whole.bin_of[:known], fresh, whole.shared.of(line))
+        of_ranges = np.insert(whole.bin_of[known:], before, whole.shared.of(more))
+    else:
+        of_keys, of_ranges = ranges.of(keys), np.arange(ranges.count)
+    moved_keys = np.arange(known) + np.searchsorted(fresh, np.arange(known), side="right")
+    moved_ranges = np.arange(starts.size) + np.searchsorted(before, np.arange(starts.size), side="right") + keys.size
+    is_cut = np.zeros(whole.count + 1, dtype=np.bool_)
+    is_cut[whole.ranges.of(np.concatenate([line, more])) + known] = True
+    parts: Any = np.insert(whole.parts[0], fresh, values)
+    made_of = Finer(
+        whole,
+        fresh,
+        fresh + np.arange(fresh.size),
+        np.concatenate([moved_keys, moved_ranges, [keys.size + ranges.count]]),
+        is_cut,
+    )
+    return KeyClass(
+        whole.members,
+        keys,
+        (parts,),
+        np.insert(whole.exists, fresh, False),
+        ranges,
+        whole.shared,
+        np.append(of_keys, of_ranges).astype(np.intp),
+        made_of,
+    )
+
+
+def _constants(is_hashed: bool, domains: Iterable[Domain]) -> tuple[Floats, NDArray[Any]]:
+    """Return the places of the constants that domains name one by one, increasing, and the constants."""
+    wanted: list[Any] = sorted({value for domain in domains for value in _points(domain)})
+    if not wanted or len(wanted) > MOST_CONSTANTS:
+        return np.empty(0), np.empty(0, dtype=object if is_hashed else np.float64)
+    if not is_hashed:
+        line = np.array(wanted, dtype=np.float64)
+        return line, line
+    line = line_of_texts([value for value in wanted if isinstance(value, bytes)])
+    values: Any = np.array([value.decode("utf-8", "replace") for value in wanted], dtype=object)
+    order = np.argsort(line)
+    return line[order], values[order]
 
 
 def _known(
@@ -253,29 +415,6 @@ def _different(
     return line, [column.padded[column.codes[rows[first]]] for column in columns]
 
 
-def _with_constants(
-    member: Member,
-    domains: Iterable[Domain],
-    keys: Floats,
-    parts: tuple[NDArray[np.float64] | NDArray[np.object_], ...],
-    exists: Bools,
-) -> tuple[Floats, tuple[NDArray[np.float64] | NDArray[np.object_], ...], Bools]:
-    """Add the constants that domains name one by one."""
-    wanted: list[Any] = sorted({value for domain in domains for value in _points(domain)})
-    if not wanted or len(wanted) > MOST_CONSTANTS:
-        return keys, parts, exists
-    if member.is_hashed:
-        line = line_of_texts([value for value in wanted if isinstance(value, bytes)])
-        values: Any = np.array([value.decode("utf-8", "replace") for value in wanted], dtype=object)
-    else:
-        line = values = np.array(wanted, dtype=np.float64)
-    fresh = ~np.isin(line, keys)
-    together = np.concatenate([keys, line[fresh]])
-    order = np.argsort(together)
-    there = np.concatenate([exists, np.zeros(int(fresh.sum()), dtype=np.bool_)])
-    return together[order], (np.concatenate([parts[0], values[fresh]])[order],), there[order]
-
-
 def _points(domain: Domain) -> Iterator[float | bytes]:
     """Yield the values that a domain keeps, or leaves out, one by one."""
     for (low, _), (high, _) in zip(domain.cuts[:-1], domain.cuts[1:], strict=True):
@@ -320,6 +459,7 @@ class KeyClasses:
         self._leader: dict[Origin, Origin] = {}
         self._domains: dict[Origin, list[Domain]] = {}
         self._classes: dict[Origin, KeyClass | None] = {}
+        self._several: dict[tuple[Member, ...], KeyClass | None] = {}
         for _, node in plan.root.walk():
             for probe, build in node.join_keys:
                 self._unite(probe, build)
@@ -333,6 +473,12 @@ class KeyClasses:
         """Tell of a predicate on a column, before any class is asked for."""
         if origin(column) in self._leader:
             self._domains.setdefault(self._find(origin(column)), []).append(domain)
+
+    def together(self, members: tuple[Member, ...]) -> KeyClass | None:
+        """Return the class of several columns that are a key together. members: in order."""
+        if members not in self._several:
+            self._several[members] = key_class(members, ((),))
+        return self._several[members]
 
     def of(self, column: PlanColumn) -> KeyClass | None:
         """Return a column's class; None for one that is not joined, or of which nothing is known."""

@@ -256,7 +256,9 @@ def _parts_of_bins(member: Member, cells: KeyClass) -> Floats:
     if cells.is_hashed:
         mass = np.diff(np.append(np.maximum(cells.ranges.starts, 0.0), HASHES))
     else:
-        found = masses(cells.ranges, member.statistics.columns[member.columns[0]], member.statistics.rows)
+        coarser = cells.made_of.whole.ranges if cells.made_of is not None else None
+        column = member.statistics.columns[member.columns[0]]
+        found = masses(cells.ranges, column, member.statistics.rows, coarser=coarser)
         mass = found if found is not None else np.ones(cells.ranges.count)
     mass = np.maximum(mass, 0.0)
     whole = np.bincount(of_ranges, mass)[of_ranges]

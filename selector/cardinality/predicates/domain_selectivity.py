@@ -147,27 +147,45 @@ def share(domain: Domain, column: ColumnStatistics, rows: int, *, complete: bool
     return Share(kept_nulls + (1.0 - nulls) * kept, confidence, f"{statistic} of {column.name}", unsure)
 
 
-@lru_cache(maxsize=256)
-def masses(bins: Bins, column: ColumnStatistics, rows: int) -> Floats | None:
+def masses(bins: Bins, column: ColumnStatistics, rows: int, *, coarser: Bins | None = None) -> Floats | None:
     """Return the share of a column's values in each bin, shape (bins.count,).
 
     bins: a cut of the column's own line; the first one also holds all that lies below. rows: of the table. None where
-    the bins are of another line, as keys that are strings have, or nothing bounds the column's values.
+    the bins are of another line, as keys that are strings have, or nothing bounds the column's values. coarser: bins of
+    which these were made by further cuts.
     """
     cells = _cells(column, rows, True)
     if cells is None or cells.spread is None or (bins.starts.dtype.kind == "S") != cells.line.text:
         return None
-    dense = _Line(cells.line.text, None)
-    starts = bins.starts.tolist()
-    lone = [False] + [start == dense.place(last, 1) for last, start in pairwise(starts)]
-    places = [
-        cells.line.place(starts[i - 1], 1) if behind else cells.line.place(start, 0)
-        for i, (start, behind) in enumerate(zip(starts, lone, strict=True))
-    ]
-    rank = np.array([0.0] + [cells.rank(place) for place in places[1:]])
+    rank = _ranks(bins, cells) if coarser is None else _more_ranks(bins, cells, coarser)
     whole = cells.before[-1] + cells.mass[-1]
     found: Floats = np.maximum(np.append(rank[1:], whole) - rank, 0.0)
     return found
+
+
+@lru_cache(maxsize=256)
+def _ranks(bins: Bins, cells: _Cells) -> Floats:
+    """Return the share of a column's values that lies before each bin, shape (bins.count,); 0 for the first one."""
+    starts: list[Any] = bins.starts.tolist()
+    return np.array([0.0, *(_rank(last, start, cells) for last, start in pairwise(starts))])
+
+
+def _more_ranks(bins: Bins, cells: _Cells, coarser: Bins) -> Floats:
+    """Return the same by what is known of bins of which these were made."""
+    at = np.minimum(np.searchsorted(coarser.starts, bins.starts), coarser.count - 1)
+    same = coarser.starts[at] == bins.starts
+    same[1:] &= same[:-1]  # a bin of a single key tells where the next one starts
+    found = _ranks(coarser, cells)[at]
+    found[0] = 0.0
+    starts: list[Any] = bins.starts.tolist()
+    for i in np.flatnonzero(~same[1:]).tolist():
+        found[i + 1] = _rank(starts[i], starts[i + 1], cells)
+    return found
+
+
+def _rank(last: Any, start: Any, cells: _Cells) -> float:
+    behind = start == _Line(cells.line.text, None).place(last, 1)
+    return cells.rank(cells.line.place(last, 1) if behind else cells.line.place(start, 0))
 
 
 def _kept(domain: Domain, cells: _Cells) -> tuple[float, float, bool] | None:

@@ -271,7 +271,7 @@ def _of_long_texts(part: _Part, statistics: TableStatistics) -> _Part:
     if kept is not None or dropped is not None:
         named = min(1.0, (kept if kept is not None else dropped or 0) / max(1.0, column.ndv))
         guess = present * (named if kept is not None else 1.0 - named) + (1.0 - present) * domain.nulls
-    mask = _mask_of(part, statistics, statistics.sample)
+    mask = _mask_of(part, statistics, statistics.sample) if statistics.sample is not None else None
     if mask is None:
         return replace(part, share=guess, confidence=INDEPENDENCE_CONFIDENCE, basis=f"NDV of {column.name}")
     hits = float(np.count_nonzero(mask))

@@ -79,6 +79,7 @@ class Base(Scanned):
         there = sample is not None and sample.share >= 1.0 and sample.rows == statistics.rows
         self.is_whole = there and self._kept is not None
         self._vectors: dict[tuple[int, tuple[str, ...], tuple[int, ...]], tuple[Sequence[Message], Key, KeyVector]] = {}
+        self._behind: dict[tuple[str, ...], Base] = {}
         self._domains: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Floats]] = {}
         self._complete: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Places, Floats]] = {}
         self._limited: dict[tuple[str, Domain], Base] = {}
@@ -86,13 +87,13 @@ class Base(Scanned):
 
     def behind(self, predicates: Sequence[str]) -> Base:
         """Return the rows that further filters leave."""
-        return Base(
-            self.statistics,
-            (*self._predicates, *predicates),
-            self._scan,
-            dialect=self._dialect,
-            implied=self._implied,
-        )
+        asked = tuple(predicates)
+        if asked not in self._behind:
+            together = (*self._predicates, *asked)
+            self._behind[asked] = Base(
+                self.statistics, together, self._scan, dialect=self._dialect, implied=self._implied
+            )
+        return self._behind[asked]
 
     def holds(self, column: PlanColumn) -> bool:
         """Return whether a column comes out of it."""

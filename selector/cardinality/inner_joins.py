@@ -54,6 +54,7 @@ class InnerJoins(Relation):
         self._members = self._limited()
         self._trees: dict[int, dict[int, list[tuple[int, Pairs]]]] = {}
         self._left_over: dict[int, float] = {}
+        self._distinct: dict[tuple[PlanColumn, ...], float | None] = {}
         root = self._root()
         rows, upper = self._members[root].total(self._arriving(root))
         told = rows * share * self._left_over[root]
@@ -313,6 +314,14 @@ class InnerJoins(Relation):
 
     def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
         """Return how many different combinations are left; equal columns are taken from where they say least."""
+        if not messages:
+            asked = tuple(columns)
+            if asked not in self._distinct:
+                self._distinct[asked] = self._least(columns, ())
+            return self._distinct[asked]
+        return self._least(columns, messages)
+
+    def _least(self, columns: Sequence[PlanColumn], messages: Sequence[Message]) -> float | None:
         found = [count for same in self._same(columns) if (count := self._combined(same, messages)) is not None]
         return min(found, default=None)
 

@@ -32,7 +32,8 @@ Bools = NDArray[np.bool_]
 Places = NDArray[np.intp]
 
 HASHES = 2.0**53  # the line of hashes ends here
-MOST_BYTES = 64 << 20  # of cuts that are kept for other statements
+MOST_BYTES = 128 << 20  # of cuts that are kept for other statements
+CUTS_AT_ONCE = 8  # new ones, before their bytes are counted
 MOST_CONSTANTS = 4096  # of a predicate that get cells for themselves
 
 
@@ -264,6 +265,7 @@ class _Cuts:
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[Member, ...], KeyClass] = OrderedDict()
         self._lock = Lock()
+        self._unchecked = 0
 
     def of(self, members: tuple[Member, ...]) -> KeyClass:
         """Return the cut for some members of one type."""
@@ -275,12 +277,19 @@ class _Cuts:
         found = _cut(members)
         with self._lock:
             self._known[members] = found
-            left = MOST_BYTES
-            for each, cells in reversed(list(self._known.items())):
-                left -= cells.bytes
-                if left < 0 and each is not members:
-                    del self._known[each]
+            self._unchecked += 1
+            if self._unchecked == CUTS_AT_ONCE:
+                self._limit()
         return found
+
+    def _limit(self) -> None:
+        """Forget those that were not asked for, from the longest ago on."""
+        self._unchecked = 0
+        left = MOST_BYTES
+        for each, cells in reversed(list(self._known.items())):
+            left -= cells.bytes
+            if left < 0:
+                del self._known[each]
 
 
 _cuts = _Cuts()
@@ -300,10 +309,9 @@ def key_class(members: tuple[Member, ...], domains: tuple[tuple[Domain, ...], ..
 def _cut(members: tuple[Member, ...]) -> KeyClass:
     shared = _shared(members)
     keys, parts, exists = _known(members, shared)
-    starts = shared.starts if shared is not None else _starts(members, hashed=members[0].is_hashed)
-    ranges = Bins(starts)
-    of_ranges = shared.of(starts) if shared is not None else np.arange(starts.size)
-    of_keys = shared.of(keys) if shared is not None else ranges.of(keys)
+    ranges = shared if shared is not None else Bins(_starts(members, hashed=members[0].is_hashed))
+    of_ranges = np.arange(ranges.count)
+    of_keys = ranges.of(keys)
     return KeyClass(members, keys, parts, exists, ranges, shared, np.append(of_keys, of_ranges).astype(np.intp))
 
 

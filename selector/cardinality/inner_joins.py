@@ -50,6 +50,10 @@ class InnerJoins(Relation):
         self._members = tuple(members)
         self._variables = self._equal_columns()
         self._first_of = [dict(reversed(variable)) for variable in self._variables]  # of each relation a column
+        self._joined: list[set[int]] = [set() for _ in members]  # of each relation those with which it shares columns
+        for variable in self._first_of:
+            for number in variable:
+                self._joined[number] |= variable.keys()
         self._shared: dict[tuple[int, int], list[tuple[PlanColumn, PlanColumn]]] = {}
         self._members = self._limited()
         self._trees: dict[int, dict[int, list[tuple[int, Pairs]]]] = {}
@@ -123,26 +127,26 @@ class InnerJoins(Relation):
         if root in self._trees:
             return self._trees[root]
         tree: dict[int, list[tuple[int, Pairs]]] = {number: [] for number in range(len(self._members))}
+        rows = [member.rows for member in self._members]
         visited, left, over = [root], [n for n in range(len(self._members)) if n != root], 1.0
+        place = {n: (len(self._between(root, n)), rows[root], root) for n in left}  # where each would stand by now
         while left:
-            above, below = max(
-                ((above, below) for below in left for above in visited),
-                key=lambda pair: (
-                    len(self._between(*pair)),
-                    self._members[pair[1]].rows,
-                    self._members[pair[0]].rows,
-                ),
-            )
+            below = max(left, key=lambda n: (place[n][0], rows[n], place[n][1]))
+            above = place[below][2]
             pairs = self._between(above, below)
             tree[above].append((below, pairs))
             for other in visited:
-                if other != above:
+                if other != above and other in self._joined[below]:
                     for mine, theirs in self._between(other, below):
                         if not self._is_implied(theirs, above, below):
                             counts = (self._members[other].ndv(mine), self._members[below].ndv(theirs))
                             over /= max(1.0, *(count for count in counts if count is not None), 1.0)
             visited.append(below)
             left.remove(below)
+            for n in left:
+                shared = len(self._between(below, n)) if n in self._joined[below] else 0
+                if (shared, rows[below]) > place[n][:2]:
+                    place[n] = shared, rows[below], below
         self._trees[root], self._left_over[root] = tree, over
         return tree
 

@@ -21,6 +21,7 @@ Cut = tuple[Key, int]  # (value, 0): just before it; (value, 1): just behind it
 _NUMBERS = ((-np.inf, 0), (np.inf, 1))
 TEXT_TOP = b"\xff"  # no UTF-8 text has such a byte
 _TEXTS = ((b"", 0), (TEXT_TOP, 1))
+FEW_CUTS = 4  # each is looked for by itself
 MOST_SEARCHED = 0.05  # cuts per string, up to which it is faster to look for each
 
 
@@ -167,7 +168,9 @@ class Domain:
 
         values: shape (n,), numbers or strings. As ``holds_each`` tells of their places, without looking at each.
         """
-        if not self.text:
+        if not self.text and len(self.cuts) <= FEW_CUTS:
+            at = [int(values.searchsorted(value, side="right" if side else "left")) for value, side in self.cuts]
+        elif not self.text:
             ends = np.array([value for value, _ in self.cuts], dtype=np.float64)
             sides = np.array([side for _, side in self.cuts], dtype=np.bool_)
             first, last = (np.searchsorted(values, ends, side=side) for side in ("left", "right"))

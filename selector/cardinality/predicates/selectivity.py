@@ -238,6 +238,7 @@ def _unanswered(text: str) -> _Part:
     return _Part(1.0, UNANSWERED_CONFIDENCE, f"no statistic answers {text}", unanswered=(text,))
 
 
+@lru_cache(maxsize=1024)
 def _one_column(
     column: ColumnStatistics, domain: Domain, conditions: tuple[Condition, ...], statistics: TableStatistics
 ) -> _Part:
@@ -295,6 +296,7 @@ def _with_sample(part: _Part, unsure: float, statistics: TableStatistics) -> _Pa
     return replace(part, share=min(1.0, kept))
 
 
+@lru_cache(maxsize=1024)
 def _other(condition: Condition, statistics: TableStatistics | None) -> _Part:
     """Return the part of a condition that is no domain: a count on the sample, or a guess."""
     holds = truth_of(condition)
@@ -478,15 +480,21 @@ def _in_domain(domain: Domain, column: SampleColumn) -> Bools:
     kept = domain.stretches(column.values)
     if domain.nulls:
         kept.append((last, last + 1))
-    if len(kept) > FEW_STRETCHES:
+    if not kept or len(kept) > FEW_STRETCHES:
         each = np.zeros(last + 1, dtype=np.bool_)
         for low, high in kept:
             each[low:high] = True
         return each[codes]
-    found = np.zeros(codes.size, dtype=np.bool_)
-    for low, high in kept:
-        found |= codes == low if high == low + 1 else (codes >= low) & (codes < high)
-    return found
+    return reduce(np.logical_or, (_between(codes, low, high, last) for low, high in kept))
+
+
+def _between(codes: NDArray[Any], low: int, high: int, last: int) -> Bools:
+    """Return which codes, of which none is larger than the last one, lie between two numbers, shape as ``codes``."""
+    if high == low + 1:
+        return np.asarray(codes == low)
+    if low == 0 or high > last:
+        return np.asarray(codes < high if low == 0 else codes >= low)
+    return np.asarray((codes >= low) & (codes < high))
 
 
 @lru_cache(maxsize=1024)

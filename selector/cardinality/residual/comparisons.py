@@ -42,8 +42,7 @@ def compared(
     """
     if left.values.dtype != right.values.dtype or not left.values.size or not right.values.size:
         return None
-    values: Any = np.concatenate([left.values, right.values])
-    ranks = np.unique(values, return_inverse=True)[1].astype(np.int64)
+    ranks = _ranks(np.concatenate([left.values, right.values]))
     mine, theirs = ranks[: left.values.size], ranks[left.values.size :]
     wide = int(ranks.max(initial=0)) + 2
     starts = np.zeros(mine.size, dtype=np.int64)
@@ -72,3 +71,12 @@ def compared(
     kept = (kept * rows + PRIOR_ROWS * RANGE_SHARE) / (rows + PRIOR_ROWS)
     present = left.present * right.present
     return kept * present, present
+
+
+def _ranks(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the place of each value among the different ones, shape as ``values``."""
+    if values.dtype != object:
+        return np.unique(values, return_inverse=True)[1].astype(np.int64)
+    texts = values.tolist()  # there are fewer different strings than strings to be sorted
+    place = {text: number for number, text in enumerate(sorted(set(texts)))}
+    return np.fromiter((place[text] for text in texts), dtype=np.int64, count=len(texts))

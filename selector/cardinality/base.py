@@ -324,7 +324,10 @@ class Base(Scanned):
         if kept is None or known is None or known.sample is None or not kept.holds(member.columns):
             return None
         keys = sampled_keys(kept.sample, member.columns)
-        rows = np.bincount(keys.of_rows[kept.rows], kept.factors(messages), minlength=keys.line.size)
+        if kept.is_all and not messages:
+            return KeyRows(known.sample.share, keys.line, keys.chance, keys.rows)
+        factors = kept.factors(messages) if messages else None
+        rows = np.bincount(keys.of_rows[kept.rows], factors, minlength=keys.line.size)
         return KeyRows(known.sample.share, keys.line, keys.chance, rows.astype(np.float64))
 
     def _from_elsewhere(

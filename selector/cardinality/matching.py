@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from selector.cardinality.join_messages import Floats, Key, KeyRows, Message
-from selector.cardinality.keys.classes import KeyClass, KeyClasses, Member, Places
+from selector.cardinality.keys.classes import Bools, KeyClass, KeyClasses, Member, Places
 from selector.cardinality.relation import Relation, Scanned
 from selector.join_keys import key_order
 from selector.plan import PlanColumn
@@ -147,14 +147,24 @@ def _matches(mine: KeyRows | None, theirs: KeyRows | None, cells: KeyClass) -> _
     """Return the keys that were sampled on both sides; None without any."""
     if mine is None or theirs is None:
         return None
-    counted = np.flatnonzero((mine.chance < min(mine.share, theirs.share)) & (mine.rows > 0.0))
-    at = cells.of(mine.line[counted])
-    counted, at = counted[~cells.alone[at]], at[~cells.alone[at]]
-    line, rows = mine.line[counted], mine.rows[counted]
-    if not rows.size or not theirs.line.size:
+    if not theirs.line.size:
         return None
+    asked = "matches", id(mine.line), id(theirs.line), mine.share, theirs.share
+    if asked not in cells.found:
+        cells.found[asked] = _compared(mine, theirs, cells), mine.line, theirs.line  # kept as long as identities count
+    (keys, at, place, same), *_ = cells.found[asked]
+    rows = mine.rows[keys]
+    return _Matches(at, rows, np.where(same, theirs.rows[place], 0.0)) if np.any(rows) else None
+
+
+def _compared(mine: KeyRows, theirs: KeyRows, cells: KeyClass) -> tuple[Places, Places, Places, Bools]:
+    """Return which sampled keys of one side count, their cells, where the other side has them, and whether it does."""
+    keys = np.flatnonzero(mine.chance < min(mine.share, theirs.share))
+    at = cells.of(mine.line[keys])
+    keys, at = keys[~cells.alone[at]], at[~cells.alone[at]]
+    line = mine.line[keys]
     place = np.minimum(np.searchsorted(theirs.line, line), theirs.line.size - 1)
-    return _Matches(at, rows, np.where(theirs.line[place] == line, theirs.rows[place], 0.0))
+    return keys, at, place, theirs.line[place] == line
 
 
 def _on_average(

@@ -9,7 +9,7 @@ import numpy as np
 
 from selector.cardinality.join_messages import Floats, Message
 from selector.cardinality.keys.classes import KeyClass, Places
-from selector.cardinality.predicates.vectors import Bools
+from selector.cardinality.predicates.vectors import Bools, every_row
 from selector.row_sample import RowSample
 
 MOST_KEPT = 64  # arrays of a number per row
@@ -25,7 +25,8 @@ class SampledRows:
         """Keep rows. mask: shape (sample.rows,)."""
         self.sample = sample
         self.mask = mask
-        self.rows = np.flatnonzero(mask)
+        self.is_all = bool(mask.all())
+        self.rows = every_row(mask.size)[1] if self.is_all else np.flatnonzero(mask)
         self._codes: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Places]] = {}
         self._held: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Places]] = {}
         self._told: dict[tuple[Part, int], tuple[Message, Floats]] = {}
@@ -35,7 +36,7 @@ class SampledRows:
         """Return the cells of the kept rows' keys, shape (kept,). names: of the key's columns."""
         asked = id(cells), names
         if asked not in self._codes:
-            self._codes[asked] = cells, cells.codes(self.sample, names, self.rows)
+            self._codes[asked] = cells, cells.codes(self.sample, names, None if self.is_all else self.rows)
         return self._codes[asked][1]
 
     def held(self, cells: KeyClass, names: tuple[str, ...]) -> Places:

@@ -235,19 +235,20 @@ class SampledKeys:
     """The different keys of a sample.
 
     line: shape (keys,), their places, increasing. chance: shape (keys,), by which they were chosen. of_rows: shape
-    (rows,), which of them each row has.
+    (rows,), which of them each row has. rows: shape (keys,), how many rows have each.
     """
 
     line: Floats
     chance: Floats
     of_rows: Places
+    rows: Floats
 
 
 @lru_cache(maxsize=256)
 def sampled_keys(sample: RowSample, names: tuple[str, ...]) -> SampledKeys:
     """Return the different keys of a sample. names: of a key's columns, none of which is NULL."""
-    line, of_rows = np.unique(row_line(sample, names), return_inverse=True)
-    return SampledKeys(line, chance_of(line), of_rows)
+    line, of_rows, rows = np.unique(row_line(sample, names), return_inverse=True, return_counts=True)
+    return SampledKeys(line, chance_of(line), of_rows, rows.astype(np.float64))
 
 
 def row_line(sample: RowSample, names: Sequence[str]) -> Floats:

@@ -26,7 +26,7 @@ from selector.cardinality.predicates.conditions import Condition, domain_of, par
 from selector.cardinality.predicates.domain_selectivity import share
 from selector.cardinality.predicates.domains import Domain
 from selector.cardinality.predicates.evaluate import constant, truth
-from selector.cardinality.predicates.vectors import Bools
+from selector.cardinality.predicates.vectors import Bools, every_row
 from selector.row_sample import RowSample, SampleColumn
 from selector.statistics import MOST_TEXT_BYTES, TEXT_KEY_BYTES, ColumnStatistics, TableStatistics
 
@@ -126,7 +126,7 @@ class Filtered(Selectivity):
                 if mask is None:
                     return None
                 found = mask if found is None else found & mask
-        return found if found is not None else np.ones(sample.rows, dtype=np.bool_)
+        return found if found is not None else every_row(sample.rows)[0]
 
 
 def filter_of(

@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,14 @@ def days_of_months(months: Any) -> Any:
     if not np.all(np.abs(months) <= FARTHEST_DAY / 28):
         raise NotEvaluable("a month far away")
     return np.asarray(months).astype("datetime64[M]").astype("datetime64[D]").astype(np.float64)
+
+
+@lru_cache(maxsize=64)
+def every_row(count: int) -> tuple[Bools, NDArray[np.intp]]:
+    """Return that all of so many rows are kept, and their numbers, shape (count,); neither may be written to."""
+    kept, numbers = np.ones(count, dtype=np.bool_), np.arange(count)
+    kept.flags.writeable = numbers.flags.writeable = False
+    return kept, numbers
 
 
 def all_of(left: Vector, right: Vector) -> Vector:

@@ -11,6 +11,7 @@ import sys
 CLAIMS = (
     "selectivity",
     "overhead",
+    "estimate_speed",
     "speed",
     "regret",
     "coverage",

@@ -373,8 +373,10 @@ class Base(Scanned):
 
         Kish, "Survey Sampling", 1965. Errors of what messages tell come on top of those of its own rows.
         """
+        if self._kept is None:
+            return 0.0
         unsure = sum(1.0 / max(message.told, LEAST) for message in messages)
-        if self._kept is not None and not self.is_whole:
+        if not self.is_whole:
             factors = self._kept.factors(messages)
             whole = float(factors.sum())
             unsure += float((factors * factors).sum()) / (whole * whole) if whole > 0.0 else 1.0 / LEAST
@@ -383,7 +385,9 @@ class Base(Scanned):
     @property
     def most_told(self) -> float:
         """Return the most that ``told`` may be: as if no row were lost."""
-        return 0.0 if self._kept is None else float(self._kept.rows.size) + 1e-3 * self._kept.rows.size
+        if self._kept is None:
+            return 0.0
+        return math.inf if self.is_whole else float(self._kept.rows.size)
 
     def total(self, messages: Sequence[Message]) -> tuple[float, float]:
         """Return rows and their upper bound after joins did what the messages tell."""

@@ -58,6 +58,7 @@ class InnerJoins(Relation):
         self._members = self._limited()
         self._trees: dict[int, dict[int, list[tuple[int, Pairs]]]] = {}
         self._left_over: dict[int, float] = {}
+        self._best: int | None = None
         self._distinct: dict[tuple[PlanColumn, ...], float | None] = {}
         root = self._root()
         rows, upper = self._members[root].total(self._arriving(root))
@@ -167,7 +168,9 @@ class InnerJoins(Relation):
         return False
 
     def _root(self) -> int:
-        """Return the relation of which most sampled rows are left."""
+        """Return the relation about which most sampled rows tell."""
+        if self._best is not None:
+            return self._best
         partial = [n for n, one in enumerate(self._members) if isinstance(one, Base) and not one.is_whole]
         candidates = partial or [n for n, one in enumerate(self._members) if isinstance(one, Base)][:1] or [0]
         best, told = candidates[0], -1.0
@@ -181,6 +184,7 @@ class InnerJoins(Relation):
                 if found > told or (found == told and n < best):
                     best, told = n, found
         self._tree(best)
+        self._best = best
         return best
 
     def _arriving(self, root: int, messages: Sequence[Message] = ()) -> list[Message]:

@@ -7,6 +7,7 @@ sampled by the key on both sides, these tell how far the truth is from it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -32,7 +33,8 @@ def met(here: Relation, there: Relation, pairs: Pairs, classes: KeyClasses, beyo
     if message is None:
         message = _on_average(here, there, compared[0], beyond)
         compared = compared[:1]
-    message = Message(message.key, message.factor, *message.later, null=message.null, told=there.told(beyond))
+    told = there.told(beyond) or min((one.told for one in beyond), default=math.inf)  # 0: it has no sample
+    message = Message(message.key, message.factor, *message.later, null=message.null, told=told)
     if len(pairs) > len(compared):
         return _narrowed(message, here, there, pairs)
     return message

@@ -195,7 +195,8 @@ def _domain(condition: Condition, column: ColumnStatistics | None, statistics: T
     if column is None or statistics is None:
         return None
     domain = domain_of(condition, column.data_type)
-    if domain is not None and domain.names_text_of(MOST_TEXT_BYTES) and (column.maximum_length or MOST_TEXT_BYTES) >= MOST_TEXT_BYTES:
+    longest = column.maximum_length or MOST_TEXT_BYTES
+    if domain is not None and longest >= MOST_TEXT_BYTES and domain.names_text_of(MOST_TEXT_BYTES):
         return None  # other strings begin alike
     if domain is not None or column.common is None:
         return domain

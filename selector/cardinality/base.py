@@ -79,6 +79,7 @@ class Base(Scanned):
         there = sample is not None and sample.share >= 1.0 and sample.rows == statistics.rows
         self.is_whole = there and self._kept is not None
         self._vectors: dict[tuple[int, tuple[str, ...], tuple[int, ...]], tuple[Sequence[Message], Key, KeyVector]] = {}
+        self._key_rows: dict[str, KeyRows] = {}
         self._behind: dict[tuple[str, ...], Base] = {}
         self._domains: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Floats]] = {}
         self._complete: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Places, Floats]] = {}
@@ -324,11 +325,15 @@ class Base(Scanned):
         if kept is None or known is None or known.sample is None or not kept.holds(member.columns):
             return None
         keys = sampled_keys(kept.sample, member.columns)
-        if kept.is_all and not messages:
-            return KeyRows(known.sample.share, keys.line, keys.chance, keys.rows)
-        factors = kept.factors(messages) if messages else None
-        rows = np.bincount(keys.of_rows[kept.rows], factors, minlength=keys.line.size)
-        return KeyRows(known.sample.share, keys.line, keys.chance, rows.astype(np.float64))
+        if messages:
+            met = np.bincount(keys.of_rows[kept.rows], kept.factors(messages), minlength=keys.line.size)
+            return KeyRows(known.sample.share, keys.line, keys.chance, met.astype(np.float64))
+        if member.name not in self._key_rows:
+            rows = keys.rows
+            if not kept.is_all:
+                rows = np.bincount(keys.of_rows[kept.rows], minlength=keys.line.size).astype(np.float64)
+            self._key_rows[member.name] = KeyRows(known.sample.share, keys.line, keys.chance, rows)
+        return self._key_rows[member.name]
 
     def _from_elsewhere(
         self, key: Key, cells: KeyClass, member: Member, messages: Sequence[Message]

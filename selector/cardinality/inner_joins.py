@@ -243,10 +243,16 @@ class InnerJoins(Relation):
         """Whether all joins are answered cell by cell."""
         tree = self._trees[next(iter(self._trees))]
         return all(
-            bool(pairs) and has_cells(self._members[above], self._members[below], pairs, self._classes)
+            bool(pairs) and self._has_cells(self._members[above], self._members[below], pairs)
             for above, below_it in tree.items()
             for below, pairs in below_it
         )
+
+    def _has_cells(self, here: Relation, there: Relation, pairs: Pairs) -> bool:
+        asked = has_cells, id(here), id(there), tuple(pairs)  # remembered like messages
+        if asked not in self._classes.sent:
+            self._classes.sent[asked] = has_cells(here, there, pairs, self._classes), here, there
+        return bool(self._classes.sent[asked][0])
 
     def holds(self, column: PlanColumn) -> bool:
         """Return whether a column comes out of it."""

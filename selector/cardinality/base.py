@@ -79,6 +79,7 @@ class Base(Scanned):
         there = sample is not None and sample.share >= 1.0 and sample.rows == statistics.rows
         self.is_whole = there and self._kept is not None
         self._vectors: dict[tuple[int, tuple[str, ...], tuple[int, ...]], tuple[Sequence[Message], Key, KeyVector]] = {}
+        self._means: dict[tuple[int, bool], tuple[Message, float]] = {}
         self._key_rows: dict[str, KeyRows] = {}
         self._behind: dict[tuple[str, ...], Base] = {}
         self._domains: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Floats]] = {}
@@ -364,6 +365,12 @@ class Base(Scanned):
 
     def _mean(self, message: Message, *, chances: bool) -> float:
         """Return what a message does to the filtered rows on average: by what it multiplies them, or their chance."""
+        asked = id(message), chances
+        if asked not in self._means:
+            self._means[asked] = message, self._averaged(message, chances=chances)
+        return self._means[asked][1]
+
+    def _averaged(self, message: Message, *, chances: bool) -> float:
         spread, values = self.vector(message.key), message.kept if chances else message.factor
         if message.key.cells is None or spread is None:
             return float(values.mean())

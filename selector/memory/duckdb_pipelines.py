@@ -104,6 +104,8 @@ class _Builder:
         self._sources: dict[Pipeline, PlanNode] = {}
         self._taking: dict[Pipeline, _Taking] = {}
         self._builds: dict[Pipeline, list[Kept]] = {}
+        self._probing: set[Pipeline] = set()  # a hash join hands on rows after them, if any are left
+        self._probing_much: set[Pipeline] = set()  # and counts as the source of these
         self.kept: dict[int, Kept] = {}
 
     def pipeline(self, meta: _Meta, rows: float | None, like: Pipeline | None = None) -> Pipeline:
@@ -183,6 +185,10 @@ class _Builder:
         kept.beside = self._builds.setdefault(current, [])  # all are filled before the first one's table is made
         kept.beside.append(kept)
         current.reads.append(kept)
+        if part.node.operator is Operator.HASH_JOIN:
+            self._probing.add(current)
+            if self._estimated_threads(part.node) > self._threads:
+                self._probing_much.add(current)
         first = len(meta.pipelines)
         before = list(meta.all())
         upper = list(current.reads)
@@ -200,7 +206,7 @@ class _Builder:
 
     def _wait_recursively(self, meta: _Meta, before: list[_Meta], dependencies: Iterable[Pipeline]) -> None:
         """Let large pipelines that were made since wait for large ones."""
-        large = [one for one in dependencies if self._is_large(one)]
+        large = [one for one in dependencies if self._is_large(one) or one in self._probing_much]
         known = set(map(id, before))
         for late in meta.all():
             if id(late) not in known:
@@ -244,7 +250,8 @@ class _Builder:
             previous = part.children[place - 1].node
             busy = busy or (_gathers(previous) and self._estimated_threads(previous) >= self._threads)
             if busy:
-                behind = meta.pipelines[meta.pipelines.index(copy) + 1 :]
+                earlier = [current, *reversed(copies[len(rest) - place + 1 :])]
+                behind = [*meta.pipelines[meta.pipelines.index(copy) + 1 :], *(set(earlier) & self._probing)]
                 copy.waits.update(behind)
                 before = list(meta.all())
             self.build(child, copy, meta)

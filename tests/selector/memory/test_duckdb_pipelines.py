@@ -93,6 +93,24 @@ def test_two_inputs_of_a_union_run_at_once_and_a_large_third_one_waits() -> None
     assert read <= set(third.before())
 
 
+def test_inputs_of_a_union_that_join_come_one_after_the_other() -> None:
+    inputs = [joined(scan_of(LARGE), scan("books", SMALL, ID)) for _ in range(3)]
+    top = grouped(node(Operator.UNION, LARGE, *inputs, columns=inputs[0].node.columns))
+    found = graph(top)
+    first, second, third = (next(iter(kept_by(found, each).readers)) for each in inputs)
+    assert first in set(second.before())
+    assert {first, second} <= set(third.before())
+    scans = grouped(node(Operator.UNION, LARGE, scan_of(LARGE), scan_of(LARGE), columns=(BOOK_ID, QUANTITY)))
+    assert not any(set(one.before()) for one in kept_by(graph(scans), scans).writers)
+
+
+def test_a_join_counts_as_a_source_for_what_waits_for_a_large_build_side() -> None:
+    inner = grouped(scan_of(LARGE))
+    probing_much = joined(scan("books", SMALL, ID), grouped(scan_of(LARGE)))
+    found = graph(grouped(joined(inner, probing_much)))
+    assert next(iter(kept_by(found, probing_much).readers)) in set(writer(found, inner).before())
+
+
 def test_small_inputs_of_a_union_wait_for_nothing() -> None:
     tree, inputs = union_of(SMALL, SMALL, SMALL)
     found = graph(tree)

@@ -644,9 +644,8 @@ class Base(Scanned):
             mask[told.rows[told.chances(messages) > 0.5]] = True
         rows, seen = (self.rows * left, mask) if mask is not None and mask.sum() >= FEWEST_ROWS else (whole, None)
         found = promised(code, seen, rows, guess=independent(counts, rows))
-        largest = max(
-            statistics.columns.keys() & set(names), key=lambda name: statistics.columns[name].ndv, default=None
-        )
+        known = [name for name in names if name in statistics.columns]
+        largest = max(known, key=lambda name: statistics.columns[name].ndv, default=None)
         alone = codes_of(largest, sample, self._types, self._dialect) if largest is not None else None
         if alone is not None and largest is not None and sample.rows < statistics.rows:
             each = skew(alone, whole, statistics.columns[largest].ndv + (statistics.columns[largest].nulls > 0))

@@ -16,13 +16,13 @@ from functools import reduce
 import numpy as np
 
 from selector.cardinality.base import Base
-from selector.cardinality.derived import Union
 from selector.cardinality.groups import independent
 from selector.cardinality.join_messages import Floats, Key, KeyRows, KeyVector, Message, expected_distinct, scaled
 from selector.cardinality.keys.classes import KeyClasses, Origin, origin
 from selector.cardinality.matching import Pairs, has_cells, met
 from selector.cardinality.predicates.domains import Domain
 from selector.cardinality.relation import Relation, Scanned
+from selector.cardinality.union import Union
 from selector.estimate import bounded_rows
 from selector.plan import PlanColumn
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from selector.cardinality.base import Base
-from selector.cardinality.derived import Derived, Groups, GroupsOfSize, InList, Opaque, Union
+from selector.cardinality.derived import Derived, Groups, GroupsOfSize, InList, Opaque
 from selector.cardinality.inner_joins import InnerJoins
 from selector.cardinality.keys.classes import KeyClasses
 from selector.cardinality.matching import sampled_cells
@@ -24,6 +24,7 @@ from selector.cardinality.predicates.domains import Domain
 from selector.cardinality.predicates.selectivity import Selectivity
 from selector.cardinality.relation import Relation
 from selector.cardinality.residual.filters import kept_above, kept_groups, size_condition
+from selector.cardinality.union import Union
 from selector.estimate import bounded_rows
 from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
 from selector.statistics import TableStatistics
@@ -323,7 +324,6 @@ class _Estimator:
         else:
             kept = kept_above(node.predicates, node.columns, below, dialect=self._dialect)
         return Derived(below, below.rows * kept.share), kept.confidence, kept.basis, kept.unanswered
-
 
     def _marks(self, predicates: Sequence[str]) -> tuple[list[JoinType], list[str]]:
         """Return which marks of joins a filter asks for, and its other conjuncts; no marks where these have some."""

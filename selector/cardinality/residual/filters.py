@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from selector.cardinality.derived import Groups, Union
+from selector.cardinality.derived import Groups
 from selector.cardinality.groups import HavingCondition
 from selector.cardinality.predicates.conditions import Condition, parsed
 from selector.cardinality.predicates.evaluate import constant
@@ -31,6 +31,7 @@ from selector.cardinality.predicates.selectivity import (
 from selector.cardinality.predicates.vectors import OPERATORS
 from selector.cardinality.relation import Relation, Scanned
 from selector.cardinality.residual.comparisons import Side, compared
+from selector.cardinality.union import Union
 from selector.plan import MARK, Operator, PlanColumn, PlanNode
 
 Floats = NDArray[np.float64]

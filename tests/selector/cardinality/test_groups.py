@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selector.cardinality.base import Base
-from selector.cardinality.derived import Union
 from selector.cardinality.groups import HavingCondition, Sizes, promised, skew
 from selector.cardinality.predicates.conditions import parsed
+from selector.cardinality.union import Union
 from selector.plan import PlanColumn
 from selector.query_text import named_expressions
 from tests.selector.described import described

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.selector.cardinality.metamorphic.laws import BOTH, BY_DUCKDB, DIRECT, at_most, equal, law, sums_to
+from tests.selector.cardinality.metamorphic.laws import BOTH, at_most, equal, law, sums_to
 from tests.selector.cardinality.metamorphic.queries import Estimate, Query, Read
 from tests.selector.cardinality.metamorphic.statements import Draw, Frame, named
 from tests.selector.cardinality.metamorphic.worlds import COLUMNS, WITHOUT_NULLS, World
 
 
-@law(fails=BY_DUCKDB)
+@law()
 def test_what_another_predicate_implies_changes_nothing(rows: Estimate, world: World, draw: Draw) -> None:
     """P and (P or Q) is P, as is P twice, and a range with a wider one."""
     read, column, frame = draw.read(1, most=1), draw.one_of(COLUMNS), draw.frame()
@@ -28,7 +28,7 @@ def test_what_another_predicate_implies_changes_nothing(rows: Estimate, world: W
     equal(rows(world, frame(read.where(given, implied))), rows(world, frame(read.where(given))))
 
 
-@law(fails=BY_DUCKDB)
+@law()
 def test_no_null_passes_a_comparison(rows: Estimate, world: World, draw: Draw) -> None:
     """A comparison implies IS NOT NULL."""
     read, column, frame = draw.read(1, most=1), draw.one_of(COLUMNS), draw.frame()
@@ -36,7 +36,7 @@ def test_no_null_passes_a_comparison(rows: Estimate, world: World, draw: Draw) -
     equal(rows(world, frame(compared.where(f"{named(column)} IS NOT NULL"))), rows(world, frame(compared)))
 
 
-@law(fails=DIRECT)
+@law()
 def test_a_column_without_nulls_is_not_null(rows: Estimate, world: World, draw: Draw) -> None:
     """IS NOT NULL on a column without NULLs changes nothing, and IS NULL leaves nothing."""
     read, frame, name = draw.read(1), draw.frame(), named(WITHOUT_NULLS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.selector.cardinality.metamorphic.laws import BOTH, BY_DUCKDB, DIRECT, WRITTEN, equal, law, sums_to
+from tests.selector.cardinality.metamorphic.laws import BOTH, WRITTEN, equal, law, sums_to
 from tests.selector.cardinality.metamorphic.queries import Estimate, Join, Read, UnionAll, on
 from tests.selector.cardinality.metamorphic.statements import JOINED_BY, Draw, named
 from tests.selector.cardinality.metamorphic.worlds import COLUMNS, World, parted, renamed, scaled
@@ -10,7 +10,7 @@ from tests.selector.cardinality.metamorphic.worlds import COLUMNS, World, parted
 TIMES = 3
 
 
-@law(fails=BY_DUCKDB)
+@law()
 def test_names_say_nothing(rows: Estimate, world: World, draw: Draw) -> None:
     """Tables that bear each other's names, and columns with others, have the same estimates."""
     query = draw.query()
@@ -34,7 +34,7 @@ def test_a_union_of_filtered_parts_is_the_whole(rows: Estimate, world: World, dr
     sums_to([rows(world, frame(parts))], whole, world=world, share=share)
 
 
-@law(WRITTEN, whole=True, fails=DIRECT)
+@law(WRITTEN, whole=True)
 def test_a_union_of_stored_parts_is_the_whole(rows: Estimate, world: World, draw: Draw) -> None:
     """A table whose rows are two tables has the same rows, filtered and joined."""
     known = parted(world, "a", by=draw.one_of(("rows", "k")))

@@ -1,0 +1,171 @@
+"""The rows of several relations put together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+
+from selector.cardinality.join_messages import (
+    Key,
+    KeyVector,
+    Message,
+    added,
+)
+from selector.cardinality.keys.classes import origin
+from selector.cardinality.predicates.domains import Domain
+from selector.cardinality.relation import Relation, Scanned
+from selector.estimate import bounded_rows
+from selector.plan import PlanColumn
+
+
+class Union(Relation):
+    """The rows of several relations; a column of the first one stands for those in its place in the others."""
+
+    def __init__(self, parts: Sequence[Relation], columns: Sequence[Sequence[PlanColumn]]) -> None:
+        """Put relations together. columns: of each in order."""
+        self._parts = tuple(parts)
+        self._places = {origin(column): place for place, column in reversed(list(enumerate(columns[0])))}
+        self._columns = columns
+        self._messages: dict[tuple[int, int], tuple[Message, Message]] = {}
+        self.rows = bounded_rows(sum(part.rows for part in parts))
+        self.upper = bounded_rows(sum(part.upper for part in parts))
+
+    def in_branch(self, number: int, column: PlanColumn) -> PlanColumn | None:
+        """Return what a column is called in one of the relations."""
+        return next(iter(self._of(self._parts[number], column)), None)
+
+    @property
+    def branches(self) -> list[tuple[Relation, Sequence[PlanColumn]]]:
+        """Return the relations with their columns, in order."""
+        return list(zip(self._parts, self._columns, strict=True))
+
+    def holds(self, column: PlanColumn) -> bool:
+        """Return whether every relation has such a column."""
+        return len(self._alike(column)) == len(self._parts)
+
+    def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
+        """Return the rows by a key's bins, if all were counted over the same ones."""
+        found: KeyVector | None = None
+        for part in self._parts:
+            own = self._key_of(part, key)
+            there = [self._message_of(part, message) for message in messages]
+            known = [message for message in there if message is not None]
+            spread = part.vector(own, known) if own is not None and len(known) == len(messages) else None
+            if spread is None:
+                return None
+            found = spread if found is None else added(found, spread)
+        return found
+
+    def total(self, messages: Sequence[Message]) -> tuple[float, float]:
+        """Return rows and their upper bound after joins did what the messages tell."""
+        rows = upper = 0.0
+        for part in self._parts:
+            there = [self._message_of(part, message) for message in messages]
+            known = [message for message in there if message is not None]
+            if len(known) < len(messages):
+                return super().total(messages)
+            own_rows, own_upper = part.total(known)
+            rows, upper = rows + own_rows, upper + own_upper
+        return rows, upper
+
+    def _message_of(self, part: Relation, message: Message) -> Message | None:
+        """Return a message as one of the relations has to read it; None where it has no such columns."""
+        own = self._key_of(part, message.key)
+        if own is None:
+            return None
+        asked = id(part), id(message)
+        if asked not in self._messages:
+            self._messages[asked] = message, message.of(own)
+        return self._messages[asked][1]
+
+    def _key_of(self, part: Relation, key: Key) -> Key | None:
+        columns = [mine for column in key.columns for mine in self._of(part, column)]
+        return Key(tuple(columns), key.cells) if len(columns) == len(key.columns) else None
+
+    def ndv(self, column: PlanColumn) -> float | None:
+        """Return the different values: of as many as there are, those that any relation has."""
+        return self._any(column, [part.ndv(own) for part, own in self._alike(column)])
+
+    def domain(self, column: PlanColumn) -> float | None:
+        """Return the different values before other filters and joins."""
+        found = [part.domain(own) for part, own in self._alike(column)]
+        known = [one for one in found if one is not None]
+        return max(known) if known and len(known) == len(self._parts) else None
+
+    def present(self, column: PlanColumn) -> float:
+        """Return the share of rows whose column is not NULL."""
+        held = sum(part.rows * part.present(own) for part, own in self._alike(column))
+        return held / self.rows if self.rows > 0.0 else 1.0
+
+    def combinations(self, columns: Sequence[PlanColumn]) -> float:
+        """Return how many different combinations of columns there may be."""
+        return max(1.0, self.rows)
+
+    def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
+        """Return how many different combinations there are: no value is known to be in several relations."""
+        if len(columns) == 1 and not messages:
+            return self.ndv(columns[0])
+        total = 0.0
+        for part in self._parts:
+            own = [mine for column in columns for mine in self._of(part, column)]
+            found = part.distinct(own) if len(own) == len(columns) else None
+            if found is None:
+                return None
+            total += found
+        return max(1.0, min(total, self.rows))
+
+    def base(self, column: PlanColumn) -> Scanned | None:
+        """Return nothing: its rows were read in several places."""
+        return None
+
+    def bases(self, columns: Sequence[PlanColumn]) -> list[tuple[Scanned, tuple[PlanColumn, ...]]] | None:
+        """Return each table that columns were read from together, with the columns as they are called there."""
+        found: list[tuple[Scanned, tuple[PlanColumn, ...]]] = []
+        for part in self._parts:
+            own = [mine for column in columns for mine in self._of(part, column)]
+            there = part.bases(own) if len(own) == len(columns) else None
+            if there is None:
+                return None
+            found += there
+        return found
+
+    def allowed(self, column: PlanColumn) -> Domain | None:
+        """Return what filters leave of a column in any of its relations, if that is a domain."""
+        found = [part.allowed(own) for part, own in self._alike(column)]
+        known = [domain for domain in found if domain is not None]
+        if len(known) < len(self._parts) or len({domain.text for domain in known}) > 1:
+            return None
+        return reduce(Domain.__or__, known)
+
+    def within(self, column: PlanColumn, domain: Domain | None) -> Relation:
+        """Return the rows whose column lies in a domain, or is not NULL."""
+        if not self.holds(column):
+            return self
+        parts = [part.within(own, self._narrower(part.allowed(own), domain)) for part, own in self._alike(column)]
+        if all(limited is part for limited, part in zip(parts, self._parts, strict=True)):
+            return self
+        return Union(parts, self._columns)
+
+    @staticmethod
+    def _narrower(known: Domain | None, domain: Domain | None) -> Domain | None:
+        if known is None or domain is None or known.text is not domain.text:
+            return domain
+        return known & domain
+
+    def _alike(self, column: PlanColumn) -> list[tuple[Relation, PlanColumn]]:
+        return [(part, own) for part in self._parts for own in self._of(part, column)]
+
+    def _of(self, part: Relation, column: PlanColumn) -> list[PlanColumn]:
+        place = self._places.get(origin(column))
+        columns = self._columns[self._parts.index(part)]
+        if place is None or place >= len(columns) or not part.holds(columns[place]):
+            return []
+        return [columns[place]]
+
+    def _any(self, column: PlanColumn, found: Sequence[float | None]) -> float | None:
+        known = [one for one in found if one is not None]
+        if not known or len(known) < len(self._parts):
+            return None
+        domain = max(self.domain(column) or sum(known), *known)
+        return max(1.0, min(self.rows, domain * (1.0 - math.prod(1.0 - one / domain for one in known))))

@@ -38,7 +38,7 @@ from selector.cardinality.predicates.domain_selectivity import share as share_of
 from selector.cardinality.predicates.domains import Domain
 from selector.cardinality.predicates.evaluate import values_of
 from selector.cardinality.predicates.selectivity import filter_of
-from selector.cardinality.predicates.vectors import Bools, Vector
+from selector.cardinality.predicates.vectors import Bools
 from selector.cardinality.relation import Scanned
 from selector.cardinality.sampled_rows import SampledRows
 from selector.plan import PlanColumn
@@ -508,26 +508,18 @@ class Base(Scanned):
         )
         return min(1.0, behind.rows / self.rows) if self.rows > 0.0 else 0.0
 
-    def sampled(self, column: PlanColumn) -> tuple[Base, Floats] | None:
+    def sampled(self, column: PlanColumn, key: tuple[str, ...] = ()) -> tuple[Base, Floats] | None:
         """Return the sampled rows that the filters keep."""
-        if self._kept is None or not self.holds(column):
-            return None
-        return self, self._kept.mask.astype(np.float64)
+        return self.weighted((), key) if self.holds(column) else None
 
-    def weighted(self, messages: Sequence[Message]) -> tuple[Base, Floats] | None:
-        """Return the sampled rows with the weights that joins give them."""
-        if self._kept is None:
+    def weighted(self, messages: Sequence[Message], key: tuple[str, ...] = ()) -> tuple[Base, Floats] | None:
+        """Return the sampled rows with the weights that joins give them. key: by which they were chosen, if by any."""
+        kept = self._sampled_by(Member(self.statistics, key)) if key else self._kept
+        if kept is None:
             return None
-        weights = np.zeros(self._kept.sample.rows)
-        weights[self._kept.rows] = self._kept.factors(messages)
+        weights = np.zeros(kept.sample.rows)
+        weights[kept.rows] = kept.factors(messages)
         return self, weights
-
-    def values(self, expression: exp.Expr) -> Vector | None:
-        """Return the values of an expression of its columns on the sampled rows; None where they cannot be told."""
-        sample = self.statistics.sample
-        if sample is None:
-            return None
-        return values_of(expression.sql(dialect=self._dialect), sample, dict(self._types), dialect=self._dialect)
 
     def combinations(self, columns: Sequence[PlanColumn]) -> float:
         """Return how many different combinations of columns there may be, before filters."""

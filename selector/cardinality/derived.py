@@ -101,9 +101,9 @@ class Derived(Relation):
         """Return the share of rows whose column is NULL."""
         return self._source.nulls(column)
 
-    def sampled(self, column: PlanColumn) -> tuple[Scanned, Floats] | None:
+    def sampled(self, column: PlanColumn, key: tuple[str, ...] = ()) -> tuple[Scanned, Floats] | None:
         """Return the sampled rows that a column was read from."""
-        return self._source.sampled(column)
+        return self._source.sampled(column, key)
 
     @property
     def marked(self) -> tuple[float, ...]:
@@ -310,9 +310,9 @@ class Opaque(Relation):
         """Return the share of rows whose column is NULL before joins."""
         return next((member.nulls(column) for member in self._members if member.holds(column)), 0.0)
 
-    def sampled(self, column: PlanColumn) -> tuple[Scanned, Floats] | None:
+    def sampled(self, column: PlanColumn, key: tuple[str, ...] = ()) -> tuple[Scanned, Floats] | None:
         """Return the sampled rows that a column was read from, as if all were kept alike."""
-        return next((member.sampled(column) for member in self._members if member.holds(column)), None)
+        return next((member.sampled(column, key) for member in self._members if member.holds(column)), None)
 
     def combinations(self, columns: Sequence[PlanColumn]) -> float:
         """Return how many different combinations of columns there may be."""

@@ -313,13 +313,15 @@ class InnerJoins(Relation):
         number = self._number(column)
         return self._members[number].nulls(column) if number is not None else 0.0
 
-    def sampled(self, column: PlanColumn) -> tuple[Scanned, Floats] | None:
+    def sampled(self, column: PlanColumn, key: tuple[str, ...] = ()) -> tuple[Scanned, Floats] | None:
         """Return the sampled rows that a column was read from, with the weights that the joins give them."""
         number = self._number(column)
         member = self._members[number] if number is not None else None
         if number is None or member is None:
             return None
-        return member.weighted(self._arriving(number)) if isinstance(member, Base) else member.sampled(column)
+        if isinstance(member, Base):
+            return member.weighted(self._arriving(number), key)
+        return member.sampled(column, key)
 
     def combinations(self, columns: Sequence[PlanColumn]) -> float:
         """Return how many different combinations of columns there may be, before filters."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from selector.cardinality.join_messages import Floats, Key, KeyRows, Message
 from selector.cardinality.keys.classes import Bools, KeyClass, KeyClasses, Member, Places
-from selector.cardinality.relation import Relation, Scanned
+from selector.cardinality.relation import Relation
 from selector.join_keys import key_order
 from selector.plan import PlanColumn
 
@@ -47,29 +47,6 @@ def has_cells(here: Relation, there: Relation, pairs: Pairs, classes: KeyClasses
         return False
     keys = Key(tuple(a for a, _ in compared), cells), Key(tuple(b for _, b in compared), cells)
     return here.possible_keys(keys[0]) is not None and there.possible_keys(keys[1]) is not None
-
-
-def sampled_cells(
-    here: Relation, there: Relation, pairs: Pairs, classes: KeyClasses
-) -> tuple[tuple[Scanned, Places], tuple[Scanned, Places]] | None:
-    """Return the sampled rows of both sides of a join, with the cell of each row's key; None where they do not tell."""
-    if not pairs:
-        return None
-    cells, compared = _cells(here, there, pairs, classes)
-    found: list[tuple[Scanned, Places]] = []
-    for side, columns in ((here, [a for a, _ in compared]), (there, [b for _, b in compared])):
-        members, base = _members(side, columns), side.base(columns[0])
-        if cells is None or members is None or base is None or len(members) > 1 or members[0] not in cells.members:
-            return None
-        (member,) = members
-        sample = member.statistics.sample
-        if sample is None:
-            return None
-        if any(name not in sample.columns for name in member.columns):
-            return None
-        codes = cells.codes(sample, member.columns)
-        found.append((base, codes + (codes == cells.count) * len(found)))  # NULL equals no NULL
-    return found[0], found[1]
 
 
 def _cells(here: Relation, there: Relation, pairs: Pairs, classes: KeyClasses) -> tuple[KeyClass | None, Pairs]:

@@ -242,9 +242,9 @@ class OuterJoin(Relation):
             return min(1.0, (alone + (self._kind not in lost) * side.rows * side.nulls(column)) / self.rows)
         return min(1.0, (alone + (self.rows - alone) * side.nulls(column)) / self.rows)
 
-    def sampled(self, column: PlanColumn) -> tuple[Scanned, Floats] | None:
+    def sampled(self, column: PlanColumn, key: tuple[str, ...] = ()) -> tuple[Scanned, Floats] | None:
         """Return the sampled rows that a column was read from, as if the join kept all alike."""
-        return (self._left if self._left.holds(column) else self._right).sampled(column)
+        return (self._left if self._left.holds(column) else self._right).sampled(column, key)
 
     def _message(self, *, to_left: bool, beyond: Sequence[Message] = ()) -> Message:
         """Return what the join does to one side. beyond: what other joins did to the other side."""

@@ -6,12 +6,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from sqlglot import exp
-
 from selector.cardinality.join_messages import Floats, Key, KeyRows, KeyVector, Message
 from selector.cardinality.predicates.domains import Domain
 from selector.cardinality.predicates.selectivity import Filtered
-from selector.cardinality.predicates.vectors import Bools, Vector
+from selector.cardinality.predicates.vectors import Bools
 from selector.plan import JoinType, PlanColumn
 from selector.statistics import TableStatistics
 
@@ -84,8 +82,11 @@ class Relation(ABC):
         """Return the share of rows, 0..1, whose column is NULL."""
         return 1.0 - self.present(column)
 
-    def sampled(self, column: PlanColumn) -> tuple[Scanned, Floats] | None:
-        """Return the sampled rows that a column was read from, with the weight that each has among these rows."""
+    def sampled(self, column: PlanColumn, key: tuple[str, ...] = ()) -> tuple[Scanned, Floats] | None:
+        """Return the sampled rows that a column was read from, with the weight that each has among these rows.
+
+        key: columns of the same table; then the rows that were chosen by them as a key.
+        """
         return None
 
     def without(self, other: Relation) -> Relation:
@@ -157,10 +158,6 @@ class Scanned(Relation):
     @abstractmethod
     def moments(self, expression: str) -> tuple[float, float] | None:
         """Return mean and standard deviation of an expression (SQL text) on the sampled rows that are kept."""
-
-    @abstractmethod
-    def values(self, expression: exp.Expr) -> Vector | None:
-        """Return the values of an expression of its columns on the sampled rows; None where they cannot be told."""
 
     @abstractmethod
     def ranked(

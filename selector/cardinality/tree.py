@@ -17,13 +17,12 @@ from selector.cardinality.base import Base
 from selector.cardinality.derived import Derived, Groups, GroupsOfSize, InList, Opaque
 from selector.cardinality.inner_joins import InnerJoins
 from selector.cardinality.keys.classes import KeyClasses
-from selector.cardinality.matching import sampled_cells
 from selector.cardinality.outer_joins import OuterJoin
 from selector.cardinality.predicates.conditions import columns_in, domain_of, parsed
 from selector.cardinality.predicates.domains import Domain
 from selector.cardinality.predicates.selectivity import Selectivity
 from selector.cardinality.relation import Relation
-from selector.cardinality.residual.filters import kept_above, kept_groups, size_condition
+from selector.cardinality.residual.filters import Joined, kept_above, kept_groups, size_condition
 from selector.cardinality.union import Union
 from selector.estimate import bounded_rows
 from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
@@ -233,10 +232,10 @@ class _Estimator:
 
     def _residual(self, node: PlanNode, left: Relation, right: Relation) -> Selectivity:
         """Return what a join keeps of its pairs by other conditions than its keys."""
-        columns = [*node.children[0].columns, *node.children[1].columns]
+        joined = Joined((node.children[0].columns, node.children[1].columns), node.join_keys)
         both = Opaque(left.rows, members=(left, right))
-        together = sampled_cells(left, right, node.join_keys, self._classes) if node.predicates else None
-        return kept_above(node.predicates, columns, both, dialect=self._dialect, together=together)
+        columns = [*joined.columns[0], *joined.columns[1]]
+        return kept_above(node.predicates, columns, both, dialect=self._dialect, joined=joined)
 
     def _groups(self, node: PlanNode, below: Relation) -> tuple[Relation, float, str]:
         if not node.group_keys:

@@ -1,82 +1,131 @@
-"""Comparisons of values of two relations, by the ranks that their sampled values have among each other."""
+"""Comparisons of expressions of two relations, and the values that these have on sampled rows.
+
+An expression of one column is evaluated once for each different value, so that comparing thousands of rows with
+thousands means to compare their different values, and then to look numbers up.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from sqlglot import exp
 
-from selector.cardinality.keys.classes import Places
-from selector.cardinality.predicates.selectivity import RANGE_SHARE
-from selector.cardinality.relation import Scanned
+from selector.cardinality.keys.classes import Bools, Places
+from selector.cardinality.predicates.evaluate import values_of
+from selector.cardinality.predicates.vectors import Kind, NotEvaluable, Vector, aligned
+from selector.row_sample import RowSample, SampleColumn
+from selector.statistics import TableStatistics
 
-Floats = NDArray[np.float64]
+MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.EQ: exp.EQ,
+    exp.NEQ: exp.NEQ,
+}
+NEGATED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GTE,
+    exp.LTE: exp.GT,
+    exp.GT: exp.LTE,
+    exp.GTE: exp.LT,
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+}
 
-PRIOR_ROWS = 0.5  # so many sampled rows is what the form of a comparison is worth
-_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``sides[0] kind sides[1]``, each an expression of the columns of one relation."""
+
+    kind: type[exp.Expr]
+    sides: tuple[exp.Expr, exp.Expr]
+
+    @property
+    def mirrored(self) -> Comparison:
+        """Return the same with its sides exchanged."""
+        return Comparison(MIRRORED[self.kind], (self.sides[1], self.sides[0]))
+
+
+def comparisons_in(expression: exp.Expr) -> tuple[list[Comparison], bool] | None:
+    """Return the comparisons that a condition is, and whether it says that not all of them hold; None for others."""
+    negated = isinstance(expression, exp.Not)
+    inner = expression.this.unnest() if negated else expression
+    if isinstance(inner, exp.Between):
+        low, high = inner.args["low"], inner.args["high"]
+        return [Comparison(exp.GTE, (inner.this, low)), Comparison(exp.LTE, (inner.this, high))], negated
+    kind = type(inner)
+    if kind not in MIRRORED:
+        return None
+    return [Comparison(NEGATED[kind] if negated else kind, (inner.this, inner.expression))], False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Side:
-    """Sampled rows of one side of a comparison. rows, values, weights: shape (n,), weights with the sum 1.
+class Numbered:
+    """The values of an expression on sampled rows.
 
-    present: share of the side's rows that are not NULL.
+    values: different ones, or one per row. codes: shape (rows,), where each row's value stands in them. nulls: shape
+    (rows,). column: whose values they are as they stand; None for a computed one.
     """
 
-    base: Scanned
-    rows: Places
-    values: NDArray[Any]
-    weights: Floats
-    present: float
+    values: Vector
+    codes: Places
+    nulls: Bools
+    column: SampleColumn | None = None
+
+    def ordered(self) -> Numbered:
+        """Return the same with different, increasing values."""
+        if self.column is not None:
+            return self
+        known, places = np.unique(np.asarray(self.values.values), return_inverse=True)
+        return replace(self, values=replace(self.values, values=known), codes=places.astype(np.intp)[self.codes])
 
 
-def compared(
-    comparison: type[exp.Expr], left: Side, right: Side, cells: tuple[Places, Places] | None
-) -> tuple[float, float] | None:
-    """Return the share of pairs of rows for which a comparison holds, and of those without NULL; None without any.
+def numbered(expression: exp.Expr, sample: RowSample, statistics: TableStatistics, dialect: str) -> Numbered | None:
+    """Return the values of an expression on sampled rows; None where they cannot be told."""
+    types = {name: column.data_type for name, column in statistics.columns.items()}
+    by_lower = {name.lower(): name for name in sample.columns}
+    names = {by_lower.get(column.name.lower()) for column in expression.find_all(exp.Column)}
+    name = names.pop() if len(names) == 1 else None
+    text = expression.sql(dialect=dialect)
+    if name is None:
+        found = values_of(text, sample, types, dialect=dialect)
+        if found is None or np.ndim(found.values) == 0:
+            return None
+        nulls = np.array(np.broadcast_to(found.nulls, (sample.rows,)), dtype=np.bool_)
+        return Numbered(_without(found, nulls), np.arange(sample.rows, dtype=np.intp), nulls)
+    column = sample.columns[name]
+    count = column.size
+    each = SampleColumn(column.packed, np.arange(count + 1).astype(np.uint32))  # every value once, and NULL
+    found = values_of(text, RowSample(count + 1, 1.0, {name: each}), types, dialect=dialect)
+    if found is None or np.ndim(found.values) == 0:
+        return None
+    nulls = np.array(np.broadcast_to(found.nulls, (count + 1,)), dtype=np.bool_)
+    codes = column.codes.astype(np.intp)
+    if count and isinstance(expression.unnest(), exp.Column):
+        return Numbered(replace(found, values=found.values[:count]), np.minimum(codes, count - 1), nulls[codes], column)
+    return Numbered(_without(found, nulls), codes, nulls[codes])
 
-    cells: of each side's rows, where only rows of the same cell meet; else all do, as if they were independent.
+
+def _without(found: Vector, nulls: Bools) -> Vector:
+    """Return values of which those of NULLs can be ordered like all others."""
+    if found.kind is Kind.TEXT:
+        return replace(found, values=np.where(nulls, "", found.values).astype(object), nulls=nulls)
+    return replace(found, values=np.asarray(found.values, dtype=np.float64), nulls=nulls)
+
+
+def ranks_among(reference: Numbered, other: Numbered) -> Places:
+    """Return where the values of an expression lie among those of another one, shape (values of ``other``,).
+
+    2 i + 1 where it equals value i of the reference, whose values increase, and 2 i where it lies below it. Raises
+    NotEvaluable for values of different kinds.
     """
-    if left.values.dtype != right.values.dtype or not left.values.size or not right.values.size:
-        return None
-    ranks = _ranks(np.concatenate([left.values, right.values]))
-    mine, theirs = ranks[: left.values.size], ranks[left.values.size :]
-    wide = int(ranks.max(initial=0)) + 2
-    starts = np.zeros(mine.size, dtype=np.int64)
-    if cells is not None:
-        starts, mine, theirs = cells[0] * wide, cells[0] * wide + mine, cells[1] * wide + theirs
-    order = np.argsort(theirs, kind="stable")
-    ordered = theirs[order]
-    sums = np.append(0.0, np.cumsum(right.weights[order]))
-    first, last = (sums[np.searchsorted(ordered, starts + end)] for end in (0, wide))
-    met = float((left.weights * (last - first)).sum())
-    if met <= 0.0:
-        return None
-    below, up_to = (
-        float((left.weights * (sums[np.searchsorted(ordered, mine, side=side)] - first)).sum()) / met for side in _SIDES
-    )
-    holds: dict[type[exp.Expr], float] = {
-        exp.LT: 1.0 - up_to,
-        exp.LTE: 1.0 - below,
-        exp.GT: below,
-        exp.GTE: up_to,
-        exp.EQ: up_to - below,
-        exp.NEQ: 1.0 - up_to + below,
-    }
-    kept = holds[comparison]
-    rows = float(min(left.values.size, right.values.size))
-    kept = (kept * rows + PRIOR_ROWS * RANGE_SHARE) / (rows + PRIOR_ROWS)
-    present = left.present * right.present
-    return kept * present, present
-
-
-def _ranks(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the place of each value among the different ones, shape as ``values``."""
-    if values.dtype != object:
-        return np.unique(values, return_inverse=True)[1].astype(np.int64)
-    texts = values.tolist()  # there are fewer different strings than strings to be sorted
-    place = {text: number for number, text in enumerate(sorted(set(texts)))}
-    return np.fromiter((place[text] for text in texts), dtype=np.int64, count=len(texts))
+    if reference.column is not None and reference.column is other.column:
+        return 2 * np.arange(reference.column.values.size, dtype=np.intp) + 1
+    mine, theirs = aligned(reference.values, other.values)
+    if (mine.kind is Kind.TEXT) is not (theirs.kind is Kind.TEXT):
+        raise NotEvaluable(theirs.kind.value)
+    below = np.searchsorted(mine.values, theirs.values, side="left")
+    found: Places = below + np.searchsorted(mine.values, theirs.values, side="right")
+    return found

@@ -1,15 +1,17 @@
 """What a filter keeps that stands above other nodes than scans: of joined rows, and of groups.
 
 Of rows, each comparison is answered by the rows that its column was read from, behind the filters that are in force
-there already: what a scan keeps of a condition is not taken off once more. Comparisons of several relations are taken
-as independent. Of groups, how many rows they have tells which of their counts, sums and averages are large enough.
+there already: what a scan keeps of a condition is not taken off once more. Comparisons of the same two relations are
+answered together, by pairs of their rows. Of groups, how many rows they have tells which of their counts, sums and
+averages are large enough.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,17 +31,17 @@ from selector.cardinality.predicates.selectivity import (
     Selectivity,
 )
 from selector.cardinality.predicates.vectors import OPERATORS
-from selector.cardinality.relation import Relation, Scanned
-from selector.cardinality.residual.comparisons import Side, compared
+from selector.cardinality.relation import Relation
+from selector.cardinality.residual.comparisons import comparisons_in
+from selector.cardinality.residual.pairs import Compared, Pairs
 from selector.cardinality.union import Union
 from selector.plan import MARK, Operator, PlanColumn, PlanNode
 
 Floats = NDArray[np.float64]
 
-SampledPairs = tuple[tuple[Scanned, NDArray[np.intp]], tuple[Scanned, NDArray[np.intp]]]
+Place = tuple[str | None, int | None]  # the table and the number of a scan
 
 _RANKS = (exp.RowNumber, exp.Rank, exp.DenseRank)
-_COMPARISONS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ)
 _RANGES = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
 
 
@@ -49,15 +51,14 @@ def kept_above(
     below: Relation,
     *,
     dialect: str,
-    together: SampledPairs | None = None,
+    joined: Joined | None = None,
 ) -> Selectivity:
     """Return the share of a relation's rows that predicates (SQL texts, ANDed) keep. columns: that come in.
 
-    together: of rows that a join puts together by equal keys, the sampled ones of both sides with their keys' cells.
+    joined: the sides of a join, if it is one that asks.
     """
-    return _together(
-        [_Above(columns, below, dialect, together=together).share(one) for one in _conjuncts(predicates, dialect)]
-    )
+    above = _Above(columns, below, dialect, joined=joined)
+    return _together(above.shares(_conjuncts(predicates, dialect), apart=True))
 
 
 def kept_groups(predicates: Sequence[str], node: PlanNode, groups: Groups, *, dialect: str) -> Selectivity:
@@ -80,13 +81,26 @@ def size_condition(predicates: Sequence[str], *, dialect: str) -> Callable[[Floa
 
 
 @dataclass(frozen=True, slots=True)
+class Joined:
+    """A join. columns: of its left and its right side. equal: its keys, pairs (column of the left, of the right)."""
+
+    columns: tuple[Sequence[PlanColumn], Sequence[PlanColumn]]
+    equal: Pairs
+
+
+@dataclass(frozen=True, slots=True)
 class _Share:
-    """A conjunct's answer. unanswered: its text, where nothing answers it; then it keeps all rows."""
+    """A conjunct's answer.
+
+    unanswered: its text, where nothing answers it; then it keeps all rows. compared: what samples of two relations are
+    to compare; ``kept`` is what it keeps by its form.
+    """
 
     kept: float
     basis: str = ""
     confidence: float = 1.0
     unanswered: str | None = None
+    compared: Compared | None = None
 
 
 def _conjuncts(predicates: Sequence[str], dialect: str) -> Iterator[Condition | str]:
@@ -116,7 +130,34 @@ class _Above:
     below: Relation
     dialect: str
     seen: dict[str, int] = field(default_factory=dict)
-    together: SampledPairs | None = None
+    joined: Joined | None = None
+
+    def shares(self, conditions: Iterable[Condition | str], *, apart: bool = False) -> list[_Share]:
+        """Return what conjuncts keep, those that compare the same two relations together.
+
+        apart: whether each conjunct is one of the plan's texts, in which names begin anew.
+        """
+        found = []
+        for condition in conditions:
+            if apart:
+                self.seen.clear()
+            found.append(self.share(condition))
+        return self._compared_together(found)
+
+    def _compared_together(self, shares: Sequence[_Share]) -> list[_Share]:
+        """Put comparisons of the same two relations together, if samples of both tell."""
+        found = [one for one in shares if one.compared is None]
+        together: dict[frozenset[Place], list[_Share]] = {}
+        for one in shares:
+            if one.compared is not None:
+                places = frozenset((column.table, column.scan) for column in one.compared.places)
+                together.setdefault(places, []).append(one)
+        for same in together.values():
+            for compared, members in _merged(same):
+                kept = compared.share(self.below, dialect=self.dialect)
+                basis = f"samples of both sides of {'; '.join(compared.texts)}"
+                found += members if kept is None else [_Share(kept, basis, GUESS_CONFIDENCE)]
+        return found
 
     def share(self, condition: Condition | str) -> _Share:
         """Return what a conjunct keeps."""
@@ -130,7 +171,7 @@ class _Above:
                 marks = self.seen.get(MARK, 0)  # a mark stands once in the condition, other names in every branch
                 self.seen.clear()
                 self.seen[MARK] = marks
-                each = [self.share(part) for part in branch]
+                each = self.shares(branch)
                 parts += each
                 dropped *= 1.0 - math.prod(one.kept for one in each)
             unanswered = next((condition.text for one in parts if one.unanswered is not None), None)
@@ -144,6 +185,9 @@ class _Above:
         ranked = self._ranked(condition)
         if ranked is not None:
             return ranked
+        of_sides = self._of_sides(condition)
+        if of_sides is not None:
+            return self._between(condition, of_sides)
         sources = [self._source(column.name.lower()) for column in condition.expression.find_all(exp.Column)]
         found = [source for source in sources if source is not None]
         if not found or len(found) < len(sources):
@@ -195,7 +239,7 @@ class _Above:
             own = {mine.name.lower(): theirs.name for mine, theirs in zip(self.columns, columns, strict=False)}
             renamed = condition.expression.transform(lambda node, own=own: _renamed(node, own))
             read = parsed(renamed.sql(dialect=self.dialect), self.dialect) or (condition.text,)
-            each = [_Above(columns, part, self.dialect).share(one) for one in read]
+            each = _Above(columns, part, self.dialect).shares(read, apart=True)
             share = math.prod(one.kept for one in each)
             shares += each
             kept += share * part.rows
@@ -289,81 +333,81 @@ class _Above:
         return _Share(1.0 - kept if negated else kept, basis, UNANSWERED_CONFIDENCE, condition.text)
 
     def _between(self, condition: Condition, columns: Sequence[PlanColumn]) -> _Share:
-        """Return what a comparison of two relations keeps: by the ranks of their sampled values, else by its form."""
+        """Return what a comparison of two relations keeps by its form, and what samples of both are to compare."""
         expression = condition.expression
         negated = isinstance(expression, exp.Not)
         inner = expression.this.unnest() if negated else expression
-        ranked = self._by_ranks(inner, columns)
-        if ranked is not None:
-            kept, present = ranked
-            kept = present - kept if negated else kept
-            return _Share(min(1.0, max(0.0, kept)), f"samples of both sides of {condition.text}", GUESS_CONFIDENCE)
         kept = OTHER_SHARE
         if isinstance(inner, exp.EQ | exp.NEQ):
             kept = 1.0 / max((self.below.domain(column) or 1.0 for column in columns), default=1.0)
             kept = kept if isinstance(inner, exp.EQ) else 1.0 - kept
         elif isinstance(inner, _RANGES):
             kept = RANGE_SHARE
-        return _Share(1.0 - kept if negated else kept, f"form of {condition.text}", GUESS_CONFIDENCE)
+        share = _Share(1.0 - kept if negated else kept, f"form of {condition.text}", GUESS_CONFIDENCE)
+        return replace(share, compared=self._compared(condition, columns))
 
-    def _by_ranks(self, expression: exp.Expr, columns: Sequence[PlanColumn]) -> tuple[float, float] | None:
-        """Return the share of pairs for which a comparison holds, and of those without NULL, as if independent."""
-        if isinstance(expression, exp.Between):
-            low, high = expression.args["low"], expression.args["high"]
-            parts = [
-                self._by_ranks(exp.GTE(this=expression.this, expression=low), columns),
-                self._by_ranks(exp.LTE(this=expression.this, expression=high), columns),
-            ]
-            known = [part for part in parts if part is not None]
-            if len(known) < 2:
+    def _of_sides(self, condition: Condition) -> tuple[PlanColumn, PlanColumn] | None:
+        """Return a column of each side of a join that a condition compares, the left one with the right one.
+
+        None for any other condition. Engines print it in that order, without the names of tables.
+        """
+        found = comparisons_in(condition.expression)
+        if found is None or self.joined is None:
+            return None
+        sides = []
+        for number, columns in enumerate(self.joined.columns):
+            names = {column.name.lower() for one in found[0] for column in one.sides[number].find_all(exp.Column)}
+            known = [column for column in columns if column.name.lower() in names and column.table is not None]
+            places = {(column.table, column.scan) for column in known}
+            if len(places) != 1 or len({column.name.lower() for column in known}) < len(names):
                 return None
-            present = min(part[1] for part in known)
-            return max(known[0][0] + known[1][0] - present, 0.0), present
-        if not isinstance(expression, (*_COMPARISONS, exp.NEQ)):
-            return None
-        left, right = (self._side(side, columns) for side in (expression.this, expression.expression))
-        if left is None or right is None:
-            return None
-        return compared(type(expression), left, right, self._cells_of(left, right))
+            sides.append(known[0])
+        return sides[0], sides[1]
 
-    def _cells_of(self, left: Side, right: Side) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
-        """Return the cells of both sides' rows, if the join told them."""
-        if self.together is None:
+    def _compared(self, condition: Condition, columns: Sequence[PlanColumn]) -> Compared | None:
+        """Return the comparisons of two relations that a condition is; None for any other condition."""
+        found = comparisons_in(condition.expression)
+        if found is None:
             return None
-        (one, of_one), (other, of_other) = self.together
-        if one is left.base and other is right.base:
-            return of_one[left.rows], of_other[right.rows]
-        if one is right.base and other is left.base:
-            return of_other[left.rows], of_one[right.rows]
-        return None
+        comparisons, negated = found
+        read = [[_read_by(one.sides[n], columns, is_right=bool(n)) for one in comparisons] for n in (0, 1)]
+        left, right = read[0][0], read[1][0]
+        places = [{(one.table, one.scan) if one is not None else None for one in side} for side in read]
+        if left is None or right is None or any(len(own) > 1 for own in places) or places[0] == places[1]:
+            return None
+        bases = self.below.base(left), self.below.base(right)
+        equal = [
+            pair if self.below.base(pair[0]) is bases[0] else (pair[1], pair[0])
+            for pair in (self.joined.equal if self.joined is not None else ())
+            if {self.below.base(column) for column in pair} == set(bases)
+        ]
+        return Compared(tuple(comparisons), (left, right), (condition.text,), negated=negated, keys=tuple(equal))
 
-    def _side(self, expression: exp.Expr, columns: Sequence[PlanColumn]) -> Side | None:
-        """Return what the sample tells of one side of a comparison."""
-        names = {column.name.lower() for column in expression.find_all(exp.Column)}
-        own = [column for column in columns if column.name.lower() in names]
-        places = {(column.table, column.scan) for column in own}
-        if len(places) != 1:
-            place = self._turned(expression, columns)
-            if place is None:
-                return None
-            own = [place]
-        found = self.below.sampled(own[0])
-        values = found[0].values(expression) if found is not None else None
-        if found is None or values is None or np.ndim(values.values) == 0:
-            return None
-        weights = np.where(values.nulls, 0.0, found[1])
-        there, whole = float(weights.sum()), float(found[1].sum())
-        if there <= 0.0:
-            return None
-        rows = np.flatnonzero(weights > 0.0)
-        return Side(found[0], rows, np.asarray(values.values)[rows], weights[rows] / there, there / whole)
 
-    def _turned(self, expression: exp.Expr, columns: Sequence[PlanColumn]) -> PlanColumn | None:
-        """Return the column that a side means where both sides read columns of one name: they take turns."""
-        found = expression.find(exp.Column)
-        named = [column for column in columns if found is not None and column.name.lower() == found.name.lower()]
-        is_right = expression.arg_key == "expression" or expression.arg_key in ("low", "high")
-        return named[min(int(is_right), len(named) - 1)] if named else None
+def _read_by(side: exp.Expr, columns: Sequence[PlanColumn], *, is_right: bool) -> PlanColumn | None:
+    """Return a column of the scan whose columns one side of a comparison reads; None if there are several.
+
+    Where both sides read columns of one name they take turns.
+    """
+    names = {column.name.lower() for column in side.find_all(exp.Column)}
+    own = [column for column in columns if column.name.lower() in names]
+    if len({(column.table, column.scan) for column in own}) == 1:
+        return own[0]
+    read = side.find(exp.Column)
+    named = [column for column in columns if read is not None and column.name.lower() == read.name.lower()]
+    return named[min(int(is_right), len(named) - 1)] if named else None
+
+
+def _merged(shares: Sequence[_Share]) -> list[tuple[Compared, list[_Share]]]:
+    """Return what is to be compared of two relations, with the conjuncts that it is.
+
+    All comparisons that must hold are one; a condition by which not all of its comparisons hold is one for itself.
+    """
+    found = [(one.compared, [one]) for one in shares if one.compared is not None and one.compared.negated]
+    hold = [(one.compared, one) for one in shares if one.compared is not None and not one.compared.negated]
+    if hold:
+        found.append((reduce(Compared.__and__, (compared for compared, _ in hold)), [share for _, share in hold]))
+    return found
 
 
 def _renamed(node: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
@@ -390,15 +434,16 @@ class _OfGroups:
         number = asked.number(self.dialect) if asked is not None else None
         if asked is None:
             below = self.node.children[0] if self.node.children else self.node
-            return _Above([*self.node.columns, *below.columns], self.groups, self.dialect).share(condition)
+            (found,) = _Above([*self.node.columns, *below.columns], self.groups, self.dialect).shares([condition])
+            return found
         if asked.kind is exp.Count:
             if number is None:
                 return _unknown(condition.text)
             return _Share(asked.counted(self.groups.sizes, number), "sizes of groups", INDEPENDENCE_CONFIDENCE)
-        found = self._of_values(asked, number)
-        if found is None:
+        kept = self._of_values(asked, number)
+        if kept is None:
             return _unknown(condition.text)
-        return _Share(min(1.0, max(0.0, found)), f"sizes of groups; values of {condition.text}", GUESS_CONFIDENCE)
+        return _Share(min(1.0, max(0.0, kept)), f"sizes of groups; values of {condition.text}", GUESS_CONFIDENCE)
 
     def _of_values(self, asked: HavingCondition, number: float | None) -> float | None:
         """Return the share of groups that a sum, an average, or the smallest or largest value keeps."""

@@ -73,10 +73,13 @@ def truth(expression: exp.Expr, sample: RowSample, types: Mapping[str, str], *, 
     return np.broadcast_to(np.logical_and(found.values, np.logical_not(found.nulls)), (sample.rows,))
 
 
-def values_of(text: str, sample: RowSample, types: Mapping[str, str], *, dialect: str) -> Vector | None:
-    """Return the values of an expression (SQL text) on a sample; None where they cannot be told."""
+def values_of(
+    expression: str | exp.Expr, sample: RowSample, types: Mapping[str, str], *, dialect: str
+) -> Vector | None:
+    """Return the values of an expression (SQL text, or read already) on a sample; None where they cannot be told."""
     try:
-        return _Evaluator(sample, types, dialect).value(sqlglot.parse_one(text, read=dialect))
+        read = sqlglot.parse_one(expression, read=dialect) if isinstance(expression, str) else expression
+        return _Evaluator(sample, types, dialect).value(read)
     except (SqlglotError, NotEvaluable, OverflowError):
         return None
 

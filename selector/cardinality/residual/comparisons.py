@@ -88,9 +88,8 @@ def numbered(expression: exp.Expr, sample: RowSample, statistics: TableStatistic
     by_lower = {name.lower(): name for name in sample.columns}
     names = {by_lower.get(column.name.lower()) for column in expression.find_all(exp.Column)}
     name = names.pop() if len(names) == 1 else None
-    text = expression.sql(dialect=dialect)
     if name is None:
-        found = values_of(text, sample, types, dialect=dialect)
+        found = values_of(expression, sample, types, dialect=dialect)
         if found is None or np.ndim(found.values) == 0:
             return None
         nulls = np.array(np.broadcast_to(found.nulls, (sample.rows,)), dtype=np.bool_)
@@ -98,7 +97,7 @@ def numbered(expression: exp.Expr, sample: RowSample, statistics: TableStatistic
     column = sample.columns[name]
     count = column.size
     each = SampleColumn(column.packed, np.arange(count + 1).astype(np.uint32))  # every value once, and NULL
-    found = values_of(text, RowSample(count + 1, 1.0, {name: each}), types, dialect=dialect)
+    found = values_of(expression, RowSample(count + 1, 1.0, {name: each}), types, dialect=dialect)
     if found is None or np.ndim(found.values) == 0:
         return None
     nulls = np.array(np.broadcast_to(found.nulls, (count + 1,)), dtype=np.bool_)

@@ -11,25 +11,28 @@ keys. In a table that is joined with itself a sampled row always meets itself, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlglot import exp
 
 from selector.cardinality.join_messages import Floats
 from selector.cardinality.keys.classes import Bools, Member, Places, sampled_keys
 from selector.cardinality.predicates.selectivity import EQUAL_SHARE, RANGE_SHARE
 from selector.cardinality.predicates.vectors import OPERATORS, NotEvaluable
-from selector.cardinality.relation import Relation
+from selector.cardinality.relation import Relation, Scanned
 from selector.cardinality.residual.comparisons import Comparison, Numbered, numbered, ranks_among
 from selector.join_keys import Bins, key_order
 from selector.plan import PlanColumn
 from selector.row_sample import RowSample
-from selector.statistics import TableStatistics
 
 PRIOR_ROWS = 0.5  # so many sampled rows is what the form of comparisons is worth
-DRAWN_PAIRS = 1 << 14
+MANY_ROWS = 400  # of rows chosen by their key that meet others, from which on no others are asked
+FEW_ROWS = 500  # of each side, which tell a prior
+DRAWN_PAIRS = 1 << 14  # on which further comparisons are counted, at most
 _GOLDEN = (5.0**0.5 - 1.0) / 2.0  # multiples of it are spread evenly over 0..1, whatever steps the rows have
 
 Pairs = Sequence[tuple[PlanColumn, PlanColumn]]
@@ -58,9 +61,10 @@ class Compared:
     def share(self, below: Relation, *, dialect: str) -> float | None:
         """Return the share of pairs that is kept; None where samples do not tell. below: both relations."""
         try:
-            return self._complement._share(below, dialect)
+            found = _Samples(below, self._complement, dialect).share()
         except NotEvaluable:
             return None
+        return found.held * found.present if found is not None else None
 
     @property
     def _complement(self) -> Compared:
@@ -69,46 +73,100 @@ class Compared:
             return replace(self, comparisons=(Comparison(exp.EQ, self.comparisons[0].sides),), negated=True)
         return self
 
-    def _share(self, below: Relation, dialect: str) -> float | None:
-        sides = _sides(below, self.places)
+
+@dataclass(frozen=True, slots=True)
+class _Samples:
+    """What samples of both relations tell of comparisons."""
+
+    below: Relation
+    compared: Compared
+    dialect: str
+
+    def share(self) -> Share | None:
+        """Return the share of pairs that is kept; None without samples."""
+        sides = self._sides()
         if sides is None:
             return None
-        everywhere = self._counted(sides, None, dialect)
-        prior = everywhere.share(_by_form(self.comparisons, negated=self.negated))
-        equal = _EqualKeys.of(sides, self.keys)
-        if equal is None:
-            return prior
-        return self._with_equal_keys(below, sides, equal, dialect).share(prior)
+        values = self._values(sides)
+        equal = _EqualKeys.of(sides, self.compared.keys)
+        every = _Meeting.of(sides)
+        some = every.thinned()
+        held = self._by_form()
+        if len(values) > 1:
+            each = [_count(some, (one,)).share(Share(RANGE_SHARE, 1.0)).held for one in values]
+            held = _together(each, negated=self.compared.negated)
+        present = math.prod(self._present(side, number) for number, side in enumerate(sides))
+        prior = self._count(every if equal is None else some, values).share(Share(held, present))
+        return prior if equal is None else self._with_equal_keys(sides, every, equal, values).share(prior)
 
-    def _with_equal_keys(self, below: Relation, sides: _Sides, equal: _EqualKeys, dialect: str) -> Counted:
-        chosen = _sides(below, self.places, equal.members)
-        if chosen is None or any(side.is_whole for side in sides):
-            return self._counted(sides, equal.numbers(sides), dialect)
-        share = min(side.share for side in chosen)
-        by_key = self._counted(chosen, equal.numbers(chosen, popular=False, below=share), dialect).times(1.0 / share)
-        by_rows = self._counted(sides, equal.numbers(sides, popular=False), dialect)
-        rest = by_key if by_key.told >= by_rows.told else by_rows
-        return self._counted(sides, equal.numbers(sides, popular=True), dialect) + rest
+    def _present(self, side: _Side, number: int) -> float:
+        """Return the share of a side's rows of which no compared column is NULL, as far as no sample is needed."""
+        place, statistics = self.compared.places[number], side.base.statistics
+        sides = [one.sides[number] for one in self.compared.comparisons]
+        names = {column.name.lower() for read in sides for column in read.find_all(exp.Column)}
+        nulls = 0
+        for name, column in statistics.columns.items():
+            domain = side.base.allowed(replace(place, name=name)) if name.lower() in names else None
+            if name.lower() in names and (domain is None or domain.nulls):
+                nulls = max(nulls, column.nulls)
+        return 1.0 - min(1.0, nulls / max(1, statistics.rows))
 
-    def _counted(self, sides: _Sides, keys: tuple[Places, Places] | None, dialect: str) -> Counted:
-        compared = []
-        for comparison in self.comparisons:
-            values = [
-                numbered(expression, side.sample, side.statistics, dialect)
+    def _by_form(self) -> float:
+        """Return the share that comparisons keep by their form."""
+        forms: dict[type[exp.Expr], float] = {exp.EQ: EQUAL_SHARE, exp.NEQ: 1.0 - EQUAL_SHARE}
+        each = [forms.get(one.kind, RANGE_SHARE) for one in self.compared.comparisons]
+        return _together(each, negated=self.compared.negated)
+
+    def _with_equal_keys(self, sides: _Sides, every: _Meeting, equal: _EqualKeys, values: Sequence[_Values]) -> Counted:
+        chosen = None if any(side.is_whole for side in sides) else self._sides(equal.members)
+        if chosen is not None:
+            share = min(side.share for side in chosen)
+            there = _Meeting.of(chosen, equal.numbers(chosen, popular=False, below=share))
+            by_key = self._count(there, self._values(chosen)).times(1.0 / share)
+            if (
+                by_key.told >= MANY_ROWS
+                or by_key.told >= self._count(_Meeting.of(sides, equal.numbers(sides, popular=False)), values).told
+            ):
+                popular = self._count(_Meeting.of(sides, equal.numbers(sides, popular=True)), values)
+                return by_key + popular.times(1.0 / (sides[0].share * sides[1].share))
+        return self._count(_Meeting.of(sides, equal.numbers(sides)), values)
+
+    def _count(self, meets: _Meeting, values: Sequence[_Values]) -> Counted:
+        return _count(meets, values, negated=self.compared.negated)
+
+    def _values(self, sides: _Sides) -> list[_Values]:
+        """Return the values of all comparisons. Raises NotEvaluable where they cannot be told."""
+        found = []
+        for comparison in self.compared.comparisons:
+            left, right = (
+                numbered(expression, side.sample, side.base.statistics, self.dialect)
                 for expression, side in zip(comparison.sides, sides, strict=True)
-            ]
-            if values[0] is None or values[1] is None:
+            )
+            if left is None or right is None:
                 raise NotEvaluable("a side of a comparison")
-            compared.append(_Values(comparison, (values[0], values[1])))
-        return _count(sides, keys, compared, negated=self.negated)
+            found.append(_Values(comparison, (left, right)))
+        return found
+
+    def _sides(self, members: tuple[Member, Member] | None = None) -> _Sides | None:
+        """Return the sampled rows of both sides; None without any. members: the keys by which they were chosen."""
+        found = []
+        for number, place in enumerate(self.compared.places):
+            member = members[number] if members is not None else None
+            told = self.below.sampled(place, member.columns if member is not None else ())
+            if told is None:
+                return None
+            statistics, weights = told[0].statistics, told[1]
+            by_key = member.counted.sample if member is not None and member.counted is not None else None
+            sample = by_key.rows if by_key is not None else statistics.sample
+            assert sample is not None
+            share = by_key.share if by_key is not None else min(1.0, sample.rows / max(1, statistics.rows))
+            found.append(_Side(told[0], sample, weights, share, by_key is not None))
+        return found[0], found[1]
 
 
-def _by_form(comparisons: Sequence[Comparison], *, negated: bool) -> float:
-    """Return the share of pairs that comparisons keep by their form: the first counts whole, others less and less."""
-    forms: dict[type[exp.Expr], float] = {exp.EQ: EQUAL_SHARE, exp.NEQ: 1.0 - EQUAL_SHARE}
-    kept = 1.0
-    for place, share in enumerate(sorted(forms.get(comparison.kind, RANGE_SHARE) for comparison in comparisons)):
-        kept *= share ** (0.5**place)
+def _together(shares: Sequence[float], *, negated: bool) -> float:
+    """Return the share that several comparisons keep: the first counts whole, others less and less."""
+    kept = math.prod(math.pow(share, 0.5**place) for place, share in enumerate(sorted(shares)))
     return 1.0 - kept if negated else kept
 
 
@@ -119,7 +177,7 @@ class _Side:
     share: the chance of a row, or of its key, to be sampled.
     """
 
-    statistics: TableStatistics
+    base: Scanned
     sample: RowSample
     weights: Floats
     share: float
@@ -133,31 +191,6 @@ class _Side:
 _Sides = tuple[_Side, _Side]
 
 
-def _sides(
-    below: Relation, places: tuple[PlanColumn, PlanColumn], members: tuple[Member, Member] | None = None
-) -> _Sides | None:
-    """Return the sampled rows of both sides. members: the keys by which they were chosen."""
-    found = []
-    for number, place in enumerate(places):
-        member = members[number] if members is not None else None
-        told = below.sampled(place, member.columns if member is not None else ())
-        if told is None:
-            return None
-        base, weights = told
-        statistics = base.statistics
-        if member is None:
-            sample = statistics.sample
-            assert sample is not None
-            share = min(1.0, sample.rows / max(1, statistics.rows))
-        else:
-            counted = member.counted
-            assert counted is not None
-            assert counted.sample is not None
-            sample, share = counted.sample.rows, counted.sample.share
-        found.append(_Side(statistics, sample, weights, share, member is not None))
-    return found[0], found[1]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _EqualKeys:
     """Columns that are equal in all pairs, as keys of both sides."""
@@ -169,8 +202,8 @@ class _EqualKeys:
         """Return the keys of two sides; None without any, and where they have no line in common."""
         ordered = sorted(dict.fromkeys(keys), key=lambda pair: key_order(pair[0].name, pair[1].name))
         members = (
-            Member(sides[0].statistics, tuple(a.name for a, _ in ordered)),
-            Member(sides[1].statistics, tuple(b.name for _, b in ordered)),
+            Member(sides[0].base.statistics, tuple(a.name for a, _ in ordered)),
+            Member(sides[1].base.statistics, tuple(b.name for _, b in ordered)),
         )
         for member, side in zip(members, sides, strict=True):
             if not all(name in side.sample.columns for name in member.columns):
@@ -224,7 +257,7 @@ class _Values:
     sides: tuple[Numbered, Numbered]
 
     def holds(self, left: Places, right: Places) -> Bools:
-        """Return for which pairs of rows it holds; none of their values is NULL."""
+        """Return for which pairs of sampled rows it holds; none of their values is NULL."""
         reference = self.sides[0].ordered()
         ranks = ranks_among(reference, self.sides[1])
         mine = 2 * reference.codes[left] + 1
@@ -233,162 +266,206 @@ class _Values:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """Sums of weights of pairs of rows: of all, of those that are kept.
+class Share:
+    """What is kept of pairs. present: share of pairs without NULL. held: share of these that is kept."""
 
-    rows, squares: of each side, sums of the weights of the pairs in which each row is, and of their squares. whole:
-    whether these are all pairs there are.
+    held: float
+    present: float
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Sums of weights of pairs of rows: of all, of those without NULL, of those that are kept.
+
+    squares: of all pairs and of those without NULL, and of each side, the sum of the squared weights of the pairs in
+    which each row is. whole: whether these are all pairs there are.
     """
 
     pairs: float
+    present: float
     kept: float
-    rows: tuple[float, float]
-    squares: tuple[float, float]
+    squares: NDArray[np.float64]
     whole: bool
 
     def times(self, factor: float) -> Counted:
         """Return the same with all weights multiplied."""
-        rows, squares = (
-            (part[0] * scale, part[1] * scale) for part, scale in ((self.rows, factor), (self.squares, factor * factor))
-        )
-        return Counted(self.pairs * factor, self.kept * factor, rows, squares, self.whole)
+        squares = self.squares * (factor * factor)
+        return Counted(self.pairs * factor, self.present * factor, self.kept * factor, squares, self.whole)
 
     def __add__(self, other: Counted) -> Counted:
         """Return both together."""
-        rows, squares = (
-            (mine[0] + theirs[0], mine[1] + theirs[1])
-            for mine, theirs in ((self.rows, other.rows), (self.squares, other.squares))
+        return Counted(
+            self.pairs + other.pairs,
+            self.present + other.present,
+            self.kept + other.kept,
+            self.squares + other.squares,
+            self.whole and other.whole,
         )
-        return Counted(self.pairs + other.pairs, self.kept + other.kept, rows, squares, self.whole and other.whole)
 
     @property
     def told(self) -> float:
-        """Return how many rows of a side tell it: as many as would tell as much if all counted alike (Kish, 1965)."""
-        return min(
-            rows * rows / squares if squares > 0.0 else 0.0
-            for rows, squares in zip(self.rows, self.squares, strict=True)
-        )
+        """Return how many rows tell what is kept."""
+        return _rows_that_tell(self.present, self.squares[1])
 
-    def share(self, prior: float) -> float:
-        """Return the share that is kept. prior: what it is expected to be, which counts as PRIOR_ROWS rows."""
+    def share(self, prior: Share) -> Share:
+        """Return what is kept. prior: what is expected, which counts as PRIOR_ROWS rows."""
         if self.pairs <= 0.0:
             return prior
-        kept = min(1.0, max(0.0, self.kept / self.pairs))
-        return kept if self.whole else (kept * self.told + PRIOR_ROWS * prior) / (self.told + PRIOR_ROWS)
+        present = min(1.0, self.present / self.pairs)
+        held = min(1.0, max(0.0, self.kept / self.present)) if self.present > 0.0 else prior.held
+        if self.whole:
+            return Share(held, present)
+        rows = _rows_that_tell(self.pairs, self.squares[0])
+        return Share(_with_prior(held, self.told, prior.held), _with_prior(present, rows, prior.present))
 
 
-def _count(sides: _Sides, keys: tuple[Places, Places] | None, compared: Sequence[_Values], *, negated: bool) -> Counted:
-    """Count pairs of rows, each weighing as much as its rows. keys: numbers of equal keys, negative for none."""
-    meets = _Meeting.of(sides, keys)
-    there = meets.where(*(~np.logical_or.reduce([one.sides[n].nulls for one in compared]) for n in (0, 1)))
-    kept = _kept(there, compared)
-    each = meets.each()
-    return Counted(
-        meets.pairs,
-        there.pairs - kept if negated else kept,
-        (float(each[0].sum()), float(each[1].sum())),
-        (float((each[0] * each[0]).sum()), float((each[1] * each[1]).sum())),
-        all(side.is_whole for side in sides),
-    )
+def _rows_that_tell(weight: float, squares: Floats) -> float:
+    """Return how many rows of a side stand behind pairs: as many as would tell as much if all counted alike.
+
+    Kish, "Survey Sampling", 1965. weight: of all pairs. squares: shape (2,), of both sides.
+    """
+    most = float(squares.max())
+    return weight * weight / most if most > 0.0 else 0.0
+
+
+def _with_prior(share: float, rows: float, prior: float) -> float:
+    return (share * rows + PRIOR_ROWS * prior) / (rows + PRIOR_ROWS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Meeting:
     """Rows of two sides that meet if their keys are equal.
 
-    weights, keys: of each side, shape (its sample's rows,); rows without weight do not count. keys: None where all
-    rows meet. itself: what a pair counts of which both rows are the same sampled row; 1 if there is no such pair.
+    rows, weights, keys: of each side, shape (n,): sampled rows, increasing, and what each stands for. keys: None where
+    all rows meet. itself: what a pair counts of which both rows are the same sampled row; 1 if there is no such pair.
+    whole: whether these are all rows.
     """
 
+    rows: tuple[Places, Places]
     weights: tuple[Floats, Floats]
     keys: tuple[Places, Places] | None
     itself: float
+    whole: bool
 
     @classmethod
-    def of(cls, sides: _Sides, keys: tuple[Places, Places] | None) -> _Meeting:
-        """Let rows meet. A row is sampled together with itself more often than two rows are by 1 / share."""
+    def of(cls, sides: _Sides, keys: tuple[Places, Places] | None = None) -> _Meeting:
+        """Let rows meet. keys: of each side, shape (its sample's rows,), negative for a row that meets none.
+
+        A row is sampled together with itself more often than two rows are by 1 / share.
+        """
         same = sides[0].sample is sides[1].sample and not sides[0].by_key
-        found = cls((sides[0].weights, sides[1].weights), keys, sides[0].share if same else 1.0)
-        return found.where(*(key >= 0 for key in keys)) if keys is not None else found
+        left, right = (
+            np.flatnonzero(side.weights if keys is None else np.where(keys[n] >= 0, side.weights, 0.0))
+            for n, side in enumerate(sides)
+        )
+        return cls(
+            (left, right),
+            (sides[0].weights[left], sides[1].weights[right]),
+            (keys[0][left], keys[1][right]) if keys is not None else None,
+            sides[0].share if same else 1.0,
+            all(side.is_whole for side in sides),
+        )
 
-    def where(self, left: Bools, right: Bools) -> _Meeting:
-        """Return the pairs of some rows of each side."""
-        weights = np.where(left, self.weights[0], 0.0), np.where(right, self.weights[1], 0.0)
-        return _Meeting(weights, self.keys, self.itself)
+    def where(self, left: Bools | Places, right: Bools | Places) -> _Meeting:
+        """Return some of the rows of each side."""
+        return replace(
+            self,
+            rows=(self.rows[0][left], self.rows[1][right]),
+            weights=(self.weights[0][left], self.weights[1][right]),
+            keys=(self.keys[0][left], self.keys[1][right]) if self.keys is not None else None,
+        )
 
-    @property
-    def alike(self) -> Places:
-        """Return the rows that meet themselves, if that is told."""
-        if self.itself >= 1.0:
-            return np.empty(0, dtype=np.intp)
-        both = (self.weights[0] > 0.0) & (self.weights[1] > 0.0)
-        return np.flatnonzero(both & (self.keys[0] == self.keys[1]) if self.keys is not None else both)
+    def thinned(self) -> _Meeting:
+        """Return every so many rows, of which none is taken to meet itself."""
+        left, right = (
+            np.linspace(0, rows.size - 1, FEW_ROWS).astype(np.intp) if rows.size > FEW_ROWS else np.arange(rows.size)
+            for rows in self.rows
+        )
+        found = self.where(left, right)
+        return replace(found, itself=0.0 if found.itself < 1.0 else 1.0)
+
+    def alike(self) -> tuple[Places, Places]:
+        """Return the places of rows that meet themselves, on both sides, if that is told."""
+        none = np.empty(0, dtype=np.intp)
+        if self.itself >= 1.0 or not self.rows[0].size or not self.rows[1].size:
+            return none, none
+        place = np.minimum(np.searchsorted(self.rows[1], self.rows[0]), self.rows[1].size - 1)
+        same = self.rows[1][place] == self.rows[0]
+        if self.keys is not None:
+            same &= self.keys[1][place] == self.keys[0]
+        left = np.flatnonzero(same)
+        return left, place[left]
 
     def each(self) -> tuple[Floats, Floats]:
         """Return the weights of the pairs in which each row is, of both sides."""
         if self.keys is None:
             found = [mine * float(other.sum()) for mine, other in (self.weights, self.weights[::-1])]
         else:
-            keys = [np.maximum(key, 0) for key in self.keys]
-            size = max(int(key.max(initial=0)) for key in keys) + 1
-            held = [np.bincount(key, own, minlength=size) for key, own in zip(keys, self.weights, strict=True)]
-            found = [self.weights[n] * held[1 - n][keys[n]] for n in (0, 1)]
-        alike = self.alike
-        less = (1.0 - self.itself) * self.weights[0][alike] * self.weights[1][alike]
-        for pairs in found:
-            pairs[alike] -= less
+            size = max(int(key.max(initial=0)) for key in self.keys) + 1
+            held = [np.bincount(key, own, minlength=size) for key, own in zip(self.keys, self.weights, strict=True)]
+            found = [self.weights[n] * held[1 - n][self.keys[n]] for n in (0, 1)]
+        left, right = self.alike()
+        less = (1.0 - self.itself) * self.weights[0][left] * self.weights[1][right]
+        found[0][left] -= less
+        found[1][right] -= less
         return found[0], found[1]
 
-    @property
-    def pairs(self) -> float:
-        """Return the weight of all pairs."""
-        return float(self.each()[0].sum())
+
+def _count(meets: _Meeting, compared: Sequence[_Values], *, negated: bool = False) -> Counted:
+    """Count pairs of rows, each weighing as much as its rows."""
+    each = before = meets.each()
+    pairs = present = float(each[0].sum())
+    nulls = [np.logical_or.reduce([one.sides[n].nulls for one in compared])[meets.rows[n]] for n in (0, 1)]
+    if any(missing.any() for missing in nulls):
+        meets = meets.where(~nulls[0], ~nulls[1])
+        each = meets.each()
+        present = float(each[0].sum())
+    kept = _kept(meets, compared)
+    squares = np.array([[float((side * side).sum()) for side in both] for both in (before, each)])
+    return Counted(pairs, present, present - kept if negated else kept, squares, meets.whole)
 
 
 def _kept(meets: _Meeting, compared: Sequence[_Values]) -> float:
     """Return the weight of the pairs for which all comparisons hold; no value is NULL."""
-    rows = [np.flatnonzero(own) for own in meets.weights]
-    if not rows[0].size or not rows[1].size:
+    if not meets.rows[0].size or not meets.rows[1].size:
         return 0.0
-    side, leading = _leading(compared, rows)
-    ordered, other = rows[side], rows[1 - side]
-    size, codes, low, high = _bounds(side, leading, ordered, other)
-    weights = meets.weights[side][ordered]
+    side, leading = _leading(compared, meets.rows)
+    size, codes, low, high = _bounds(side, leading, meets.rows[side], meets.rows[1 - side])
+    weights, of_others = meets.weights[side], meets.weights[1 - side]
     if meets.keys is None:
         order = np.argsort(codes, kind="stable")
         ends = np.append(0, np.cumsum(np.bincount(codes, minlength=size)))
         first, last = ends[low], ends[high]
     else:
-        places = meets.keys[side][ordered] * (size + 1) + codes
+        places = meets.keys[side] * (size + 1) + codes
         order = np.argsort(places, kind="stable")
-        starts = meets.keys[1 - side][other] * (size + 1)
+        starts = meets.keys[1 - side] * (size + 1)
         first, last = (np.searchsorted(places[order], starts + bound) for bound in (low, high))
     sums = np.append(0.0, np.cumsum(weights[order]))
-    of_others = meets.weights[1 - side][other]
     each = of_others * (sums[last] - sums[first])
     whole, rest = float(each.sum()), [one for one in compared if one not in leading]
     if whole <= 0.0:
         return 0.0
     if not rest:
-        alike = meets.alike
-        if alike.size:
-            holds = np.logical_and.reduce([one.holds(alike, alike) for one in compared])
-            whole -= (1.0 - meets.itself) * float((meets.weights[0] * meets.weights[1])[alike[holds]].sum())
+        left, right = meets.alike()
+        if left.size:
+            rows = meets.rows[0][left]
+            holds = np.logical_and.reduce([one.holds(rows, rows) for one in compared])
+            whole -= (1.0 - meets.itself) * float((meets.weights[0][left] * meets.weights[1][right])[holds].sum())
         return max(0.0, whole)
-    if int((last - first).sum()) <= DRAWN_PAIRS:
-        theirs = np.repeat(np.arange(other.size), last - first)
-        mine = (
-            np.arange(theirs.size) - np.repeat(np.cumsum(last - first) - (last - first), last - first) + first[theirs]
-        )
+    meeting = last - first
+    if int(meeting.sum()) <= DRAWN_PAIRS:
+        theirs = np.repeat(np.arange(meeting.size), meeting)
+        mine = np.arange(theirs.size) - np.repeat(np.cumsum(meeting) - meeting - first, meeting)
         counts = of_others[theirs] * weights[order[mine]]
     else:
         theirs, mine = _drawn(each, of_others, sums, first, last)
         counts = np.full(theirs.size, whole / theirs.size)
-    pairs = other[theirs], ordered[order[mine]]
-    left, right = pairs if side else pairs[::-1]
-    holds = np.logical_and.reduce([one.holds(left, right) for one in rest])
+    pairs = meets.rows[1 - side][theirs], meets.rows[side][order[mine]]
+    sampled = pairs if side else pairs[::-1]
+    holds = np.logical_and.reduce([one.holds(*sampled) for one in rest])
     if meets.itself < 1.0:
-        counts = np.where(left == right, counts * meets.itself, counts)
+        counts = np.where(sampled[0] == sampled[1], counts * meets.itself, counts)
     return float(counts[holds].sum())
 
 

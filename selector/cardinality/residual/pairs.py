@@ -21,6 +21,7 @@ from sqlglot import exp
 
 from selector.cardinality.join_messages import Floats
 from selector.cardinality.keys.classes import Bools, Member, Places, sampled_keys
+from selector.cardinality.predicates.domains import places_of
 from selector.cardinality.predicates.selectivity import EQUAL_SHARE, RANGE_SHARE
 from selector.cardinality.predicates.vectors import OPERATORS, NotEvaluable
 from selector.cardinality.relation import Relation, Scanned
@@ -102,13 +103,11 @@ class _Samples:
     def _present(self, side: _Side, number: int) -> float:
         """Return the share of a side's rows of which no compared column is NULL, as far as no sample is needed."""
         place, statistics = self.compared.places[number], side.base.statistics
-        sides = [one.sides[number] for one in self.compared.comparisons]
-        names = {column.name.lower() for read in sides for column in read.find_all(exp.Column)}
         nulls = 0
-        for name, column in statistics.columns.items():
-            domain = side.base.allowed(replace(place, name=name)) if name.lower() in names else None
-            if name.lower() in names and (domain is None or domain.nulls):
-                nulls = max(nulls, column.nulls)
+        for name in self._names(number):
+            domain = side.base.allowed(replace(place, name=name))
+            if domain is None or domain.nulls:
+                nulls = max(nulls, statistics.columns[name].nulls)
         return 1.0 - min(1.0, nulls / max(1, statistics.rows))
 
     def _by_form(self) -> float:
@@ -160,8 +159,25 @@ class _Samples:
             sample = by_key.rows if by_key is not None else statistics.sample
             assert sample is not None
             share = by_key.share if by_key is not None else min(1.0, sample.rows / max(1, statistics.rows))
-            found.append(_Side(told[0], sample, weights, share, by_key is not None))
+            side = _Side(told[0], sample, weights, share, by_key is not None)
+            found.append(side if side.is_whole else side.filled_up(self._within(told[0], sample, number)))
         return found[0], found[1]
+
+    def _within(self, base: Scanned, sample: RowSample, number: int) -> Bools:
+        """Return the sampled rows that filters on the compared columns keep, whatever other filters do."""
+        found = np.ones(sample.rows, dtype=np.bool_)
+        for name in self._names(number) & set(sample.columns):
+            domain, column = base.allowed(replace(self.compared.places[number], name=name)), sample.columns[name]
+            if domain is not None:
+                found &= np.append(domain.holds_each(places_of(column.values)), domain.nulls)[column.codes]
+        return found
+
+    def _names(self, number: int) -> set[str]:
+        """Return the compared columns of a side."""
+        sides = [one.sides[number] for one in self.compared.comparisons]
+        lower = {column.name.lower() for side in sides for column in side.find_all(exp.Column)}
+        base = self.below.base(self.compared.places[number])
+        return {name for name in base.statistics.columns if name.lower() in lower} if base is not None else set()
 
 
 def _together(shares: Sequence[float], *, negated: bool) -> float:
@@ -174,7 +190,8 @@ def _together(shares: Sequence[float], *, negated: bool) -> float:
 class _Side:
     """Sampled rows of one side. weights: shape (sample.rows,), 0 for those that filters drop.
 
-    share: the chance of a row, or of its key, to be sampled.
+    share: the chance of a row, or of its key, to be sampled. by_key: whether rows were chosen by their key. guessed:
+    shape (sample.rows,), which rows have a weight although filters drop them.
     """
 
     base: Scanned
@@ -182,6 +199,18 @@ class _Side:
     weights: Floats
     share: float
     by_key: bool
+    guessed: Bools | None = None
+
+    def filled_up(self, others: Bools) -> _Side:
+        """Return the same, of which other rows count together as PRIOR_ROWS where filters keep only few."""
+        kept = self.weights > 0.0
+        rows, more = int(kept.sum()), _every(np.flatnonzero(others & ~kept))
+        if rows >= FEW_ROWS or not more.size:
+            return self
+        weights, guessed = self.weights.copy(), np.zeros(kept.size, dtype=np.bool_)
+        weights[more] = PRIOR_ROWS / more.size * (float(weights.sum()) / rows if rows else 1.0)
+        guessed[more] = True
+        return replace(self, weights=weights, guessed=guessed)
 
     @property
     def is_whole(self) -> bool:
@@ -277,35 +306,38 @@ class Share:
 class Counted:
     """Sums of weights of pairs of rows: of all, of those without NULL, of those that are kept.
 
-    squares: of all pairs and of those without NULL, and of each side, the sum of the squared weights of the pairs in
-    which each row is. whole: whether these are all pairs there are.
+    squares: shape (3, 2): of these three and of each side, the sum of the squared weights of the pairs in which each
+    row is. by_key: whether only rows of the same key meet. whole: whether these are all pairs there are.
     """
 
     pairs: float
     present: float
     kept: float
     squares: NDArray[np.float64]
+    by_key: bool
     whole: bool
 
     def times(self, factor: float) -> Counted:
         """Return the same with all weights multiplied."""
         squares = self.squares * (factor * factor)
-        return Counted(self.pairs * factor, self.present * factor, self.kept * factor, squares, self.whole)
+        return replace(
+            self, pairs=self.pairs * factor, present=self.present * factor, kept=self.kept * factor, squares=squares
+        )
 
     def __add__(self, other: Counted) -> Counted:
         """Return both together."""
-        return Counted(
-            self.pairs + other.pairs,
-            self.present + other.present,
-            self.kept + other.kept,
-            self.squares + other.squares,
-            self.whole and other.whole,
+        return replace(
+            self,
+            pairs=self.pairs + other.pairs,
+            present=self.present + other.present,
+            kept=self.kept + other.kept,
+            squares=self.squares + other.squares,
         )
 
     @property
     def told(self) -> float:
         """Return how many rows tell what is kept."""
-        return _rows_that_tell(self.present, self.squares[1])
+        return float(_rows_that_tell(self.present, self.squares[1]).min())
 
     def share(self, prior: Share) -> Share:
         """Return what is kept. prior: what is expected, which counts as PRIOR_ROWS rows."""
@@ -315,17 +347,28 @@ class Counted:
         held = min(1.0, max(0.0, self.kept / self.present)) if self.present > 0.0 else prior.held
         if self.whole:
             return Share(held, present)
-        rows = _rows_that_tell(self.pairs, self.squares[0])
-        return Share(_with_prior(held, self.told, prior.held), _with_prior(present, rows, prior.present))
+        rows = float(_rows_that_tell(self.pairs, self.squares[0]).min())
+        return Share(self._held(held, prior.held), _with_prior(present, rows, prior.present))
+
+    def _held(self, held: float, prior: float) -> float:
+        """Return the share that is kept of pairs without NULL.
+
+        Where all rows meet, pairs that are kept are those of some rows of one side with some of the other; how many
+        these are is told by all rows of each side.
+        """
+        rows, hits = _rows_that_tell(self.present, self.squares[1]), _rows_that_tell(self.kept, self.squares[2])
+        if self.by_key or self.present <= 0.0:
+            return _with_prior(held, self.told, prior)
+        within = held * float(np.prod(rows / hits)) if np.all(hits > 0.0) else 1.0  # of those rows' pairs
+        return min(1.0, within * float(np.prod((hits + PRIOR_ROWS * math.sqrt(prior)) / (rows + PRIOR_ROWS))))
 
 
-def _rows_that_tell(weight: float, squares: Floats) -> float:
-    """Return how many rows of a side stand behind pairs: as many as would tell as much if all counted alike.
+def _rows_that_tell(weight: float, squares: Floats) -> Floats:
+    """Return how many rows of each side stand behind pairs: as many as would tell as much if all counted alike.
 
     Kish, "Survey Sampling", 1965. weight: of all pairs. squares: shape (2,), of both sides.
     """
-    most = float(squares.max())
-    return weight * weight / most if most > 0.0 else 0.0
+    return np.divide(weight * weight, squares, out=np.zeros(2), where=squares > 0.0)
 
 
 def _with_prior(share: float, rows: float, prior: float) -> float:
@@ -337,13 +380,14 @@ class _Meeting:
     """Rows of two sides that meet if their keys are equal.
 
     rows, weights, keys: of each side, shape (n,): sampled rows, increasing, and what each stands for. keys: None where
-    all rows meet. itself: what a pair counts of which both rows are the same sampled row; 1 if there is no such pair.
-    whole: whether these are all rows.
+    all rows meet. guessed: of each side, which rows stand for one together. itself: what a pair counts of which both
+    rows are the same sampled row; 1 if there is no such pair. whole: whether these are all rows.
     """
 
     rows: tuple[Places, Places]
     weights: tuple[Floats, Floats]
     keys: tuple[Places, Places] | None
+    guessed: tuple[Bools | None, Bools | None]
     itself: float
     whole: bool
 
@@ -362,6 +406,7 @@ class _Meeting:
             (left, right),
             (sides[0].weights[left], sides[1].weights[right]),
             (keys[0][left], keys[1][right]) if keys is not None else None,
+            (_some(sides[0].guessed, left), _some(sides[1].guessed, right)),
             sides[0].share if same else 1.0,
             all(side.is_whole for side in sides),
         )
@@ -373,16 +418,16 @@ class _Meeting:
             rows=(self.rows[0][left], self.rows[1][right]),
             weights=(self.weights[0][left], self.weights[1][right]),
             keys=(self.keys[0][left], self.keys[1][right]) if self.keys is not None else None,
+            guessed=(_some(self.guessed[0], left), _some(self.guessed[1], right)),
         )
 
     def thinned(self) -> _Meeting:
-        """Return every so many rows, of which none is taken to meet itself."""
+        """Return every so many rows, of which none is taken to meet itself; there are few where some are guessed."""
         left, right = (
-            np.linspace(0, rows.size - 1, FEW_ROWS).astype(np.intp) if rows.size > FEW_ROWS else np.arange(rows.size)
-            for rows in self.rows
+            np.arange(rows.size) if guessed is not None else _every(np.arange(rows.size))
+            for rows, guessed in zip(self.rows, self.guessed, strict=True)
         )
-        found = self.where(left, right)
-        return replace(found, itself=0.0 if found.itself < 1.0 else 1.0)
+        return replace(self.where(left, right), itself=0.0 if self.itself < 1.0 else 1.0)
 
     def alike(self) -> tuple[Places, Places]:
         """Return the places of rows that meet themselves, on both sides, if that is told."""
@@ -410,25 +455,51 @@ class _Meeting:
         found[1][right] -= less
         return found[0], found[1]
 
+    def squares(self, each: tuple[Floats, Floats]) -> list[float]:
+        """Return the sums of squares of what rows of each side weigh. each: of both sides, shape (n,)."""
+        found = []
+        for weights, guessed in zip(each, self.guessed, strict=True):
+            together = float(weights[guessed].sum()) if guessed is not None else 0.0
+            alone = weights[~guessed] if guessed is not None else weights
+            found.append(float((alone * alone).sum()) + together * together)
+        return found
+
+
+def _every(places: Places) -> Places:
+    """Return FEW_ROWS of some places, spread evenly, or all if there are no more."""
+    if places.size <= FEW_ROWS:
+        return places
+    found: Places = places[np.linspace(0, places.size - 1, FEW_ROWS).astype(np.intp)]
+    return found
+
+
+def _some(flags: Bools | None, rows: Bools | Places) -> Bools | None:
+    return flags[rows] if flags is not None else None
+
 
 def _count(meets: _Meeting, compared: Sequence[_Values], *, negated: bool = False) -> Counted:
     """Count pairs of rows, each weighing as much as its rows."""
-    each = before = meets.each()
+    each = meets.each()
     pairs = present = float(each[0].sum())
+    squares = [meets.squares(each)]
     nulls = [np.logical_or.reduce([one.sides[n].nulls for one in compared])[meets.rows[n]] for n in (0, 1)]
     if any(missing.any() for missing in nulls):
         meets = meets.where(~nulls[0], ~nulls[1])
         each = meets.each()
         present = float(each[0].sum())
-    kept = _kept(meets, compared)
-    squares = np.array([[float((side * side).sum()) for side in both] for both in (before, each)])
-    return Counted(pairs, present, present - kept if negated else kept, squares, meets.whole)
+    hits = _kept(meets, compared)
+    if negated:
+        hits = np.maximum(each[0] - hits[0], 0.0), np.maximum(each[1] - hits[1], 0.0)
+    squares += [meets.squares(each), meets.squares(hits)]
+    by_key = meets.keys is not None
+    return Counted(pairs, present, float(hits[0].sum()), np.array(squares), by_key, meets.whole)
 
 
-def _kept(meets: _Meeting, compared: Sequence[_Values]) -> float:
-    """Return the weight of the pairs for which all comparisons hold; no value is NULL."""
-    if not meets.rows[0].size or not meets.rows[1].size:
-        return 0.0
+def _kept(meets: _Meeting, compared: Sequence[_Values]) -> tuple[Floats, Floats]:
+    """Return the weights of pairs for which all comparisons hold, of each row of both sides; no value is NULL."""
+    none = np.zeros(meets.rows[0].size), np.zeros(meets.rows[1].size)
+    if not none[0].size or not none[1].size:
+        return none
     side, leading = _leading(compared, meets.rows)
     size, codes, low, high = _bounds(side, leading, meets.rows[side], meets.rows[1 - side])
     weights, of_others = meets.weights[side], meets.weights[1 - side]
@@ -445,28 +516,38 @@ def _kept(meets: _Meeting, compared: Sequence[_Values]) -> float:
     each = of_others * (sums[last] - sums[first])
     whole, rest = float(each.sum()), [one for one in compared if one not in leading]
     if whole <= 0.0:
-        return 0.0
+        return none
     if not rest:
+        met = np.bincount(first, of_others, order.size + 1) - np.bincount(last, of_others, order.size + 1)
+        mine = np.zeros(order.size)
+        mine[order] = weights[order] * np.maximum(np.cumsum(met)[:-1], 0.0)
+        found = (each, mine) if side else (mine, each)
         left, right = meets.alike()
         if left.size:
             rows = meets.rows[0][left]
             holds = np.logical_and.reduce([one.holds(rows, rows) for one in compared])
-            whole -= (1.0 - meets.itself) * float((meets.weights[0][left] * meets.weights[1][right])[holds].sum())
-        return max(0.0, whole)
+            less = (1.0 - meets.itself) * meets.weights[0][left] * meets.weights[1][right] * holds
+            found[0][left] -= less
+            found[1][right] -= less
+        return np.maximum(found[0], 0.0), np.maximum(found[1], 0.0)
     meeting = last - first
     if int(meeting.sum()) <= DRAWN_PAIRS:
         theirs = np.repeat(np.arange(meeting.size), meeting)
-        mine = np.arange(theirs.size) - np.repeat(np.cumsum(meeting) - meeting - first, meeting)
-        counts = of_others[theirs] * weights[order[mine]]
+        own = np.arange(theirs.size) - np.repeat(np.cumsum(meeting) - meeting - first, meeting)
+        counts = of_others[theirs] * weights[order[own]]
     else:
-        theirs, mine = _drawn(each, of_others, sums, first, last)
+        theirs, own = _drawn(each, of_others, sums, first, last)
         counts = np.full(theirs.size, whole / theirs.size)
-    pairs = meets.rows[1 - side][theirs], meets.rows[side][order[mine]]
-    sampled = pairs if side else pairs[::-1]
-    holds = np.logical_and.reduce([one.holds(*sampled) for one in rest])
+    places_of_pairs = (theirs, order[own]) if side else (order[own], theirs)
+    left, right = meets.rows[0][places_of_pairs[0]], meets.rows[1][places_of_pairs[1]]
+    counts = counts * np.logical_and.reduce([one.holds(left, right) for one in rest])
     if meets.itself < 1.0:
-        counts = np.where(sampled[0] == sampled[1], counts * meets.itself, counts)
-    return float(counts[holds].sum())
+        counts = np.where(left == right, counts * meets.itself, counts)
+    of_rows = [
+        np.bincount(place, counts, minlength=rows.size).astype(np.float64)
+        for place, rows in zip(places_of_pairs, meets.rows, strict=True)
+    ]
+    return of_rows[0], of_rows[1]
 
 
 def _leading(compared: Sequence[_Values], rows: Sequence[Places]) -> tuple[int, list[_Values]]:

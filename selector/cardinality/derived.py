@@ -1,4 +1,7 @@
-"""What is made of rows other than by reading and joining them: groupings, unions, limits, and what nobody knows."""
+"""What is made of rows other than by reading and joining them: groupings, unions, limits, and what nobody knows.
+
+It is long because each of them answers every question of a join.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from selector.cardinality.join_messages import (
     LEAST,
     Floats,
     Key,
+    KeyRows,
     KeyVector,
     Message,
     applied,
@@ -244,6 +248,11 @@ class Groups(Derived):
             lambda: np.minimum(1.0, after.ndv / np.maximum(spread.ndv, LEAST)),
             lambda: np.maximum(factor, after.largest / np.maximum(spread.largest, LEAST)),
         )
+
+    def key_rows(self, key: Key, messages: Sequence[Message] = ()) -> KeyRows | None:
+        """Return the groups whose rows were sampled by the key that they are made by."""
+        found = self._source.key_rows(key) if len(self._keys) == len(key.columns) and not messages else None
+        return None if found is None else replace(found, rows=np.minimum(found.rows, 1.0))
 
     def domain(self, column: PlanColumn) -> float | None:
         """Return the different values before other joins; there are no more than groups."""

@@ -22,6 +22,8 @@ from selector.cardinality.predicates.conditions import columns_in, domain_of, pa
 from selector.cardinality.predicates.domains import Domain
 from selector.cardinality.predicates.selectivity import Selectivity
 from selector.cardinality.relation import Relation
+from selector.cardinality.residual.aggregates import Aggregates
+from selector.cardinality.residual.asked import Measured
 from selector.cardinality.residual.filters import Joined, kept_above, kept_groups, size_condition
 from selector.cardinality.union import Union
 from selector.estimate import bounded_rows
@@ -91,8 +93,15 @@ class _Estimator:
                 for name, domain in base.filtered.domains.items():
                     self._classes.constrain(PlanColumn(name, None, known.table, node.scan), domain)
         self._definitions: dict[str, Visited] = {}
+        self._relations: dict[int, Relation] = {}
+        self._aggregates = Aggregates(plan, self._classes, self._relations)
 
     def visit(self, node: PlanNode) -> Visited:
+        found = self._visited(node)
+        self._relations[id(node)] = found[1]
+        return found
+
+    def _visited(self, node: PlanNode) -> Visited:
         if node.operator is Operator.SCAN:
             return self._scan(node)
         if node.operator is Operator.MATERIALIZE:
@@ -190,7 +199,12 @@ class _Estimator:
         if listed is not None:
             return InList(left, node.join_keys[0][0], listed), 1.0, "a list of constants"
         left, right = left.without(right), right.without(left)
-        keys = [(probe, build) for probe, build in node.join_keys if left.holds(probe) or right.holds(build)]
+        of_aggregates = self._aggregates.equalities(node)
+        keys = [
+            (probe, build)
+            for probe, build in node.join_keys
+            if (left.holds(probe) or right.holds(build)) and (probe, build) not in of_aggregates
+        ]
         if not keys:
             if not node.join_keys:
                 return self._crossed(left, right, share, kind), confidence, residual.basis or "product"
@@ -235,7 +249,12 @@ class _Estimator:
         joined = Joined((node.children[0].columns, node.children[1].columns), node.join_keys)
         both = Opaque(left.rows, members=(left, right))
         columns = [*joined.columns[0], *joined.columns[1]]
-        return kept_above(node.predicates, columns, both, dialect=self._dialect, joined=joined)
+        predicates = [*node.predicates, *self._aggregates.equalities(node).values()]
+        measured = self._measured(node)
+        return kept_above(predicates, columns, both, dialect=self._dialect, joined=joined, measured=measured)
+
+    def _measured(self, node: PlanNode) -> Measured:
+        return lambda condition, prior: self._aggregates.kept(condition, node, prior)
 
     def _groups(self, node: PlanNode, below: Relation) -> tuple[Relation, float, str]:
         if not node.group_keys:
@@ -315,13 +334,15 @@ class _Estimator:
                 relation = Derived(chosen, chosen.rows * kept.share) if others else chosen
                 return relation, kept.confidence, basis, kept.unanswered
         if isinstance(below, Groups) and made.operator is Operator.AGGREGATE:
-            kept = kept_groups(node.predicates, made, below, dialect=self._dialect)
+            spelled, measured = self._aggregates.spelled(node.predicates, node), self._measured(node)
+            kept = kept_groups(spelled, made, below, dialect=self._dialect, measured=measured)
             sized = size_condition(node.predicates, dialect=self._dialect)
             if sized is not None:
                 groups = GroupsOfSize(below, below.rows * kept.share, sized)
                 return groups, kept.confidence, kept.basis, kept.unanswered
         else:
-            kept = kept_above(node.predicates, node.columns, below, dialect=self._dialect)
+            measured = self._measured(node)
+            kept = kept_above(node.predicates, node.columns, below, dialect=self._dialect, measured=measured)
         return Derived(below, below.rows * kept.share), kept.confidence, kept.basis, kept.unanswered
 
     def _marks(self, predicates: Sequence[str]) -> tuple[list[JoinType], list[str]]:

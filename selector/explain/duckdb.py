@@ -23,7 +23,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from selector.join_keys import KeyPair, key_groups
+from selector.join_keys import SEPARATOR, KeyPair, key_groups
 from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape, UnreadablePlan
 from selector.types import MAX_PRECISION, Kind, decimal
 
@@ -64,6 +64,7 @@ _SCANS = re.compile(r"^(READ_|SEQ_SCAN|TABLE_SCAN|PARQUET_SCAN|CSV_SCAN|PYTHON_A
 _JOIN_TYPES = {kind.name: kind for kind in JoinType}
 _EQUALITY = re.compile(r" (?:=|IS NOT DISTINCT FROM) ")
 _POSITION = re.compile(r"^#(?:\[\d+\.)?(\d+)\]?$")
+_CTE_POSITION = re.compile(r"^#\[\d+\.(\d+)\]$")
 _ANY_POSITION = re.compile(r"#(?:\[\d+\.)?(\d+)")
 _CAST_POSITION = re.compile(r"^CAST\(#(?:\[\d+\.)?(\d+)\]? AS ([^)]*(?:\([^)]*\))?)\)$")
 _NARROWED = re.compile(r"^__internal_(?:de)?compress_(?:integral|string)(?:_(\w+))?\((.*?)(?:, -?\d+)?\)$")
@@ -192,7 +193,10 @@ class _Reader:
         A name that does not come in is another name of a column that it was joined with, the alias of an expression, or
         a new one of an input that no other name means; of these, computed ones come first.
         """
-        columns = [_resolve(text, inputs) for text in texts]
+        asked = self._asked_by(texts, child, inputs)
+        columns = [
+            asked.get(place) or _of_cte(text, child) or _resolve(text, inputs) for place, text in enumerate(texts)
+        ]
         strange = {
             place: text
             for place, (text, column) in enumerate(zip(texts, columns, strict=True))
@@ -220,6 +224,36 @@ class _Reader:
                     columns[place] = column
                 break
         return tuple(columns)
+
+    def _asked_by(self, texts: Sequence[str], child: PlanNode, inputs: Sequence[PlanColumn]) -> dict[int, PlanColumn]:
+        """Return by their places the keys of a subquery that are printed with the names of those that ask by them.
+
+        They are told by inputs that nothing else names, and that the statement compares with columns of these names.
+        """
+        named = set(texts).union(*(_words(text, {}) for text in texts))
+        named |= {inputs[at].name for text in texts for at in map(int, _ANY_POSITION.findall(text)) if at < len(inputs)}
+        filters = ""
+        while child.operator in (Operator.PROJECT, Operator.FILTER):
+            filters += " ".join(child.predicates)
+            child = child.children[0]
+        is_made = child.operator in (Operator.SCAN, Operator.AGGREGATE)
+        if not is_made and child.join_type not in (JoinType.SEMI, JoinType.RIGHT_SEMI):
+            return {}
+        unused = {one.name.lower(): one for one in inputs if one.table is not None and one.name not in named}
+        unused = {name: one for name, one in unused.items() if name not in _words(filters, self._expressions)}
+        places = {text.lower(): place for place, text in reversed(list(enumerate(texts)))}
+        tables = {one.table for one in unused.values()}
+        found: list[dict[int, PlanColumn]] = []
+        for own, group in self._group_of.items():
+            table, _, mine = own.partition(".")
+            columns = mine.split(SEPARATOR)
+            if table not in tables or any(name not in unused for name in columns):
+                continue
+            for other, others in self._group_of.items():
+                theirs = other.partition(".")[2].split(SEPARATOR)
+                if others == group and len(theirs) == len(columns) and all(name in places for name in theirs):
+                    found.append({places[a]: unused[b] for a, b in zip(theirs, columns, strict=True)})
+        return max(found, key=len, default={})
 
     def _cte(self, raw: dict[str, Any], info: dict[str, Any], above: frozenset[str]) -> PlanNode:
         index = str(info.get("Table Index", ""))
@@ -286,6 +320,9 @@ class _Reader:
         Of columns that are equal DuckDB may print the name of one that does not come in. before: pairs of the same join
         that were resolved already.
         """
+        asked = _subquery(left, probe.columns), _subquery(right, build.columns)
+        if any(asked):
+            return asked[0] or _resolve(left, probe.columns), asked[1] or _resolve(right, build.columns)
         named_left, named_right = self._named(left, probe.columns), self._named(right, build.columns)
         ways = ((named_left, named_right), (named_left, build.columns), (probe.columns, named_right))
         for some, others in ways:
@@ -411,7 +448,9 @@ def _handed_on(node: PlanNode, texts: Sequence[str], used: frozenset[str]) -> tu
     build_keys = {build for _, build in below.join_keys}
     both_keys = build_keys | {probe for probe, _ in below.join_keys}
     newest = {(column.table, column.name, column.scan): column for column in node.columns}  # one that was narrowed
+    unmarked = tuple(column for column in node.columns if column.name != MARK)
     ways = (
+        unmarked if node.operator is Operator.FILTER and len(unmarked) < len(node.columns) else (),
         tuple(column for column in node.columns if column.name in used),
         tuple(column for column in dict.fromkeys(newest.values()) if column.name in used),
         tuple(column for column in node.columns if column.name in used or column.table is None),
@@ -440,6 +479,22 @@ def _through_filters(node: PlanNode) -> Iterator[PlanNode]:
         node = node.children[0]
     if node.operator is Operator.HASH_JOIN:
         yield node
+
+
+def _subquery(text: str, inputs: Sequence[PlanColumn]) -> PlanColumn | None:
+    """Return the value of a scalar subquery, if a text is that: the only column that was computed."""
+    computed = [column for column in inputs if column.table is None and column.name != MARK]
+    return computed[0] if text == MARK and len(computed) == 1 else None
+
+
+def _of_cte(text: str, node: PlanNode) -> PlanColumn | None:
+    """Return the column of a common table expression that a projection of it means by ``#[table.column]``."""
+    position = _CTE_POSITION.match(text.strip())
+    while node.operator in (Operator.PROJECT, Operator.FILTER):
+        node = node.children[0]
+    if position is None or node.reference is None or node.children or int(position[1]) >= len(node.columns):
+        return None
+    return node.columns[int(position[1])]
 
 
 def _likeliest(

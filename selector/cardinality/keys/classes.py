@@ -506,6 +506,26 @@ class KeyClasses:
             self._classes[leader] = key_class(_in_order(members), (domains,)) if members else None
         return self._classes[leader]
 
+    def are_equal(self, a: PlanColumn, b: PlanColumn) -> bool:
+        """Return whether two columns are the same one, or joins make them equal."""
+        return origin(a) == origin(b) or origin(b) in self._with(a)
+
+    def equal_in(self, column: PlanColumn, table: str | None, scan: int | None) -> str | None:
+        """Return the column of a scan that a column is, or that joins make equal to it; None without one."""
+        if (column.table, column.scan) == (table, scan):
+            return column.name
+        return next((name for known, name, at in self._with(column) if (known, at) == (table, scan)), None)
+
+    def scans_of(self, column: PlanColumn) -> list[tuple[str | None, int | None]]:
+        """Return the scans, as (table, number), that have a column or one that joins make equal to it."""
+        return list(dict.fromkeys([(column.table, column.scan), *((table, at) for table, _, at in self._with(column))]))
+
+    def _with(self, column: PlanColumn) -> list[Origin]:
+        if origin(column) not in self._leader:
+            return []
+        leader = self._find(origin(column))
+        return [one for one in self._leader if self._find(one) == leader]
+
     def _unite(self, a: PlanColumn, b: PlanColumn) -> None:
         for column in (a, b):
             self._leader.setdefault(origin(column), origin(column))

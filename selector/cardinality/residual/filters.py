@@ -4,6 +4,8 @@ Of rows, each comparison is answered by the rows that its column was read from, 
 there already: what a scan keeps of a condition is not taken off once more. Comparisons of the same two relations are
 answered together, by pairs of their rows. Of groups, how many rows they have tells which of their counts, sums and
 averages are large enough.
+
+It is long because each form of condition has its own answer.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from selector.cardinality.predicates.selectivity import (
 )
 from selector.cardinality.predicates.vectors import OPERATORS
 from selector.cardinality.relation import Relation
+from selector.cardinality.residual.asked import Measured, measured_together
 from selector.cardinality.residual.comparisons import comparisons_in
 from selector.cardinality.residual.pairs import Compared, Pairs
 from selector.cardinality.union import Union
@@ -52,19 +55,30 @@ def kept_above(
     *,
     dialect: str,
     joined: Joined | None = None,
+    measured: Measured | None = None,
 ) -> Selectivity:
     """Return the share of a relation's rows that predicates (SQL texts, ANDed) keep. columns: that come in.
 
-    joined: the sides of a join, if it is one that asks.
+    joined: the sides of a join, if it is one that asks. measured: the share that a condition on aggregates keeps.
     """
     above = _Above(columns, below, dialect, joined=joined)
-    return _together(above.shares(_conjuncts(predicates, dialect), apart=True))
+    found, others = measured_together(list(_conjuncts(predicates, dialect)), measured, None, dialect)
+    return _together([*_told(found), *above.shares(others, apart=True)])
 
 
-def kept_groups(predicates: Sequence[str], node: PlanNode, groups: Groups, *, dialect: str) -> Selectivity:
-    """Return the share of groups that predicates keep. node: that made them."""
-    reader = _OfGroups(node, groups, dialect)
-    return _together([reader.share(one) for one in _conjuncts(predicates, dialect)])
+def kept_groups(
+    predicates: Sequence[str], node: PlanNode, groups: Groups, *, dialect: str, measured: Measured | None = None
+) -> Selectivity:
+    """Return the share of groups that predicates keep. node: that made them. measured: as for rows."""
+    share = _OfGroups(node, groups, dialect).share
+    conjuncts = list(_conjuncts(predicates, dialect))
+    found, others = measured_together(conjuncts, measured, lambda one: share(one).kept, dialect)
+    return _together([*_told(found), *map(share, others)])
+
+
+def _told(found: Iterable[tuple[Condition, float]]) -> list[_Share]:
+    """Return what samples keep of conditions on aggregates."""
+    return [_Share(kept, f"samples of {one.text}", GUESS_CONFIDENCE) for one, kept in found]
 
 
 def size_condition(predicates: Sequence[str], *, dialect: str) -> Callable[[Floats], NDArray[np.bool_]] | None:

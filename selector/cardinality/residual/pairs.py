@@ -7,6 +7,8 @@ them. What other comparisons keep of these pairs is counted on pairs drawn from 
 Without equal keys every sampled row meets every other. With equal keys only sampled rows of the same key meet; where
 neither sample has all rows, rows chosen by their key are complete, so that the others are only asked about popular
 keys. In a table that is joined with itself a sampled row always meets itself, and others only if they were sampled.
+
+It is long because pairs are counted without making them, for equal keys of any number and any kind of comparison.
 """
 
 from __future__ import annotations

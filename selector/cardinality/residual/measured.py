@@ -72,14 +72,17 @@ class Known:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Sampled rows of keys that are known. of_rows: shape (rows,), the place in ``line`` of each one's key."""
+    """Sampled rows of keys that are known.
+
+    of_rows, standing: shape (rows,), the place in ``line`` of each one's key, and how many rows it stands for.
+    """
 
     sample: RowSample
     rows: Places
     line: Floats
     popular: Bools
     of_rows: Places
-    scale: float
+    standing: Floats
 
 
 def measured(calls: Sequence[exp.Expr], base: Scanned, keys: tuple[str, ...], *, dialect: str) -> Known | None:
@@ -111,7 +114,7 @@ def measured(calls: Sequence[exp.Expr], base: Scanned, keys: tuple[str, ...], *,
         kept = mask[part.rows]
         there, codes = np.unique(part.of_rows[kept], return_inverse=True)
         rows = part.rows[kept]
-        weights = np.full(rows.size, part.scale)
+        weights = part.standing[kept]
         own = [measure_of(call, part.sample, rows, codes, int(there.size), base, weights, dialect) for call in calls]
         if any(one is None for one in own):
             return None
@@ -152,7 +155,8 @@ def has_key(sample: RowSample, keys: Sequence[str]) -> Bools:
 
 def _all_rows(sample: RowSample, keys: tuple[str, ...]) -> _Rows:
     known, rows = sampled_keys(sample, keys), np.flatnonzero(has_key(sample, keys))
-    return _Rows(sample, rows, known.line, np.zeros(known.line.size, dtype=np.bool_), known.of_rows[rows], 1.0)
+    nowhere = np.zeros(known.line.size, dtype=np.bool_)
+    return _Rows(sample, rows, known.line, nowhere, known.of_rows[rows], np.ones(rows.size))
 
 
 def _chosen(member: Member, share: float) -> _Rows:
@@ -168,7 +172,7 @@ def _chosen(member: Member, share: float) -> _Rows:
     alone = counted.bins.alone[bins]
     complete = alone & (held >= np.floor(counted.rows[bins]))
     wanted = (held > 0) & (complete | (~alone & (known.chance < share)))
-    return _only(sample, known.line, known.of_rows, wanted, complete, there, 1.0)
+    return _only(sample, known.line, known.of_rows, wanted, complete, there, np.ones(held.size))
 
 
 def chosen_rows(member: Member) -> tuple[RowSample, Floats, float] | None:
@@ -189,21 +193,33 @@ def chosen_rows(member: Member) -> tuple[RowSample, Floats, float] | None:
 
 
 def _popular(member: Member, sample: RowSample, beside: Floats) -> _Rows:
-    """Return rows of the row sample whose key has many there. beside: keys that are known already."""
+    """Return rows of the row sample whose key is popular. beside: keys that are known already.
+
+    That is one with a bin for itself, which tells how many rows it has, or with many rows in the sample.
+    """
     known = sampled_keys(sample, member.columns)
     there = has_key(sample, member.columns)
     held = np.bincount(known.of_rows[there], minlength=known.line.size)
-    wanted = (held >= MANY_ROWS) & ~np.isin(known.line, beside)
-    scale = member.statistics.rows / max(1, sample.rows)
-    return _only(sample, known.line, known.of_rows, wanted, wanted, there, scale)
+    standing = np.full(held.size, member.statistics.rows / max(1, sample.rows))
+    wanted = held >= MANY_ROWS
+    counted = member.counted
+    if counted is not None:
+        bins = counted.bins.of(known.line)
+        alone = counted.bins.alone[bins] & (held > 0)
+        wanted |= alone
+        standing = np.where(alone, counted.rows[bins] / np.maximum(held, 1), standing)
+    wanted &= ~np.isin(known.line, beside)
+    return _only(sample, known.line, known.of_rows, wanted, wanted, there, standing)
 
 
 def _only(
-    sample: RowSample, line: Floats, of_rows: Places, wanted: Bools, popular: Bools, there: Bools, scale: float
+    sample: RowSample, line: Floats, of_rows: Places, wanted: Bools, popular: Bools, there: Bools, standing: Floats
 ) -> _Rows:
+    """Return the rows of wanted keys. standing: shape (keys,), how many rows one of each key stands for."""
     number = np.cumsum(wanted) - 1
     rows = np.flatnonzero(there & wanted[of_rows])
-    return _Rows(sample, rows, line[wanted], popular[wanted], number[of_rows[rows]].astype(np.intp), scale)
+    key = of_rows[rows]
+    return _Rows(sample, rows, line[wanted], popular[wanted], number[key].astype(np.intp), standing[key])
 
 
 def one_group(calls: Sequence[exp.Expr], base: Scanned, *, dialect: str) -> tuple[Measure, ...] | None:

@@ -5,7 +5,7 @@ there already: what a scan keeps of a condition is not taken off once more. Comp
 answered together, by pairs of their rows. Of groups, how many rows they have tells which of their counts, sums and
 averages are large enough.
 
-It is long because each form of condition has its own answer.
+It is long because a condition may be about groups, ranks, marks of joins, one relation's rows or those of two.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from selector.cardinality.predicates.selectivity import (
 from selector.cardinality.predicates.vectors import OPERATORS
 from selector.cardinality.relation import Relation
 from selector.cardinality.residual.asked import Measured, measured_together
+from selector.cardinality.residual.compared import Compared
 from selector.cardinality.residual.comparisons import comparisons_in
-from selector.cardinality.residual.pairs import Compared, Pairs
+from selector.cardinality.residual.sides import Pairs
 from selector.cardinality.union import Union
 from selector.plan import MARK, Operator, PlanColumn, PlanNode
 

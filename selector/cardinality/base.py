@@ -395,6 +395,11 @@ class Base(Scanned):
         return 1.0 / unsure if unsure > 0.0 else math.inf
 
     @property
+    def name(self) -> tuple[str, int]:
+        """Return the table and the number of the scan."""
+        return self.statistics.table, self._scan or 0
+
+    @property
     def most_told(self) -> float:
         """Return the most that ``told`` may be: as if no row were lost."""
         if self._kept is None:

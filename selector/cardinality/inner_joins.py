@@ -128,11 +128,11 @@ class InnerJoins(Relation):
         if root in self._trees:
             return self._trees[root]
         tree: dict[int, list[tuple[int, Pairs]]] = {number: [] for number in range(len(self._members))}
-        rows = [member.rows for member in self._members]
+        size = [(member.rows, member.name) for member in self._members]  # whichever was joined first
         visited, left, over = [root], [n for n in range(len(self._members)) if n != root], 1.0
-        place = {n: (len(self._between(root, n)), rows[root], root) for n in left}  # where each would stand by now
+        place = {n: (len(self._between(root, n)), size[root], root) for n in left}  # where each would stand by now
         while left:
-            below = max(left, key=lambda n: (place[n][0], rows[n], place[n][1]))
+            below = max(left, key=lambda n: (place[n][0], size[n], place[n][1]))
             above = place[below][2]
             pairs = self._between(above, below)
             tree[above].append((below, pairs))
@@ -146,8 +146,8 @@ class InnerJoins(Relation):
             left.remove(below)
             for n in left:
                 shared = len(self._between(below, n)) if n in self._joined[below] else 0
-                if (shared, rows[below]) > place[n][:2]:
-                    place[n] = shared, rows[below], below
+                if (shared, size[below]) > place[n][:2]:
+                    place[n] = shared, size[below], below
         self._trees[root], self._left_over[root] = tree, over
         return tree
 
@@ -177,11 +177,11 @@ class InnerJoins(Relation):
         self._tree(best)
         if len(candidates) > 1:
             most = {n: self._members[n].most_told for n in candidates}
-            for n in sorted(candidates, key=lambda n: -most[n]):
+            for n in sorted(candidates, key=lambda n: (-most[n], self._members[n].name)):
                 if most[n] < told:  # and none of those behind it has more
                     break
                 found = self._members[n].told(self._arriving(n))
-                if found > told or (found == told and n < best):
+                if found > told or (found == told and self._members[n].name < self._members[best].name):
                     best, told = n, found
         self._tree(best)
         self._best = best

@@ -124,6 +124,11 @@ class Relation(ABC):
         return math.inf
 
     @property
+    def name(self) -> tuple[str, int]:
+        """Return what tells it from others that are joined: the table that is read, and the number of the scan."""
+        return "", 0
+
+    @property
     def most_told(self) -> float:
         """Return the most that ``told`` may be, whatever the messages are."""
         return math.inf

@@ -395,6 +395,11 @@ class Base(Scanned):
         return 1.0 / unsure if unsure > 0.0 else math.inf
 
     @property
+    def scan(self) -> int | None:
+        """Return the number of the scan."""
+        return self._scan
+
+    @property
     def name(self) -> tuple[str, int]:
         """Return the table and the number of the scan."""
         return self.statistics.table, self._scan or 0

@@ -209,9 +209,9 @@ class Groups(Derived):
         return super().ndv(column) if known is None else max(1.0, min(known, self.rows))
 
     def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
-        """Return how many different combinations there are: of all keys, as many as groups."""
+        """Return how many different combinations there are: of all keys, as many as groups, or as are left of them."""
         if self._keys <= {origin(column) for column in columns}:
-            return max(1.0, self.total(messages)[0] if messages else self.rows)
+            return max(1.0, min(self.total(messages)[0], self.rows) if messages else self.rows)
         measured = [column for column in columns if column in self._measures]
         keys = [column for column in columns if column not in self._measures]
         counts = [self._measures[column] for column in measured]

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from selector.cardinality.base import Base
 from selector.cardinality.derived import Derived, Groups, GroupsOfSize, InList, Opaque
 from selector.cardinality.inner_joins import InnerJoins
-from selector.cardinality.keys.classes import KeyClasses
+from selector.cardinality.keys.classes import KeyClasses, Origin, origin
 from selector.cardinality.outer_joins import OuterJoin
 from selector.cardinality.predicates.conditions import columns_in, domain_of, parsed
 from selector.cardinality.predicates.domains import Domain
@@ -90,11 +90,31 @@ class _Estimator:
                 base = Base(known, node.predicates, node.scan, dialect=self._dialect)
                 self._bases[id(node)] = base
                 self._optional[known.table, node.scan] = node.optional
-                for name, domain in base.filtered.domains.items():
-                    self._classes.constrain(PlanColumn(name, None, known.table, node.scan), domain)
+                self._constrain(base)
+        for _, node in plan.root.walk():  # what is asked of a scan's rows above it
+            filtered = self._read_by(node)
+            if filtered is not None:
+                self._constrain(filtered.behind(node.predicates))
+            listed = self._listed(node) if node.join_type is JoinType.MARK else None
+            if listed is not None:
+                self._classes.constrain(node.join_keys[0][0], listed)
         self._definitions: dict[str, Visited] = {}
         self._relations: dict[int, Relation] = {}
         self._aggregates = Aggregates(plan, self._classes, self._relations)
+
+    def _constrain(self, base: Base) -> None:
+        """Let key classes be cut where filters of a scan cut them."""
+        for name, domain in base.filtered.domains.items():
+            self._classes.constrain(PlanColumn(name, None, base.statistics.table, base.scan), domain)
+
+    def _read_by(self, node: PlanNode) -> Base | None:
+        """Return the rows of a scan that a filter is about; None for any other node."""
+        if node.operator is not Operator.FILTER or any(" OVER (" in text for text in node.predicates):
+            return None
+        below = node.children[0]
+        while below.operator in (Operator.FILTER, Operator.PROJECT):
+            below = below.children[0]
+        return self._bases.get(id(below))
 
     def visit(self, node: PlanNode) -> Visited:
         found = self._visited(node)
@@ -259,7 +279,7 @@ class _Estimator:
     def _groups(self, node: PlanNode, below: Relation) -> tuple[Relation, float, str]:
         if not node.group_keys:
             return Opaque(1.0), 1.0, "one group"
-        keys = self._told(_determining(self._located(node, below), node, self._statistics), below)
+        keys = self._told(_determining(self._located(node, below), node, self._statistics), below, node)
         measures = self._measures(node, below)
         if keys is None:
             confidence, basis = UNKNOWN_KEY_CONFIDENCE, "a grouping key without statistics: every row its own group"
@@ -275,9 +295,26 @@ class _Estimator:
     ) -> Groups:
         return Groups(below, rows, node.group_keys, upper=upper, classes=self._classes, measures=measures)
 
-    def _told(self, keys: Sequence[PlanColumn], below: Relation) -> list[PlanColumn] | None:
-        """Return grouping keys whose values somebody counted; None if one of them was not."""
-        return list(keys) if all(below.ndv(key) is not None for key in keys) else None
+    def _told(self, keys: Sequence[PlanColumn], below: Relation, node: PlanNode) -> list[PlanColumn] | None:
+        """Return grouping keys whose values somebody counted; None if one of them was not.
+
+        What was computed for groups below is determined by the keys of these.
+        """
+        told = [key for key in keys if below.ndv(key) is not None]
+        if len(told) == len(keys):
+            return told
+        known = {origin(key) for key in told}
+        return told if any(one and one <= known for one in self._grouped_below(node)) else None
+
+    def _grouped_below(self, node: PlanNode) -> Iterator[set[Origin]]:
+        """Yield the keys of groupings that a node's rows come from."""
+        for child in node.children:
+            if child.operator is Operator.AGGREGATE:
+                yield {origin(key) for key in child.group_keys}
+            definition = self._definitions.get(child.reference or "")
+            if definition is not None:
+                yield from self._grouped_below(replace(child, children=(definition[0].node,)))
+            yield from self._grouped_below(child)
 
     def _located(self, node: PlanNode, below: Relation) -> list[PlanColumn]:
         """Return grouping keys; an expression of one scan's columns becomes a column of that scan."""

@@ -25,6 +25,7 @@ from selector.cardinality.residual.sides import EqualKeys, Pairs, Side, Sides
 from selector.plan import PlanColumn
 from selector.row_sample import RowSample
 
+NEAREST = 4  # values on each side of a constant that was not sampled
 MANY_ROWS = 400  # of rows chosen by their key that meet others, from which on no others are asked
 
 
@@ -153,12 +154,21 @@ class _Samples:
         return found[0], found[1]
 
     def _within(self, base: Scanned, sample: RowSample, number: int) -> Bools:
-        """Return the sampled rows that filters on the compared columns keep, whatever other filters do."""
+        """Return the sampled rows that filters on the compared columns keep, whatever other filters do.
+
+        Where they keep no sampled value, those next to it.
+        """
         found = np.ones(sample.rows, dtype=np.bool_)
         for name in self._names(number) & set(sample.columns):
             domain, column = base.allowed(replace(self.compared.places[number], name=name)), sample.columns[name]
-            if domain is not None:
-                found &= np.append(domain.holds_each(places_of(column.values)), domain.nulls)[column.codes]
+            if domain is None:
+                continue
+            places = places_of(column.values)
+            held = domain.holds_each(places)
+            if domain.cuts and not held.any():
+                at = int(np.searchsorted(places, domain.cuts[0][0]))
+                held[max(0, at - NEAREST) : at + NEAREST] = True
+            found &= np.append(held, domain.nulls)[column.codes]
         return found
 
     def _names(self, number: int) -> set[str]:

@@ -78,6 +78,8 @@ class Base(Scanned):
         self._by_key: dict[str, SampledRows | None] = {}
         there = sample is not None and sample.share >= 1.0 and sample.rows == statistics.rows
         self.is_whole = there and self._kept is not None
+        if 0.0 < self.rows < 1.0 and not self.is_whole:  # constants are asked for because they are there
+            self.rows = self.upper = 1.0
         self._vectors: dict[tuple[int, tuple[str, ...], tuple[int, ...]], tuple[Sequence[Message], Key, KeyVector]] = {}
         self._means: dict[tuple[int, bool], tuple[Message, float]] = {}
         self._key_rows: dict[str, KeyRows] = {}

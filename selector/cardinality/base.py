@@ -448,6 +448,8 @@ class Base(Scanned):
         partition = np.zeros(rows, dtype=np.int64)
         for code in known[: len(by)]:
             partition = np.unique(partition * (code.max() + 1) + code, return_inverse=True)[1].astype(np.int64)
+        if not self.is_whole and 2 * (int(partition.max()) + 1) > rows:  # most partitions have one sampled row
+            return None
         place = np.zeros(rows, dtype=np.int64)
         for code, (_, falls) in zip(known[len(by) :], order, strict=True):
             place = np.unique(place * (code.max() + 1) + (code.max() - code if falls else code), return_inverse=True)[1]

@@ -197,9 +197,9 @@ class _Above:
         marked = self._marked(condition)
         if marked is not None:
             return marked
-        ranked = self._ranked(condition)
-        if ranked is not None:
-            return ranked
+        windowed = self._ranked(condition) or self._shifted(condition)
+        if windowed is not None:
+            return windowed
         of_sides = self._of_sides(condition)
         if of_sides is not None:
             return self._between(condition, of_sides)
@@ -276,22 +276,48 @@ class _Above:
         number = found.item() if found is not None and found.is_constant and found.kind.is_number else None
         if number is None or self.below.rows <= 0.0:
             return None
-        by = [
-            self._source(column.name.lower())
-            for part in window.args.get("partition_by") or ()
-            for column in part.find_all(exp.Column)
-        ]
-        keys = [column for column in by if column is not None and self.below.holds(column)]
+        by, keys = self._partitioned(window)
         tied = self._ties(window, [*by, *self._ordered(window)], expression, float(number))
         if tied is not None:
             return _Share(tied, "ranks in a window, on the sample", INDEPENDENCE_CONFIDENCE)
-        partitions = self.below.distinct(keys) if keys and len(keys) == len(by) else None if by else 1.0
+        partitions = self._partitions(by, keys)
         if partitions is None:
             return None
         last = max(0.0, float(number) - isinstance(expression, exp.LT))
         sizes = Groups(self.below, partitions, keys, upper=self.below.upper).sizes
         each = sizes.first_rows(last) - (sizes.first_rows(last - 1.0) if isinstance(expression, exp.EQ) else 0.0)
         return _Share(min(1.0, each * partitions / self.below.rows), "ranks in a window", INDEPENDENCE_CONFIDENCE)
+
+    def _shifted(self, condition: Condition) -> _Share | None:
+        """Return what is kept of rows by whether another one stands before or behind it in its partition."""
+        expression = condition.expression
+        negated = isinstance(expression, exp.Not)
+        inner = expression.this.unnest() if negated else expression
+        window = inner.this.unnest() if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null) else None
+        if not isinstance(window, exp.Window) or not isinstance(window.this, exp.Lag | exp.Lead):
+            return None
+        offset = constant(window.this.args.get("offset") or exp.Literal.number(1), dialect=self.dialect)
+        steps = offset.item() if offset is not None and offset.is_constant and offset.kind.is_number else None
+        by, keys = self._partitioned(window)
+        partitions = self._partitions(by, keys)
+        if steps is None or partitions is None or window.this.args.get("default") is not None or self.below.rows <= 0.0:
+            return None
+        first = Groups(self.below, partitions, keys, upper=self.below.upper).sizes.first_rows(float(steps))
+        nulls = min(1.0, first * partitions / self.below.rows)
+        return _Share(1.0 - nulls if negated else nulls, "partitions of a window", INDEPENDENCE_CONFIDENCE)
+
+    def _partitioned(self, window: exp.Window) -> tuple[list[PlanColumn | None], list[PlanColumn]]:
+        """Return the columns that a window is partitioned by, and those of them that are known."""
+        by = [
+            self._source(column.name.lower())
+            for part in window.args.get("partition_by") or ()
+            for column in part.find_all(exp.Column)
+        ]
+        return by, [column for column in by if column is not None and self.below.holds(column)]
+
+    def _partitions(self, by: Sequence[PlanColumn | None], keys: Sequence[PlanColumn]) -> float | None:
+        """Return how many partitions there are; None where nobody knows."""
+        return self.below.distinct(keys) if keys and len(keys) == len(by) else None if by else 1.0
 
     def _ordered(self, window: exp.Window) -> list[PlanColumn | None]:
         order = window.args.get("order")

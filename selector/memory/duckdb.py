@@ -443,7 +443,9 @@ _WITHOUT_NUMBERS = frozenset({JoinType.LEFT, JoinType.SINGLE, JoinType.FULL})
 _HANDING_ON = frozenset({JoinType.INNER, JoinType.LEFT, JoinType.SEMI, JoinType.ANTI, JoinType.MARK})
 _FILTERING = frozenset({JoinType.INNER, JoinType.SEMI, JoinType.RIGHT, JoinType.RIGHT_SEMI})
 _INTEGERS = frozenset(names_of(Group.WHOLE, Group.DATE))
-_IN_EIGHT_BYTES = frozenset({"tinyint", "smallint", "float", "double"})  # what sums of these have
+_IN_EIGHT_BYTES = frozenset(  # what sums of these have
+    {*names_of(Group.FLOATING), *(name for name in names_of(Group.WHOLE) if VALUE_BYTES[name] <= 2)}
+)
 _NARROW = frozenset(name for name, width in VALUE_BYTES.items() if width <= 4)
 _GATHERING = frozenset({Operator.AGGREGATE, Operator.SORT, Operator.TOP_N, Operator.WINDOW})
 

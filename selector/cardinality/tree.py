@@ -1,9 +1,12 @@
 """Our cardinality for every node of a plan.
 
-A join multiplies per bin of its keys where both sides were counted over the same ones (relations.py). Where they were
-not it follows System R and Swinger's containment assumption, |L| * |R| / max(NDV): with a unique key on one side that
-is the paper's Eq. (1), cardinality * selectivity. Every node has an expected value and an upper bound, in which each
-row of a join meets as many rows as the most frequent key of its bin has.
+Scans are rows behind filters (base.py), inner joins a graph of them (inner_joins.py), other joins are made of inner
+ones (outer_joins.py). Where a key was not counted, a join follows System R and Swinger's containment assumption,
+|L| * |R| / max(NDV): with a unique key on one side that is the paper's Eq. (1), cardinality * selectivity. Every node
+has an expected value and an upper bound, in which each row of a join meets as many rows as the most frequent key of its
+cell.
+
+It is long because every kind of node gets its answer here.
 """
 
 from __future__ import annotations

@@ -413,7 +413,11 @@ def _together(parts: Sequence[_Part], statistics: TableStatistics | None) -> tup
 
 
 def _jointly(parts: Sequence[_Part], masks: Sequence[Bools], statistics: TableStatistics) -> tuple[float, float]:
-    """Return the share that parts keep together, by the sample, and how far to trust that they were put together."""
+    """Return the share that parts keep together, by the sample, and how far to trust that they were put together.
+
+    What the most selective one keeps is known; the sample tells how much of that the others keep (a ratio estimator:
+    what it has too many or too few rows of is not told once more).
+    """
     alone = [part.share for part in parts]
     whole = _is_whole(statistics)
     if len(parts) == 1 and not whole:
@@ -421,7 +425,9 @@ def _jointly(parts: Sequence[_Part], masks: Sequence[Bools], statistics: TableSt
     hits = float(np.count_nonzero(reduce(np.logical_and, masks)))
     if whole:
         return hits / len(masks[0]) if len(masks[0]) else 0.0, 1.0
-    kept = _counted(hits, _backed_off(alone), statistics, PRIOR_HITS)
+    least = min(range(len(alone)), key=alone.__getitem__)
+    first = float(np.count_nonzero(masks[least]))
+    kept = alone[least] * (hits + PRIOR_HITS * _backed_off(alone) / max(alone[least], 1e-12)) / (first + PRIOR_HITS)
     kept = min(max(kept, 1.0 - sum(1.0 - one for one in alone)), *alone)
     narrowing = sum(1 for one in alone if one < 1.0)
     return kept, _sample_confidence(hits, INDEPENDENCE_CONFIDENCE ** max(0, narrowing - 1)) if narrowing > 1 else 1.0

@@ -26,6 +26,7 @@ from selector.cardinality.union import Union
 from selector.estimate import bounded_rows
 from selector.plan import PlanColumn
 
+UNIQUE_SHARE = 0.95  # different keys per row of a table, as they are estimated, that has no two rows of one key
 MOST_BRANCHES = 16  # of unions that are joined, each with each
 
 Place = tuple[int, PlanColumn]  # a column, with the number of its relation
@@ -342,7 +343,10 @@ class InnerJoins(Relation):
         return min(found, default=None)
 
     def _same(self, columns: Sequence[PlanColumn]) -> Iterator[Sequence[PlanColumn]]:
-        """Yield the columns, and the same with as many as possible taken from one relation."""
+        """Yield the columns, and the same with as many as possible taken from one relation.
+
+        Attributes of a table are determined by its key, which the relations hold that are joined with it.
+        """
         yield columns
         seen = {tuple(columns)}
         for number in range(len(self._members)):
@@ -355,6 +359,23 @@ class InnerJoins(Relation):
             if changed not in seen:
                 seen.add(changed)
                 yield changed
+            determining = tuple(dict.fromkeys(one for column in columns for one in self._determining(number, column)))
+            if determining not in seen:
+                seen.add(determining)
+                yield determining
+
+    def _determining(self, number: int, column: PlanColumn) -> Sequence[PlanColumn]:
+        """Return columns of a relation that determine a column: its keys of the relation that holds it; or itself."""
+        held = self._number(column)
+        pairs = self._between(number, held) if held is not None and held != number else []
+        if held is None or not pairs:
+            return (column,)
+        member = self._members[held]
+        unique = isinstance(member, Base) and self._is_unique(member, [theirs for _, theirs in pairs])
+        return [mine for mine, _ in pairs] if unique else (column,)
+
+    def _is_unique(self, base: Base, columns: Sequence[PlanColumn]) -> bool:
+        return base.combinations(columns) >= UNIQUE_SHARE * base.statistics.rows
 
     def _combined(self, columns: Sequence[PlanColumn], messages: Sequence[Message]) -> float | None:
         counts = []

@@ -107,9 +107,10 @@ def test_todays_statistics(house: House) -> None:
 
 
 def test_clients_at_once_and_statistics_that_say_something_else(tmp_path: Path, bookstore: Path) -> None:
-    with lived(tmp_path, bookstore, clients=8) as house:
+    clients = 8
+    with lived(tmp_path, bookstore, clients=clients) as house:
         as_it_was = house.replay()
-        assert as_it_was["own_repeated"] >= 0.95 * STATEMENTS  # not all: which of two came first may not be known
+        assert as_it_was["own_repeated"] >= STATEMENTS - clients  # who was first of those at work at once?
         assert as_it_was["after"]["busy_s"] == pytest.approx(as_it_was["before"]["busy_s"], rel=0.15)
         distinct = len({reply["fingerprint"] for reply in house.replies})
 

@@ -68,7 +68,7 @@ class Base(Scanned):
         self.statistics = statistics
         self._predicates = tuple(predicates)
         self._dialect = dialect
-        self._scan = scan
+        self.scan = scan
         self._implied = implied
         self.filtered = filtered = filter_of(self._predicates, statistics, dialect=dialect, implied=implied)
         self.rows = statistics.rows * filtered.share
@@ -95,13 +95,13 @@ class Base(Scanned):
         if asked not in self._behind:
             together = (*self._predicates, *asked)
             self._behind[asked] = Base(
-                self.statistics, together, self._scan, dialect=self._dialect, implied=self._implied
+                self.statistics, together, self.scan, dialect=self._dialect, implied=self._implied
             )
         return self._behind[asked]
 
     def holds(self, column: PlanColumn) -> bool:
         """Return whether a column comes out of it."""
-        return column.table == self.statistics.table and column.scan == self._scan
+        return column.table == self.statistics.table and column.scan == self.scan
 
     def allowed(self, column: PlanColumn) -> Domain | None:
         """Return what filters leave of a column, if that is a domain."""
@@ -124,7 +124,7 @@ class Base(Scanned):
             known_before = self._implied.get(column.name)
             implied = {**self._implied, column.name: domain if known_before is None else known_before & domain}
             self._limited[asked] = Base(
-                self.statistics, self._predicates, self._scan, dialect=self._dialect, implied=implied
+                self.statistics, self._predicates, self.scan, dialect=self._dialect, implied=implied
             )
         return self._limited[asked]
 
@@ -282,7 +282,7 @@ class Base(Scanned):
         domain = self.filtered.domains.get(name)
         if domain is not None and not domain.nulls:
             return 1.0
-        return self.present(PlanColumn(name, None, self.statistics.table, self._scan))
+        return self.present(PlanColumn(name, None, self.statistics.table, self.scan))
 
     def _exactly(
         self,
@@ -397,14 +397,9 @@ class Base(Scanned):
         return 1.0 / unsure if unsure > 0.0 else math.inf
 
     @property
-    def scan(self) -> int | None:
-        """Return the number of the scan."""
-        return self._scan
-
-    @property
     def name(self) -> tuple[str, int]:
         """Return the table and the number of the scan."""
-        return self.statistics.table, self._scan or 0
+        return self.statistics.table, self.scan or 0
 
     @property
     def most_told(self) -> float:
@@ -621,7 +616,7 @@ class Base(Scanned):
         """Return the values of a column, NULL among them, or the most that an expression may have."""
         known = self.statistics.columns.get(name)
         if known is not None:
-            column = PlanColumn(name, known.data_type, self.statistics.table, self._scan)
+            column = PlanColumn(name, known.data_type, self.statistics.table, self.scan)
             return (
                 (self.ndv(column) or 1.0) + (known.nulls > 0) if filtered else max(1.0, known.ndv) + (known.nulls > 0)
             )

@@ -147,11 +147,6 @@ class Sizes:
             np.concatenate([sizes[kept], many]),
         )
 
-    @property
-    def mean_rows(self) -> float:
-        """Rows of a group, on average."""
-        return self._averaged(np.maximum(self.mean, 1.0))
-
     def first_rows(self, most: float) -> float:
         """Return the rows of a group, on average, of which at most so many count."""
         return self._averaged(np.minimum(np.maximum(self.mean, 1.0), most))

@@ -26,7 +26,7 @@ from selector.cardinality.union import Union
 from selector.estimate import bounded_rows
 from selector.plan import PlanColumn
 
-UNIQUE_SHARE = 0.95  # different keys per row of a table, as they are estimated, that has no two rows of one key
+UNIQUE_SHARE = 0.9  # distinct values of a key without duplicates, as they are counted, per row
 MOST_BRANCHES = 16  # of unions that are joined, each with each
 
 Place = tuple[int, PlanColumn]  # a column, with the number of its relation

@@ -41,6 +41,7 @@ class OuterJoin(Relation):
         self._sent: dict[tuple[bool, tuple[int, ...]], tuple[Sequence[Message], Message]] = {}
         to_left = kind not in RIGHT_ONLY
         self._by_side: dict[bool, float] = {}
+        self._alone: dict[bool, float] = {}
         self._scales: dict[bool, float] = {}
         self.rows = bounded_rows(self._added_up())
         _, upper = (self._left if to_left else self._right).total([self._message(to_left=to_left)])
@@ -49,23 +50,23 @@ class OuterJoin(Relation):
     def _added_up(self) -> float:
         """Return its rows so that kinds of joins add up: LEFT is INNER and ANTI, SEMI and ANTI are the left side.
 
-        Notes how many of them have a row of the left side, and of the right side.
+        Notes how many of them have a row of the left side, and of the right side, and how many have that alone.
         """
         kind = self._kind
         if kind in (JoinType.MARK, JoinType.SINGLE):
             self._by_side[True] = self._left.rows
             return self._left.rows
-        inner, kept = InnerJoins.of(self._left, self._right, self._pairs, self._classes, share=self._share).rows, {}
+        inner = InnerJoins.of(self._left, self._right, self._pairs, self._classes, share=self._share).rows
         if kind in LIMITED:
             to_left = kind not in RIGHT_ONLY
             met, alone = self._divided(inner, to_left=to_left)
             self._by_side[to_left] = alone if kind in ANTI else met
             return self._by_side[to_left]
         for to_left, kinds in ((True, LEFT_KEPT), (False, RIGHT_KEPT)):
-            met, kept[to_left] = self._divided(inner, to_left=to_left) if kind in kinds else (0.0, 0.0)
+            met, self._alone[to_left] = self._divided(inner, to_left=to_left) if kind in kinds else (0.0, 0.0)
             inner = max(inner, met)
-        self._by_side |= {to_left: inner + alone for to_left, alone in kept.items()}
-        return inner + sum(kept.values())
+        self._by_side |= {to_left: inner + alone for to_left, alone in self._alone.items()}
+        return inner + sum(self._alone.values())
 
     def _scale(self, *, to_left: bool) -> float:
         """Return by what the rows of a side must be multiplied, as messages tell of them, to add up."""
@@ -231,12 +232,7 @@ class OuterJoin(Relation):
         if self.rows <= 0.0:
             return 0.0
         on_left = self._left.holds(column)
-        side, alone = (self._left, 0.0) if on_left else (self._right, 0.0)
-        if self._kind in LEFT_KEPT and not on_left:
-            alone = self._left.total([self._unmatched(to_left=True)])[0]
-        if self._kind in RIGHT_KEPT and on_left:
-            alone = self._right.total([self._unmatched(to_left=False)])[0]
-        alone = min(alone, self.rows)
+        side, alone = self._left if on_left else self._right, min(self._alone.get(not on_left, 0.0), self.rows)
         if any(origin(column) in (origin(a), origin(b)) for a, b in self._pairs):  # a row without a key meets none
             lost = (*BOTH_LIMITED, JoinType.RIGHT if on_left else JoinType.LEFT)
             return min(1.0, (alone + (self._kind not in lost) * side.rows * side.nulls(column)) / self.rows)
@@ -252,12 +248,6 @@ class OuterJoin(Relation):
         if asked not in self._sent:
             self._sent[asked] = tuple(beyond), self._by_kind(self._met(to_left, beyond), beyond, to_left=to_left)
         return self._sent[asked][1]
-
-    def _unmatched(self, *, to_left: bool) -> Message:
-        """Return what is left of a side when all rows that meet another one are taken away."""
-        matched = self._met(to_left, ())
-        alone = np.clip(1.0 - matched.kept, 0.0, 1.0)
-        return replace(matched, factor=alone, kept=alone, upper=np.ones_like(alone), null=1.0)
 
     def _met(self, to_left: bool, beyond: Sequence[Message]) -> Message:
         """Return what an inner join does to one side."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from selector.cardinality.base import Base
 from selector.cardinality.derived import Derived, Groups, GroupsOfSize, InList, Opaque
-from selector.cardinality.inner_joins import InnerJoins
+from selector.cardinality.inner_joins import UNIQUE_SHARE, InnerJoins
 from selector.cardinality.keys.classes import KeyClasses, Origin, origin
 from selector.cardinality.outer_joins import OuterJoin
 from selector.cardinality.predicates.conditions import columns_in, domain_of, parsed
@@ -41,7 +41,6 @@ JOIN_CONFIDENCE = 0.95  # containment and uniform frequencies assumed
 UNNEST_ROWS = 5  # elements of a list that nobody counted
 UNNEST_CONFIDENCE = 0.5
 INEQUALITY_SHARE = 1 / 3  # pairs that a join without an equality keeps
-UNIQUE_SHARE = 0.9  # distinct values of a column without duplicates, as they are counted, per row
 ROW_NUMBERS = frozenset({"file_row_number", "rowid"})  # that engines read beside the columns
 _MARKED = {MARK: JoinType.SEMI, f"NOT {MARK}": JoinType.ANTI}
 _FIRST = re.compile(r"^arg_(?:min|max)\w*\(#\d+, #\d+, #(\d+)\)")

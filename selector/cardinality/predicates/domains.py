@@ -114,11 +114,6 @@ class Domain:
             return None
         return tuple(low for low, _ in self.cuts[::2])
 
-    @property
-    def single_values(self) -> int | None:
-        """How many values are kept, if all of them are kept one by one."""
-        return len(self.values) if self.values is not None else None
-
     def __and__(self, other: Domain) -> Domain:
         cuts = self._without_line(other)
         if cuts is None:

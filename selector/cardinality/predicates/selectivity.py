@@ -268,10 +268,10 @@ def _of_long_texts(part: _Part, statistics: TableStatistics) -> _Part:
     assert column is not None
     assert domain is not None
     present = 1.0 - min(1.0, column.nulls / max(1, statistics.rows))
-    kept, dropped = domain.single_values, (~domain).single_values
+    kept, dropped = domain.values, (~domain).values
     guess = part.share
     if kept is not None or dropped is not None:
-        named = min(1.0, (kept if kept is not None else dropped or 0) / max(1.0, column.ndv))
+        named = min(1.0, len(kept if kept is not None else dropped or ()) / max(1.0, column.ndv))
         guess = present * (named if kept is not None else 1.0 - named) + (1.0 - present) * domain.nulls
     mask = _mask_of(part, statistics, statistics.sample) if statistics.sample is not None else None
     if mask is None:

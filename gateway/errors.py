@@ -139,11 +139,30 @@ class TableUnreadable(SqlError):
 
 
 class UnknownDatabase(SqlError):
-    """There is one database only."""
+    """There is no database of this name."""
 
     code = "UNKNOWN_DATABASE"
     sqlstate = "3D000"
     why_refused = "it names a database that is not there"
+    how_failed = "found the database gone"
+
+
+class DatabaseExists(SqlError):
+    """A database that a statement would make is there already."""
+
+    code = "DATABASE_EXISTS"
+    sqlstate = "42P04"
+    why_refused = "it makes a database that is there already"
+    how_failed = "found a database of that name already"
+
+
+class DatabaseNotEmpty(SqlError):
+    """A database that is to be dropped holds tables or views."""
+
+    code = "DATABASE_NOT_EMPTY"
+    sqlstate = "2BP01"
+    why_refused = "it drops a database that holds tables or views"
+    how_failed = "found tables or views in the database"
 
 
 class TableExists(SqlError):

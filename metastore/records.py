@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engines.protocol import Actuals, Column, TableSource
+from engines.table_names import DEFAULT_DATABASE
 from selector.decision import Decision
 from selector.forecast.history import NOTHING, Expectation, Ground
 
@@ -53,11 +54,36 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
+class Annotations:
+    """What people say of a table or a view. comment: of the whole; columns: comments by the columns' names.
+
+    properties: as they were told (TBLPROPERTIES), with no meaning here.
+    """
+
+    comment: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+NOT_ANNOTATED = Annotations()
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A space of names for tables and views. properties: as they were told. owner: None where it is nobody's."""
+
+    name: str
+    comment: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """A query with a name. sql: in its dialect. columns: names and types, as they were when it was made.
 
-    temporary: it is a session's own, and has no database. hides: everybody's view of that name, behind a temporary one.
-    owner: who made it; None where it is nobody's.
+    name: the full one; a bare one where it is temporary: a session's own, and in no database.
+    database: of bare names in its query. owner: who made it; None where it is nobody's.
     defect: why what is stored of it cannot be used, "" where nothing is wrong.
     """
 
@@ -66,9 +92,10 @@ class View:
     dialect: str
     columns: tuple[Column, ...]
     temporary: bool = False
-    hides: View | None = None
     owner: str | None = None
     defect: str = ""
+    database: str = DEFAULT_DATABASE
+    annotations: Annotations = NOT_ANNOTATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +114,11 @@ class CatalogTable:
     statistics_version: int | None = None
     declared: bool = False
     owner: str | None = None
+    annotations: Annotations = NOT_ANNOTATED
 
     @property
     def name(self) -> str:
-        """The table's name."""
+        """The table's full name."""
         return self.source.name
 
 
@@ -166,7 +194,7 @@ class QueryRecord:
 
     template: the fingerprint of what is left without literals.
     statistics_version: the builds it was decided on, such as ``books@3,transactions@2``. authenticated: its user had
-    shown a password, so that nobody else is that user.
+    shown a password, so that nobody else is that user. database: of bare names in it.
     """
 
     id: str
@@ -187,6 +215,7 @@ class QueryRecord:
     error: Failure | None = None
     finished_at: dt.datetime | None = None
     authenticated: bool = False
+    database: str = DEFAULT_DATABASE
 
     @property
     def owner(self) -> str | None:

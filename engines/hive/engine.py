@@ -29,6 +29,8 @@ from engines.parser_settings import HIVE_AS_WRITTEN, SPARK_AS_WRITTEN
 from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, TableSource, never
 from engines.running_statement import RunningStatement, StatementResult
 from engines.spark_sql.session_settings import CAREFUL_SETTINGS, FORMATS, SESSION_SETTINGS
+from engines.table_names import in_two_parts, with_names
+from selector.quoting import spark_name
 from selector.types import Group, Kind, names_of
 
 FETCH_ROWS = 10_000
@@ -211,7 +213,7 @@ class HiveEngine:
             self._pool.give_back(session)
 
     def _start(self, statement: _Statement, session: Session, sql: str) -> _Started:
-        self._make_views(statement, session, sql)
+        sql = self._with_tables(statement, session, sql)
         if self.dialect != "spark" or not _QUERY.match(sql):
             return _run(statement, session, sql, None)
         names, types = _described(statement, session, sql)
@@ -219,18 +221,21 @@ class HiveEngine:
         return _run(statement, session, _as_sendable(sql, types), schema)
 
     def _start_explain(self, statement: _Statement, session: Session, sql: str) -> _Started:
-        self._make_views(statement, session, sql)
+        sql = self._with_tables(statement, session, sql)
         if self.dialect != "spark":
             return _run(statement, session, f"EXPLAIN {sql}", None)
         if _QUERY.match(sql):
             _described(statement, session, sql)  # EXPLAIN answers a wrong statement with a row of text
         return _run(statement, session, f"EXPLAIN FORMATTED {sql}", None)
 
-    def _make_views(self, statement: _Statement, session: Session, sql: str) -> None:
-        if self._makes_views:
-            for table in named_in(sql, statement.tables):
-                for view in view_statements(table):
-                    _collected(statement, session, view)
+    def _with_tables(self, statement: _Statement, session: Session, sql: str) -> str:
+        """Return a statement by the names of tables there; those that the server does not know are views by now."""
+        if not self._makes_views:
+            return with_names(sql, {spark_name(table.name): in_two_parts(table.name) for table in statement.tables})
+        for table in named_in(sql, statement.tables):
+            for view in view_statements(table):
+                _collected(statement, session, view)
+        return sql
 
 
 _Started: TypeAlias = tuple[Operation, pa.Schema]

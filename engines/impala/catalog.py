@@ -17,6 +17,8 @@ import pyarrow as pa
 from engines.errors import StatementError, UnsupportedFeature
 from engines.impala import tables
 from engines.protocol import TableSource
+from engines.table_names import DEFAULT_DATABASE, database_of, with_names
+from selector.quoting import spark_name
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +35,9 @@ class Settled:
 
 
 class ImpalaCatalog:
-    """Tables of one database. refresh_s: how old the list of a table's files may be when a statement starts.
+    """Tables of the gateway's default database, in the one of this name, and of its others, in theirs.
+
+    refresh_s: how old the list of a table's files may be when a statement starts.
 
     With several gateways over one database, all must have the same tables.
     """
@@ -69,7 +73,7 @@ class ImpalaCatalog:
                 if time.monotonic() - self._listed_at_s.get(source.name, float("-inf")) >= self._refresh_s:
                     self._list_again(source, run)
         options = {"EXPAND_COMPLEX_TYPES": "1"} if any(map(tables.has_nested, named)) else {}
-        return Settled(tables.with_names(sql, named), options)
+        return Settled(with_names(sql, tables.renamed(named)), options)
 
     def _lock_of(self, name: str) -> threading.Lock:
         with self._lock:
@@ -96,8 +100,10 @@ class ImpalaCatalog:
                 run(f"DROP TABLE IF EXISTS {tables.qualified(source.name, self.database)}")
                 found = None
             if found is None:
-                if self.database != "default":
-                    run(f"CREATE DATABASE IF NOT EXISTS `{self.database}`")
+                own = database_of(source.name)
+                database = self.database if own == DEFAULT_DATABASE else own
+                if database != DEFAULT_DATABASE:
+                    run(f"CREATE DATABASE IF NOT EXISTS {spark_name(database)}")
                 run(statement)
                 found = self._definition_of(source, run)
             if found is None:  # made by somebody else, and not seen by Impala so far

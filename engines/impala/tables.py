@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from engines.errors import UnsupportedFeature
 from engines.protocol import TableSource
+from engines.table_names import DEFAULT_DATABASE, database_of, full_name, in_two_parts, name_in_database
 from selector.quoting import spark_name, spark_string
 from selector.types import DataType, NoSuchType
 
@@ -17,7 +18,6 @@ FORMATS = frozenset({"parquet", "orc"})
 DEFINITION = "fusion.definition"  # the property that tells which tables are the gateway's own
 _STORED_AS = {"parquet": "PARQUET", "orc": "ORC"}
 _NAME = re.compile(r"\w+", re.ASCII)
-_LITERAL_OR_NAME = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
 _DIGEST_HEX = 8
 
 
@@ -29,16 +29,9 @@ def name_in_impala(name: str) -> str:
     return f"{re.sub(r'[^0-9A-Za-z_]', '_', name).lower()}_{digest}"
 
 
-def with_names(sql: str, tables: Iterable[TableSource]) -> str:
-    """Write Impala's names of tables into a statement, where they differ; what is a string stays."""
-    renamed = {
-        spark_name(table.name): spark_name(name_in_impala(table.name))
-        for table in tables
-        if not _NAME.fullmatch(table.name)
-    }
-    if not any(name in sql for name in renamed):
-        return sql
-    return _LITERAL_OR_NAME.sub(lambda found: renamed.get(found.group(), found.group()), sql)
+def renamed(tables: Iterable[TableSource]) -> dict[str, str]:
+    """Return Impala's names of tables by ours, both quoted, where they differ."""
+    return {spark_name(table.name): _in_two_parts(table.name) for table in tables if not _NAME.fullmatch(table.name)}
 
 
 def definition(source: TableSource) -> str:
@@ -60,8 +53,13 @@ def has_nested(source: TableSource) -> bool:
 
 
 def qualified(name: str, database: str) -> str:
-    """Return a table's full name, quoted."""
-    return f"{spark_name(database)}.{spark_name(name_in_impala(name))}"
+    """Return a table's full name, quoted. database: of those that are in the gateway's default one."""
+    two_parts = _in_two_parts(name)
+    return two_parts if database_of(name) != DEFAULT_DATABASE else f"{spark_name(database)}.{two_parts}"
+
+
+def _in_two_parts(name: str) -> str:
+    return in_two_parts(full_name(database_of(name), name_in_impala(name_in_database(name))))
 
 
 def _body(source: TableSource) -> str:

@@ -12,15 +12,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engines.protocol import Column, TableSource
+from engines.table_names import canonical
 from gateway.catalog.locations import Locations
-from gateway.errors import TableExists, TableInMotion, UnknownColumn, UnknownTable
+from gateway.errors import TableExists, TableInMotion, UnknownColumn, UnknownDatabase, UnknownTable
 from gateway.security.policy import Action, Need, Owned, Policy
 from gateway.security.principals import Principal
 from gateway.sql.names import did_you_mean
 from metastore.discovery.inspection import InspectionFailed, data_files
 from metastore.discovery.inspector import inspect
 from metastore.records import CatalogTable, Inspection
-from metastore.repositories.catalog import AlreadyExists, TableChanged
+from metastore.repositories.catalog import AlreadyExists, NoDatabase, TableChanged
 from metastore.store import Metastore
 from selector.join_keys import ColumnRef, KeyPair
 
@@ -178,14 +179,17 @@ def _settled(name: str, look: Callable[[], CatalogTable]) -> CatalogTable:
             return look()
         except (AlreadyExists, TableChanged):
             continue
+        except NoDatabase as error:
+            raise UnknownDatabase(f"There is no database {error}; make it first: CREATE DATABASE {error}.") from error
     raise TableInMotion(f"The table {name} was registered anew each time that its files were looked at; try again.")
 
 
 def _pair(table: TableSource, column: str, references: str, known: Mapping[str, TableSource]) -> KeyPair:
-    name, _, other = references.partition(".")
-    if name.lower() not in known:
+    name, _, other = references.rpartition(".")
+    name = canonical(name)
+    if name not in known:
         raise UnknownTable(f"There is no table {name}{did_you_mean(name, known)}")
-    return KeyPair.of(_column(table, column), _column(known[name.lower()], other))
+    return KeyPair.of(_column(table, column), _column(known[name], other))
 
 
 def _column(table: TableSource, name: str) -> ColumnRef:

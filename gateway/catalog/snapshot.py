@@ -10,8 +10,10 @@ from enum import StrEnum
 from typing import Protocol
 
 from engines.protocol import Column, TableSource
+from engines.table_names import database_of, name_in_database
+from gateway.sql.names import Naming
 from gateway.sql.planning.work import visible_views
-from metastore.records import View
+from metastore.records import Database, View
 from metastore.store import Metastore
 from selector.plan import TableShape
 from selector.statistics import TableStatistics
@@ -20,7 +22,11 @@ LONGEST_VERSION = 512
 
 
 class HasViews(Protocol):
-    """What keeps views of its own: a session."""
+    """What keeps views of its own, by bare name: a session."""
+
+    @property
+    def database(self) -> str:
+        """The database that it is in."""
 
     @property
     def views(self) -> Mapping[str, View]:
@@ -45,6 +51,7 @@ class RelationKind(StrEnum):
 class Relation:
     """A table or a view, as clients know it that ask what there is."""
 
+    database: str
     name: str
     kind: RelationKind
     columns: tuple[Column, ...]
@@ -59,22 +66,29 @@ class CatalogSnapshot:
     shapes: Mapping[str, TableShape] = field(default_factory=dict)
     statistics: Mapping[str, TableStatistics] = field(default_factory=dict)
     views: Mapping[str, View] = field(default_factory=dict)
+    databases: Mapping[str, Database] = field(default_factory=dict)
     owners: Mapping[str, str | None] = field(default_factory=dict)
+
+    def require_database(self, name: str) -> str:
+        """Return a database's name in lower case. Raises UnknownDatabase."""
+        return Naming(databases=frozenset(self.databases)).require(name)
 
     def views_for(self, session: HasViews | None) -> Mapping[str, View]:
         """Return the views that a session's statements may name: its own hide others and tables."""
         return visible_views(self.views, session.views if session is not None else {})
 
-    def seen_by(self, session: HasViews | None) -> frozenset[str]:
-        """Return the names of all tables and views."""
-        return frozenset(self.tables) | frozenset(self.views_for(session))
-
     def relations_for(self, session: HasViews | None) -> Sequence[Relation]:
-        """Return the tables and views that a session's statements may name, by name; a view hides a table."""
-        views = self.views_for(session)
-        found = {name: Relation(name, RelationKind.TABLE, table.columns) for name, table in self.tables.items()}
-        found |= {name: Relation(name, RelationKind.VIEW, view.columns) for name, view in views.items()}
-        return [found[name] for name in sorted(found)]
+        """Return the tables and views that a session's statements may name, by database and name.
+
+        A session's own views are shown in its database, where they hide what is called as they are.
+        """
+        found = {(database_of(name), name_in_database(name)): table.columns for name, table in self.tables.items()}
+        views = {(database_of(name), name_in_database(name)): view.columns for name, view in self.views.items()}
+        if session is not None:
+            views |= {(session.database, name): view.columns for name, view in session.views.items()}
+        kinds = dict.fromkeys(found, RelationKind.TABLE) | dict.fromkeys(views, RelationKind.VIEW)
+        found |= views
+        return [Relation(*key, kinds[key], found[key]) for key in sorted(found)]
 
     def statistics_version(self, tables: Sequence[TableSource]) -> str:
         """Return the builds that a statement over these tables is decided on; 0 where there is none.
@@ -121,5 +135,6 @@ class CatalogView:
             },
             statistics=statistics,
             views={view.name: view for view in self._metastore.views.list()},
+            databases={database.name: database for database in self._metastore.databases.list()},
             owners={table.name: table.owner for table in tables},
         )

@@ -13,15 +13,18 @@ import pyarrow as pa
 
 from engines.errors import DeadlineExceeded, StatementCancelled
 from engines.protocol import Column
+from engines.table_names import DEFAULT_DATABASE
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
 from gateway.commands.views import ViewMaker
 from gateway.errors import (
+    DatabaseExists,
     NoSession,
     NothingToAmend,
     SqlError,
     StatisticsFailed,
     TableUnreadable,
+    UnknownDatabase,
     UnknownPartition,
     UnknownTable,
 )
@@ -31,11 +34,14 @@ from gateway.sql.commands.commands import (
     ComputeIncrementalStats,
     ComputeStats,
     Condition,
+    CreateDatabase,
     CreateView,
     Describe,
+    DescribeDatabase,
     DropIncrementalStats,
     DropStats,
     DropView,
+    OwnedKind,
     Refresh,
     ResetOptions,
     SetColumnStats,
@@ -50,7 +56,7 @@ from gateway.sql.commands.commands import (
     ShowTableStats,
     UseDatabase,
 )
-from gateway.sql.names import DEFAULT_DATABASE
+from gateway.sql.names import CATALOG
 from gateway.statements.session import Session
 from gateway.statements.settings import OBEYED
 from gateway.statements.statement import Run
@@ -59,12 +65,14 @@ from gateway.statistics.tables import column_stats, rows_of, table_stats
 from metastore.discovery.inspection import InspectionFailed
 from metastore.records import (
     CatalogTable,
+    Database,
     JobRequest,
     Mode,
     Partition,
     StatisticsJob,
 )
 from metastore.repositories import statistics
+from metastore.repositories.catalog import AlreadyExists
 from metastore.repositories.jobs import TablesBusy
 from metastore.store import Metastore
 
@@ -74,6 +82,7 @@ IMPALA_DESCRIPTION = ("name", "type", "comment")
 OPTION_ROWS = pa.schema([("key", pa.string()), ("value", pa.string()), ("level", pa.string())])
 OWN_LEVEL, FOREIGN_LEVEL = "REGULAR", "NOT USED"  # impala-shell wants a third column, and knows the first of these
 NOBODY = "-"  # the owner of what everybody may change who may write
+DATABASE_FACTS = pa.schema([("info_name", pa.string()), ("info_value", pa.string())])
 NAMES = pa.schema([("name", pa.string())])
 NOTHING = pa.schema([])
 SUMMARY = pa.schema([("summary", pa.string())])
@@ -123,9 +132,15 @@ class CommandRunner:
             case SetOwner():
                 return self._set_owner(command, run)
             case ShowDatabases():
-                return rows_of(NAMES, [[name] for name in _matching([DEFAULT_DATABASE], command.pattern)])
+                names = sorted(self._catalog.current().databases)
+                return rows_of(NAMES, [[name] for name in _matching(names, command.pattern)])
+            case DescribeDatabase():
+                return self._describe_database(command)
+            case CreateDatabase():
+                return self._create_database(command, run)
             case ShowTables():
-                names = sorted(self._catalog.current().seen_by(run.statement.session))
+                known = self._catalog.current().relations_for(run.statement.session)
+                names = sorted({each.name for each in known if each.database == command.database})
                 return rows_of(NAMES, [[name] for name in _matching(names, command.pattern)])
             case ShowColumns():
                 columns = self._columns(command.table, run)
@@ -133,7 +148,7 @@ class CommandRunner:
             case Describe():
                 return self._describe(command, run)
             case UseDatabase():
-                return NOTHING.empty_table()
+                return _use(command, run.statement.session)
             case SetOption() | ResetOptions() | ShowOptions():
                 return _options(command, run.statement.session)
             case ShowTableStats():
@@ -212,11 +227,24 @@ class CommandRunner:
             raise NothingToAmend(f"{str(error).capitalize()}.") from error
 
     def _set_owner(self, command: SetOwner, run: Run) -> pa.Table:
-        kind = "view" if command.view else "table"
+        kind = command.kind
         check = self._policy.owner_check(run.statement.principal, Action.SET_OWNER, kind, command.name)
-        owned = self._metastore.views if command.view else self._metastore.catalog
-        if not owned.set_owner(command.name, command.owner, check=check):
+        set_owner = {
+            OwnedKind.TABLE: self._metastore.catalog.set_owner,
+            OwnedKind.VIEW: self._metastore.views.set_owner,
+            OwnedKind.DATABASE: self._metastore.databases.set_owner,
+        }[kind]
+        if not set_owner(command.name, command.owner, check=check):
             raise UnknownTable(f"The {kind} {command.name} is gone.")
+        return NOTHING.empty_table()
+
+    def _create_database(self, command: CreateDatabase, run: Run) -> pa.Table:
+        owner = run.statement.principal.owner
+        try:
+            self._metastore.databases.add(Database(command.database, command.comment, command.properties, owner))
+        except AlreadyExists as error:
+            if not command.if_not_exists:
+                raise DatabaseExists(f"There is a database {command.database} already.") from error
         return NOTHING.empty_table()
 
     def _refresh(self, command: Refresh, run: Run) -> pa.Table:
@@ -248,6 +276,23 @@ class CommandRunner:
     def _columns(self, name: str, run: Run) -> tuple[Column, ...]:
         view = self._catalog.current().views_for(run.statement.session).get(name)
         return view.columns if view is not None else self._table(name).source.columns
+
+    def _describe_database(self, command: DescribeDatabase) -> pa.Table:
+        database = self._catalog.current().databases.get(command.database)
+        if database is None:  # since it was parsed
+            raise UnknownDatabase(f"The database {command.database} is gone.")
+        told = [
+            ("Catalog Name", CATALOG),
+            ("Namespace Name", database.name),
+            ("Comment", database.comment),
+            ("Owner", database.owner or NOBODY),
+        ]
+        if command.details:
+            pairs = sorted(database.properties.items())
+            told.append(
+                ("Properties", "(" + ", ".join(f"({key},{value})" for key, value in pairs) + ")" if pairs else "")
+            )
+        return rows_of(DATABASE_FACTS, told)
 
     def _describe(self, command: Describe, run: Run) -> pa.Table:
         columns = self._columns(command.table, run)
@@ -289,6 +334,15 @@ class CommandRunner:
         if not meant:
             raise UnknownPartition("No partition matches.", conditions[0].position)
         return meant
+
+
+def _use(command: UseDatabase, session: Session | None) -> pa.Table:
+    """Change a session's database."""
+    if session is not None:
+        session.use(command.database)
+    elif command.database != DEFAULT_DATABASE:
+        raise NoSession("There is no session here that could keep a database; send it with the query.")
+    return NOTHING.empty_table()
 
 
 def _options(command: SetOption | ResetOptions | ShowOptions, session: Session | None) -> pa.Table:

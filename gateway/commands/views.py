@@ -11,7 +11,7 @@ import pyarrow as pa
 from engines.arrow_types import spark_type
 from engines.errors import EngineError, EngineUnavailable, StatementError
 from engines.protocol import Column, InvalidTable, Lease
-from gateway.errors import NoSession, TableExists
+from gateway.errors import NoSession, TableExists, UnknownDatabase
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.policy import Action, Policy
 from gateway.security.principals import Principal
@@ -19,7 +19,7 @@ from gateway.sql.commands.commands import CreateView, DropView
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.statement import Run
 from metastore.records import View
-from metastore.repositories.catalog import AlreadyExists
+from metastore.repositories.catalog import AlreadyExists, NoDatabase
 from metastore.store import Metastore
 
 
@@ -38,7 +38,14 @@ class ViewMaker:
         if command.temporary and session is None:
             raise NoSession("There is no session here that could keep a temporary view.")
         columns = self._columns(command, run)
-        view = View(command.view, command.sql, command.dialect, columns, temporary=command.temporary)
+        view = View(
+            command.view,
+            command.sql,
+            command.dialect,
+            columns,
+            temporary=command.temporary,
+            database=command.database,
+        )
         if command.temporary and session is not None:
             kept = session.keep_view(view, replace=command.replace)
         else:
@@ -47,9 +54,11 @@ class ViewMaker:
             raise TableExists(f"There is a table or view {command.view} already.")
 
     def drop(self, command: DropView, run: Run) -> None:
-        """Forget a view: the session's own of that name, or else everybody's."""
+        """Forget a view, of the session's or everybody's."""
         session = run.statement.session
-        if session is None or not session.drop_view(command.view):
+        if command.temporary and session is not None:
+            session.drop_view(command.view)
+        else:
             check = self._policy.owner_check(run.statement.principal, Action.DROP, "view", command.view)
             self._metastore.views.remove(command.view, check=check)
 
@@ -60,6 +69,8 @@ class ViewMaker:
             self._metastore.views.put(made, at=dt.datetime.now(dt.UTC), replace=replace, check=check)
         except AlreadyExists:
             return False
+        except NoDatabase as error:
+            raise UnknownDatabase(f"The database {error} is gone.") from error
         return True
 
     def _columns(self, command: CreateView, run: Run) -> tuple[Column, ...]:

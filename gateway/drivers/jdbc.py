@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import groupby
 
 from gateway.catalog.snapshot import Relation, RelationKind
-from gateway.sql.names import DEFAULT_DATABASE
 from selector.types import DriverType, Kind, decimal_digits, kind_named
 
 LONGEST_NAME = 4_096  # of a table, column or function; a pattern with more signs of its own matches none
@@ -28,19 +27,16 @@ def describe(name: str) -> DriverType:
     return replace(known, size=digits[0], scale=digits[1]) if digits is not None else known
 
 
-def means_database(pattern: str | None) -> bool:
-    """Tell whether a pattern matches the name of the one database that there is."""
-    return matcher(pattern).fullmatch(DEFAULT_DATABASE) is not None
-
-
 def matching(
     known: Iterable[Relation], *, database: str | None, table: str | None, kinds: Iterable[str] = ()
 ) -> list[Relation]:
     """Return tables and views whose names match two patterns. kinds: tables, views or both; none is both."""
-    if not means_database(database):
-        return []
-    named, wanted = matcher(table), {kind.upper() for kind in kinds} or set(RelationKind)
-    return [each for each in known if each.kind in wanted and named.fullmatch(each.name)]
+    held_by, named, wanted = matcher(database), matcher(table), {kind.upper() for kind in kinds} or set(RelationKind)
+    return [
+        each
+        for each in known
+        if each.kind in wanted and held_by.fullmatch(each.database) and named.fullmatch(each.name)
+    ]
 
 
 def matcher(pattern: str | None) -> re.Pattern[str]:

@@ -49,11 +49,11 @@ class AuthorizedReader:
         """Read a statement and require that its user may do what it says. Raises SqlError, EngineError."""
         snapshot = self._catalog.current()
         own = statement.session.views if statement.session is not None else {}
-        text = Text(statement.sql, statement.dialect, self.limits, own, statement.partitions)
+        text = Text(statement.sql, statement.dialect, self.limits, own, statement.partitions, statement.database)
         understood = self._parser.understand(text, snapshot, asker)
         if isinstance(understood, CompiledStatement):
             self._require_hinted_engine(understood)
-        self._policy.require_all(statement.principal, required_actions(understood, snapshot, statement.session))
+        self._policy.require_all(statement.principal, required_actions(understood, snapshot))
         self._registration.require_unchanged(_used(understood))
         return snapshot, understood
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import Protocol, assert_never
 
 from engines.protocol import TableSource
+from engines.table_names import database_of
 from gateway.security.policy import Action, Need, Owned
 from gateway.sql.commands.commands import (
     Command,
     ComputeIncrementalStats,
     ComputeStats,
+    CreateDatabase,
     CreateView,
     Describe,
+    DescribeDatabase,
     DropIncrementalStats,
     DropStats,
     DropView,
+    OwnedKind,
     Refresh,
     ResetOptions,
     SetColumnStats,
@@ -30,12 +34,9 @@ from gateway.sql.commands.commands import (
     ShowTableStats,
     UseDatabase,
 )
-from gateway.sql.commands.writes import CreateTable, DropTable, InsertInto, Write
+from gateway.sql.commands.writes import CreateTable, DropDatabase, DropTable, InsertInto, Write
 from gateway.sql.compiled import CompiledStatement
-from metastore.records import View
-
-if TYPE_CHECKING:
-    from gateway.statements.session import Session
+from metastore.records import Database, View
 
 
 class OwnedCatalog(Protocol):
@@ -50,13 +51,15 @@ class OwnedCatalog(Protocol):
         """Views by name, without those of a session."""
 
     @property
+    def databases(self) -> Mapping[str, Database]:
+        """Databases by name."""
+
+    @property
     def owners(self) -> Mapping[str, str | None]:
         """Owners of tables by name."""
 
 
-def required_actions(
-    checked: CompiledStatement | Command | Write, catalog: OwnedCatalog, session: Session | None
-) -> Iterator[Need]:
+def required_actions(checked: CompiledStatement | Command | Write, catalog: OwnedCatalog) -> Iterator[Need]:
     """Yield the actions that a statement needs."""
     yield Need(Action.QUERY)
     match checked:
@@ -66,9 +69,17 @@ def required_actions(
             yield Need(Action.CREATE)
         case DropTable(table=name):
             yield Need(Action.DROP, _relation(name, catalog))
-        case DropView(view=name):
-            if session is None or name.lower() not in session.views:
-                yield Need(Action.DROP, _relation(name, catalog))
+        case DropView(view=name, temporary=False):
+            yield Need(Action.DROP, _relation(name, catalog))
+        case CreateDatabase():
+            yield Need(Action.CREATE)
+        case DropDatabase(database=name, cascade=cascade):
+            yield Need(Action.DROP, _database(name, catalog))
+            held = [each for each in (*catalog.tables, *catalog.views) if database_of(each) == name] if cascade else []
+            for each in held:
+                yield Need(Action.DROP, _relation(each, catalog))
+        case SetOwner(name=name, kind=OwnedKind.DATABASE):
+            yield Need(Action.SET_OWNER, _database(name, catalog))
         case CreateView(temporary=False, view=name, replace=replaces):
             yield Need(Action.CREATE)
             if replaces:
@@ -87,6 +98,8 @@ def required_actions(
             CompiledStatement()
             | CreateView()
             | Describe()
+            | DescribeDatabase()
+            | DropView()
             | ResetOptions()
             | SetOption()
             | ShowColumns()
@@ -100,6 +113,12 @@ def required_actions(
             return
         case _:
             assert_never(checked)
+
+
+def _database(name: str, catalog: OwnedCatalog) -> Owned:
+    """Return a database with its owner; one that is not there is nobody's."""
+    known = catalog.databases.get(name)
+    return Owned("database", name, known.owner if known is not None else None)
 
 
 def _relation(name: str, catalog: OwnedCatalog) -> Owned:

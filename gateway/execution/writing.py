@@ -17,20 +17,31 @@ import pyarrow as pa
 
 from engines.arrow_types import spark_type
 from engines.protocol import Column, InvalidTable, TableSource, WriteTarget
+from engines.table_names import database_of
 from gateway.catalog.commits import Commits, FolderBusy
 from gateway.catalog.folders import Folder
 from gateway.catalog.own_folders import OwnFolders
 from gateway.catalog.partition_values import value_of
 from gateway.catalog.registration import Registration
-from gateway.errors import TableBusy, TableExists, TableInMotion, UnknownTable, WriteFailed, WritePending
+from gateway.errors import (
+    DatabaseNotEmpty,
+    TableBusy,
+    TableExists,
+    TableInMotion,
+    UnknownDatabase,
+    UnknownTable,
+    WriteFailed,
+    WritePending,
+)
 from gateway.security.policy import Action, Policy
-from gateway.sql.commands.writes import CreateTable, DropTable, InsertInto, Overwrite, Write
+from gateway.sql.commands.writes import CreateTable, DropDatabase, DropTable, InsertInto, Overwrite, Write
 from gateway.statements.statement import Run
 from metastore.database.retry import retry
 from metastore.discovery.inspection import InspectionFailed, data_files
 from metastore.discovery.inspector import inspect
 from metastore.records import Inspection
-from metastore.repositories.catalog import AlreadyExists
+from metastore.repositories.catalog import AlreadyExists, NoDatabase
+from metastore.repositories.databases import DatabaseInUse
 from metastore.store import Metastore
 from selector.quoting import spark_name
 
@@ -41,6 +52,8 @@ TURN_S = 60.0  # longest wait for others who commit to the same table
 RECOVERY_TURN_S = 1.0
 INSERTABLE = ("parquet", "orc")
 ROWS_WRITTEN = pa.schema([("rows_written", pa.int64())])
+
+NAMES_SHOWN = 5  # of what stands in the way
 
 _NO_DATA = ("_", ".")
 _PAUSE_S = 0.1
@@ -81,7 +94,9 @@ class TableWriter:
                 case InsertInto():
                     rows = self._insert(write, run, produce)
                 case DropTable():
-                    rows = self._drop(write, run)
+                    rows = self._drop(write.table, run)
+                case DropDatabase():
+                    rows = self._drop_database(write, run)
         except FolderBusy as error:
             raise TableBusy(
                 f"Others have been writing to the files of {_table_of(write)} for {self._turn_s:g} s. Nothing was "
@@ -134,6 +149,8 @@ class TableWriter:
             kept = True
         except AlreadyExists:
             return self._exists(write)
+        except NoDatabase as error:
+            raise UnknownDatabase(f"The database {error} is gone.") from error
         except (InvalidTable, InspectionFailed) as error:
             raise WriteFailed(f"The table cannot be made: {error}.") from error
         finally:
@@ -215,22 +232,49 @@ class TableWriter:
         except (OSError, UnknownTable, TableInMotion, InspectionFailed) as error:  # the rows are there all the same
             log.warning("the catalog does not know the new files of %s: %s", source.name, error)
 
-    def _drop(self, write: DropTable, run: Run) -> int:
-        table = self._metastore.catalog.get(write.table)
+    def _drop_database(self, write: DropDatabase, run: Run) -> int:
+        principal = run.statement.principal
+        if write.cascade:
+            for table in self._metastore.catalog.list():
+                if database_of(table.name) == write.database:
+                    run.require()
+                    self._drop(table.name, run)
+            for view in self._metastore.views.list():
+                if database_of(view.name) == write.database:
+                    check = self._policy.owner_check(principal, Action.DROP, "view", view.name)
+                    self._metastore.views.remove(view.name, check=check)
+        check = self._policy.owner_check(principal, Action.DROP, "database", write.database)
+        try:
+            self._metastore.databases.remove(write.database, check=check)
+        except DatabaseInUse as error:
+            held = error.args[0]
+            some = ", ".join(held[:NAMES_SHOWN]) + (", ..." if len(held) > NAMES_SHOWN else "")
+            message = f"The database {write.database} holds {some}; drop these first, or add CASCADE."
+            raise DatabaseNotEmpty(message) from error
+        return 0
+
+    def _drop(self, name: str, run: Run) -> int:
+        table = self._metastore.catalog.get(name)
         if table is None:
             return 0
         root = Path(table.source.location)
-        check = self._policy.owner_check(run.statement.principal, Action.DROP, "table", write.table)
+        check = self._policy.owner_check(run.statement.principal, Action.DROP, "table", name)
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError):  # it is gone, or a link by now: what is left is a name in the catalog
                 stack.enter_context(self._commits.alone(root, wait_s=self._turn_s, require=run.require))
-            if self._metastore.catalog.remove(write.table, check=check):
+            if self._metastore.catalog.remove(name, check=check):
                 self._folders.delete(table.source.location)
         return 0
 
 
 def _table_of(write: Write) -> str:
-    return write.target.name if isinstance(write, InsertInto) else write.table
+    match write:
+        case InsertInto(target=target):
+            return target.name
+        case DropDatabase(database=database):
+            return f"a table of {database}"
+        case CreateTable(table=table) | DropTable(table=table):
+            return table
 
 
 def _query(write: CreateTable) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from engines.protocol import Column
+from engines.table_names import canonical
 from gateway.catalog.registration import NewTable
 from gateway.errors import NotFound
 from gateway.http.login import User
@@ -29,7 +30,7 @@ def list_tables(gateway: Served) -> TableList:
 @router.get("/tables/{name}", tags=["catalog"])
 def get_table(name: str, gateway: Served) -> TableReply:
     """Return one table with the statistics in force."""
-    table = gateway.metastore.catalog.get(name)
+    table = gateway.metastore.catalog.get(canonical(name))
     if table is None:
         raise NotFound(f"There is no table {name}.")
     return TableReply.of(

@@ -74,6 +74,7 @@ async def run_query(body: QueryRequest, request: Request, gateway: Served, user:
     """Run a query. 200 once it has ended, 202 while it still runs after wait_s."""
     limits = gateway.settings.limits
     session = Session(user, deadline_s=limits.deadline_s, limits=gateway.coordinator.parser_limits)
+    session.use(gateway.catalog.current().require_database(body.database))
     asked = await run_in_threadpool(
         session.statement,
         body.sql,
@@ -167,6 +168,7 @@ def explain(body: ExplainRequest, gateway: Served, user: User) -> ExplainReply:
     """Decide about a query without running it."""
     limits = gateway.coordinator.parser_limits
     session = Session(user, deadline_s=gateway.settings.limits.deadline_s, limits=limits)
+    session.use(gateway.catalog.current().require_database(body.database))
     asked = session.statement(body.sql, overlay=body.settings, dialect=body.dialect, engine=body.engine)
     statement = replace(asked, session=None)
     checked, decision = gateway.coordinator.explain(statement)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from engines.table_names import canonical
 from gateway.errors import InvalidBody, NotAllowed, NotFound, SqlError, UnknownColumn, UnknownPartition, UnknownTable
 from gateway.http.login import User
 from gateway.http.models.common import ErrorModel
@@ -44,10 +45,10 @@ def start_job(body: StatisticsJobRequest, gateway: Served, user: User) -> Statis
         raise InvalidBody("partitions: only incremental statistics are confined to partitions.")
     known = gateway.catalog.current().tables
     for name in body.tables:
-        if name.lower() not in known:
+        if canonical(name) not in known:
             raise UnknownTable(f"There is no table {name}{did_you_mean(name, known)}")
     request = JobRequest(
-        tables=tuple(dict.fromkeys(name.lower() for name in body.tables)),
+        tables=tuple(dict.fromkeys(canonical(name) for name in body.tables)),
         mode=body.mode,
         share=body.share or 1.0,
         columns=tuple(_columns(body.tables[0], body.columns, gateway)),
@@ -57,7 +58,7 @@ def start_job(body: StatisticsJobRequest, gateway: Served, user: User) -> Statis
 
 
 def _columns(table: str, wanted: Sequence[str], gateway: Services) -> Iterator[str]:
-    spelled = {each.name.lower(): each.name for each in gateway.catalog.current().tables[table.lower()].columns}
+    spelled = {each.name.lower(): each.name for each in gateway.catalog.current().tables[canonical(table)].columns}
     for name in wanted:
         if name.lower() not in spelled:
             raise UnknownColumn(f"There is no column {name} in {table}{did_you_mean(name, spelled)}")
@@ -117,7 +118,9 @@ def learn_keys(body: WorkloadRequest, gateway: Served, user: User) -> WorkloadRe
     refused = []
     for number, sql in enumerate(body.statements, start=1):
         try:
-            meant = gateway.coordinator.understand(Statement(sql=sql, dialect=body.dialect, principal=user))
+            meant = gateway.coordinator.understand(
+                Statement(sql=sql, dialect=body.dialect, database=body.database, principal=user)
+            )
             if not isinstance(meant, CompiledStatement):
                 raise NotAllowed("Only queries tell which columns are joined.")
             pairs.update(meant.joined)

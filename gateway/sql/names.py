@@ -1,30 +1,125 @@
 """Tables and columns that a statement names, held against the catalog.
 
-Only what is certainly wrong is reported: where a source's columns are not known (a star over something unresolved,
-a lateral view), its columns are left to the engine.
+First every table gets its full name (``qualify``); once views are put in, tables and columns are looked up. Only what
+is certainly wrong is reported: where a source's columns are not known (a star over something unresolved, a lateral
+view), its columns are left to the engine.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 from sqlglot.errors import OptimizeError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from engines.protocol import TableSource
-from gateway.errors import NotAllowed, SyntaxInvalid, TableUnreadable, UnknownColumn, UnknownTable
+from engines.table_names import DEFAULT_DATABASE, canonical, full_name
+from gateway.errors import NotAllowed, SyntaxInvalid, TableUnreadable, UnknownColumn, UnknownDatabase, UnknownTable
 from gateway.sql.position import position_of
 from metastore.records import Position
 
-DEFAULT_DATABASE = "default"
+CATALOG = "spark_catalog"  # the one that there is, as Spark's clients call it
 SUGGESTIONS = 3
 _FILE_SOURCES = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "delta", "iceberg", "binaryfile"})
+_QUALIFIED = "full name"  # marks tables that have theirs: no common table expression is meant
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What names of tables and views mean in a statement. database: of bare names. databases: all that there are."""
+
+    database: str = DEFAULT_DATABASE
+    databases: frozenset[str] = frozenset({DEFAULT_DATABASE})
+
+    def full(self, parts: Sequence[str]) -> str:
+        """Return the full name behind a name's parts; whether there is such a table is not asked.
+
+        A bare name with a dot in it, in quotes, is a full one.
+        """
+        before, name = [part.lower() for part in parts[:-1]], parts[-1]
+        if before[:1] == [CATALOG] and len(before) > 1:
+            del before[0]
+        if before:
+            return full_name(".".join(before), name)
+        return canonical(name) if "." in name else full_name(self.database, name)
+
+    def require(self, database: str, position: Position | None = None) -> str:
+        """Return the name of a database in lower case. Raises UnknownDatabase."""
+        name = database.lower()
+        if name not in self.databases:
+            known = sorted(self.databases)
+            there_are = f"; there is {' and '.join(known)}." if len(known) < SUGGESTIONS else did_you_mean(name, known)
+            raise UnknownDatabase(f"There is no database {database}{there_are}", position)
+        return name
+
+
+IN_DEFAULT = Naming()
+
+
+def temporary_name(name: str) -> str:
+    """Return what a session's own view is found by among all views: it is in no database."""
+    return f".{name.lower()}"
+
+
+def qualify(tree: exp.Expr, naming: Naming, views: Container[str]) -> None:
+    """Write the full names of tables and views into a query; each keeps the name that it was called by as its alias.
+
+    views: the names by which they are found, a session's own among them, which a bare name means first.
+    """
+    _tell_same_names_apart(tree)
+    for node, expression in list(tables_named(tree)):
+        if expression is not None or not isinstance(node.this, exp.Identifier) or node.meta.get(_QUALIFIED):
+            continue
+        if node.db.lower() in _FILE_SOURCES and node.db.lower() not in naming.databases:
+            raise NotAllowed("Files cannot be read directly; register them as a table.", position_of(node))
+        own = temporary_name(node.name)
+        full = own if not node.db and own in views else naming.full([part.name for part in node.parts])
+        alias = node.args.get("alias")
+        if alias is None:
+            node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name.lower())))
+        elif not alias.this:
+            alias.set("this", exp.to_identifier(node.name.lower()))
+        node.this.meta.update(node.parts[0].meta)  # the position of the whole name
+        rename(node, full)
+        node.set("db", None)
+        node.set("catalog", None)
+        node.meta[_QUALIFIED] = True
+
+
+def _free_name(wanted: str, taken: Container[str]) -> str:
+    while wanted in taken:
+        wanted += "_"
+    return wanted
+
+
+def rename(node: exp.Table, full: str) -> None:
+    """Have a table node name another table or view; its position stays."""
+    node.this.set("this", full)
+    node.this.set("quoted", True)
+
+
+def _tell_same_names_apart(tree: exp.Expr) -> None:
+    """Give tables of one name, of several databases, aliases of their own where they stand side by side."""
+    for select in list(tree.find_all(exp.Select)):
+        sources = [select.args.get("from_"), *(select.args.get("joins") or ())]
+        bare = [each.this for each in sources if each is not None and isinstance(each.this, exp.Table)]
+        called = Counter(node.alias_or_name.lower() for node in bare)
+        for node in bare:
+            if node.db and not node.alias and called[node.name.lower()] > 1:
+                alias = exp.to_identifier(_free_name(f"{node.db}_{node.name}".lower(), called), quoted=True)
+                for column in select.find_all(exp.Column):
+                    if (column.db.lower(), column.table.lower()) == (node.db.lower(), node.name.lower()):
+                        column.set("table", alias.copy())
+                        column.set("db", None)
+                node.set("alias", exp.TableAlias(this=alias))
 
 
 def resolve(tree: exp.Expr, catalog: Mapping[str, TableSource]) -> tuple[TableSource, ...]:
-    """Return the tables that a query reads, and write their catalog names into its tree.
+    """Return the tables that a query reads, by the full names in its tree.
 
     Raises UnknownTable or UnknownColumn with the nearest names and the position.
     """
@@ -42,13 +137,47 @@ def resolve(tree: exp.Expr, catalog: Mapping[str, TableSource]) -> tuple[TableSo
                 found[table.name] = table
     for scope in scopes:
         _check_columns(scope, catalog)
-    for node in tree.find_all(exp.Table):
-        _write_catalog_name(node, found)
     for column in tree.find_all(exp.Column):
         if column.args.get("db"):
             column.set("db", None)
             column.set("catalog", None)
     return tuple(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Visible:
+    """The common table expressions of one WITH that are seen from a place: those before ``end``, and outer ones."""
+
+    places: Mapping[str, tuple[int, exp.CTE]]
+    end: int
+    outer: _Visible | None
+
+    def find(self, name: str) -> exp.CTE | None:
+        visible: _Visible | None = self
+        while visible is not None:
+            at, expression = visible.places.get(name, (visible.end, None))
+            if at < visible.end:
+                return expression
+            visible = visible.outer
+        return None
+
+
+def tables_named(tree: exp.Expr) -> Iterator[tuple[exp.Table, exp.CTE | None]]:
+    """Yield all tables that a query names, each with the common table expression that it means, if it is one."""
+    waiting: list[tuple[exp.Expr, _Visible | None]] = [(tree, None)]
+    while waiting:
+        node, visible = waiting.pop()
+        clause = node.args.get("with_")
+        if clause is not None:
+            expressions = clause.expressions
+            places = {each.alias.lower(): (at, each) for at, each in enumerate(expressions)}
+            itself = 1 if clause.args.get("recursive") else 0
+            waiting += [(each, _Visible(places, at + itself, visible)) for at, each in enumerate(expressions)]
+            visible = _Visible(places, len(expressions), visible)
+        if isinstance(node, exp.Table):
+            own = node.db or visible is None or node.meta.get(_QUALIFIED)
+            yield node, None if own or visible is None else visible.find(node.name.lower())
+        waiting += [(child, visible) for child in node.iter_expressions() if child is not clause]
 
 
 def _fold_case(tree: exp.Expr) -> None:
@@ -68,22 +197,10 @@ def _check_all_seen(tree: exp.Expr, scopes: Sequence[Scope]) -> None:
 
 
 def _table(node: exp.Table, catalog: Mapping[str, TableSource]) -> TableSource:
-    database = node.db.lower()
-    if database in _FILE_SOURCES:
-        raise NotAllowed("Files cannot be read directly; register them as a table.", position_of(node))
-    table = catalog.get(node.name.lower())
-    if table is None or database not in ("", DEFAULT_DATABASE) or node.catalog:
-        name = ".".join(part.name for part in node.parts)
-        raise UnknownTable(f"There is no table {name}{did_you_mean(node.name, catalog)}", position_of(node))
+    table = catalog.get(node.name)
+    if table is None:
+        raise UnknownTable(f"There is no table {node.name}{did_you_mean(node.name, catalog)}", position_of(node))
     return require_usable(table, position_of(node))
-
-
-def _write_catalog_name(node: exp.Table, found: Mapping[str, TableSource]) -> None:
-    if node.name.lower() in found and node.db.lower() in ("", DEFAULT_DATABASE):
-        if not node.alias:
-            node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name)))
-        node.set("this", exp.to_identifier(node.name.lower(), quoted=True))
-        node.set("db", None)
 
 
 def _check_columns(scope: Scope, catalog: Mapping[str, TableSource]) -> None:

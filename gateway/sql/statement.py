@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import sqlglot
@@ -137,6 +137,7 @@ def check(
     catalog: Mapping[str, TableSource],
     limits: ParserLimits,
     views: Mapping[str, View] = {},
+    naming: names.Naming = names.IN_DEFAULT,
 ) -> CheckedStatement:
     """Parse a text, refuse what is not allowed, put in its views and resolve its tables. Raises SqlError.
 
@@ -144,6 +145,7 @@ def check(
     """
     try:
         tree, engine = parsing.parse(sql, dialect, limits)
+        names.qualify(tree, naming, views)
         rewriting.name_columns_in_brackets(tree)
         if dialect != SPARK:
             rewriting.name_outputs(tree)
@@ -151,7 +153,7 @@ def check(
         expand(
             tree,
             views,
-            partial(_query_of, limits=limits, catalog=catalog, views=views),
+            partial(_query_of, limits=limits, catalog=catalog, views=views, naming=naming),
             partial(_settle, catalog=catalog),
         )
         tables = names.resolve(tree, catalog)
@@ -183,10 +185,15 @@ def _put_into_sparks(
 
 
 def _query_of(
-    view: View, limits: ParserLimits, catalog: Mapping[str, TableSource], views: Mapping[str, View]
+    view: View,
+    limits: ParserLimits,
+    catalog: Mapping[str, TableSource],
+    views: Mapping[str, View],
+    naming: names.Naming,
 ) -> exp.Expr:
     """Return a view's query in Spark's dialect; what needs its tables is left to ``_settle``."""
     tree, _ = parsing.parse(view.sql, view.dialect, limits)
+    names.qualify(tree, replace(naming, database=view.database), views if view.temporary else ())
     rewriting.name_columns_in_brackets(tree)
     rewriting.settle_casts(tree, view.dialect)
     rewriting.name_outputs(tree)

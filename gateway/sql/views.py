@@ -7,15 +7,15 @@ table or, for a temporary view, the view that it hides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from itertools import count
 
 from sqlglot import exp
 
+from engines.table_names import full_name, name_in_database
 from gateway.errors import StatementTooComplex, StatementTooDeep, TableUnreadable
 from gateway.sql.limits.complexity import require_bounded
-from gateway.sql.names import DEFAULT_DATABASE
+from gateway.sql.names import rename, tables_named, temporary_name
 from gateway.sql.position import position_of
 from metastore.records import View
 
@@ -24,7 +24,6 @@ DEEPEST_VIEWS = 20  # inside one another
 MOST_NODES = 200_000  # of the syntax trees of all views that a statement names, each time that it does
 
 _BEHIND = ("joins", "sample", "laterals", "pivots")  # what may hang on a table
-_SETTLED = "of a view"  # marks tables that a view's query names
 
 Read = Callable[[View], exp.Expr]
 Settle = Callable[[View, exp.Expr], None]
@@ -40,31 +39,23 @@ def expand(tree: exp.Expr, views: Mapping[str, View], read: Read, settle: Settle
     if views:
         _Expansion(views, read, settle).into(tree)
     _rename_expressions(tree)
-    require_bounded(tree, _tables(tree))
+    require_bounded(tree, tables_named(tree))
 
 
 def temporary_in(tree: exp.Expr, views: Mapping[str, View]) -> exp.Table | None:
     """Return a place where a query names a temporary view, None where there is none."""
-    for node, expression in _tables(tree):
-        view = views.get(node.name.lower())
-        if expression is None and not node.db and view is not None and view.temporary:
+    for node, expression in tables_named(tree):
+        if expression is None and not node.db and temporary_name(node.name) in views:
             return node
     return None
 
 
 def below(views: Mapping[str, View], name: str, *, temporary: bool) -> Mapping[str, View]:
-    """Return the views that the query of a new view may name: it stands in none, and hides one if it is temporary."""
-    if not temporary:
-        permanent = {other: permanent_of(view) for other, view in views.items() if other != name}
-        return {other: view for other, view in permanent.items() if view is not None}
-    hidden = permanent_of(views.get(name))
-    others = {other: view for other, view in views.items() if other != name}
-    return others if hidden is None else others | {name: hidden}
+    """Return the views that the query of a new view may name: not itself, nor a session's own if it is everybody's.
 
-
-def permanent_of(view: View | None) -> View | None:
-    """Return everybody's view of a name, whatever a session hides it by."""
-    return view.hides if view is not None and view.temporary else view
+    name: by which the new one will be found.
+    """
+    return {other: view for other, view in views.items() if other != name and (temporary or not view.temporary)}
 
 
 class _Expansion:
@@ -80,11 +71,9 @@ class _Expansion:
 
     def into(self, tree: exp.Expr, within: tuple[View, ...] = ()) -> None:
         """Put views into a query. within: the views whose query it is part of, from the outside in."""
-        for node, expression in list(_tables(tree)):
+        for node, expression in list(tables_named(tree)):
             view = None if expression is not None else self._meant(node, within)
             if view is None:
-                if expression is None and within:
-                    node.meta[_SETTLED] = True
                 continue
             if view.defect:
                 message = f"The view {view.name} cannot be used: {view.defect}. Make it again, or drop it."
@@ -97,9 +86,8 @@ class _Expansion:
             self.into(query, (*within, view))
             _rename_expressions(query)
             self._settle(view, query)
-            alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(view.name, quoted=True))
             others = {part: node.args[part] for part in _BEHIND if node.args.get(part)}
-            node.replace(exp.Subquery(this=_renamed(query, view), alias=alias, **others))
+            node.replace(exp.Subquery(this=_renamed(query, view), alias=node.args["alias"], **others))
 
     def _query_of(self, view: View) -> exp.Expr:
         """Return a tree of a view's query; its text is read once."""
@@ -113,11 +101,11 @@ class _Expansion:
         return query.copy()
 
     def _meant(self, node: exp.Table, within: tuple[View, ...]) -> View | None:
-        if node.catalog or node.db.lower() not in ("", DEFAULT_DATABASE):
-            return None
-        view = self._views.get(node.name.lower())
-        if node.db or (within and not within[-1].temporary) or view in within:
-            view = permanent_of(view)
+        """Return the view that a table stands for; a view's own name, in its query, is what is below it."""
+        view = self._views.get(node.name)
+        if view in within and view is not None and view.temporary:
+            rename(node, full_name(within[-1].database, view.name))
+            view = self._views.get(node.name)
         return None if view in within else view
 
 
@@ -129,7 +117,7 @@ def _renamed(query: exp.Expr, view: View) -> exp.Expr:
         first = first.this  # of a set operation or in brackets: the first query has the names
     if isinstance(first, exp.Values):
         columns = [exp.to_identifier(name, quoted=True) for name in names]
-        alias = exp.TableAlias(this=exp.to_identifier(view.name, quoted=True), columns=columns)
+        alias = exp.TableAlias(this=exp.to_identifier(name_in_database(view.name), quoted=True), columns=columns)
         rows = exp.select("*").from_(exp.Values(expressions=first.expressions, alias=alias))
         if first is query:
             return rows
@@ -147,42 +135,6 @@ def _renamed(query: exp.Expr, view: View) -> exp.Expr:
 # ---------------------------------------------------------------------- common table expressions
 
 
-@dataclass(frozen=True, slots=True)
-class _Visible:
-    """The common table expressions of one WITH that are seen from a place: those before ``end``, and outer ones."""
-
-    places: Mapping[str, tuple[int, exp.CTE]]
-    end: int
-    outer: _Visible | None
-
-    def find(self, name: str) -> exp.CTE | None:
-        visible: _Visible | None = self
-        while visible is not None:
-            at, expression = visible.places.get(name, (visible.end, None))
-            if at < visible.end:
-                return expression
-            visible = visible.outer
-        return None
-
-
-def _tables(tree: exp.Expr) -> Iterator[tuple[exp.Table, exp.CTE | None]]:
-    """Yield all tables that a query names, each with the common table expression that it means, if it is one."""
-    waiting: list[tuple[exp.Expr, _Visible | None]] = [(tree, None)]
-    while waiting:
-        node, visible = waiting.pop()
-        clause = node.args.get("with_")
-        if clause is not None:
-            expressions = clause.expressions
-            places = {each.alias.lower(): (at, each) for at, each in enumerate(expressions)}
-            itself = 1 if clause.args.get("recursive") else 0
-            waiting += [(each, _Visible(places, at + itself, visible)) for at, each in enumerate(expressions)]
-            visible = _Visible(places, len(expressions), visible)
-        if isinstance(node, exp.Table):
-            own = node.db or visible is None or node.meta.get(_SETTLED)
-            yield node, None if own or visible is None else visible.find(node.name.lower())
-        waiting += [(child, visible) for child in node.iter_expressions() if child is not clause]
-
-
 def _rename_expressions(tree: exp.Expr) -> None:
     """Give common table expressions names of their own, other than those of tables that are read.
 
@@ -191,7 +143,7 @@ def _rename_expressions(tree: exp.Expr) -> None:
     expressions = list(tree.find_all(exp.CTE))
     if not expressions:
         return
-    tables = list(_tables(tree))
+    tables = list(tables_named(tree))
     read = {node.name.lower() for node, expression in tables if expression is None}
     taken = read | {expression.alias.lower() for expression in expressions}
     renamed: dict[int, str] = {}

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
+from engines.table_names import DEFAULT_DATABASE
 from gateway.errors import InvalidSetting, SessionFull, SettingNotObeyed, TooManySessions
 from gateway.security.principals import Principal
 from gateway.sql.commands.writes import PartitionSettings
-from gateway.sql.names import DEFAULT_DATABASE
 from gateway.sql.parsing import USUAL_LIMITS, ParserLimits
 from gateway.statements.settings import (
     DIALECT,
@@ -69,6 +69,7 @@ class Session:
         self._settings: dict[str, str] = {}
         self._ignored: dict[str, str] = {}
         self._views: dict[str, View] = {}
+        self._database = DEFAULT_DATABASE
         self._waits = 0
         self._idle_since = time.monotonic()
 
@@ -76,6 +77,15 @@ class Session:
     def user(self) -> str:
         """Name of who it belongs to."""
         return self.principal.name
+
+    @property
+    def database(self) -> str:
+        """The database of bare names in its statements."""
+        return self._database
+
+    def use(self, database: str) -> None:
+        """Have bare names mean what is in a database, which is there."""
+        self._database = database
 
     def set(self, name: str, value: str, *, connecting: bool = False) -> None:
         """Change a setting. Raises InvalidSetting, SettingNotObeyed, SessionFull.
@@ -149,6 +159,7 @@ class Session:
             principal=self.principal,
             deadline_s=min(limit for limit in limits if limit),
             session=self,
+            database=self._database,
             rule=POLICY.read(settings[POLICY.name]),
             pool=POOL.read(settings[POOL.name]),
             partitions=PartitionSettings(
@@ -200,7 +211,7 @@ class Session:
 
     @property
     def views(self) -> Mapping[str, View]:
-        """Temporary views by name."""
+        """Temporary views by bare name."""
         with self._lock:
             return dict(self._views)
 
@@ -244,12 +255,6 @@ def expire_idle(close_idle: Callable[[], object], stopping: threading.Event, *, 
             close_idle()
 
     threading.Thread(target=keep_house, name=name, daemon=True).start()
-
-
-def require_database(name: str) -> None:
-    """Raise InvalidSetting for a database that there is not."""
-    if name.strip("`").lower() != DEFAULT_DATABASE:
-        raise InvalidSetting(f"There is no database {name}; there is {DEFAULT_DATABASE}.")
 
 
 def _require_memory(settings: Mapping[str, str], views: Mapping[str, View]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engines.errors import DeadlineExceeded, StatementCancelled
+from engines.table_names import DEFAULT_DATABASE
 from gateway.security.principals import IN_PROCESS, Principal
 from gateway.sql.commands.writes import AS_THE_DIALECT_HAS_IT, PartitionSettings
 from gateway.sql.planning.fairness import Requester
@@ -32,6 +33,7 @@ class Statement:
     engine: ``auto``, or the name of the one engine that may run it. principal: who asks; every door passes its own.
     deadline_s: seconds from submission.
     session: that it belongs to, None where the interface keeps none. partitions: how it writes them.
+    database: of bare names in it.
     rule: that decides where it runs; None for that of its pool, or the gateway's own.
     """
 
@@ -42,6 +44,7 @@ class Statement:
     deadline_s: float = 3_600.0
     session: Session | None = None
     partitions: PartitionSettings = AS_THE_DIALECT_HAS_IT
+    database: str = DEFAULT_DATABASE
     rule: Rule | None = None
     pool: str = ""
     id: str = field(default_factory=lambda: new_query_id())
@@ -75,6 +78,7 @@ class Run:
             id=statement.id,
             sql=statement.sql,
             dialect=statement.dialect,
+            database=statement.database,
             user=statement.user,
             authenticated=statement.principal.authenticated,
             requested_engine=statement.engine,

@@ -24,6 +24,8 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
+from engines.table_names import DEFAULT_DATABASE
+
 Blob = bytes  # what metastore.database.encoding makes; rows have columns that are named bytes
 
 
@@ -87,6 +89,7 @@ class TableRow(Base):
     statistics_version: Mapped[int | None] = mapped_column(Integer)
     declared: Mapped[bool] = mapped_column(default=False, server_default=false())
     owner: Mapped[str | None] = mapped_column(String(255))
+    annotations: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
 
     columns: Mapped[list[ColumnRow]] = relationship(
         cascade="all, delete-orphan", order_by="ColumnRow.ordinal", lazy="selectin"
@@ -120,6 +123,17 @@ class PartitionRow(Base):
     bytes: Mapped[int] = mapped_column(BigInteger)
 
 
+class DatabaseRow(Base):
+    """A database: a space of names. properties: as they were told."""
+
+    __tablename__ = "catalog_databases"
+
+    name: Mapped[str] = mapped_column(String(128), primary_key=True)
+    comment: Mapped[str] = mapped_column(Text)
+    properties: Mapped[dict[str, Any]]
+    owner: Mapped[str | None] = mapped_column(String(255))
+
+
 class ManagedFolderRow(Base):
     """A folder that the gateway made for a table of its own, on record before it was made. Only these are deleted."""
 
@@ -143,7 +157,7 @@ class TableCommitRow(Base):
 
 
 class ViewRow(Base):
-    """A view. columns: [name, type] each, as they were when it was made."""
+    """A view. columns: [name, type] each, as they were when it was made. database: of bare names in its query."""
 
     __tablename__ = "catalog_views"
 
@@ -153,6 +167,8 @@ class ViewRow(Base):
     columns: Mapped[list[Any]]
     created_at: Mapped[dt.datetime]
     owner: Mapped[str | None] = mapped_column(String(255))
+    database: Mapped[str] = mapped_column(String(128), default=DEFAULT_DATABASE, server_default=DEFAULT_DATABASE)
+    annotations: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
 
 
 class CatalogVersionRow(Base):
@@ -325,6 +341,7 @@ class QueryRow(Base):
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
     sql: Mapped[str] = mapped_column(Text)
     dialect: Mapped[str] = mapped_column(String(32))
+    database: Mapped[str] = mapped_column(String(128), default=DEFAULT_DATABASE, server_default=DEFAULT_DATABASE)
     user: Mapped[str] = mapped_column(String(255))
     authenticated: Mapped[bool] = mapped_column(default=False, server_default=true())  # what is older is nobody else's
     requested_engine: Mapped[str] = mapped_column(String(64))

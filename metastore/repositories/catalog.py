@@ -11,17 +11,20 @@ from sqlalchemy import Engine, Row, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from engines.protocol import Column, InvalidTable, TableSource
+from engines.table_names import database_of
+from metastore.database.annotations import decode_annotations, encode_annotations
 from metastore.database.batches import batched
 from metastore.database.models import (
     CatalogVersionRow,
     ColumnRow,
+    DatabaseRow,
     KeyPairRow,
     PartitionRow,
     StatisticsPartRow,
     TableRow,
     ViewRow,
 )
-from metastore.records import CatalogTable, Inspection, Partition
+from metastore.records import NOT_ANNOTATED, Annotations, CatalogTable, Inspection, Partition
 
 VERSION_ROW = 1
 READ_AT_ONCE = 500  # tables
@@ -29,9 +32,16 @@ READ_AT_ONCE = 500  # tables
 OwnerCheck = Callable[[str | None], None]
 """Hears who owns what is about to be changed, within the same transaction; what it raises keeps it as it is."""
 
+Annotate = Callable[[Annotations], Annotations]
+"""Makes what is said of a table or view from now on of what was said before."""
+
 
 class AlreadyExists(Exception):
     """The name is taken, by a table or a view. Its argument is the name."""
+
+
+class NoDatabase(LookupError):
+    """A table or view would be made in a database that is not there. Its argument is the database."""
 
 
 class TableChanged(LookupError):
@@ -57,15 +67,18 @@ class Catalog:
         new: bool = False,
         instead_of: CatalogTable | None = None,
         owner: str | None = None,
+        annotations: Annotations = NOT_ANNOTATED,
         check: OwnerCheck = lambda _: None,
     ) -> CatalogTable:
-        """Register a table, or what is new about it. owner: of a new one. check: hears the owner of one that is there.
+        """Register a table, or what is new about it.
+
+        owner, annotations: of a new one. check: hears the owner of one that is there.
 
         at: when the look at its files began. instead_of: the table that was looked at, which has to be there still;
         where a later look at it is on record already, that one stays. Without it, whatever is there is replaced.
 
         Raises AlreadyExists for a view's name, and for a table's if it is to be new. Raises TableChanged where the
-        table is not what was looked at. Raises InvalidTable for one that cannot be used.
+        table is not what was looked at. Raises InvalidTable for one that cannot be used, and NoDatabase.
 
         Statistics of the same columns stay in force, others are retired together with what could be merged into them.
         """
@@ -81,7 +94,8 @@ class Catalog:
             if row is None:
                 if instead_of is not None:
                     raise TableChanged(name)
-                row = TableRow(name=name, owner=owner)
+                require_database(session, name)
+                row = TableRow(name=name, owner=owner, annotations=encode_annotations(annotations))
                 session.add(row)
             elif new:
                 raise AlreadyExists(name)
@@ -169,6 +183,16 @@ class Catalog:
                 row.owner = owner
             return row is not None
 
+    def annotate(self, name: str, change: Annotate, *, check: OwnerCheck = lambda _: None) -> bool:
+        """Change what is said of a table. check: hears its owner. Returns whether it was there."""
+        with Session(self._engine) as session, session.begin():
+            advance_version(session)
+            row = session.scalar(select(TableRow).where(TableRow.name == name.lower()))
+            if row is not None:
+                check(row.owner)
+                row.annotations = encode_annotations(change(decode_annotations(row.annotations)))
+            return row is not None
+
     def version(self) -> int:
         """Return a number that grows with every change of tables or statistics."""
         with self._engine.connect() as connection:
@@ -182,6 +206,13 @@ def advance_version(session: Session) -> None:
         .where(CatalogVersionRow.id == VERSION_ROW)
         .values(version=CatalogVersionRow.version + 1)
     )
+
+
+def require_database(session: Session, full_name: str) -> None:
+    """Raise NoDatabase where the database of a full name is not there."""
+    database = database_of(full_name)
+    if session.get(DatabaseRow, database) is None:
+        raise NoDatabase(database)
 
 
 def wait_for_writers(session: Session) -> None:
@@ -213,6 +244,7 @@ def _record(row: TableRow) -> CatalogTable:
         row.statistics_version,
         declared=row.declared,
         owner=row.owner,
+        annotations=decode_annotations(row.annotations),
     )
 
 

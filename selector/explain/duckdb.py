@@ -23,7 +23,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from selector.join_keys import SEPARATOR, KeyPair, key_groups
+from selector.join_keys import ColumnRef, KeyPair, key_groups
 from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape, UnreadablePlan
 from selector.types import MAX_PRECISION, Kind, decimal
 
@@ -116,8 +116,8 @@ class _Reader:
         self._tables = tables
         self._expressions = named
         joined = tuple(joined)
-        self._group_of = {str(column): name for name, group in key_groups(joined).items() for column in group}
-        self._stated = {frozenset((str(pair.left), str(pair.right))) for pair in joined}
+        self._group_of = {column: name for name, group in key_groups(joined).items() for column in group}
+        self._stated = {frozenset((pair.left, pair.right)) for pair in joined}
         self._definitions: dict[str, PlanNode] = {}
         self._scans = 0
         self._matched: list[TableShape | None] = []
@@ -245,12 +245,11 @@ class _Reader:
         tables = {one.table for one in unused.values()}
         found: list[dict[int, PlanColumn]] = []
         for own, group in self._group_of.items():
-            table, _, mine = own.partition(".")
-            columns = mine.split(SEPARATOR)
-            if table not in tables or any(name not in unused for name in columns):
+            columns = own.columns
+            if own.table not in tables or any(name not in unused for name in columns):
                 continue
             for other, others in self._group_of.items():
-                theirs = other.partition(".")[2].split(SEPARATOR)
+                theirs = other.columns
                 if others == group and len(theirs) == len(columns) and all(name in places for name in theirs):
                     found.append({places[a]: unused[b] for a, b in zip(theirs, columns, strict=True)})
         return max(found, key=len, default={})
@@ -328,7 +327,7 @@ class _Reader:
         for some, others in ways:
             joined = []
             for a, b in product(some, others):
-                names = f"{a.table}.{a.name.lower()}", f"{b.table}.{b.name.lower()}"
+                names = ColumnRef(a.table or "", a.name.lower()), ColumnRef(b.table or "", b.name.lower())
                 groups = {self._group_of.get(name) for name in names}
                 if len(groups) == 1 and None not in groups:
                     joined.append((a, b, frozenset(names) in self._stated))

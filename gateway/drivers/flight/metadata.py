@@ -1,6 +1,6 @@
 """What clients ask about the catalog, as the tables that Flight SQL defines: names, types and order of columns are its.
 
-There are no catalogs and one database, as over HiveServer2. In patterns, ``%`` is any text and ``_`` any sign.
+There are no catalogs, as over HiveServer2. In patterns, ``%`` is any text and ``_`` any sign.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from engines.arrow_types import arrow_type
 from gateway.catalog.snapshot import Relation, RelationKind
-from gateway.drivers.jdbc import KNOWN, describe, matching, means_database
-from gateway.sql.names import DEFAULT_DATABASE
+from gateway.drivers.jdbc import KNOWN, describe, matcher, matching
 from gateway.statistics.tables import rows_of
 from selector.types import Jdbc
 
@@ -86,30 +85,30 @@ TYPE_INFO = _schema(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question about the catalog. schema: of its answer; answer: makes it of the tables and views that there are."""
+    """A question about the catalog. schema: of its answer; answer: makes it of the databases, tables and views."""
 
     schema: pa.Schema
-    answer: Callable[[Iterable[Relation]], pa.Table]
+    answer: Callable[[Iterable[str], Iterable[Relation]], pa.Table]
 
 
 def question(name: str, request: Any) -> Question | None:
     """Return the question in a message of Flight SQL, None where it is none about the catalog."""
     match name:
         case "CommandGetCatalogs":
-            return Question(CATALOGS, lambda _: CATALOGS.empty_table())
+            return Question(CATALOGS, lambda *_: CATALOGS.empty_table())
         case "CommandGetDbSchemas":
-            return Question(SCHEMAS, lambda _: _schemas(request))
+            return Question(SCHEMAS, lambda databases, _: _schemas(request, databases))
         case "CommandGetTables":
             schema = TABLES_WITH_SCHEMA if request.include_schema else TABLES
-            return Question(schema, lambda known: _tables(request, known, schema))
+            return Question(schema, lambda _, known: _tables(request, known, schema))
         case "CommandGetTableTypes":
-            return Question(TABLE_TYPES, lambda _: rows_of(TABLE_TYPES, [[kind] for kind in RelationKind]))
+            return Question(TABLE_TYPES, lambda *_: rows_of(TABLE_TYPES, [[kind] for kind in RelationKind]))
         case "CommandGetPrimaryKeys":
-            return Question(PRIMARY_KEYS, lambda _: PRIMARY_KEYS.empty_table())  # which files do not have
+            return Question(PRIMARY_KEYS, lambda *_: PRIMARY_KEYS.empty_table())  # which files do not have
         case "CommandGetExportedKeys" | "CommandGetImportedKeys" | "CommandGetCrossReference":
-            return Question(FOREIGN_KEYS, lambda _: FOREIGN_KEYS.empty_table())
+            return Question(FOREIGN_KEYS, lambda *_: FOREIGN_KEYS.empty_table())
         case "CommandGetXdbcTypeInfo":
-            return Question(TYPE_INFO, lambda _: _type_info(request))
+            return Question(TYPE_INFO, lambda *_: _type_info(request))
     return None
 
 
@@ -117,17 +116,17 @@ def table_schema(table: Relation) -> pa.Schema:
     """Return the columns of a table or view as its rows have them, with what JDBC wants to know beside each."""
     return pa.schema(
         [
-            pa.field(column.name, arrow_type(column.type), metadata=_told(table.name, column.data_type))
+            pa.field(column.name, arrow_type(column.type), metadata=_told(table, column.data_type))
             for column in table.columns
         ]
     )
 
 
-def _told(table: str, data_type: str) -> dict[str, str]:
+def _told(table: Relation, data_type: str) -> dict[str, str]:
     kind = describe(data_type)
     told = {
-        "DB_SCHEMA_NAME": DEFAULT_DATABASE,
-        "TABLE_NAME": table,
+        "DB_SCHEMA_NAME": table.database,
+        "TABLE_NAME": table.name,
         "TYPE_NAME": data_type.upper(),
         "PRECISION": kind.size,
         "SCALE": kind.scale,
@@ -139,9 +138,10 @@ def _told(table: str, data_type: str) -> dict[str, str]:
     return {f"ARROW:FLIGHT:SQL:{name}": str(value) for name, value in told.items() if value is not None}
 
 
-def _schemas(request: Any) -> pa.Table:
-    found = _in_reach(request) and means_database(_pattern(request, "db_schema_filter_pattern"))
-    return rows_of(SCHEMAS, [[NO_CATALOG, DEFAULT_DATABASE]] if found else [])
+def _schemas(request: Any, known: Iterable[str]) -> pa.Table:
+    named = matcher(_pattern(request, "db_schema_filter_pattern"))
+    found = [name for name in known if named.fullmatch(name)] if _in_reach(request) else []
+    return rows_of(SCHEMAS, [[NO_CATALOG, name] for name in found])
 
 
 def _tables(request: Any, known: Iterable[Relation], schema: pa.Schema) -> pa.Table:
@@ -153,7 +153,7 @@ def _tables(request: Any, known: Iterable[Relation], schema: pa.Schema) -> pa.Ta
     )
     rows = []
     for table in found:
-        row: list[object] = [NO_CATALOG, DEFAULT_DATABASE, table.name, table.kind]
+        row: list[object] = [NO_CATALOG, table.database, table.name, table.kind]
         if request.include_schema:
             row.append(table_schema(table).serialize().to_pybytes())
         rows.append(row)

@@ -60,7 +60,7 @@ from gateway.drivers.flight.protocol.flight_sql_pb2 import (
 )
 from gateway.drivers.flight.sessions import FlightSession, Prepared, Sessions
 from gateway.drivers.operations import StatementOperation
-from gateway.errors import NotFinished, NotOffered, QueryFailed, SessionError, SessionFull
+from gateway.errors import NotFinished, NotOffered, QueryFailed, SessionError, SessionFull, UnknownDatabase
 from gateway.execution.coordinator import Coordinator
 from gateway.execution.downloads import Downloads
 from gateway.execution.results import Spool
@@ -77,8 +77,7 @@ from gateway.sql.commands.commands import (
     ShowTableStats,
 )
 from gateway.sql.commands.writes import WRITES
-from gateway.sql.names import DEFAULT_DATABASE
-from gateway.statements.session import LONG_POLL_S, Session, expire_idle, require_database
+from gateway.statements.session import LONG_POLL_S, Session, expire_idle
 from gateway.statements.statement import Run
 
 FRESH_S = 5.0  # how old rows may be that a command's preparation brought, for its first execution to return them
@@ -219,7 +218,8 @@ class FlightService:
         name, command = unpack(read(Ticket, request).ticket)
         asked = self._question(name, command)
         if asked is not None:
-            return data.encoded_table(asked.answer(self._catalog.current().relations_for(call.session.session)))
+            known = self._catalog.current()
+            return data.encoded_table(asked.answer(known.databases, known.relations_for(call.session.session)))
         if name != "TicketStatementQuery":
             raise Malformed(f"{name} is no ticket.")
         operation = self.sessions.operation(command.statement_handle, call.user)
@@ -268,7 +268,7 @@ class FlightService:
                 info = read(FlightInfo, _expected("ActionCancelQueryRequest", action.body).info)
                 return [_packed_result(ActionCancelQueryResult(result=self._cancel(info, call)))]
             case "SetSessionOptions":
-                return [_result(_set_options(read(SetSessionOptionsRequest, action.body), call.session.session))]
+                return [_result(self._set_options(read(SetSessionOptionsRequest, action.body), call.session.session))]
             case "GetSessionOptions":
                 return [_result(_options(call.session.session))]
             case "CloseSession":
@@ -317,10 +317,32 @@ class FlightService:
 
     # ------------------------------------------------------------------ help
 
+    def _set_options(self, request: Any, session: Session) -> Any:
+        """Change settings; those that cannot be are told by name."""
+        reply = SetSessionOptionsResult()
+        for name, option in request.session_options.items():
+            kind = option.WhichOneof("option_value")
+            value = getattr(option, kind) if kind is not None else None
+            try:
+                if value is None:
+                    session.reset(name)
+                elif name == DATABASE_OPTION:
+                    session.use(self._catalog.current().require_database(str(value)))
+                elif name == CATALOG_OPTION or kind == "string_list_value":
+                    reply.errors[name].value = OptionError.INVALID_VALUE
+                else:
+                    session.set(name, str(value).lower() if isinstance(value, bool) else str(value))
+            except SessionFull:
+                reply.errors[name].value = OptionError.ERROR
+            except (SessionError, UnknownDatabase):
+                known = session.get(name) is not None or name == DATABASE_OPTION
+                reply.errors[name].value = OptionError.INVALID_VALUE if known else OptionError.INVALID_NAME
+        return reply
+
     def _question(self, name: str, command: Any) -> metadata.Question | None:
         if name == "CommandGetSqlInfo":
             table = facts.sql_info(frozenset(command.info), idle_s=self._idle_s, statement_bytes=self.statement_bytes)
-            return metadata.Question(facts.SQL_INFO, lambda _: table)
+            return metadata.Question(facts.SQL_INFO, lambda *_: table)
         return metadata.question(name, command)
 
     def _started(self, name: str, command: Any, call: Call) -> tuple[bytes, StatementOperation]:
@@ -472,32 +494,9 @@ def _packed_result(message: Any) -> Any:
     return Result(body=pack(message))
 
 
-def _set_options(request: Any, session: Session) -> Any:
-    """Change settings; those that cannot be are told by name."""
-    reply = SetSessionOptionsResult()
-    for name, option in request.session_options.items():
-        kind = option.WhichOneof("option_value")
-        value = getattr(option, kind) if kind is not None else None
-        try:
-            if value is None:
-                session.reset(name)
-            elif name == DATABASE_OPTION:
-                require_database(str(value))
-            elif name == CATALOG_OPTION or kind == "string_list_value":
-                reply.errors[name].value = OptionError.INVALID_VALUE
-            else:
-                session.set(name, str(value).lower() if isinstance(value, bool) else str(value))
-        except SessionFull:
-            reply.errors[name].value = OptionError.ERROR
-        except SessionError:
-            known = session.get(name) is not None or name == DATABASE_OPTION
-            reply.errors[name].value = OptionError.INVALID_VALUE if known else OptionError.INVALID_NAME
-    return reply
-
-
 def _options(session: Session) -> Any:
-    """Return settings, with the one database that there is."""
+    """Return settings, with the database."""
     reply = GetSessionOptionsResult()
-    for name, value in (*session.settings().items(), (DATABASE_OPTION, DEFAULT_DATABASE)):
+    for name, value in (*session.settings().items(), (DATABASE_OPTION, session.database)):
         reply.session_options[name].string_value = value
     return reply

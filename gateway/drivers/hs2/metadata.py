@@ -8,9 +8,8 @@ import pyarrow as pa
 
 from gateway.catalog.snapshot import Relation, RelationKind
 from gateway.drivers.hs2.protocol.messages import ColumnsRequest, FunctionsRequest, SchemasRequest, TablesRequest
-from gateway.drivers.jdbc import KNOWN, describe, matcher, matching, means_database
+from gateway.drivers.jdbc import KNOWN, describe, matcher, matching
 from gateway.sql.allowlist import function_names
-from gateway.sql.names import DEFAULT_DATABASE
 from gateway.statistics.tables import rows_of
 from selector.types import Jdbc
 
@@ -91,9 +90,10 @@ def catalogs() -> pa.Table:
     return CATALOGS.empty_table()
 
 
-def schemas(request: SchemasRequest) -> pa.Table:
-    """Return the database, if its name matches."""
-    return rows_of(SCHEMAS, [[DEFAULT_DATABASE, NO_CATALOG]] if means_database(request.schema) else [])
+def schemas(request: SchemasRequest, known: Iterable[str]) -> pa.Table:
+    """Return the databases whose names match."""
+    named = matcher(request.schema)
+    return rows_of(SCHEMAS, [[name, NO_CATALOG] for name in known if named.fullmatch(name)])
 
 
 def table_types() -> pa.Table:
@@ -105,7 +105,7 @@ def tables(request: TablesRequest, known: Iterable[Relation]) -> pa.Table:
     """Return tables and views whose names match."""
     found = matching(known, database=request.schema, table=request.table, kinds=request.types or ())
     nothing = [None] * (len(TABLES) - 5)
-    return rows_of(TABLES, [[NO_CATALOG, DEFAULT_DATABASE, each.name, each.kind, "", *nothing] for each in found])
+    return rows_of(TABLES, [[NO_CATALOG, each.database, each.name, each.kind, "", *nothing] for each in found])
 
 
 def columns(request: ColumnsRequest, known: Iterable[Relation]) -> pa.Table:
@@ -120,7 +120,7 @@ def columns(request: ColumnsRequest, known: Iterable[Relation]) -> pa.Table:
             octets = kind.size if kind.is_text or kind.jdbc is Jdbc.BINARY else None
             rows.append(
                 [
-                    *(NO_CATALOG, DEFAULT_DATABASE, table.name, column.name, int(kind.jdbc)),
+                    *(NO_CATALOG, table.database, table.name, column.name, int(kind.jdbc)),
                     *(column.data_type.upper(), kind.size, None, kind.scale, kind.radix, NULLABLE),
                     *("", None, None, None, octets, ordinal, "YES", None, None, None, None, "NO"),
                 ]

@@ -40,7 +40,7 @@ from gateway.execution.results import Spool
 from gateway.security.authentication import Authenticator, Login
 from gateway.security.principals import Principal
 from gateway.sql.commands.command_parsing import is_query
-from gateway.statements.session import LONG_POLL_S, Limits, Session, expire_idle, require_database
+from gateway.statements.session import LONG_POLL_S, Limits, Session, expire_idle
 from metastore.records import QueryState
 
 FETCH_ROWS, USUAL_FETCH_ROWS = 10_000, "1000"  # that JDBC's driver is told to ask for, and would without being told
@@ -129,7 +129,10 @@ class Service:
             user = self._authenticator.current(peer.user)
         session = Session(user, deadline_s=self._deadline_s, limits=self._coordinator.parser_limits)
         for name, value in (request.configuration or {}).items():
-            _configure(session, name, value)
+            if name == "use:database":
+                session.use(self._catalog.current().require_database(value.strip("`")))
+            else:
+                _configure(session, name, value)
         asked = (request.configuration or {}).get(HIVECONF + FETCH_SIZE_KEY, USUAL_FETCH_ROWS)
         chosen = min(max(request.version, 0), NEWEST_VERSION)
         opened = self.registry.open(session, peer, chosen)
@@ -278,7 +281,9 @@ class Service:
 
     def get_schemas(self, request: messages.SchemasRequest, peer: Peer) -> messages.OperationReply:
         """Return databases."""
-        return self._table(request, peer, Kind.GET_SCHEMAS, lambda _: metadata.schemas(request))
+        return self._table(
+            request, peer, Kind.GET_SCHEMAS, lambda _: metadata.schemas(request, self._catalog.current().databases)
+        )
 
     def get_tables(self, request: messages.TablesRequest, peer: Peer) -> messages.OperationReply:
         """Return tables and views."""
@@ -388,9 +393,7 @@ def _configure(session: Session, name: str, value: str) -> None:
     """Take one entry of a driver's configuration: its prefix says what it is."""
     prefix = next((each for each in PREFIXES if name.startswith(each)), "")
     own = name.removeprefix(prefix)
-    if name == "use:database":
-        require_database(value)
-    elif own in PROXY_USER_KEYS:
+    if own in PROXY_USER_KEYS:
         if value != session.user:
             raise InvalidSetting(f"{session.user} cannot act for {value}.")
     else:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from engines.table_names import canonical
 from metastore.records import (
     Failure,
 )
 
-NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"
+DATABASE_NAME = r"^[A-Za-z0-9_]{1,128}$"
+TableName = Annotated[
+    str, Field(pattern=r"^([A-Za-z0-9_]{1,128}\.)?[A-Za-z_][A-Za-z0-9_]{0,127}$"), AfterValidator(canonical)
+]
+"""A name that a table may have, with its database before it where that is not the default one."""
 
 
 class RequestModel(BaseModel):

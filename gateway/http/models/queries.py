@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from gateway.http.models.common import ColumnModel, ErrorModel, RecordModel, RequestModel
+from engines.table_names import DEFAULT_DATABASE
+from gateway.http.models.common import DATABASE_NAME, ColumnModel, ErrorModel, RecordModel, RequestModel
 from gateway.presentation.what_if import operator_notes
 from gateway.statements import AUTO
 from gateway.statistics.staleness import Drift
@@ -25,6 +26,7 @@ class QueryRequest(RequestModel):
 
     sql: str = Field(description="One query.", examples=["SELECT count(*) FROM books WHERE price < 80"])
     dialect: str = Field("spark", description="Dialect of the text: spark, hive, impala, duckdb, trino or ansi.")
+    database: str = Field(DEFAULT_DATABASE, pattern=DATABASE_NAME, description="Of names without one before them.")
     engine: str = Field(AUTO, description="auto, or the one engine that may run it.")
     wait_s: float = Field(30.0, ge=0.0, le=600.0, description="How long to wait for the end; 0 returns at once.")
     max_rows: int | None = Field(None, ge=0, le=1_000_000, description="Rows in the reply; the rest stays fetchable.")
@@ -41,6 +43,7 @@ class ExplainRequest(RequestModel):
 
     sql: str = Field(description="One query.")
     dialect: str = Field("spark", description="Dialect of the text.")
+    database: str = Field(DEFAULT_DATABASE, pattern=DATABASE_NAME, description="Of names without one before them.")
     engine: str = Field(AUTO, description="auto, or the one engine that may run it.")
     settings: dict[str, str] = Field(
         default_factory=dict,

@@ -6,7 +6,8 @@ import datetime as dt
 
 from pydantic import BaseModel, Field
 
-from gateway.http.models.common import ErrorModel, RecordModel, RequestModel
+from engines.table_names import DEFAULT_DATABASE
+from gateway.http.models.common import DATABASE_NAME, ErrorModel, RecordModel, RequestModel
 from gateway.http.models.tables import KeyModel
 from metastore.records import (
     SMALLEST_SHARE,
@@ -32,6 +33,7 @@ class WorkloadRequest(RequestModel):
 
     statements: list[str] = Field(min_length=1, max_length=10_000)
     dialect: str = Field("spark", description="Dialect of the texts.")
+    database: str = Field(DEFAULT_DATABASE, pattern=DATABASE_NAME, description="Of names without one before them.")
 
 
 class RefusedStatement(BaseModel):

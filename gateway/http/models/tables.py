@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from gateway.http.models.common import NAME, ColumnModel, RecordModel, RequestModel
+from gateway.http.models.common import ColumnModel, RecordModel, RequestModel, TableName
 from metastore.records import (
     CatalogTable,
 )
@@ -32,7 +32,7 @@ class ColumnRequest(RequestModel):
 class TableRequest(RequestModel):
     """A table to register."""
 
-    name: str = Field(pattern=NAME)
+    name: TableName
     location: str = Field(description="Absolute path of a folder or file that every engine can read.")
     format: str | None = Field(None, description="parquet, csv, json, orc or avro; found out without it.")
     options: dict[str, str] = Field(
@@ -49,7 +49,7 @@ class KeyRequest(RequestModel):
     """A column that refers to another one."""
 
     column: str
-    references: str = Field(pattern=r"^[^.]+\.[^.]+$", description="Table and column: books.id.")
+    references: str = Field(pattern=r"^([^.]+\.)?[^.]+\.[^.]+$", description="Table and column: books.id.")
 
 
 class CommonValueModel(BaseModel):

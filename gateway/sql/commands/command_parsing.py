@@ -2,13 +2,13 @@
 
     COMPUTE STATS t [(c, ...)] [TABLESAMPLE SYSTEM(p) [REPEATABLE(n)]]      SHOW TABLE STATS t
     COMPUTE INCREMENTAL STATS t [PARTITION (p = 1, ...)]                    SHOW COLUMN STATS t
-    DROP STATS t                                                            SHOW TABLES [[LIKE] 'x*|y']
+    DROP STATS t                                                            SHOW TABLES [IN d] [[LIKE] 'x*|y']
     DROP INCREMENTAL STATS t PARTITION (p = 1, ...)                         DESCRIBE t
     ALTER TABLE t SET TBLPROPERTIES ('numRows' = 'n')                       REFRESH t [PARTITION (p = 1, ...)]
     ALTER TABLE t SET COLUMN STATS c ('numDVs' = 'n', ...)                  INVALIDATE METADATA [t]
     ALTER TABLE | VIEW t SET OWNER USER name                                DESCRIBE EXTENDED | FORMATTED t
-    SHOW DATABASES | SCHEMAS [[LIKE] 'x*|y']                                SHOW COLUMNS IN | FROM t [IN | FROM default]
-    USE default      SET [ALL | -v]      SET name      SET name = value     RESET [name]
+    SHOW DATABASES | SCHEMAS [[LIKE] 'x*|y']                                SHOW COLUMNS IN | FROM t [IN | FROM d]
+    USE d      SET [ALL | -v]      SET name      SET name = value     RESET [name]
 
 They are the same in every dialect: names plain, in backquotes or in double quotes; texts in either kind of quotes.
 """
@@ -20,14 +20,13 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from engines.protocol import TableSource
 from gateway.errors import (
     NotAllowed,
     SyntaxInvalid,
     UnknownColumn,
-    UnknownDatabase,
     UnknownProperty,
     UnknownTable,
     ValueOutOfRange,
@@ -40,6 +39,7 @@ from gateway.sql.commands.commands import (
     Describe,
     DropIncrementalStats,
     DropStats,
+    OwnedKind,
     Refresh,
     ResetOptions,
     SetColumnStats,
@@ -55,8 +55,9 @@ from gateway.sql.commands.commands import (
     Test,
     UseDatabase,
 )
-from gateway.sql.commands.token_reader import WordReader, words_of
-from gateway.sql.names import DEFAULT_DATABASE, did_you_mean, require_usable
+from gateway.sql.commands.relation_reader import RelationReader
+from gateway.sql.commands.token_reader import words_of
+from gateway.sql.names import IN_DEFAULT, Naming, did_you_mean
 from gateway.sql.parsing import ParserLimits, require_length
 from gateway.sql.position import position_at
 from metastore.records import SMALLEST_SHARE, View
@@ -95,7 +96,12 @@ _COMPARISONS: Mapping[TokenType, Test] = {
 
 
 def parse(
-    sql: str, *, catalog: Mapping[str, TableSource], limits: ParserLimits, views: Mapping[str, View] = {}
+    sql: str,
+    *,
+    catalog: Mapping[str, TableSource],
+    limits: ParserLimits,
+    views: Mapping[str, View] = {},
+    naming: Naming = IN_DEFAULT,
 ) -> Command | None:
     """Return the command in a text, None where it is none of ours. Raises SqlError with what is wrong and where."""
     first = _FIRST_WORD.match(sql)
@@ -104,7 +110,7 @@ def parse(
     require_length(sql, limits)
     if first[1].upper() in _OPTION_VERBS:
         return _option(sql, first)
-    return _CommandReader(sql, words_of(sql, limits), catalog, views).command()
+    return _CommandReader(sql, words_of(sql, limits), catalog, views, naming).command()
 
 
 def is_quick(sql: str) -> bool:
@@ -141,15 +147,8 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if quoted else text
 
 
-class _CommandReader(WordReader):
+class _CommandReader(RelationReader):
     """Reads one command."""
-
-    def __init__(
-        self, sql: str, tokens: Sequence[Token], catalog: Mapping[str, TableSource], views: Mapping[str, View]
-    ) -> None:
-        super().__init__(sql, tokens)
-        self._catalog = catalog
-        self._views = views
 
     def command(self) -> Command | None:
         found = self._command()
@@ -175,8 +174,7 @@ class _CommandReader(WordReader):
         if self._words("SHOW", "COLUMNS"):
             return self._show_columns()
         if self._words("USE"):
-            self._database()
-            return UseDatabase()
+            return UseDatabase(self._database())
         if self._words("ALTER", "TABLE"):
             return self._alter()
         if self._words("ALTER", "VIEW"):
@@ -210,17 +208,19 @@ class _CommandReader(WordReader):
         return DropIncrementalStats(table.name, self._partition(table))
 
     def _show_tables(self) -> ShowTables:
+        database = self._naming.database
         if self._words("IN") or self._words("FROM"):
-            self._database()
-        return ShowTables(self._pattern())
+            database = self._database()
+        return ShowTables(database, self._pattern())
 
     def _show_columns(self) -> ShowColumns:
         if not self._words("IN"):
             self._need("FROM")
-        shown = self._shown()
+        token = self._token()
+        name, parts = self._visible_name()
         if self._words("IN") or self._words("FROM"):
-            self._database()
-        return ShowColumns(shown)
+            name = self._naming.full([self._database(), parts[-1]])
+        return ShowColumns(name if name in self._views else self._found(name, parts, token).name)
 
     def _alter_view(self) -> SetOwner:
         token = self._token()
@@ -230,13 +230,7 @@ class _CommandReader(WordReader):
         verb = self._token()
         if not self._words("SET", "OWNER"):
             raise NotAllowed("ALTER VIEW is not allowed but for SET OWNER.", self._position(verb))
-        return self._owner(name, view=True)
-
-    def _owner(self, name: str, *, view: bool) -> SetOwner:
-        if self._ahead(2):
-            self._need("USER")
-        is_text = self._token().token_type is TokenType.STRING
-        return SetOwner(name, self._text("a name") if is_text else self._name(), view)
+        return self._owner(name, OwnedKind.VIEW)
 
     def _alter(self) -> SetRows | SetColumnStats | SetOwner:
         table = self._table()
@@ -245,7 +239,7 @@ class _CommandReader(WordReader):
             message = "ALTER TABLE is not allowed but for SET TBLPROPERTIES, SET COLUMN STATS and SET OWNER."
             raise NotAllowed(message, self._position(verb))
         if self._words("OWNER"):
-            return self._owner(table.name, view=False)
+            return self._owner(table.name, OwnedKind.TABLE)
         if self._words("TBLPROPERTIES"):
             where = self._token()
             values = self._properties((ROWS_KEY,))
@@ -266,12 +260,6 @@ class _CommandReader(WordReader):
         return Refresh(table.name)
 
     # ------------------------------------------------------------------ parts of commands
-
-    def _database(self) -> None:
-        token = self._token()
-        if self._name().lower() != DEFAULT_DATABASE:
-            message = f"There is no database {token.text}; there is {DEFAULT_DATABASE}."
-            raise UnknownDatabase(message, self._position(token))
 
     def _pattern(self) -> str | None:
         self._words("LIKE")
@@ -375,32 +363,3 @@ class _CommandReader(WordReader):
             kind = "a whole number" if key in WHOLE_NUMBERS else "a number"
             raise ValueOutOfRange(f"{key} is {kind} of at least 0, not {text}.", self._position(where))
         found[key] = value
-
-    def _shown(self) -> str:
-        """Read the name of a table or a view."""
-        name = self._token().text.lower()
-        if name in self._views:
-            self._name()
-            return name
-        return self._table().name
-
-    def _table(self, *, to_mend: bool = False) -> TableSource:
-        token = self._token()
-        parts = [self._name()]
-        while self._sign(TokenType.DOT):
-            parts.append(self._name())
-        table = self._catalog.get(parts[-1].lower())
-        if table is None or [part.lower() for part in parts[:-1]] not in ([], [DEFAULT_DATABASE]):
-            message = f"There is no table {'.'.join(parts)}{did_you_mean(parts[-1], self._catalog)}"
-            raise UnknownTable(message, self._position(token), name=".".join(parts))
-        return table if to_mend else require_usable(table, self._position(token))
-
-    def _column(self, table: TableSource) -> str:
-        """Read the name of a table's column and return it as the catalog spells it."""
-        token = self._token()
-        spelled = {column.name.lower(): column.name for column in table.columns}
-        name = self._name()
-        if name.lower() not in spelled:
-            message = f"There is no column {name} in {table.name}{did_you_mean(name, spelled)}"
-            raise UnknownColumn(message, self._position(token))
-        return spelled[name.lower()]

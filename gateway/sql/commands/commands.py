@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
+from engines.table_names import DEFAULT_DATABASE
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.statement import CheckedStatement
 from metastore.discovery.inspection import DEFAULT_PARTITION
@@ -96,8 +98,9 @@ class SetColumnStats:
 
 @dataclass(frozen=True, slots=True)
 class ShowTables:
-    """Names of tables. pattern: with ``*`` for any text and ``|`` between alternatives; None for all."""
+    """Names of a database's tables. pattern: with ``*`` for any text and ``|`` between alternatives; None for all."""
 
+    database: str = DEFAULT_DATABASE
     pattern: str | None = None
 
 
@@ -123,18 +126,46 @@ class Describe:
     details: bool = False
 
 
+class OwnedKind(StrEnum):
+    """What has an owner and a name; the value is the word for it."""
+
+    TABLE = "table"
+    VIEW = "view"
+    DATABASE = "database"
+
+
 @dataclass(frozen=True, slots=True)
 class SetOwner:
-    """Give a table or a view to somebody. view: which of the two it is."""
+    """Give something to somebody."""
 
     name: str
     owner: str
-    view: bool = False
+    kind: OwnedKind = OwnedKind.TABLE
 
 
 @dataclass(frozen=True, slots=True)
 class UseDatabase:
-    """Make a database the session's own; there is one."""
+    """Have bare names of the session mean what is in a database."""
+
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeDatabase:
+    """What is known of a database. details: with its properties."""
+
+    database: str
+    details: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase:
+    """A new space of names. if_not_exists: one that is there is no mistake."""
+
+    database: str
+    comment: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +195,14 @@ class ResetOptions:
 class CreateView:
     """Give a query a name. sql: the query as it was written, in its dialect; query: the same, checked.
 
-    columns: names that its columns get; none where they keep their own. temporary: it is the session's alone.
+    view: its full name; a bare one where it is temporary, the session's alone. database: of bare names in the query.
+    columns: names that its columns get; none where they keep their own.
     """
 
     view: str
     sql: str
     dialect: str
+    database: str
     query: CheckedStatement | CompiledStatement
     columns: tuple[str, ...] = ()
     temporary: bool = False
@@ -179,9 +212,10 @@ class CreateView:
 
 @dataclass(frozen=True, slots=True)
 class DropView:
-    """Forget a view. if_exists: one that is not there is no mistake."""
+    """Forget a view. view: as of CreateView. if_exists: one that is not there is no mistake."""
 
     view: str
+    temporary: bool = False
     if_exists: bool = False
 
 
@@ -207,6 +241,8 @@ Command = (
     | ShowColumns
     | Describe
     | UseDatabase
+    | DescribeDatabase
+    | CreateDatabase
     | SetOption
     | ShowOptions
     | ResetOptions
@@ -216,6 +252,7 @@ Command = (
 )
 WITHOUT_ROWS = (
     UseDatabase,
+    CreateDatabase,
     SetOption,
     ResetOptions,
     CreateView,

@@ -18,10 +18,12 @@ from collections.abc import Mapping, Sequence
 from sqlglot.tokenizer_core import Token, TokenType
 
 from engines.protocol import Column, TableSource
+from engines.table_names import database_of, name_in_database
 from gateway.errors import NotAllowed, SyntaxInvalid, TableExists, UnknownColumn, UnknownTable
 from gateway.sql import parsing, statement
 from gateway.sql.commands.commands import CreateView, DropView
-from gateway.sql.commands.token_reader import WordReader, words_of
+from gateway.sql.commands.relation_reader import RelationReader
+from gateway.sql.commands.token_reader import words_of
 from gateway.sql.commands.writes import (
     AS_THE_DIALECT_HAS_IT,
     OVERWRITES,
@@ -33,11 +35,11 @@ from gateway.sql.commands.writes import (
     PartitionSettings,
     Write,
 )
-from gateway.sql.names import DEFAULT_DATABASE, did_you_mean, require_usable
+from gateway.sql.names import IN_DEFAULT, Naming, did_you_mean, temporary_name
 from gateway.sql.parsing import ParserLimits, require_length
 from gateway.sql.position import position_at, position_of
 from gateway.sql.statement import CheckedStatement
-from gateway.sql.views import below, permanent_of, temporary_in
+from gateway.sql.views import below, temporary_in
 from metastore.records import View
 from selector.quoting import InvalidName, require_name
 from selector.types import DataType, InvalidType, Kind, parse_at
@@ -62,15 +64,16 @@ def parse(
     limits: ParserLimits,
     views: Mapping[str, View] = {},
     partitions: PartitionSettings = AS_THE_DIALECT_HAS_IT,
+    naming: Naming = IN_DEFAULT,
 ) -> Write | CreateView | DropView | None:
     """Return the write in a text, None where it is none. Raises SqlError with what is wrong and where."""
     if _WRITES.match(sql) is None:
         return None
     require_length(sql, limits)
-    return _WriteReader(sql, dialect, words_of(sql, limits), catalog, limits, views, partitions).write()
+    return _WriteReader(sql, dialect, words_of(sql, limits), catalog, limits, views, partitions, naming).write()
 
 
-class _WriteReader(WordReader):
+class _WriteReader(RelationReader):
     """Reads one statement that writes."""
 
     def __init__(
@@ -82,12 +85,11 @@ class _WriteReader(WordReader):
         limits: ParserLimits,
         views: Mapping[str, View],
         partitions: PartitionSettings,
+        naming: Naming,
     ) -> None:
-        super().__init__(sql, tokens)
+        super().__init__(sql, tokens, catalog, views, naming)
         self._dialect = dialect
-        self._catalog = catalog
         self._limits = limits
-        self._views = views
         self._partitions = partitions
 
     def write(self) -> Write | CreateView | DropView:
@@ -285,7 +287,7 @@ class _WriteReader(WordReader):
     def _drop(self) -> DropTable:
         if_exists = self._words("IF", "EXISTS")
         where = self._token()
-        table = self._table_name()
+        table = self._full_name()
         self._words("PURGE")
         self._end()
         if table not in self._catalog and not if_exists:
@@ -301,8 +303,8 @@ class _WriteReader(WordReader):
         self._need("VIEW")
         if_not_exists = self._words("IF", "NOT", "EXISTS")
         where = self._token()
-        view = self._new_name()
-        taken = permanent_of(self._views.get(view)) is not None and not (replace or if_not_exists)
+        view = self._bare_name() if temporary else self._new_name()
+        taken = view in self._views and not (replace or if_not_exists)
         if not temporary and (view in self._catalog or taken):
             what = "table" if view in self._catalog else "view"
             raise TableExists(f"There is a {what} {view} already.", self._position(where))
@@ -313,9 +315,10 @@ class _WriteReader(WordReader):
         text = self._rest()
         if not temporary:
             self._refuse_temporary_in(text)
-        query = self._checked(text, below(self._views, view, temporary=temporary))
-        sql = _stripped(text)
-        return CreateView(view, sql, self._dialect, query, columns, temporary, replace, if_not_exists)
+        found_by = temporary_name(view) if temporary else view
+        query = self._checked(text, below(self._views, found_by, temporary=temporary))
+        sql, database = _stripped(text), self._naming.database
+        return CreateView(view, sql, self._dialect, database, query, columns, temporary, replace, if_not_exists)
 
     def _refuse_temporary_in(self, text: str) -> None:
         """Refuse a session's own view in the query of one that is everybody's: nobody else could read it."""
@@ -341,11 +344,12 @@ class _WriteReader(WordReader):
     def _drop_view(self) -> DropView:
         if_exists = self._words("IF", "EXISTS")
         where = self._token()
-        view = self._table_name()
+        view, parts = self._visible_name()
         self._end()
         if view not in self._views and not if_exists:
             raise UnknownTable(f"There is no view {view}{did_you_mean(view, self._views)}", self._position(where))
-        return DropView(view, if_exists)
+        temporary = view in self._views and self._views[view].temporary
+        return DropView(parts[-1].lower() if temporary else view, temporary, if_exists)
 
     # ------------------------------------------------------------------ parts
 
@@ -353,7 +357,9 @@ class _WriteReader(WordReader):
         return self._checked(self._rest(), self._views)
 
     def _checked(self, query: str, views: Mapping[str, View]) -> CheckedStatement:
-        return statement.check(query, self._dialect, catalog=self._catalog, limits=self._limits, views=views)
+        return statement.check(
+            query, self._dialect, catalog=self._catalog, limits=self._limits, views=views, naming=self._naming
+        )
 
     def _rest(self) -> str:
         """Return the rest as a query; what comes before it is blanked, so that positions stay what they are."""
@@ -374,36 +380,24 @@ class _WriteReader(WordReader):
         return at < len(self._tokens) and self._tokens[at].text.upper() in _QUERY_WORDS
 
     def _new_name(self) -> str:
+        """Read the full name of a table or view that is to be made, in a database that is there."""
         where = self._token()
-        name = self._table_name()
+        name = self._full_name()
+        self._naming.require(database_of(name), self._position(where))
+        return self._well_formed(name_in_database(name), where) and name
+
+    def _bare_name(self) -> str:
+        """Read the name of what is in no database."""
+        where = self._token()
+        parts = self._parts()
+        if len(parts) > 1:
+            raise NotAllowed("A temporary view is in no database; give it a name of one part.", self._position(where))
+        return self._well_formed(parts[0].lower(), where)
+
+    def _well_formed(self, name: str, where: Token) -> str:
         if not _TABLE_NAME.fullmatch(name):
             raise NotAllowed("Such a name has letters, digits and _, at most 128.", self._position(where))
         return name
-
-    def _table_name(self) -> str:
-        where = self._token()
-        parts = [self._name().lower()]
-        while self._sign(TokenType.DOT):
-            parts.append(self._name().lower())
-        if parts[:-1] not in ([], [DEFAULT_DATABASE]):
-            raise UnknownTable(f"There is no database {'.'.join(parts[:-1])}.", self._position(where))
-        return parts[-1]
-
-    def _table(self) -> TableSource:
-        where = self._token()
-        name = self._table_name()
-        if name not in self._catalog:
-            raise UnknownTable(f"There is no table {name}{did_you_mean(name, self._catalog)}", self._position(where))
-        return require_usable(self._catalog[name], self._position(where))
-
-    def _column(self, target: TableSource) -> str:
-        where = self._token()
-        spelled = {column.name.lower(): column.name for column in target.columns}
-        name = self._name()
-        if name.lower() not in spelled:
-            message = f"There is no column {name} in {target.name}{did_you_mean(name, spelled)}"
-            raise UnknownColumn(message, self._position(where))
-        return spelled[name.lower()]
 
 
 def _stripped(text: str) -> str:

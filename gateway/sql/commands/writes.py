@@ -87,10 +87,25 @@ class DropTable:
     existing: bool
 
 
-Write = CreateTable | InsertInto | DropTable
-WRITES = (CreateTable, InsertInto, DropTable)
+@dataclass(frozen=True, slots=True)
+class DropDatabase:
+    """A database that is to be forgotten. cascade: with all that it holds; without, it has to hold nothing."""
+
+    database: str
+    existing: bool
+    cascade: bool = False
+
+
+Write = CreateTable | InsertInto | DropTable | DropDatabase
+WRITES = (CreateTable, InsertInto, DropTable, DropDatabase)
+
+
+def query_of(write: Write) -> CheckedStatement | CompiledStatement | None:
+    """Return the query whose rows are written, None where there is none."""
+    return None if isinstance(write, DropTable | DropDatabase) else write.query
 
 
 def reads(write: Write) -> tuple[TableSource, ...]:
     """Return the tables whose rows a write reads."""
-    return () if isinstance(write, DropTable) or write.query is None else write.query.tables
+    query = query_of(write)
+    return () if query is None else query.tables

@@ -17,7 +17,7 @@ from gateway.sql.planning import work
 from gateway.sql.planning.fairness import Requester
 from gateway.sql.planning.pool import Planners
 from gateway.sql.planning.process import Shared
-from metastore.records import View
+from metastore.records import Database, View
 
 REMEMBERED = 256
 LONGEST_REMEMBERED = 16 << 10  # characters of a statement
@@ -35,6 +35,10 @@ class Catalog(Protocol):
     def views(self) -> Mapping[str, View]:
         """Everybody's views by name."""
 
+    @property
+    def databases(self) -> Mapping[str, Database]:
+        """All databases by name."""
+
 
 class StatementReader:
     """Thread-safe. engines: that statements are written for."""
@@ -45,22 +49,27 @@ class StatementReader:
         self._lock = threading.Lock()
         self._tables: Mapping[str, TableSource] = {}
         self._views: Mapping[str, View] = {}
-        self._known: OrderedDict[tuple[str, str], CompiledStatement] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str, str], CompiledStatement] = OrderedDict()
 
     def understand(self, text: work.Text, catalog: Catalog, asker: Requester) -> CompiledStatement | Command | Write:
         """Return what a text asks for. Raises SqlError, EngineError."""
-        known = None if text.views else self._find(text.sql, text.dialect, catalog)
+        known = None if text.views else self._find(text, catalog)
         if known is not None:
             return known
         with self._planners.place(asker) as place:
             found: CompiledStatement | Command | Write = place.call(
-                work.understand, text, Shared(catalog.tables), Shared(catalog.views), self._engines
+                work.understand,
+                text,
+                Shared(catalog.tables),
+                Shared(catalog.views),
+                tuple(catalog.databases),
+                self._engines,
             )
         if isinstance(found, CompiledStatement):
             found = replace(found, tables=tuple(catalog.tables.get(table.name, table) for table in found.tables))
             written = sum(len(each) for each in found.texts.values() if isinstance(each, str))
             if not text.views and max(len(text.sql), written // WRITTEN_TIMES) <= LONGEST_REMEMBERED:
-                self._remember(text.sql, text.dialect, catalog, found)
+                self._remember(text, catalog, found)
         return found
 
     def call(self, asker: Requester, function: Any, *arguments: object) -> Any:
@@ -68,23 +77,28 @@ class StatementReader:
         with self._planners.place(asker) as place:
             return place.call(function, *arguments)
 
-    def _find(self, sql: str, dialect: str, catalog: Catalog) -> CompiledStatement | None:
+    def _find(self, text: work.Text, catalog: Catalog) -> CompiledStatement | None:
         with self._lock:
             if self._tables is not catalog.tables or self._views is not catalog.views:
                 return None
-            known = self._known.get((sql, dialect))
+            known = self._known.get(_key(text))
             if known is not None:
-                self._known.move_to_end((sql, dialect))
+                self._known.move_to_end(_key(text))
             return known
 
-    def _remember(self, sql: str, dialect: str, catalog: Catalog, found: CompiledStatement) -> None:
+    def _remember(self, text: work.Text, catalog: Catalog, found: CompiledStatement) -> None:
         with self._lock:
             if self._tables is not catalog.tables or self._views is not catalog.views:
                 self._known.clear()
                 self._tables, self._views = catalog.tables, catalog.views
-            self._known[sql, dialect] = found
+            self._known[_key(text)] = found
             if len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
+
+
+def _key(text: work.Text) -> tuple[str, str, str]:
+    """Return what a query's meaning follows from, beside the catalog."""
+    return text.sql, text.dialect, text.database
 
 
 def engines_of(engines: Iterable[Engine]) -> work.Engines:

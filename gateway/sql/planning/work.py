@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from engines.protocol import TableSource
+from engines.table_names import DEFAULT_DATABASE
 from gateway.sql import statement as checking
-from gateway.sql.commands import command_parsing, write_parsing
+from gateway.sql.commands import command_parsing, database_parsing, write_parsing
 from gateway.sql.commands.commands import Command, CreateView
 from gateway.sql.commands.writes import AS_THE_DIALECT_HAS_IT, CreateTable, InsertInto, PartitionSettings, Write
 from gateway.sql.compiled import CompiledStatement, compiled
+from gateway.sql.names import Naming, temporary_name
 from gateway.sql.parsing import SPARK, ParserLimits
 from gateway.sql.planning.regular_expressions import search
 from gateway.sql.statement import CheckedStatement
@@ -28,13 +30,17 @@ use_search(search)
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A statement as it was sent. views: of the session that sent it. partitions: how it writes them."""
+    """A statement as it was sent. views: of the session that sent it, by bare name. partitions: how it writes them.
+
+    database: of bare names in it.
+    """
 
     sql: str
     dialect: str
     limits: ParserLimits
     views: Mapping[str, View] = field(default_factory=dict)
     partitions: PartitionSettings = AS_THE_DIALECT_HAS_IT
+    database: str = DEFAULT_DATABASE
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +65,39 @@ class EnginePlan:
 
 
 def understand(
-    text: Text, tables: Mapping[str, TableSource], views: Mapping[str, View], engines: Engines
+    text: Text,
+    tables: Mapping[str, TableSource],
+    views: Mapping[str, View],
+    databases: Collection[str],
+    engines: Engines,
 ) -> CompiledStatement | Command | Write:
-    """Return what a text asks for. tables, views: everybody's. Raises SqlError."""
+    """Return what a text asks for. tables, views: everybody's. databases: names of all. Raises SqlError."""
     visible = visible_views(views, text.views)
-    command = command_parsing.parse(text.sql, catalog=tables, limits=text.limits, views=visible)
+    naming = Naming(text.database, frozenset(databases))
+    about_database = database_parsing.parse(text.sql, limits=text.limits, naming=naming)
+    if about_database is not None:
+        return about_database
+    command = command_parsing.parse(text.sql, catalog=tables, limits=text.limits, views=visible, naming=naming)
     if command is not None:
         return _with_query(command, engines)
     write = write_parsing.parse(
-        text.sql, text.dialect, catalog=tables, limits=text.limits, views=visible, partitions=text.partitions
+        text.sql,
+        text.dialect,
+        catalog=tables,
+        limits=text.limits,
+        views=visible,
+        partitions=text.partitions,
+        naming=naming,
     )
     if write is not None:
         return _with_query(write, engines)
-    checked = checking.check(text.sql, text.dialect, catalog=tables, limits=text.limits, views=visible)
+    checked = checking.check(text.sql, text.dialect, catalog=tables, limits=text.limits, views=visible, naming=naming)
     return compiled(checked, engines.dialects, explained=engines.explained)
 
 
 def visible_views(stored: Mapping[str, View], own: Mapping[str, View]) -> Mapping[str, View]:
-    """Return the views that a session's statements may name: its own hide others and tables."""
-    return {**stored, **{name: replace(view, hides=stored.get(name)) for name, view in own.items()}}
+    """Return the views that a session's statements may name, with the names by which they are found."""
+    return {**stored, **{temporary_name(name): view for name, view in own.items()}}
 
 
 def estimate(

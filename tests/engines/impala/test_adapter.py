@@ -34,7 +34,8 @@ pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusio
 from engines.impala import coordinators as coordinators_module
 from engines.impala.connection import Access, Auth
 from engines.impala.engine import ImpalaEngine
-from engines.impala.tables import create, name_in_impala, with_names
+from engines.impala.tables import create, name_in_impala, renamed
+from engines.table_names import with_names
 from selector.cardinality.tree import estimate_rows
 from selector.explain import impala as impala_explain
 from selector.memory import impala as impala_memory
@@ -511,8 +512,19 @@ def test_names_that_impala_does_not_take_are_written_otherwise() -> None:
     assert name_in_impala("Plain_1") == "plain_1"
     assert name_in_impala("odd name") != known
     sql = "SELECT '`odd-name`' AS a, \"`odd-name`\" AS b FROM `odd-name` AS `odd-name`"
-    assert with_names(sql, [odd]) == f"SELECT '`odd-name`' AS a, \"`odd-name`\" AS b FROM `{known}` AS `{known}`"
-    assert with_names("SELECT '`odd-name`'", []) == "SELECT '`odd-name`'"
+    assert (
+        with_names(sql, renamed([odd])) == f"SELECT '`odd-name`' AS a, \"`odd-name`\" AS b FROM `{known}` AS `{known}`"
+    )
+    assert with_names("SELECT '`odd-name`'", {}) == "SELECT '`odd-name`'"
+
+
+def test_tables_of_other_databases_are_in_databases_of_the_same_name() -> None:
+    orders = TableSource("sales.orders", "/t", "parquet", (Column("id", "bigint"),))
+    sql = "SELECT `orders`.`id`, '`sales.orders`' AS a FROM `sales.orders` AS `orders`"
+    assert with_names(sql, renamed([orders])) == (
+        "SELECT `orders`.`id`, '`sales.orders`' AS a FROM `sales`.`orders` AS `orders`"
+    )
+    assert create(orders, "fusion").startswith("CREATE EXTERNAL TABLE IF NOT EXISTS `sales`.`orders` ")
 
 
 def test_locations_are_quoted() -> None:

@@ -20,6 +20,7 @@ from gateway.server import wiring
 from gateway.server.runtime import Gateway
 from gateway.settings import load
 from gateway.sql import parsing
+from gateway.sql.planning.work import visible_views
 from gateway.sql.views import DEEPEST_VIEWS, MOST_VIEWS, temporary_in
 from gateway.statements.session import LARGEST_BYTES, LARGEST_SETTINGS, LONGEST_VALUE, Session
 from gateway.statements.statement import Statement
@@ -202,7 +203,7 @@ def test_temporary_views_are_found_by_scope(house: House, sql: str, temporary: b
     session = house.session()
     house.rows("CREATE TEMPORARY VIEW mine AS SELECT 1 AS id", session=session)
     tree, _ = parsing.parse(sql, "spark", parsing.ParserLimits())
-    assert (temporary_in(tree, session.views) is not None) is temporary
+    assert (temporary_in(tree, visible_views({}, session.views)) is not None) is temporary
 
 
 def test_views_have_bounds(house: House) -> None:

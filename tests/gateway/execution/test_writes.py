@@ -20,7 +20,7 @@ from engines.duckdb.pool import DuckDBEngine
 from engines.protocol import Column
 from engines.spark.embedded.server import SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
-from gateway.errors import UnknownTable
+from gateway.errors import UnknownDatabase, UnknownTable
 from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.principals import Principal
@@ -303,3 +303,27 @@ def test_a_write_is_never_tried_again(house: House, spark_server: SparkConnectSe
     assert record.error is not None
     assert record.error.code == "ENGINE_UNAVAILABLE"
     assert house.done("SELECT a FROM target", engine="duckdb") == [{"a": 1}]
+
+
+def test_tables_of_another_database_are_written_read_and_dropped_with_it(house: House) -> None:
+    house.done("CREATE DATABASE shop")
+    house.done("CREATE TABLE shop.sold PARTITIONED BY (year) AS SELECT 1 AS id, 2023 AS year")
+    house.done("CREATE TABLE sold AS SELECT 9 AS id")
+    assert house.done("INSERT INTO shop.sold SELECT 2 AS id, 2024 AS year") == [{"rows_written": 1}]
+    house.done("INSERT OVERWRITE sold PARTITION (year = 2023) SELECT 3", database="shop")
+    assert house.both("SELECT s.id, year FROM shop.sold s JOIN sold ON sold.id = 9 ORDER BY s.id") == [
+        {"id": 2, "year": 2024},
+        {"id": 3, "year": 2023},
+    ]
+    house.done("CREATE VIEW shop.newest AS SELECT max(year) AS year FROM sold", database="shop")
+    assert house.both("SELECT year FROM shop.newest") == [{"year": 2024}]
+    folder = house.location("shop.sold")
+    assert house.failed("DROP DATABASE shop") == "DATABASE_NOT_EMPTY"
+    assert folder.is_dir()
+    house.done("DROP SCHEMA shop CASCADE")
+    assert not folder.exists()
+    assert house.done("SHOW DATABASES") == [{"name": "default"}]
+    assert house.both("SELECT id FROM sold") == [{"id": 9}]
+    house.done("DROP DATABASE IF EXISTS shop")
+    with pytest.raises(UnknownDatabase):
+        house.ended("CREATE TABLE shop.again AS SELECT 1 AS id")

@@ -71,8 +71,8 @@ def parsed(sql: str) -> Command | None:
         ("SHOW TABLE STATS books;", ShowTableStats("books")),
         ("show column stats books", ShowColumnStats("books")),
         ("SHOW TABLES", ShowTables()),
-        ("SHOW TABLES IN default LIKE 'b*|sales'", ShowTables("b*|sales")),
-        ("SHOW TABLES 'b*'", ShowTables("b*")),
+        ("SHOW TABLES IN default LIKE 'b*|sales'", ShowTables(pattern="b*|sales")),
+        ("SHOW TABLES 'b*'", ShowTables(pattern="b*")),
         ("ALTER TABLE books SET TBLPROPERTIES('numRows'='1000')", SetRows("books", 1000)),
         (
             'ALTER TABLE books SET TBLPROPERTIES("NUMROWS" = 7, "STATS_GENERATED_VIA_STATS_TASK" = "true")',
@@ -97,7 +97,7 @@ def test_what_commands_mean(sql: str, command: Command) -> None:
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [
-        ("USE `default`", UseDatabase()),
+        ("USE `default`", UseDatabase("default")),
         ("SHOW DATABASES", ShowDatabases()),
         ("SHOW SCHEMAS LIKE 'd*'", ShowDatabases("d*")),
         ("SHOW COLUMNS IN default.books", ShowColumns("books")),

@@ -289,11 +289,12 @@ def test_the_gateway_drains(serve: Callable[..., Drivers]) -> None:
 
 SHOP = [
     Relation(
+        "default",
         "books",
         RelationKind.TABLE,
         (Column("id", "bigint"), Column("price", "decimal(10,2)"), Column("a_b", "string")),
     ),
-    Relation("sales", RelationKind.VIEW, (Column("at", "timestamp_ntz"), Column("tags", "array<string>"))),
+    Relation("default", "sales", RelationKind.VIEW, (Column("at", "timestamp_ntz"), Column("tags", "array<string>"))),
 ]
 
 
@@ -326,7 +327,7 @@ def test_patterns(pattern: str | None, names: list[str]) -> None:
 
 def test_no_pattern_takes_long() -> None:
     """What an expression would try again and again in other places is tried once."""
-    longest = Relation("a" * 255, RelationKind.TABLE, (Column("id", "bigint"),))
+    longest = Relation("default", "a" * 255, RelationKind.TABLE, (Column("id", "bigint"),))
     begun = time.process_time()
     for pattern in ("%" * 30 + "b", "%a" * 30 + "b", "%a_" * 100 + "%b%"):
         assert metadata.tables(TablesRequest(table=pattern), [longest]).num_rows == 0
@@ -338,7 +339,7 @@ def test_tables_of_another_kind_or_database_are_none() -> None:
     assert metadata.tables(TablesRequest(types=["SYSTEM TABLE"]), SHOP).num_rows == 0
     assert metadata.tables(TablesRequest(types=["view", "table"]), SHOP)["TABLE_TYPE"].to_pylist() == ["TABLE", "VIEW"]
     assert metadata.tables(TablesRequest(schema="other"), SHOP).num_rows == 0
-    assert metadata.schemas(SchemasRequest(schema="def%")).to_pylist() == [
+    assert metadata.schemas(SchemasRequest(schema="def%"), ("default", "sales")).to_pylist() == [
         {"TABLE_SCHEM": "default", "TABLE_CATALOG": ""}
     ]
 

@@ -20,7 +20,7 @@ QUERIES = (exp.Select, exp.SetOperation, exp.Subquery, exp.Values)
 
 _SYNTAX = frozenset(
     """
-    Add Alias All Any AtTimeZone Between BitwiseAnd BitwiseLeftShift BitwiseNot BitwiseOr BitwiseRightShift
+    Add Alias Aliases All Any AtTimeZone Between BitwiseAnd BitwiseLeftShift BitwiseNot BitwiseOr BitwiseRightShift
     BitwiseXor Boolean Bracket CTE Column Cube DPipe DataType DataTypeParam Distinct Div Dot EQ Escape Except
     Fetch Filter From GT GTE Group GroupingSets Having Hint ILike Identifier IgnoreNulls In IntDiv Intersect Interval
     IntervalSpan Is Join LT LTE Lambda Lateral Like Limit Literal Mod Mul NEQ National Neg Not Null NullSafeEQ

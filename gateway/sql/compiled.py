@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from engines.errors import UnsupportedFeature
 from engines.protocol import TableSource
+from gateway.sql.names import is_generator
 from gateway.sql.statement import CheckedStatement
 from selector.join_keys import KeyPair
 from selector.query_text import join_pairs, named_expressions
@@ -75,8 +76,8 @@ def joined_columns(statement: CheckedStatement) -> tuple[KeyPair, ...]:
 
 
 def outputs_of(tree: exp.Expr) -> tuple[str, ...] | None:
-    """Return the names of a query's columns; None where a star hides them."""
-    if not isinstance(tree, exp.Query) or tree.is_star:
+    """Return the names of a query's columns; None where a star hides them, or a function that makes rows names them."""
+    if not isinstance(tree, exp.Query) or tree.is_star or any(map(is_generator, tree.selects)):
         return None
     return tuple(tree.named_selects)
 

@@ -25,6 +25,7 @@ from metastore.records import Position
 CATALOG = "spark_catalog"  # the one that there is, as Spark's clients call it
 SUGGESTIONS = 3
 _FILE_SOURCES = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "delta", "iceberg", "binaryfile"})
+_GENERATORS = frozenset({"explode", "explode_outer", "posexplode", "posexplode_outer"})  # as they were written
 _QUALIFIED = "full name"  # marks tables that have theirs: no common table expression is meant
 
 
@@ -256,9 +257,15 @@ def _columns(source: object, catalog: Mapping[str, TableSource]) -> frozenset[st
     renamed = [column.name.lower() for column in alias.args.get("columns") or ()] if alias else []
     if renamed:
         return frozenset(renamed)
-    if any(isinstance(select, exp.Star) or select.is_star for select in query.selects):
+    if any(select.is_star or is_generator(select) for select in query.selects):
         return None
     return frozenset(name.lower() for name in query.named_selects)
+
+
+def is_generator(expression: exp.Expr) -> bool:
+    """Tell whether an output is a function that makes rows: its columns have their own names (pos, col, key, value)."""
+    written = isinstance(expression, exp.Anonymous) and expression.name.lower() in _GENERATORS
+    return written or isinstance(expression, exp.Explode | exp.Posexplode)
 
 
 def _aliases(scope: Scope) -> frozenset[str]:

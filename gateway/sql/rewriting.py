@@ -7,12 +7,13 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.generator import Generator
 
 from gateway.errors import SyntaxInvalid
+from gateway.sql import names
 from gateway.sql.parser_dialects import LIBRARY_DEFECTS
 from gateway.sql.position import position_of
 
 FORGIVING_DIALECTS = frozenset({"hive", "impala"})  # there CAST of a value that does not fit is NULL
 LONGEST_NAME = 120
-_SEVERAL_COLUMNS = ("posexplode", "posexplode_outer")  # of functions as they were written
+_WRITE_TIMES = ("date_format", "from_unixtime")  # by a pattern
 
 
 def settle_casts(tree: exp.Expr, dialect: str) -> None:
@@ -27,6 +28,22 @@ def settle_casts(tree: exp.Expr, dialect: str) -> None:
             cast.set("safe", True)
         else:
             cast.replace(exp.Cast(**{name: value for name, value in cast.args.items() if name in ("this", "to")}))
+
+
+def count_weekdays(tree: exp.Expr) -> None:
+    """Write the pattern ``u`` as what it was until Spark 3 gave it up: the day of the week, 1 for Monday, as text.
+
+    Tools for Hive cut times to weeks by it.
+    """
+    for call in list(tree.find_all(exp.Anonymous)):
+        if call.name.lower() not in _WRITE_TIMES or len(call.expressions) != len(("time", "pattern")):
+            continue
+        time, pattern = call.expressions
+        if pattern.is_string and pattern.name == "u":
+            if call.name.lower() == "from_unixtime":
+                time = exp.Anonymous(this="from_unixtime", expressions=[time])
+            day = exp.Anonymous(this="weekday", expressions=[exp.Anonymous(this="to_date", expressions=[time])])
+            call.replace(exp.cast(exp.Paren(this=exp.Add(this=day, expression=exp.Literal.number(1))), "string"))
 
 
 def name_columns_in_brackets(tree: exp.Expr) -> None:
@@ -55,9 +72,7 @@ def name_outputs(tree: exp.Expr) -> None:
 
 def _is_nameless(expression: exp.Expr) -> bool:
     named = isinstance(expression, exp.Alias | exp.Aliases | exp.Column | exp.Star) or expression.is_star
-    if isinstance(expression, exp.Anonymous):
-        named = expression.name.lower() in _SEVERAL_COLUMNS
-    return not named and not isinstance(expression, exp.Explode | exp.Posexplode)  # which may put out several columns
+    return not named and not names.is_generator(expression)  # which names its columns itself
 
 
 def _named(expression: exp.Expr, writer: Generator) -> exp.Expr:

@@ -35,6 +35,7 @@ from selector.types import NoSuchType
 FINGERPRINT_HEX = 32
 READ_BACK = 2_048
 DUCKDB = "duckdb"
+OF_HIVES_TOOLS = (SPARK, "hive")  # dialects in which tools made for Hive write
 
 _WORDS = re.compile(
     r"(?P<alias> AS `(?:[^`]|``)*`)|(?P<name>`(?:[^`]|``)*`)|'(?:[^'\\]|\\.)*'"
@@ -146,6 +147,8 @@ def check(
     try:
         tree, engine = parsing.parse(sql, dialect, limits)
         names.qualify(tree, naming, views)
+        if dialect in OF_HIVES_TOOLS:
+            rewriting.count_weekdays(tree)
         rewriting.name_columns_in_brackets(tree)
         if dialect != SPARK:
             rewriting.name_outputs(tree)
@@ -194,6 +197,8 @@ def _query_of(
     """Return a view's query in Spark's dialect; what needs its tables is left to ``_settle``."""
     tree, _ = parsing.parse(view.sql, view.dialect, limits)
     names.qualify(tree, replace(naming, database=view.database), views if view.temporary else ())
+    if view.dialect in OF_HIVES_TOOLS:
+        rewriting.count_weekdays(tree)
     rewriting.name_columns_in_brackets(tree)
     rewriting.settle_casts(tree, view.dialect)
     rewriting.name_outputs(tree)

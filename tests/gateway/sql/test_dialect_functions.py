@@ -18,6 +18,7 @@ from engines.errors import UnsupportedFeature
 from engines.protocol import Column, TableSource
 from engines.spark.engine import SparkConnectEngine
 from gateway.errors import NotAllowed, SqlError, UnknownColumn
+from gateway.sql.compiled import outputs_of
 from gateway.sql.dialects import hive_functions
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.statement import CheckedStatement, check
@@ -160,3 +161,34 @@ def test_a_function_of_several_columns_gets_no_one_name(dialect: str) -> None:
         "SELECT posexplode(array) FROM places", dialect, catalog={"places": PLACES}, limits=ParserLimits()
     )
     assert statement.sql("spark") == "SELECT POSEXPLODE(`array`) FROM `places` AS `places`"
+
+
+@pytest.mark.parametrize("dialect", ["hive", "spark"])
+@pytest.mark.parametrize(
+    ("sql", "columns"),
+    [
+        ("SELECT pos + 1 AS n, col FROM (SELECT posexplode(array) FROM places) t", ("n", "col")),
+        ("SELECT n, x FROM (SELECT posexplode(array) AS (n, x) FROM places) t", ("n", "x")),
+        ("SELECT posexplode(array) AS (n, x) FROM places", ("n", "x")),
+        ("WITH c AS (SELECT explode(array) FROM places) SELECT col FROM c", ("col",)),
+        ("SELECT explode(array) FROM places", None),
+    ],
+)
+def test_functions_that_make_rows_name_their_columns(dialect: str, sql: str, columns: tuple[str, ...] | None) -> None:
+    statement = check(sql, dialect, catalog={"places": PLACES}, limits=ParserLimits())
+    assert outputs_of(statement.tree) == columns
+    with pytest.raises(UnsupportedFeature):
+        statement.sql("duckdb")
+
+
+@pytest.mark.parametrize("dialect", ["hive", "spark"])
+@pytest.mark.parametrize(
+    ("call", "time"),
+    [
+        ("date_format(current_timestamp(), 'u')", "CURRENT_TIMESTAMP()"),
+        ("from_unixtime(86400, 'u')", "FROM_UNIXTIME(86400)"),
+    ],
+)
+def test_the_day_of_the_week_by_a_pattern(dialect: str, call: str, time: str) -> None:
+    statement = check(f"SELECT {call} AS d", dialect, catalog={}, limits=ParserLimits())
+    assert statement.sql("spark") == f"SELECT CAST((WEEKDAY(TO_DATE({time})) + 1) AS STRING) AS `d`"

@@ -273,3 +273,21 @@ def _json(stored: object) -> object:
 def test_a_url_may_hold_per_cent_signs() -> None:
     url = "postgresql://ann:p%40ss@localhost/fusion"
     assert migration_config(url).get_main_option("sqlalchemy.url") == url
+
+
+def test_a_table_whose_name_has_a_dot_is_in_the_database_before_it(url: str, engine: Engine) -> None:
+    _upgrade(engine, "0010")
+    at = NOON.replace(tzinfo=None) if engine.dialect.name == "sqlite" else NOON
+    with engine.begin() as connection:
+        for table_id, name in enumerate(("books", "sales.orders", "sales.old.orders"), 1):
+            connection.execute(
+                text(
+                    "INSERT INTO catalog_tables (id, name, location, format, options, files, bytes, registered_at) "
+                    "VALUES (:id, :name, '/data', 'csv', '{}', 1, 1, :at)"
+                ),
+                {"id": table_id, "name": name, "at": at},
+            )
+    with Metastore(url) as store:
+        assert [database.name for database in store.databases.list()] == ["default", "sales"]
+        assert [table.name for table in store.catalog.list()] == ["books", "sales.old.orders", "sales.orders"]
+    check_migrations(engine)

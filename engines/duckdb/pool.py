@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -67,8 +67,7 @@ class DuckDBEngine:
         self._size = workers + spare
         self._recycle_after = recycle_after
         self._recycle_growth_bytes = recycle_growth_bytes
-        self._tables: tuple[TableSource, ...] = ()
-        self._generation = 0
+        self._tables: Mapping[str, TableSource] = {}
         self._numbers = itertools.count(1)
         self._changed = threading.Condition()
         self._idle: list[WorkerProcess] = []
@@ -82,12 +81,11 @@ class DuckDBEngine:
         self._fill()
 
     def use_tables(self, tables: Sequence[TableSource]) -> None:
-        """Replace the tables. A worker hears of them before its next statement, so that many changes cost nothing."""
-        readable = tuple(table for table in tables if table.format in self.formats)
+        """Replace the tables. A worker hears what changed before its next statement: many changes cost nothing."""
+        readable = {table.name.lower(): table for table in tables if table.format in self.formats}
         with self._changed:
             if readable != self._tables:
                 self._tables = readable
-                self._generation += 1
 
     def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
         """Return the physical plan as JSON (EXPLAIN (FORMAT JSON)). A planner that is lost says nothing about it."""
@@ -173,11 +171,10 @@ class DuckDBEngine:
                     raise
 
     def _update(self, worker: WorkerProcess) -> None:
-        """Tell a worker the tables as they are, if it knows others. Raises EngineError."""
+        """Tell a worker the tables as they are. Raises EngineError."""
         with self._changed:
-            tables, generation = self._tables, self._generation
-        if worker.generation != generation:
-            worker.use_tables(tables, generation)
+            tables = self._tables
+        worker.use_tables(tables)
 
     def _take(self, wait_s: float, query_id: str) -> WorkerProcess:
         until = time.monotonic() + wait_s
@@ -253,8 +250,8 @@ class DuckDBEngine:
 
     def _spawn(self) -> WorkerProcess:
         with self._changed:
-            tables, generation = self._tables, self._generation
-        return WorkerProcess(threads=self._threads, tables=tables, generation=generation)
+            tables = self._tables
+        return WorkerProcess(threads=self._threads, tables=tables)
 
 
 class PooledStatement:

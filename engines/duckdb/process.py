@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -55,35 +55,43 @@ class NoAnswer(EngineUnavailable):
 
 
 class WorkerProcess:
-    """One worker. Not thread-safe, except ``interrupt`` and ``kill``. generation: of the tables that it knows."""
+    """One worker. Not thread-safe, except ``interrupt`` and ``kill``.
 
-    def __init__(self, *, threads: int, tables: Sequence[TableSource], generation: int) -> None:
+    tables: that statements may name, by their names in small letters.
+    """
+
+    def __init__(self, *, threads: int, tables: Mapping[str, TableSource]) -> None:
         self.statements = 0
-        self._threads = threads
+        self._tables: Mapping[str, TableSource] = {}
         self._sending = threading.Lock()
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "engines.duckdb.worker", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "engines.duckdb.worker", str(theirs.fileno()), str(threads)],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env={**child_environment(), **_FRUGAL_ALLOCATORS},
             )
-        self.use_tables(tables, generation)
+        self.use_tables(tables)
         self._resident_bytes = self._resident()
 
-    def use_tables(self, tables: Sequence[TableSource], generation: int) -> None:
-        """Have the process open another DuckDB instance, which knows these tables and no others.
+    def use_tables(self, tables: Mapping[str, TableSource]) -> None:
+        """Tell the process which tables are new, defined otherwise or gone since it was last told.
 
-        Raises EngineError; then the process is ended, for nobody knows how far its instance is locked down.
+        tables: all of them; the same object as long as they stay as they are. Raises EngineError; then the process is
+        ended, for nobody knows what it has heard.
         """
-        described = [_described(table) for table in tables]
+        before = self._tables
+        if tables is before:
+            return
+        changed = [described(table) for name, table in tables.items() if before.get(name) != table]
+        gone = [name for name in before if name not in tables]
         try:
-            self.ask({"op": "tables", "threads": self._threads, "tables": described})
+            self.ask({"op": "tables", "changed": changed, "gone": gone})
         except EngineError:
             self.kill()
             raise
-        self.generation = generation
+        self._tables = tables
 
     @property
     def pid(self) -> int:
@@ -304,8 +312,8 @@ def _actuals(message: dict[str, Any]) -> Actuals:
     return Actuals(message["peak_bytes"], operators)
 
 
-def _described(table: TableSource) -> dict[str, Any]:
-    """Return a table as JSON holds it; every worker is told of all tables at each change, so this is quick."""
+def described(table: TableSource) -> dict[str, Any]:
+    """Return a table as JSON holds it."""
     return {
         "name": table.name,
         "location": table.location,

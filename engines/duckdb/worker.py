@@ -1,19 +1,17 @@
-"""One worker process: one DuckDB instance, one statement at a time.
+"""One worker process: one statement at a time, in a DuckDB instance that can read its tables.
 
-The instance is locked down before it sees anything that came from a client, the tables' definitions too: no files but
+An instance is locked down before it sees anything that came from a client, the tables' definitions too: no files but
 the tables', no extensions, no spilling, no change of settings but the memory limit, which is the statement's lease. A
-table's view is made when the first statement names it, so that one whose files cannot be read, or never answer, harms
-its readers alone. A cap on the process's address space stands above it, because some of DuckDB's memory (long strings,
-IN lists, results) is outside its limit.
+cap on the process's address space stands above it, because some of DuckDB's memory (long strings, IN lists, results)
+is outside its limit.
 
-Run as ``python -m engines.duckdb.worker FD``; FD is the worker's end of a socket pair. The process ends when
+Run as ``python -m engines.duckdb.worker FD THREADS``; FD is the worker's end of a socket pair. The process ends when
 the other end closes, so a killed gateway leaves no worker behind.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import queue
 import resource
@@ -22,67 +20,43 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from engines.duckdb import tables, wire
-from engines.duckdb.errors import readable, translated
+from engines.duckdb import wire
+from engines.duckdb.errors import translated
+from engines.duckdb.instance import Blank, Instance, Instances, address_space_bytes
 from engines.errors import EngineError, StatementCancelled, StatementError, UnsupportedFeature
 from engines.protocol import Column, TableSource
-from selector.quoting import duckdb_string
-
-if TYPE_CHECKING:
-    from engines.duckdb.orc import OrcFile
-
-log = logging.getLogger(__name__)
 
 BATCH_ROWS = 65_536
 HEADROOM_BYTES = 1 << 30  # above the lease: results, strings and code that DuckDB does not count
-
-_LOCK_DOWN = (
-    "SET temp_directory=''",
-    "SET autoinstall_known_extensions=false",
-    "SET autoload_known_extensions=false",
-    "SET allow_community_extensions=false",
-    "SET allow_persistent_secrets=false",
-    "SET python_enable_replacements=false",
-    "SET enable_external_file_cache=false",  # it would count another statement's bytes into this one's peak
-    "SET read_ahead_depth=1",  # row groups; without a bound, scans take what is free, and peaks cannot be told before
-    "SET parquet_metadata_cache=true",
-    "SET TimeZone='UTC'",
-    "SET default_null_order='nulls_last'",
-    "CALL enable_profiling(format='no_output')",
-    "SET allowed_configs=['memory_limit']",
-    "SET enable_external_access=false",
-    "SET lock_configuration=true",
-)
 
 
 class Worker:
     """Serves one socket: a thread reads commands, the main thread runs them."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, *, threads: int) -> None:
         self._socket = connection
         self._commands: queue.Queue[dict[str, Any]] = queue.Queue()
-        self._instance = duckdb.connect()
         self._parser = _empty_instance()
-        self._tables: dict[str, TableSource] = {}
-        self._views: set[str] = set()
-        self._orc_files: dict[str, tuple[OrcFile, ...]] = {}
+        self._tables: dict[str, dict[str, Any]] = {}  # as they were described, by their names in small letters
+        self._instances = Instances(threads=threads)
         self._lock = threading.Lock()
-        self._running: int | None = None
+        self._running: tuple[int, Instance] | None = None
         self._cancelled: int | None = None
-        self._limit_bytes: int | None = None
-        self._idle_bytes = _address_space_bytes()
+        Blank(threads=threads).connection.close()  # what the first one loads stays
+        self._own_bytes = address_space_bytes()
 
     def serve(self) -> None:
         """Run commands until the other side goes away."""
         threading.Thread(target=self._read, name="commands", daemon=True).start()
         while True:
+            if self._commands.empty():
+                self._instances.prepare()
             command = self._commands.get()
             try:
                 self._run(command)
@@ -105,99 +79,68 @@ class Worker:
     def _interrupt(self, number: int) -> None:
         with self._lock:
             self._cancelled = number
-            if self._running == number:
-                self._instance.interrupt()
+            if self._running is not None and self._running[0] == number:
+                self._running[1].interrupt()
 
     def _run(self, command: dict[str, Any]) -> None:
         with translated():
             match command["op"]:
                 case "tables":
-                    self._open_instance(command["threads"], list(map(_table, command["tables"])))
+                    self._learn(command["changed"], command["gone"])
                     wire.send_json(self._socket, wire.Frame.REPLY, {})
                 case "explain":
-                    self._make_views(command["sql"])
                     plan = self._explain(command["sql"], command["memory_bytes"])
                     wire.send_json(self._socket, wire.Frame.REPLY, {"plan": plan})
                 case "execute":
-                    self._make_views(command["sql"])
                     self._execute(command["number"], command["sql"], command["memory_bytes"])
                 case unknown:
                     raise ValueError(f"unknown command {unknown}")
 
-    def _open_instance(self, threads: int, sources: list[TableSource]) -> None:
-        self._instance.close()
-        self._instance = duckdb.connect()
-        self._limit_bytes = None
-        self._instance.execute(f"SET threads={int(threads)}")
-        locations = ", ".join(duckdb_string(source.location) for source in sources)
-        self._instance.execute(f"SET allowed_paths=[{locations}]")
-        self._instance.execute(f"SET allowed_directories=[{locations}]")  # what is no folder yet may become one
-        for statement in _LOCK_DOWN:
-            self._instance.execute(statement)
-        self._tables = {source.name.lower(): source for source in sources}
-        self._views = set()
-        self._orc_files = {}
+    def _learn(self, changed: list[dict[str, Any]], gone: list[str]) -> None:
+        """Take tables that are new or defined otherwise, and forget others: no instance is left that can read those."""
+        known = {str(table["name"]).lower(): table for table in changed}
+        self._instances.forget({*known, *gone})
+        self._tables.update(known)
+        for name in gone:
+            self._tables.pop(name, None)
 
-    def _make_views(self, sql: str) -> None:
-        """Make the views of the tables that a statement names. One without files may get some later."""
+    def _instance_for(self, sql: str) -> Instance:
+        """Return an instance with views of the tables that a statement names. Raises UnsupportedFeature."""
         _require_one_query(sql)
-        for name in sorted(self._named(sql)):
-            source = self._tables.get(name)
-            if source is None or name in self._views:
-                continue
-            if source.format == "orc":
-                self._make_orc_view(source)
-                continue
-            try:
-                self._make_view(tables.view(source))
-            except duckdb.Error as error:
-                log.warning("table %s has no view: %s", source.name, readable(str(error)))
-            else:
-                self._views.add(name)
+        names = self._named(sql) & self._tables.keys()
+        sources = {name: _table(self._tables[name]) for name in names}
+        if any(source.format == "orc" for source in sources.values()):
+            self._load_orc_reader()
+        instance = self._instances.reading(sources)
+        instance.make_views(names)
+        return instance
+
+    def _load_orc_reader(self) -> None:
+        before_bytes = address_space_bytes()
+        import engines.duckdb.orc  # noqa: F401 - with it comes pandas, by which a worker would start half as fast
+
+        self._own_bytes += address_space_bytes() - before_bytes  # no statement's, and once only
 
     def _named(self, sql: str) -> set[str]:
         """Return the names of tables in a statement, which is parsed and not bound."""
         found = self._parser.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
         return set(_table_names(json.loads(found[0]) if found else None))
 
-    def _make_orc_view(self, source: TableSource) -> None:
-        """Make the view of a table that Arrow reads, if its files are not those of the last time."""
-        before_bytes = _address_space_bytes()
-        from engines.duckdb import orc  # with it comes pandas, by which a worker would start half as fast
-
-        self._idle_bytes += _address_space_bytes() - before_bytes  # no statement's, and once only
-        files = orc.files_of(source)
-        if files == self._orc_files.get(source.name):
-            return
-        dataset = f"{source.name}\nas Arrow"  # no table's name has two lines
-        self._instance.register(dataset, orc.dataset_of(source, files))
-        self._make_view(tables.view_of_dataset(source, dataset))
-        self._orc_files[source.name] = files
-
-    def _make_view(self, sql: str) -> None:
-        """Run the one statement that makes a view, and nothing else that may be in it."""
-        statements = self._instance.extract_statements(sql)
-        if [statement.type for statement in statements] != [duckdb.StatementType.CREATE]:
-            raise UnsupportedFeature("a table's definition is not one view in DuckDB's dialect.")
-        self._instance.execute(statements[0])
-
     def _explain(self, sql: str, memory_bytes: int) -> str:
-        self._limit(memory_bytes)
-        with _address_space_cap(self._idle_bytes + memory_bytes + HEADROOM_BYTES):
-            found = self._instance.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchone()
-        return str(found[1]) if found else ""
+        instance = self._instance_for(sql)
+        instance.limit(memory_bytes)
+        with self._cap(memory_bytes):
+            return instance.explain(sql)
 
     def _execute(self, number: int, sql: str, memory_bytes: int) -> None:
+        instance = self._instance_for(sql)
         with self._lock:
-            self._running = number
+            self._running = number, instance
         try:
-            self._limit(memory_bytes)
-            with (
-                wire.BatchSender(self._socket) as sender,
-                _address_space_cap(self._idle_bytes + memory_bytes + HEADROOM_BYTES),
-            ):
+            instance.limit(memory_bytes)
+            with wire.BatchSender(self._socket) as sender, self._cap(memory_bytes):
                 self._refuse_if_cancelled(number)
-                relation = self._instance.sql(sql)
+                relation = instance.query(sql)
                 reader = relation.to_arrow_reader(BATCH_ROWS)
                 schema = _with_bigint_sums(reader.schema, relation.types)
                 wire.send(self._socket, wire.Frame.SCHEMA, schema.serialize())
@@ -205,16 +148,14 @@ class Worker:
                     self._refuse_if_cancelled(number)
                     sender.send(_cast(batch, schema))
                 reader.close()
-            wire.send_json(self._socket, wire.Frame.END, _actuals(self._instance.get_profiling_information()))
+            wire.send_json(self._socket, wire.Frame.END, _actuals(instance.profile()))
         finally:
             with self._lock:
                 self._running = None
 
-    def _limit(self, memory_bytes: int) -> None:
-        """Set DuckDB's limit, which takes milliseconds, only where it is another one."""
-        if memory_bytes != self._limit_bytes:
-            self._instance.execute(f"SET memory_limit='{int(memory_bytes)}B'")
-            self._limit_bytes = memory_bytes
+    def _cap(self, memory_bytes: int) -> AbstractContextManager[None]:
+        """Hold the process to what a statement may take beyond what the process holds without it."""
+        return _address_space_cap(self._own_bytes + self._instances.held_bytes + memory_bytes + HEADROOM_BYTES)
 
     def _refuse_if_cancelled(self, number: int) -> None:
         if self._cancelled == number:
@@ -284,14 +225,6 @@ def _actuals(profile: str) -> dict[str, Any]:
     return {"peak_bytes": measured.get("system", {}).get("peak_buffer_memory"), "operators": operators}
 
 
-def _address_space_bytes() -> int:
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    except OSError:
-        return 0
-    return pages * resource.getpagesize()
-
-
 @contextmanager
 def _address_space_cap(limit_bytes: int) -> Iterator[None]:
     """Hold the process's address space below a limit; only where it can be measured (Linux)."""
@@ -320,11 +253,11 @@ def _table_names(tree: object) -> Iterator[str]:
 
 
 def main() -> None:
-    """Serve the socket whose file descriptor is the only argument."""
+    """Serve the socket whose file descriptor is the first argument; the second is how many threads an instance has."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the gateway; it ends us
     connection = socket.socket(fileno=int(sys.argv[1]))
     try:
-        Worker(connection).serve()
+        Worker(connection, threads=int(sys.argv[2])).serve()
     except wire.PeerGone:
         os._exit(0)
 

@@ -26,7 +26,6 @@ from engines.errors import (
     DataError,
     DeadlineExceeded,
     EngineBusy,
-    EngineError,
     EngineUnavailable,
     MemoryExceeded,
     StatementCancelled,
@@ -231,16 +230,81 @@ def test_other_tables_need_no_other_process(pool: DuckDBEngine, numbers: TableSo
             run(pool, gone)
 
 
-def test_a_worker_that_cannot_take_tables_is_replaced(numbers: TableSource) -> None:
+def test_a_worker_that_is_lost_while_it_is_told_of_tables_is_replaced(numbers: TableSource) -> None:
     with contextlib.closing(DuckDBEngine(workers=1, threads=1)) as engine:
         wait_until(lambda: len(engine.worker_pids()) == 1, "the worker is there")
-        (worker,) = engine._workers
-        worker._threads = 0  # DuckDB refuses to open an instance
+        (pid,) = engine.worker_pids()
+        os.kill(pid, signal.SIGSTOP)  # so that it dies over the news, not before
         engine.use_tables([numbers])
-        with pytest.raises(EngineError):
-            run(engine, "SELECT n FROM numbers")
-        assert not worker.alive
+        threading.Timer(0.3, kill, [pid]).start()
         assert run(engine, "SELECT n FROM numbers") == 3_000
+        assert pid not in engine.worker_pids()
+
+
+def test_tables_that_change_while_others_are_read(pool: DuckDBEngine, numbers: TableSource, tmp_path: Path) -> None:
+    """A statement reads what there was when it began; the next one, in the same processes, what there is now."""
+    wait_until(lambda: len(pool.worker_pids()) == 2, "the pool is whole")
+    before = pool.worker_pids()
+    _written(tmp_path / "old" / "x.parquet", [1])
+    pq.write_table(pa.table({"other": ["a", "b"]}), tmp_path / "new.parquet")
+    old = TableSource("t", str(tmp_path / "old"), "parquet", (Column("n", "bigint"),))
+    new = TableSource("t", str(tmp_path / "new.parquet"), "parquet", (Column("other", "string"),))
+    pool.use_tables([numbers, old])
+    joined = "SELECT a.n, repeat('x', 1000) FROM numbers a, numbers b, t WHERE b.n < 100 AND t.n = 1"
+    for _ in range(2):  # in both workers, or in one
+        assert run(pool, "SELECT n FROM t") == 1
+    with pool.execute(joined, query_id="long", lease=LEASE, deadline_s=60) as result:
+        first = next(result).num_rows
+        pool.use_tables([numbers, new])
+        assert run(pool, "SELECT other FROM t") == 2
+        with pytest.raises(UnsupportedFeature):
+            run(pool, "SELECT n FROM t")
+        pool.use_tables([numbers])
+        assert first + sum(batch.num_rows for batch in result) == 300_000
+    for _ in range(2):
+        for gone in ("SELECT other FROM t", f"SELECT * FROM read_parquet('{new.location}')"):
+            with pytest.raises((StatementError, UnsupportedFeature)):
+                run(pool, gone)
+        assert run(pool, "SELECT n FROM numbers") == 3_000
+    assert pool.worker_pids() == before
+
+
+def test_a_worker_reads_the_tables_of_its_statements_alone(
+    pool: DuckDBEngine, numbers: TableSource, tmp_path: Path
+) -> None:
+    _written(tmp_path / "other" / "x.parquet", [1])
+    other = TableSource("other", str(tmp_path / "other"), "parquet", (Column("n", "bigint"),))
+    pool.use_tables([numbers, other])
+    reads_a_file = f"SELECT * FROM read_parquet('{tmp_path}/other/x.parquet')"
+    with pytest.raises(StatementError):
+        run(pool, f"SELECT n FROM numbers UNION ALL {reads_a_file}")
+    with pytest.raises(StatementError):
+        run(pool, reads_a_file)
+    assert run(pool, "SELECT n FROM numbers UNION ALL SELECT n FROM other") == 3_001
+
+
+def test_statements_of_any_tables_at_once_while_others_come_and_go(tmp_path: Path) -> None:
+    """More sets of tables than a worker has instances for, from several threads."""
+    sources = []
+    for number in range(12):
+        name = f"sales.t{number} ü"
+        _written(tmp_path / name / "x.parquet", list(range(number + 1)))
+        sources.append(TableSource(name, str(tmp_path / name), "parquet", (Column("n", "int"),)))
+
+    with contextlib.closing(DuckDBEngine(workers=2, threads=1)) as engine:
+
+        def ask(at: int) -> None:
+            one, two = at % 6, (at * 5 + 1) % 6
+            sql = f'SELECT a.n FROM "sales.t{one} ü" a, "SALES.T{two} ü" b'
+            assert run(engine, sql, query_id=f"q{at}") == (one + 1) * (two + 1)
+
+        engine.use_tables(sources)
+        with ThreadPoolExecutor(2) as threads:
+            asked = [threads.submit(ask, at) for at in range(80)]
+            for at in range(80):
+                engine.use_tables([*sources[:6], *sources[6 + at % 6 :]])
+            for one in asked:
+                one.result()
 
 
 def _address_space_bytes(pid: int) -> int:
@@ -447,18 +511,19 @@ def test_what_reads_orc_is_loaded_with_the_first_such_table_and_is_no_statements
     _orc(tmp_path, "a.orc", n=pa.array([1], pa.int32()))
     script = """
 import socket, sys
+from engines.duckdb.process import described
 from engines.duckdb.worker import Worker
 from engines.protocol import Column, TableSource
 
 ours, theirs = socket.socketpair()
-worker = Worker(theirs)
-worker._open_instance(1, [TableSource("events", sys.argv[1], "orc", (Column("n", "int"),))])
-idle = [worker._idle_bytes]
+worker = Worker(theirs, threads=1)
+worker._learn([described(TableSource("events", sys.argv[1], "orc", (Column("n", "int"),)))], [])
+own = [worker._own_bytes]
 print("pandas" in sys.modules)
 for _ in range(2):
-    worker._make_views("SELECT n FROM events")
-    idle.append(worker._idle_bytes)
-print("pandas" in sys.modules, idle[0] < idle[1] == idle[2])
+    worker._instance_for("SELECT n FROM events")
+    own.append(worker._own_bytes)
+print("pandas" in sys.modules, own[0] < own[1] == own[2])
 """
     command = [sys.executable, "-c", script, str(tmp_path)]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -53,13 +53,11 @@ class _Statement(RunningStatement):
         query_id: str,
         deadline_s: float,
         tables: tuple[TableSource, ...],
-        tables_version: int,
         *,
         careful: bool = False,
     ) -> None:
         super().__init__(query_id, deadline_s)
         self.tables = tables
-        self.tables_version = tables_version
         self.careful = careful
         self.tag = f"fusion-{uuid.uuid4().hex}"
         self.inside = False  # past the gate
@@ -110,8 +108,7 @@ class SparkConnectEngine:
         self._slots = slots
         self._lock = threading.Lock()
         self._tables: tuple[TableSource, ...] = ()
-        self._tables_version = 0
-        self._idle: list[tuple[int, ConnectSession]] = []  # with the version of the tables that it has seen
+        self._idle: list[ConnectSession] = []
         self._running: dict[str, _Statement] = {}
         self._gate = Gate()
         self._orphaned, self._health = None, None
@@ -151,10 +148,9 @@ class SparkConnectEngine:
         return self._slots
 
     def use_tables(self, tables: Sequence[TableSource]) -> None:
-        """Replace the tables; statements that start from now on see them."""
+        """Replace the tables; statements that start from now on see them, for each carries its own."""
         with self._lock:
             self._tables = tuple(tables)
-            self._tables_version += 1
 
     def warm_up(self) -> None:
         """Start the server and run a first statement, which takes seconds more than the next. Blocks."""
@@ -249,7 +245,7 @@ class SparkConnectEngine:
             self._health.close()
         for statement in running:
             statement.end(StatementCancelled("The engine was closed"))
-        for _, session in idle:
+        for session in idle:
             session.close()
         if isinstance(self._server, SparkConnectServer):
             self._server.stop()
@@ -286,7 +282,7 @@ class SparkConnectEngine:
             healthy = not session.is_closed and not isinstance(error, EngineUnavailable | EngineFault)
             if healthy and not session.careful and not self._closed:
                 session.idle_since_s = time.monotonic()
-                self._idle.append((statement.tables_version, session))
+                self._idle.append(session)
                 return
         if healthy:
             session.close()
@@ -349,7 +345,7 @@ class SparkConnectEngine:
                 raise EngineUnavailable("Spark was closed")
             if query_id in self._running:
                 raise EngineFault(f"The statement {query_id} runs already")
-            statement = _Statement(query_id, deadline_s, self._tables, self._tables_version, careful=careful)
+            statement = _Statement(query_id, deadline_s, self._tables, careful=careful)
             self._running[query_id] = statement
         if self._health is not None:
             self._health.start()
@@ -392,16 +388,15 @@ class SparkConnectEngine:
     def _take_session(self, address: str, statement: _Statement) -> ConnectSession:
         if statement.careful:
             return ConnectSession(address, careful=True)
-        tables_version = statement.tables_version
         oldest_s = time.monotonic() - _SESSION_IDLE_S
         while True:
             with self._lock:
                 if not self._idle:
                     break
-                version, session = self._idle.pop()
+                session = self._idle.pop()
             if session.address != address:
                 session.break_off()  # its server is gone
-            elif version != tables_version or session.idle_since_s < oldest_s:
+            elif session.idle_since_s < oldest_s:
                 session.close()
             else:
                 return session

@@ -7,18 +7,20 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from engines.protocol import Column, TableSource
 from engines.table_names import database_of, name_in_database
 from gateway.sql.names import Naming
 from gateway.sql.planning.work import visible_views
-from metastore.records import Database, View
+from metastore.records import CatalogTable, Database, View
 from metastore.store import Metastore
 from selector.plan import TableShape
 from selector.statistics import TableStatistics
 
 LONGEST_VERSION = 512
+
+Named = TypeVar("Named")
 
 
 class HasViews(Protocol):
@@ -59,7 +61,11 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class CatalogSnapshot:
-    """Tables and statistics of one version of the catalog. owners: of tables, None where they are nobody's."""
+    """Tables and statistics of one version of the catalog. What did not change is the same object as in the one before.
+
+    owners: of tables, None where they are nobody's. changed: versions in which tables, with their statistics, became
+    what they are.
+    """
 
     version: int
     tables: Mapping[str, TableSource] = field(default_factory=dict)
@@ -68,6 +74,11 @@ class CatalogSnapshot:
     views: Mapping[str, View] = field(default_factory=dict)
     databases: Mapping[str, Database] = field(default_factory=dict)
     owners: Mapping[str, str | None] = field(default_factory=dict)
+    changed: Mapping[str, int] = field(default_factory=dict)
+
+    def changed_at(self, tables: Sequence[TableSource]) -> int:
+        """Return the version since which nothing about these tables has changed."""
+        return max((self.changed[table.name] for table in tables), default=0)
 
     def require_database(self, name: str) -> str:
         """Return a database's name in lower case. Raises UnknownDatabase."""
@@ -101,40 +112,64 @@ class CatalogSnapshot:
 
 
 class CatalogView:
-    """The catalog as the gateway sees it: read again when its version has changed, and told to all engines."""
+    """The catalog as the gateway sees it: read again when its version has changed, as far as tables changed.
+
+    Engines are told of tables that are new, defined otherwise or gone, and of nothing else.
+    """
 
     def __init__(self, metastore: Metastore, engines: KnowsTables) -> None:
         self._metastore = metastore
         self._engines = engines
         self._lock = threading.Lock()
         self._snapshot = CatalogSnapshot(version=-1)
+        self._read: Mapping[str, CatalogTable] = {}  # the tables of the snapshot
 
     def current(self) -> CatalogSnapshot:
         """Return the newest snapshot."""
         version = self._metastore.catalog.version()
         with self._lock:
             if version > self._snapshot.version:
-                self._snapshot = self._read(version)
-                self._engines.use_tables(tuple(table for table in self._snapshot.tables.values() if not table.defect))
+                before = self._snapshot
+                self._snapshot = self._next(version)
+                if self._snapshot.tables is not before.tables:
+                    usable = (table for table in self._snapshot.tables.values() if not table.defect)
+                    self._engines.use_tables(tuple(usable))
             return self._snapshot
 
-    def _read(self, version: int) -> CatalogSnapshot:
-        tables = self._metastore.catalog.list()
-        statistics = self._metastore.statistics.current_of(table.name for table in tables)
-        counted = {name: build.rows for name, build in statistics.items()}
+    def _next(self, version: int) -> CatalogSnapshot:
+        """Read what changed since the last snapshot. A table or build is another object than before once it did."""
+        before, known = self._snapshot, self._read
+        read = self._read = {table.name: table for table in self._metastore.catalog.list()}
+        built = self._metastore.statistics.current_of(read)
+        same = {
+            name
+            for name, table in read.items()
+            if known.get(name) is table and before.statistics.get(name) is built.get(name)
+        }
         return CatalogSnapshot(
             version=version,
-            tables={table.name: table.source for table in tables},
+            tables=_kept(before.tables, {name: table.source for name, table in read.items()}),
             shapes={
-                table.name: TableShape(
-                    table.name,
-                    {column.name: column.data_type for column in table.source.columns},
-                    table.rows if table.rows is not None else counted.get(table.name),
-                )
-                for table in tables
+                name: before.shapes[name] if name in same else _shape(table, built.get(name))
+                for name, table in read.items()
             },
-            statistics=statistics,
-            views={view.name: view for view in self._metastore.views.list()},
+            statistics=built,
+            views=_kept(before.views, {view.name: view for view in self._metastore.views.list()}),
             databases={database.name: database for database in self._metastore.databases.list()},
-            owners={table.name: table.owner for table in tables},
+            owners={name: table.owner for name, table in read.items()},
+            changed={name: before.changed[name] if name in same else version for name in read},
         )
+
+
+def _kept(before: Mapping[str, Named], now: Mapping[str, Named]) -> Mapping[str, Named]:
+    """Return what there is now, with the objects of before for what equals them, and the mapping for all of it."""
+    kept = {name: before[name] if before.get(name) == value else value for name, value in now.items()}
+    if kept.keys() == before.keys() and all(before[name] is value for name, value in kept.items()):
+        return before
+    return kept
+
+
+def _shape(table: CatalogTable, statistics: TableStatistics | None) -> TableShape:
+    rows = statistics.rows if table.rows is None and statistics is not None else table.rows
+    columns = {column.name: column.data_type for column in table.source.columns}
+    return TableShape(table.name, columns, rows)

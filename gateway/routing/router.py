@@ -54,7 +54,7 @@ class _Prospect:
 
 
 class Router:
-    """Decides where statements go. Estimates are kept per fingerprint until the catalog changes.
+    """Decides where statements go. Estimates are kept per fingerprint until one of the statement's tables changes.
 
     What runs taught is read once; after that, the executor tells each run that ends. Estimates are kept without it.
     pools: rules of pools, by name. require_unchanged: looks at tables whose files an engine is about to open for its
@@ -184,7 +184,7 @@ class Router:
             return _Prospect(unsupported=unsafe)
         if entry.dependable:
             return _Prospect()
-        key = (snapshot.version, entry.name, statement.fingerprint)
+        key = (snapshot.changed_at(statement.tables), entry.name, statement.fingerprint)
         with self._lock:
             known = self._prospects.get(key)
         if known is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Outcome(StrEnum):
@@ -30,6 +31,19 @@ class Keep:
 
     key: int
     value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Succeed:
+    """A mapping that differs a little from one that the process was given before, and takes its place.
+
+    key, before: of the two. changed: what is new or another one. gone: keys of what the new one does not have.
+    """
+
+    key: int
+    before: int
+    changed: Mapping[Any, object]
+    gone: Sequence[object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import logging
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Pipe
 from typing import Any
@@ -16,7 +16,7 @@ from engines.errors import DeadlineExceeded, StatementCancelled
 from engines.machine.environment import child_environment
 from gateway.errors import StatementTooComplex
 from gateway.sql.planning.fairness import Requester
-from gateway.sql.planning.messages import Call, ForgetAll, Keep, Kept, Outcome
+from gateway.sql.planning.messages import Call, ForgetAll, Keep, Kept, Outcome, Succeed
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +36,13 @@ class ProcessLost(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """An argument that many calls have in common: it is sent once. value: the same object each time."""
+    """An argument that many calls have in common: it is sent once. value: the same object each time.
 
-    value: object
+    series: name of mappings of which each follows the one before; what differs is sent, and the older one forgotten.
+    """
+
+    value: Any
+    series: str | None = None
 
 
 class PlannerProcess:
@@ -54,6 +58,7 @@ class PlannerProcess:
                 env={**child_environment(), "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"},
             )
         self._kept: dict[int, object] = {}
+        self._newest: dict[str | None, Mapping[Any, object]] = {}  # of each series; one of those that are kept
         self._kept_bytes = 0
 
     @property
@@ -110,8 +115,15 @@ class PlannerProcess:
     def _lent(self, shared: Shared) -> Kept:
         key = id(shared.value)  # which no other object has while this one is held here
         if key not in self._kept:
-            self._kept_bytes += self._send(Keep(key, shared.value))
+            before = self._newest.get(shared.series)
+            if before is None:
+                self._kept_bytes += self._send(Keep(key, shared.value))
+            else:
+                self._kept_bytes += self._send(_succeed(before, shared.value))
+                del self._kept[id(before)]
             self._kept[key] = shared.value
+            if shared.series is not None:
+                self._newest[shared.series] = shared.value
         return Kept(key)
 
     def _make_room(self, shared: Sequence[Shared]) -> None:
@@ -119,6 +131,7 @@ class PlannerProcess:
         new = {id(each.value) for each in shared} - self._kept.keys()
         if self._kept and new and (len(self._kept) + len(new) > MOST_KEPT or self._kept_bytes > MOST_KEPT_BYTES):
             self._kept.clear()
+            self._newest.clear()
             self._kept_bytes = 0
             self._send(ForgetAll())
 
@@ -127,6 +140,11 @@ class PlannerProcess:
         pickled = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
         self._ours.send_bytes(pickled)
         return len(pickled)
+
+
+def _succeed(before: Mapping[Any, object], after: Mapping[Any, object]) -> Succeed:
+    changed = {key: value for key, value in after.items() if before.get(key) is not value}
+    return Succeed(id(after), id(before), changed, [key for key in before if key not in after])
 
 
 def _too_long(cpu_s: float) -> StatementTooComplex:

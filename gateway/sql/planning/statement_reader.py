@@ -1,4 +1,4 @@
-"""Reads statements in planners, and remembers what short ones mean as long as the catalog stays as it is."""
+"""Reads statements in planners, and remembers what short ones mean as long as their tables and all views stay."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WRITTEN_TIMES = 8  # as long may be what is written for all engines together
 
 
 class Catalog(Protocol):
-    """What statements may name. The same objects as long as it does not change."""
+    """What statements may name. What does not change is the same object in each: a table, all tables, all views."""
 
     @property
     def tables(self) -> Mapping[str, TableSource]:
@@ -47,8 +47,7 @@ class StatementReader:
         self._planners = planners
         self._engines = engines
         self._lock = threading.Lock()
-        self._tables: Mapping[str, TableSource] = {}
-        self._views: Mapping[str, View] = {}
+        self._views: Mapping[str, View] = {}  # that all of what is known was read with
         self._known: OrderedDict[tuple[str, str, str], CompiledStatement] = OrderedDict()
 
     def understand(self, text: work.Text, catalog: Catalog, asker: Requester) -> CompiledStatement | Command | Write:
@@ -60,8 +59,8 @@ class StatementReader:
             found: CompiledStatement | Command | Write = place.call(
                 work.understand,
                 text,
-                Shared(catalog.tables),
-                Shared(catalog.views),
+                Shared(catalog.tables, series="tables"),
+                Shared(catalog.views, series="views"),
                 tuple(catalog.databases),
                 self._engines,
             )
@@ -79,18 +78,17 @@ class StatementReader:
 
     def _find(self, text: work.Text, catalog: Catalog) -> CompiledStatement | None:
         with self._lock:
-            if self._tables is not catalog.tables or self._views is not catalog.views:
+            known = self._known.get(_key(text)) if self._views is catalog.views else None
+            if known is None or any(catalog.tables.get(table.name) is not table for table in known.tables):
                 return None
-            known = self._known.get(_key(text))
-            if known is not None:
-                self._known.move_to_end(_key(text))
+            self._known.move_to_end(_key(text))
             return known
 
     def _remember(self, text: work.Text, catalog: Catalog, found: CompiledStatement) -> None:
         with self._lock:
-            if self._tables is not catalog.tables or self._views is not catalog.views:
+            if self._views is not catalog.views:
                 self._known.clear()
-                self._tables, self._views = catalog.tables, catalog.views
+                self._views = catalog.views
             self._known[_key(text)] = found
             if len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)

@@ -15,14 +15,16 @@ import resource
 import signal
 import sys
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from engines.errors import EngineError
 from gateway.errors import SqlError
-from gateway.sql.planning.messages import Call, ForgetAll, Keep, Kept, Outcome
+from gateway.sql.planning.messages import Call, ForgetAll, Keep, Kept, Outcome, Succeed
 
 MEMORY_BYTES = 1 << 30  # that a function may take beyond what the process holds
 GRACE_S = 1  # of processor time, between the exception and the kernel
@@ -37,7 +39,7 @@ class TimeSpent(BaseException):
 
 def serve(channel: Connection) -> None:
     """Run what comes until the other side goes away."""
-    kept: dict[int, object] = {}
+    kept: dict[int, Any] = {}
     base_bytes = _address_space_bytes()
     while True:
         try:
@@ -47,6 +49,12 @@ def serve(channel: Connection) -> None:
         match message:
             case Keep(key, value):
                 kept[key] = value
+            case Succeed(key, before, changed, gone):
+                mapping = kept.pop(before)
+                mapping.update(changed)
+                for each in gone:
+                    del mapping[each]
+                kept[key] = mapping
             case ForgetAll():
                 kept.clear()
             case Call():
@@ -58,7 +66,7 @@ def serve(channel: Connection) -> None:
                 raise TypeError(f"unknown message {message!r}")
 
 
-def _run(call: Call, kept: dict[int, object], base_bytes: int) -> tuple[Outcome, object]:
+def _run(call: Call, kept: Mapping[int, object], base_bytes: int) -> tuple[Outcome, object]:
     arguments = [kept[each.key] if isinstance(each, Kept) else each for each in call.arguments]
     try:
         _limit(call.cpu_s, base_bytes + MEMORY_BYTES)

@@ -11,9 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from engines.errors import (
@@ -23,7 +26,7 @@ from engines.errors import (
     StatementCancelled,
     StatementError,
 )
-from engines.protocol import Engine, EngineKind
+from engines.protocol import Column, Engine, EngineKind, TableSource, WriteTarget
 from engines.spark.embedded.server import DEFAULT_DRIVER_MEMORY_BYTES, SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
 from tests.engines.conformance import (
@@ -69,6 +72,36 @@ class TestSpark(Conformance):
         engine = SparkConnectEngine(f"sc://localhost:{urlsplit(spark_server.start()).port}/;token=wrong")
         yield engine
         engine.close()
+
+    def test_tables_of_databases_have_a_name_with_a_dot(
+        self, spark_engine: SparkConnectEngine, warehouse: Warehouse, tmp_path: Path
+    ) -> None:
+        kinds, numbers = warehouse.table("kinds"), warehouse.table("numbers")
+        spark_engine.use_tables([replace(numbers, name="kinds"), replace(kinds, name="sales.kinds"), numbers])
+        sql = "SELECT COUNT(*) AS n FROM `sales.kinds` AS k JOIN `kinds` ON k.id = kinds.id WHERE `k`.`id` >= 0"
+        assert ask(spark_engine, sql)["n"].to_pylist() == [5]
+        assert ask(spark_engine, "SELECT * FROM `Sales.Kinds`").num_rows == 5
+        assert ask(spark_engine, "SELECT COUNT(`sales.kinds`.id) AS n FROM `sales.kinds`")["n"].to_pylist() == [5]
+        target = WriteTarget(str(tmp_path / "written"), "parquet")
+        spark_engine.write("SELECT id FROM `sales.kinds`", target, query_id="w", deadline_s=60)
+        assert sum(pq.read_table(file).num_rows for file in Path(target.folder).glob("*.parquet")) == 5
+
+    def test_other_tables_need_no_other_session(
+        self, spark_engine: SparkConnectEngine, warehouse: Warehouse, tmp_path: Path
+    ) -> None:
+        """A session costs a round trip and memory of the server; tables come and go often."""
+        assert ask(spark_engine, "SELECT 1 AS one").num_rows == 1
+        before = {id(session) for session in spark_engine._idle}
+        for number in range(3):
+            pq.write_table(pa.table({f"n{number}": list(range(number))}), tmp_path / f"{number}.parquet")
+            columns = (Column(f"n{number}", "bigint"),)
+            table = TableSource("t", str(tmp_path / f"{number}.parquet"), "parquet", columns)
+            spark_engine.use_tables([table])
+            assert ask(spark_engine, f"SELECT n{number} FROM t").num_rows == number
+        spark_engine.use_tables([])
+        with pytest.raises(StatementError):
+            ask(spark_engine, "SELECT * FROM t")
+        assert {id(session) for session in spark_engine._idle} == before
 
     def test_remote_server_lets_its_token_in(self, spark_server: SparkConnectServer) -> None:
         address = urlsplit(spark_server.start())

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from engines.duckdb.pool import DuckDBEngine
-from engines.protocol import Column
+from engines.errors import StatementError, UnsupportedFeature
+from engines.protocol import Column, Lease
 from engines.spark.embedded.server import SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
 from gateway.errors import UnknownDatabase, UnknownTable
@@ -278,6 +279,32 @@ def test_temporary_views_are_the_sessions_own(house: House) -> None:
     house.done("DROP VIEW sold", session=mine)
     assert house.done("SELECT * FROM sold", session=mine) == [{"id": 1}]
     assert house.failed("CREATE TEMP VIEW x AS SELECT 1 AS id") == "NO_SESSION"
+
+
+def test_tables_come_and_go_under_the_same_processes(house: House, duckdb: DuckDBEngine) -> None:
+    """A new table is read at once, a dropped one by nobody, one of the same name is another one; no process ends."""
+    house.done("CREATE TABLE standing AS SELECT 1 AS id")
+    assert house.done("SELECT id FROM standing", engine="duckdb") == [{"id": 1}]
+    before = duckdb.worker_pids(), duckdb.planner_pids()
+    for number in range(3):
+        house.done(f"CREATE TABLE made AS SELECT {number} AS n{number}")
+        place = house.location("made")
+        assert house.both(f"SELECT n{number} FROM made JOIN standing ON id > 0") == [{f"n{number}": number}]
+        house.done(f"INSERT INTO made SELECT {number + 10}")
+        assert house.both(f"SELECT n{number} AS n FROM made ORDER BY n") == [{"n": number}, {"n": number + 10}]
+        house.done("DROP TABLE made")
+        with pytest.raises(UnknownTable):
+            house.done(f"SELECT n{number} FROM made")
+        # Behind the gateway's back, too: nothing of it is left in a worker.
+        for sql in (
+            f"SELECT n{number} FROM made",
+            f"SELECT * FROM read_parquet('{place}/*')",
+            "SELECT * FROM glob('/*')",
+        ):
+            with pytest.raises((StatementError, UnsupportedFeature)):
+                duckdb.execute(sql, query_id="q", lease=Lease(LIMIT), deadline_s=30)
+        assert house.done("SELECT id FROM standing", engine="duckdb") == [{"id": 1}]
+    assert (duckdb.worker_pids(), duckdb.planner_pids()) == before
 
 
 def test_of_two_overwrites_at_once_one_result_is_left(house: House) -> None:

@@ -114,6 +114,22 @@ def test_a_plan_that_was_not_made_in_time_is_asked_for_again(gateway_of: Build) 
     assert len(engine.explained) == 2
 
 
+def test_a_plan_is_asked_for_again_when_a_table_of_the_statement_changes(gateway_of: Build, tmp_path: Path) -> None:
+    engine = fast("fast", PLAN)
+    gateway = gateway_of(engine)
+    gateway.coordinator.explain(Statement(SQL))
+    put = gateway.metastore.catalog.put
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "other.parquet")
+    put(inspect("other", tmp_path / "other.parquet"), at=dt.datetime.now(dt.UTC))
+    gateway.coordinator.explain(Statement(SQL))
+    assert len(engine.explained) == 1
+    books = gateway.metastore.catalog.get("books")
+    assert books is not None
+    put(replace(inspect("books", books.source.location), rows=7), at=dt.datetime.now(dt.UTC))
+    gateway.coordinator.explain(Statement(SQL))
+    assert len(engine.explained) == 2
+
+
 def test_files_are_looked_at_just_before_they_are_opened_and_after(
     gateway_of: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:

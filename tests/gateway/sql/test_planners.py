@@ -14,7 +14,7 @@ from engines.errors import DeadlineExceeded, EngineBusy, StatementCancelled
 from gateway.errors import StatementTooComplex
 from gateway.sql.planning.fairness import FairSlots, Requester
 from gateway.sql.planning.pool import Planners
-from gateway.sql.planning.process import PlannerFault, Shared
+from gateway.sql.planning.process import PlannerFault, PlannerProcess, Shared
 
 CPU_S = 0.5
 PATIENCE_S = 60.0
@@ -70,6 +70,28 @@ def test_what_calls_have_in_common_is_sent_once(planners: Planners) -> None:
     large = Shared(list(range(1_000)))
     with planners.place(asker()) as place:
         assert [place.call(len, large) for _ in range(3)] == [1_000] * 3
+
+
+def test_of_mappings_in_a_series_what_differs_is_sent() -> None:
+    first = {f"t{number}": f"{number:04}" * 250 for number in range(1_000)}
+    second = {**first, "new": "y", "t1": "other"}
+    del second["t2"]
+    third = dict(first)
+    process = PlannerProcess()
+    sizes = []
+
+    def ask(mapping: dict[str, str]) -> None:
+        seen = process.call(dict, Shared(mapping, series="tables"), cpu_s=CPU_S, asker=asker())
+        assert seen == mapping
+        sizes.append(process._kept_bytes)
+
+    for mapping in (first, second, second, third, {}, first):
+        ask(mapping)
+    process.close()
+    first_bytes, after_bytes = sizes[0], sizes[3]
+    assert first_bytes > 1_000_000
+    assert sizes[2] == sizes[1]
+    assert after_bytes < first_bytes + 10_000
 
 
 def test_a_user_holds_half_of_the_places_and_others_find_one() -> None:

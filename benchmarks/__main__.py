@@ -18,6 +18,7 @@ CLAIMS = (
     "statistics",
     "drivers",
     "result_speed",
+    "ddl",
     "same_answers",
     "attacks",
     "generalisation",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import resource
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -167,11 +167,11 @@ class Instances:
         if self._blank is None:
             self._blank = Blank(threads=self._threads)
 
-    def reading(self, sources: Mapping[str, TableSource]) -> Instance:
+    def reading(self, names: Set[str], source_of: Callable[[str], TableSource]) -> Instance:
         """Return an instance that can read these tables, another one if none can."""
-        found = next((one for one in reversed(self._open) if one.sources.keys() >= sources.keys()), None)
+        found = next((one for one in reversed(self._open) if one.sources.keys() >= names), None)
         if found is None:
-            sources = self._together(sources)
+            sources = self._together({name: source_of(name) for name in names})
             blank, self._blank = self._blank, None
             found = Instance(blank or Blank(threads=self._threads), sources)
         else:

@@ -108,10 +108,9 @@ class Worker:
         """Return an instance with views of the tables that a statement names. Raises UnsupportedFeature."""
         _require_one_query(sql)
         names = self._named(sql) & self._tables.keys()
-        sources = {name: _table(self._tables[name]) for name in names}
-        if any(source.format == "orc" for source in sources.values()):
+        if any(self._tables[name]["format"] == "orc" for name in names):
             self._load_orc_reader()
-        instance = self._instances.reading(sources)
+        instance = self._instances.reading(names, lambda name: _table(self._tables[name]))
         instance.make_views(names)
         return instance
 

@@ -2,16 +2,23 @@
 
 Uvicorn waits without an end for a first request, and for the rest of one that has begun. Connections that say nothing
 would take one descriptor after the other, until nobody can connect any more.
+
+What a driver asks again for every row that it reads is answered here (``drivers/hs2/repeats.py``): Uvicorn, the guards
+and a route in between take ten times as long as the answer itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import struct
 from typing import Any, ClassVar
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from gateway.drivers.hs2.repeats import STATE_KEY, Repeats
 
 REQUEST_S = 10.0
 _RESET = struct.pack("ii", 1, 0)  # as the kernel has it: linger for no time
@@ -30,6 +37,12 @@ class PatientProtocol(H11Protocol):
     _awaited: ClassVar[dict[PatientProtocol, None]] = {}  # in the order in which they began to be
     _timer: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
+    _replied_s = -math.inf  # when a repeated request was answered, by the loop's clock
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._repeats = Repeats()
+        self.app_state = {**self.app_state, STATE_KEY: self._repeats}
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a request."""
@@ -38,12 +51,21 @@ class PatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what came, which is a request's rest or another piece of it."""
+        if self._repeats.is_at_rest and not self.flow.write_paused:
+            reply, data = self._repeats.take(data, self.server_state.default_headers)
+            if reply:
+                self.transport.write(reply)
+                self._note_reply()
+            if not data:
+                return
+        self._repeats.begin(data)
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
         """Begin to wait for the next request."""
         super().on_response_complete()
+        self._repeats.end(is_at_rest=self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0])
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -64,6 +86,19 @@ class PatientProtocol(H11Protocol):
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection without requests; those that were repeated set no timer back, and count here."""
+        left_s = self._replied_s + self.timeout_keep_alive - self.loop.time()
+        if left_s > 0:
+            self.timeout_keep_alive_task = self.loop.call_later(left_s, self.timeout_keep_alive_handler)
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _note_reply(self) -> None:
+        self._replied_s = self.loop.time()
+        if self._awaited.pop(self, self) is None:
+            self._awaited[self] = None  # as the newest of those that are awaited
 
     def _watch_reading(self) -> None:
         if self._stalled is not None:
@@ -100,7 +135,10 @@ class PatientProtocol(H11Protocol):
 
     def _give_up(self) -> None:
         self._timer = None
-        if self.flow.read_paused:  # the rest has to wait for us
+        left_s = self._replied_s + REQUEST_S - self.loop.time()
+        if left_s > 0:
+            self._timer = self.loop.call_later(left_s, self._give_up)
+        elif self.flow.read_paused:  # the rest has to wait for us
             self._watch()
         else:
             self._leave()

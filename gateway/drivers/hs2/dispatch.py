@@ -20,6 +20,7 @@ from gateway.drivers.hs2.protocol import messages, thrift
 from gateway.drivers.hs2.protocol.thrift import STOP, Call, Decoder, Frame, MessageKind, Source, Struct, Wire
 from gateway.drivers.hs2.registry import Peer
 from gateway.drivers.hs2.service import PendingReply, Service
+from gateway.security.principals import Principal
 from gateway.sql.parsing import MESSAGE_OVERHEAD_BYTES
 
 UNKNOWN_METHOD = 1
@@ -107,11 +108,15 @@ class Dispatcher:
 
     def frame(self, data: bytes, peer: Peer) -> bytes | PendingReply[bytes]:
         """Answer a message that is there as a whole. Raises Malformed."""
-        return self._known_status(data, peer) or self.message(Frame(data), peer)
+        return self.known_status(data, peer) or self.message(Frame(data), peer)
 
     def is_fetch(self, data: bytes) -> bool:
         """Tell whether a message asks for rows; its name stands at its beginning."""
         return _FETCH in data[:_NAME_WITHIN]
+
+    def is_status(self, data: bytes) -> bool:
+        """Tell whether a message asks how an operation is; its name stands at its beginning."""
+        return data.startswith(_STATUS_HEAD)
 
     def message(self, source: Source, peer: Peer) -> bytes | PendingReply[bytes]:
         """Read one message, and no byte more, and answer it. Raises Malformed, after which the source is worthless."""
@@ -136,14 +141,17 @@ class Dispatcher:
             return PendingReply(pending.done, finish, pending.abandon, pending.timeout_s)
         return edge.refusal
 
-    def _known_status(self, data: bytes, peer: Peer) -> bytes | None:
-        """Answer a question about an operation that has finished; None where it is another one."""
+    def known_status(self, data: bytes, peer: Peer, user: Principal | None = None) -> bytes | None:
+        """Answer a question about an operation that has finished; None where it is another one.
+
+        user: whom the transport let in earlier, and asks for no login again; only their own sessions count.
+        """
         if not data.startswith(_STATUS_HEAD) or data[_OPENING_AT:_NUMBER_AT] != _OPENING:
             return None
         number, secret = data[_NUMBER_AT:_BETWEEN_AT], data[_SECRET_AT:_SECRET_END]
         if data[_BETWEEN_AT:_SECRET_AT] != _BETWEEN:
             return None
-        answer = self._service.registry.kept_answer(number, secret, peer)
+        answer = self._service.registry.kept_answer(number, secret, peer, user)
         if answer is None:
             return None
         (sequence,) = _SEQUENCE.unpack_from(data, _SEQUENCE_AT)

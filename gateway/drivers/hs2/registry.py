@@ -154,10 +154,15 @@ class Registry(SessionStore[Hs2Session, Operation]):
             if operation.identifier.guid in session.operations:
                 session.answers[operation.identifier.guid + operation.identifier.secret] = answer
 
-    def kept_answer(self, guid: bytes, secret: bytes, peer: Peer) -> bytes | None:
-        """Return the answer that was kept, None where there is none, or none for this caller."""
+    def kept_answer(self, guid: bytes, secret: bytes, peer: Peer, user: Principal | None = None) -> bytes | None:
+        """Return the answer that was kept, None where there is none, or none for this caller.
+
+        user: the caller as it was let in earlier, which is still so where the session is that very user's.
+        """
         session = self._owners.get(guid)
         if session is None or not session.belongs_to(peer) or not self.is_current(session):
+            return None
+        if user is not None and user != session.session.principal:
             return None
         answer = session.answers.get(guid + secret)
         if answer is not None:

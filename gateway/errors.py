@@ -319,6 +319,12 @@ class InvalidBody(RequestError):
     code = "INVALID_BODY"
 
 
+class WrongContentType(RequestError):
+    """The body is of a kind that the address does not take."""
+
+    code = "WRONG_CONTENT_TYPE"
+
+
 class NotFound(RequestError):
     """There is nothing of that name or id."""
 

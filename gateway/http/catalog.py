@@ -8,6 +8,7 @@ from engines.protocol import Column
 from engines.table_names import canonical
 from gateway.catalog.registration import NewTable
 from gateway.errors import NotFound
+from gateway.http.errors import declared
 from gateway.http.login import User
 from gateway.http.models.engines import EngineList, EngineModel
 from gateway.http.models.queries import MisestimateList, MisestimateModel
@@ -27,7 +28,7 @@ def list_tables(gateway: Served) -> TableList:
     return TableList(tables=[TableReply.of(table) for table in gateway.metastore.catalog.list()])
 
 
-@router.get("/tables/{name}", tags=["catalog"])
+@router.get("/tables/{name}", tags=["catalog"], responses=declared(404))
 def get_table(name: str, gateway: Served) -> TableReply:
     """Return one table with the statistics in force."""
     table = gateway.metastore.catalog.get(canonical(name))
@@ -46,7 +47,7 @@ def _keys_of(table: str, gateway: Services) -> dict[KeyPair, str]:
     return {pair: source for pair, source in known.items() if table in (pair.left.table, pair.right.table)}
 
 
-@router.post("/tables", status_code=201, tags=["catalog"])
+@router.post("/tables", status_code=201, tags=["catalog"], responses=declared(409))
 def add_table(body: TableRequest, gateway: Served, user: User) -> TableReply:
     """Register a table, or look again at one that is registered."""
     wanted = NewTable(
@@ -70,7 +71,7 @@ def list_misestimates(gateway: Served, user: User) -> MisestimateList:
     )
 
 
-@router.delete("/misestimates/{fingerprint}", tags=["routing"])
+@router.delete("/misestimates/{fingerprint}", tags=["routing"], responses=declared(404))
 def forget_misestimate(fingerprint: str, gateway: Served, user: User) -> dict[str, int]:
     """Forget all misestimates about one statement; the next run tries the fast engine again."""
     gateway.policy.require(user, Action.FORGET_MISESTIMATE)

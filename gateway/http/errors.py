@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
+from starlette.types import Scope
 
 from engines.errors import EngineBusy, EngineError, StatementError
 from gateway import errors
@@ -19,6 +22,7 @@ from metastore.records import Failure
 from selector.decision import NoEngine
 
 RETRY_AFTER_S = 5
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 DEFAULT_STATUS = 400
 _STATUS: Mapping[type[GatewayError] | type[EngineError], int] = {
     errors.AuthenticationFailed: 401,
@@ -38,6 +42,7 @@ _STATUS: Mapping[type[GatewayError] | type[EngineError], int] = {
     errors.SchedulePaused: 409,
     errors.ResultGone: 410,
     errors.StatementTooLong: 413,
+    errors.WrongContentType: 415,
     errors.UnknownHost: 421,
     errors.InvalidBody: 422,
     errors.InternalError: 500,
@@ -65,6 +70,25 @@ _STATUS_OF_FAILED_QUERY: Mapping[type[GatewayError] | type[EngineError], int] = 
 }
 STATUS: Mapping[str, int] = {kind.code: status for kind, status in _STATUS.items()}
 STATUS_OF_FAILED_QUERY: Mapping[str, int] = {kind.code: status for kind, status in _STATUS_OF_FAILED_QUERY.items()}
+_MEANINGS: Mapping[int, str] = {
+    400: "The request or its statement is wrong; the code and the position say how.",
+    401: "The login is missing or wrong.",
+    403: "It is understood, and not allowed to this user or to anybody.",
+    404: "There is nothing of this name or id.",
+    409: "Not as things are now: it is running, or not finished, or there already.",
+    410: "The result is no longer kept.",
+    413: "The statement is too long.",
+    421: "The gateway is not known by the name that it was called by.",
+    422: "A field or a parameter is missing, or has a value that it cannot have.",
+    500: "A defect of the gateway; its log says more.",
+    503: "Not now; the same may work soon, as Retry-After says.",
+}
+_OF_EVERY_ROUTE = (400, 401, 403, 413, 421, 422, 500, 503)
+
+
+def declared(*statuses: int, model: Any = ErrorReply) -> dict[int | str, dict[str, Any]]:
+    """Return replies for the interface's description. statuses: of errors; without any, those of every route."""
+    return {status: {"model": model, "description": _MEANINGS[status]} for status in statuses or _OF_EVERY_ROUTE}
 
 
 def reply(failure: Failure, query_id: str | None = None) -> ExactJSONResponse:
@@ -82,6 +106,18 @@ def retry_headers(status: int) -> dict[str, str] | None:
     if status == 401:
         return {"WWW-Authenticate": 'Basic realm="Fusion SQL Gateway", charset="UTF-8"'}
     return {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else None
+
+
+def allowed(scope: Scope) -> str:
+    """Return the methods of a request's address as an Allow header has them; empty where there is no such address."""
+    routes = scope["app"].routes
+    taken = [
+        method
+        for method in METHODS
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
+    of_reading = ["HEAD"] if "GET" in taken else []
+    return ", ".join([*taken, *of_reading, "OPTIONS"]) if taken else ""
 
 
 def install(app: FastAPI) -> None:
@@ -110,8 +146,13 @@ def install(app: FastAPI) -> None:
         return reply(errors.InvalidBody(f"{place}: {first['msg']}").failure)
 
     @app.exception_handler(HTTPException)
-    async def _http(_: Request, error: HTTPException) -> ExactJSONResponse:
-        kinds = {404: errors.NotFound, 405: errors.MethodNotAllowed}
-        response = reply(kinds.get(error.status_code, errors.BadRequest)(str(error.detail)).failure)
+    async def _http(request: Request, error: HTTPException) -> ExactJSONResponse:
+        if error.status_code == 405:
+            methods = allowed(request.scope)
+            response = reply(errors.MethodNotAllowed(f"This address takes {methods}.").failure)
+            response.headers["Allow"] = methods
+            return response
+        kind = errors.NotFound if error.status_code == 404 else errors.BadRequest
+        response = reply(kind(str(error.detail)).failure)
         response.status_code = error.status_code
         return response

@@ -6,10 +6,11 @@ Bodies that are larger than any statement may be are refused before they are rea
 from __future__ import annotations
 
 from starlette.datastructures import MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.errors import StatementTooLong
-from gateway.http.errors import reply
+from gateway.errors import NotFound, StatementTooLong
+from gateway.http.errors import allowed, reply
 from gateway.security.web import SECURITY_HEADERS, BrowserRules
 
 OPEN_TO_ALL_NAMES = ("/livez",)  # what asks whether a process lives knows it by all kinds of names
@@ -42,6 +43,41 @@ class Guard:
             await reply(refusal)(scope, receive, guarded)
             return
         await self._app(scope, receive, guarded)
+
+
+class EveryAddress:
+    """ASGI middleware: answers HEAD as GET without the body, and OPTIONS with the methods of an address."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it."""
+        if scope["type"] == "http" and scope["method"] == "OPTIONS":
+            methods = allowed(scope)
+            answer = Response(status_code=204, headers={"Allow": methods})
+            missing = reply(NotFound("Not Found").failure)
+            await (answer if methods else missing)(scope, receive, send)
+        elif scope["type"] == "http" and scope["method"] == "HEAD":
+            await self._head(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send what stands before the body; whoever makes the body is told that nobody reads on."""
+        begun = False
+
+        async def without_body(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                await send(message)
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+        async def until_begun() -> Message:
+            return {"type": "http.disconnect"} if begun else await receive()
+
+        await self._app({**scope, "method": "GET"}, until_begun, without_body)
 
 
 class BodyLimit:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -20,8 +20,9 @@ from gateway.errors import AccessDenied, NotFinished, NotFound, NotYourQuery, Re
 from gateway.execution.downloads import WIDE_BYTES
 from gateway.execution.results import ResultFile
 from gateway.http import render
-from gateway.http.errors import STATUS_OF_FAILED_QUERY, retry_headers
+from gateway.http.errors import STATUS_OF_FAILED_QUERY, declared, retry_headers
 from gateway.http.login import User
+from gateway.http.models.common import ErrorReply
 from gateway.http.models.queries import (
     BasisModel,
     DecisionModel,
@@ -30,6 +31,7 @@ from gateway.http.models.queries import (
     QueryList,
     QueryReply,
     QueryRequest,
+    ResultReply,
 )
 from gateway.http.render import Chunks
 from gateway.http.replies import ExactJSONResponse
@@ -51,11 +53,12 @@ router = APIRouter(prefix="/v1", tags=["queries"])
 WATCH_S = 0.5  # between two looks whether a client that waits is still there
 CLIENT_CLOSED_REQUEST = 499  # nobody reads it
 
+ARROW = "application/vnd.apache.arrow.stream"
 Format = Literal["json", "csv", "arrow"]
 _STREAMS: dict[Format, tuple[str, Callable[[ResultFile, render.Messages], Chunks]]] = {
     "json": ("application/json", render.json_stream),
     "csv": ("text/csv; charset=utf-8", render.csv_stream),
-    "arrow": ("application/vnd.apache.arrow.stream", render.arrow_stream),
+    "arrow": (ARROW, render.arrow_stream),
 }
 
 
@@ -69,7 +72,14 @@ def gateway_of(request: Request) -> Services:
 Served = Annotated[Services, Depends(gateway_of)]
 
 
-@router.post("/queries", response_model=QueryReply, responses={202: {"model": QueryReply}})
+# A query that failed for its statement's sake, or the moment's, is shown as a whole, under the status of its error.
+_NOT_RUN: Mapping[int | str, dict[str, Any]] = {
+    202: {"model": QueryReply, "description": "It still runs."},
+    **declared(*sorted(set(STATUS_OF_FAILED_QUERY.values())), model=QueryReply | ErrorReply),
+}
+
+
+@router.post("/queries", response_model=QueryReply, responses=dict(_NOT_RUN))
 async def run_query(body: QueryRequest, request: Request, gateway: Served, user: User) -> Response:
     """Run a query. 200 once it has ended, 202 while it still runs after wait_s."""
     limits = gateway.settings.limits
@@ -110,7 +120,7 @@ def list_queries(
     return QueryList(queries=[QueryReply.of(visible(record, user, gateway.policy)) for record in records])
 
 
-@router.get("/queries/{query_id}", response_model=QueryReply)
+@router.get("/queries/{query_id}", response_model=QueryReply, responses=declared(404))
 def get_query(
     query_id: str,
     request: Request,
@@ -129,7 +139,20 @@ def get_query(
     return reply
 
 
-@router.get("/queries/{query_id}/result")
+@router.get(
+    "/queries/{query_id}/result",
+    response_model=None,
+    responses={
+        200: {
+            "model": ResultReply,
+            "content": {
+                "text/csv": {"schema": {"type": "string"}},
+                ARROW: {"schema": {"type": "string", "format": "binary"}},
+            },
+        },
+        **declared(404, 409, 410),
+    },
+)
 def get_result(
     query_id: str,
     request: Request,
@@ -150,7 +173,7 @@ def get_result(
     return _streamed(request, gateway, record, user, stream, media_type=media_type)
 
 
-@router.delete("/queries/{query_id}")
+@router.delete("/queries/{query_id}", responses=declared(404))
 async def cancel_query(query_id: str, gateway: Served, user: User) -> QueryReply:
     """Cancel a query and return how it ended; one that has ended already stays as it is."""
     run = gateway.coordinator.find(query_id)

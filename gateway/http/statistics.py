@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 
 from engines.table_names import canonical
 from gateway.errors import InvalidBody, NotAllowed, NotFound, SqlError, UnknownColumn, UnknownPartition, UnknownTable
+from gateway.http.errors import declared
 from gateway.http.login import User
 from gateway.http.models.common import ErrorModel
 from gateway.http.models.statistics import (
@@ -33,7 +34,7 @@ from selector.join_keys import KeyPair
 router = APIRouter(prefix="/v1/stats", tags=["statistics"])
 
 
-@router.post("/jobs", status_code=202)
+@router.post("/jobs", status_code=202, responses=declared(409))
 def start_job(body: StatisticsJobRequest, gateway: Served, user: User) -> StatisticsJobReply:
     """Start computing statistics."""
     gateway.policy.require(user, Action.COMPUTE_STATISTICS)
@@ -87,7 +88,7 @@ def list_jobs(
     return StatisticsJobList(jobs=[StatisticsJobReply.of(job) for job in jobs])
 
 
-@router.get("/jobs/{job_id}")
+@router.get("/jobs/{job_id}", responses=declared(404))
 def get_job(job_id: str, gateway: Served) -> StatisticsJobReply:
     """Return how far a job is."""
     job = gateway.metastore.jobs.get(job_id)
@@ -96,7 +97,7 @@ def get_job(job_id: str, gateway: Served) -> StatisticsJobReply:
     return StatisticsJobReply.of(job)
 
 
-@router.delete("/jobs/{job_id}")
+@router.delete("/jobs/{job_id}", responses=declared(404, 409))
 def cancel_job(job_id: str, gateway: Served, user: User) -> StatisticsJobReply:
     """Cancel a job and return how it ended; one that has ended already stays as it is."""
     gateway.jobs.cancel(job_id, by=user)

@@ -7,14 +7,16 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Response
 
 from gateway.dashboard import pages
 from gateway.drivers.hs2.dispatch import Dispatcher
 from gateway.drivers.hs2.http import driver_routes
 from gateway.http import catalog, errors, login, queries, replay, schedules, statistics, streaming
-from gateway.http.guard import BodyLimit, Guard
+from gateway.http.guard import BodyLimit, EveryAddress, Guard
 from gateway.http.login import user_of
+from gateway.http.models.common import ErrorReply
+from gateway.http.models.engines import LivingReply, ReadyReply
 from gateway.http.queries import Served
 from gateway.http.replies import ExactJSONResponse
 from gateway.security.web import BrowserRules, machine_names
@@ -41,6 +43,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         docs_url=None,  # FastAPI's pages load scripts of others
         redoc_url=None,
         openapi_url=None,
+        generate_unique_id_function=lambda route: route.name,  # the names of a generated client's functions
     )
     app.state.gateway = gateway
     errors.install(app)
@@ -48,25 +51,28 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.download_threads = CapacityLimiter(streaming.THREADS)
     server = gateway.settings.server
     rules = BrowserRules({server.host, *machine_names(), *server.hosts}, server.origins)
+    app.add_middleware(EveryAddress)
     app.add_middleware(BodyLimit, statement_bytes=int(gateway.settings.limits.statement))
     app.add_middleware(Guard, rules=rules)
     routers = (queries.router, catalog.router, statistics.router, schedules.router, replay.router, pages.router)
     for router in routers:
-        app.include_router(router, dependencies=[Depends(user_of)])
+        app.include_router(router, dependencies=[Depends(user_of)], responses=errors.declared())
     app.include_router(driver_routes(Dispatcher(gateway.hs2), gateway.downloads))
 
-    @app.get("/livez", tags=["health"])
-    async def livez() -> dict[str, str]:
+    @app.get("/livez", tags=["health"], responses=errors.declared(400, 413))
+    async def livez() -> LivingReply:
         """Answer while the process lives."""
-        return {"status": "alive"}
+        return LivingReply(status="alive")
 
-    @app.get("/readyz", tags=["health"])
-    def readyz(gateway: Served) -> ExactJSONResponse:
+    not_ready = errors.declared(503, model=ReadyReply | ErrorReply)
+
+    @app.get("/readyz", tags=["health"], responses=errors.declared(400, 413, 421, 500) | not_ready)
+    def readyz(gateway: Served, response: Response) -> ReadyReply:
         """Answer 200 when statements can run: the metastore answers and at least one engine is available."""
         gateway.metastore.catalog.version()
         engines = {entry.name: entry.why_down() for entry in gateway.engines.values()}
         ready = any(why is None for why in engines.values())
-        body = {"status": "ready" if ready else "not ready", "engines": {n: w or "ok" for n, w in engines.items()}}
-        return ExactJSONResponse(body, status_code=200 if ready else 503)
+        response.status_code = 200 if ready else 503
+        return ReadyReply(status="ready" if ready else "not ready", engines={n: w or "ok" for n, w in engines.items()})
 
     return app

@@ -12,7 +12,6 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
-from starlette.status import HTTP_400_BAD_REQUEST, HTTP_413_CONTENT_TOO_LARGE, HTTP_415_UNSUPPORTED_MEDIA_TYPE
 from starlette.types import Receive, Scope, Send
 
 from gateway.drivers.hs2.dispatch import Dispatcher
@@ -20,7 +19,7 @@ from gateway.drivers.hs2.protocol.thrift import Malformed
 from gateway.drivers.hs2.registry import Peer
 from gateway.drivers.hs2.repeats import STATE_KEY, Repeats
 from gateway.drivers.hs2.service import PendingReply
-from gateway.errors import TooManyDownloads
+from gateway.errors import BadRequest, StatementTooLong, TooManyDownloads, WrongContentType
 from gateway.execution.downloads import ROOM_POLL_S, Downloads
 from gateway.http.login import login_of, user_of
 from gateway.security.principals import Principal
@@ -35,21 +34,21 @@ WATCH_S = 0.5  # between two looks whether a client that waits is still there
 
 def driver_routes(dispatcher: Dispatcher, downloads: Downloads) -> APIRouter:
     """Return the routes; drivers differ in whether they end the path with a slash."""
-    router = APIRouter(tags=["drivers"])
+    router = APIRouter()
     threads = CapacityLimiter(THREADS)
 
     @router.post("/cliservice/", include_in_schema=False)
-    @router.post("/cliservice")
+    @router.post("/cliservice", include_in_schema=False)  # Thrift describes itself
     async def call(request: Request) -> Response:
         """Answer one call of HiveServer2."""
         user = await user_of(request)
         told = login_of(request)
         peer = Peer(told.address, user if told.name is not None else None)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != CONTENT_TYPE:
-            return Response(f"Drivers send {CONTENT_TYPE} here.", HTTP_415_UNSUPPORTED_MEDIA_TYPE)
+            raise WrongContentType(f"Drivers send {CONTENT_TYPE} here.")
         message = await request.body()
         if len(message) > dispatcher.largest_message:
-            return Response("The message is too long.", HTTP_413_CONTENT_TOO_LARGE)
+            raise StatementTooLong("The message is too long.")
         try:
             if dispatcher.is_fetch(message):
                 await _take_place(downloads, user.quota_key, peer)
@@ -58,7 +57,7 @@ def driver_routes(dispatcher: Dispatcher, downloads: Downloads) -> APIRouter:
                 return await _wait(request, outcome, peer, threads)
         except Malformed as error:
             peer.held.close()
-            return Response(f"This is no call: {error}.", HTTP_400_BAD_REQUEST)
+            raise BadRequest(f"This is no call: {error}.") from error
         except BaseException:
             peer.held.close()
             raise

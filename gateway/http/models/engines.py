@@ -16,6 +16,19 @@ class EngineModel(BaseModel):
     ledger: dict[str, int | None]
 
 
+class LivingReply(BaseModel):
+    """The process lives."""
+
+    status: str
+
+
+class ReadyReply(BaseModel):
+    """Whether statements can run. engines: ``ok``, or why one is not available."""
+
+    status: str
+    engines: dict[str, str]
+
+
 class EngineList(BaseModel):
     """All engines, in the order in which they were configured."""
 

@@ -202,6 +202,13 @@ class QueryReply(RecordModel):
         )
 
 
+class ResultReply(BaseModel):
+    """A whole result."""
+
+    columns: list[ColumnModel]
+    rows: list[list[Any]]
+
+
 class QueryList(BaseModel):
     """Queries, newest first."""
 

@@ -273,6 +273,41 @@ def test_wrong_addresses(client: httpx.Client, method: str, path: str, status: i
 
 
 @pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("/v1/queries", "GET, POST, HEAD, OPTIONS"),
+        ("/v1/queries/none", "GET, DELETE, HEAD, OPTIONS"),
+        ("/v1/explain", "POST, OPTIONS"),
+        ("/cliservice", "POST, OPTIONS"),
+        ("/dashboard", "GET, HEAD, OPTIONS"),
+    ],
+)
+def test_the_methods_of_an_address(client: httpx.Client, path: str, methods: str) -> None:
+    refused = client.put(path)
+    assert (refused.status_code, refused.headers["Allow"]) == (405, methods)
+    assert refused.json()["error"]["code"] == "METHOD_NOT_ALLOWED"
+    told = client.options(path)
+    assert (told.status_code, told.headers["Allow"], told.content) == (204, methods, b"")
+    head = client.head(path)
+    assert head.content == b""
+    assert head.status_code == (client.get(path).status_code if "GET" in methods else 405)
+
+
+def test_options_of_no_address(client: httpx.Client) -> None:
+    refused = client.options("/v1/nowhere")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (404, "NOT_FOUND")
+
+
+def test_head_is_get_without_the_body(client: httpx.Client) -> None:
+    asked = client.post("/v1/queries", json={"sql": "SELECT id FROM books", "max_rows": 0}).json()["id"]
+    for path in ("/v1/tables", f"/v1/queries/{asked}", f"/v1/queries/{asked}/result?format=csv", "/livez", "/docs"):
+        whole, head = client.get(path), client.head(path)
+        assert head.content == b""
+        assert (head.status_code, head.headers["content-type"]) == (200, whole.headers["content-type"])
+        assert head.headers.get("content-length") == whole.headers.get("content-length")
+
+
+@pytest.mark.parametrize(
     ("body", "status", "code"),
     [
         ({"name": "x", "location": "/nowhere/at/all"}, 400, "TABLE_UNREADABLE"),

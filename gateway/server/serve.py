@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import logging
 import math
@@ -14,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import uvicorn
 from filelock import FileLock, Timeout
@@ -109,7 +111,7 @@ def _prepared(
             url = f"{'http' if tls is None else 'https'}://{_address(listening)}"
             memory.use_system_allocator()
             gateway = wiring.build(settings)
-            gateway.hs2.page_url = url
+            gateway.hs2.page_url = reachable(url)
             told = {"url": url, "pid": os.getpid()}
             if settings.tls.certificate is not None:
                 told["certificate"] = str(settings.tls.certificate.absolute())
@@ -170,6 +172,14 @@ def tls_context(settings: TlsSettings) -> ssl.SSLContext | None:
 
 def _no_password() -> str:
     raise ValueError("its key needs a password, which a server cannot be asked for")
+
+
+def reachable(url: str) -> str:
+    """Return an address of our pages that also others can follow: every interface is the machine, by its name."""
+    parts = urlsplit(url)
+    if not ipaddress.ip_address(parts.hostname or "").is_unspecified:
+        return url
+    return f"{parts.scheme}://{socket.gethostname().lower()}:{parts.port}"
 
 
 def _address(listening: socket.socket) -> str:

@@ -20,6 +20,9 @@ from gateway.statements import AUTO
 from metastore.records import QueryRecord, QueryState
 from selector.decision import Rule
 
+ID_BYTES = 16
+_ID_TIME, _ID_RANDOM = 8, 5  # bytes of an id's two parts
+
 if TYPE_CHECKING:
     from gateway.sql.commands.commands import Command
     from gateway.sql.commands.writes import Write
@@ -140,4 +143,18 @@ class Run:
 
 def new_query_id() -> str:
     """Return an id that sorts by time and reads well: 20260131_235959_1a2b3c4d5e."""
-    return f"{dt.datetime.now(dt.UTC):%Y%m%d_%H%M%S}_{secrets.token_hex(5)}"
+    return f"{dt.datetime.now(dt.UTC):%Y%m%d_%H%M%S}_{secrets.token_hex(_ID_RANDOM)}"
+
+
+def number_of(query_id: str) -> bytes:
+    """Return a query's id as 16 bytes, for protocols in which it is such a number."""
+    day, time_of_day, random = query_id.split("_")
+    whole = int(day + time_of_day).to_bytes(_ID_TIME, "big") + bytes.fromhex(random)
+    return whole.ljust(ID_BYTES, b"\0")
+
+
+def query_of(number: bytes) -> str:
+    """Return the id of a query from its 16 bytes; of others, an id that no query has."""
+    moment, random = int.from_bytes(number[:_ID_TIME], "big"), number[_ID_TIME : _ID_TIME + _ID_RANDOM]
+    digits = f"{moment:014}"
+    return f"{digits[:8]}_{digits[8:]}_{random.hex()}"

@@ -15,13 +15,13 @@ from typing import Any
 from gateway.drivers.hs2 import impala
 from gateway.drivers.hs2.errors import status_of
 from gateway.drivers.hs2.impala import ImpalaCalls
-from gateway.drivers.hs2.operations import ID_BYTES
 from gateway.drivers.hs2.protocol import messages, thrift
 from gateway.drivers.hs2.protocol.thrift import STOP, Call, Decoder, Frame, MessageKind, Source, Struct, Wire
 from gateway.drivers.hs2.registry import Peer
 from gateway.drivers.hs2.service import PendingReply, Service
 from gateway.security.principals import Principal
 from gateway.sql.parsing import MESSAGE_OVERHEAD_BYTES
+from gateway.statements.statement import ID_BYTES
 
 UNKNOWN_METHOD = 1
 _SEQUENCE = struct.Struct(">i")

@@ -10,16 +10,18 @@ from functools import partial
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.status import HTTP_307_TEMPORARY_REDIRECT
 from starlette.types import Receive, Scope, Send
 
+from gateway.drivers.hs2 import impala
 from gateway.drivers.hs2.dispatch import Dispatcher
 from gateway.drivers.hs2.protocol.thrift import Malformed
 from gateway.drivers.hs2.registry import Peer
 from gateway.drivers.hs2.repeats import STATE_KEY, Repeats
 from gateway.drivers.hs2.service import PendingReply
-from gateway.errors import BadRequest, StatementTooLong, TooManyDownloads, WrongContentType
+from gateway.errors import BadRequest, NotFound, StatementTooLong, TooManyDownloads, WrongContentType
 from gateway.execution.downloads import ROOM_POLL_S, Downloads
 from gateway.http.login import login_of, user_of
 from gateway.security.principals import Principal
@@ -64,6 +66,15 @@ def driver_routes(dispatcher: Dispatcher, downloads: Downloads) -> APIRouter:
         if dispatcher.is_status(message):
             _answer_again(request, dispatcher, message, user, peer)
         return _Reply(outcome, peer)
+
+    @router.get(impala.PAGE, include_in_schema=False)
+    async def query_plan(request: Request, query_id: str = "") -> Response:
+        """Send people from the address that impala-shell prints to the query's page, which asks for their login."""
+        found = impala.query_shown(query_id)
+        if found is None:
+            raise NotFound("There is no such query.")
+        prefix = str(request.scope.get("root_path", "")).rstrip("/")
+        return RedirectResponse(f"{prefix}/dashboard/queries/{found}", HTTP_307_TEMPORARY_REDIRECT)
 
     return router
 

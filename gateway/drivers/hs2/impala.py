@@ -25,9 +25,11 @@ from gateway.drivers.hs2.registry import Peer
 from gateway.drivers.hs2.service import Service
 from gateway.errors import NotOffered
 from gateway.presentation.formatting import duration
+from gateway.statements.statement import ID_BYTES, query_of
 from metastore.records import Attempt, QueryRecord, QueryState
 
 TEXT_FORMAT = 0
+PAGE = "/query_plan"  # where impala-shell says that a query can be watched, with its number behind it
 NANOSECONDS = 1_000_000_000
 UNKNOWN = -1
 WHOLE_TABLE = ""  # in place of a partition's name
@@ -174,6 +176,16 @@ class ImpalaCalls:
         if operation.run is None:
             raise NotOffered("Only statements have a summary and a profile.")
         return operation.run.record
+
+
+def query_shown(number: str) -> str | None:
+    """Return the id of a query from its number as Impala shows it, two little-endian halves; None where it is none."""
+    low, _, high = number.partition(":")
+    try:
+        halves = [int(half, 16).to_bytes(ID_BYTES // 2, "little") for half in (low, high)]
+    except (ValueError, OverflowError):
+        return None
+    return query_of(b"".join(halves))
 
 
 def summary(record: QueryRecord) -> Summary:

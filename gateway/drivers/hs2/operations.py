@@ -25,12 +25,11 @@ from gateway.execution.downloads import WIDE_BYTES
 from gateway.execution.results import ResultFile, Spool, in_memory, weigh
 from gateway.sql.commands.commands import WITHOUT_ROWS
 from gateway.sql.commands.writes import WRITES
-from gateway.statements.statement import Run
+from gateway.statements.statement import ID_BYTES, Run, number_of
 from metastore.records import QueryRecord
 
 REPLY_BYTES = 2 << 20  # of rows in one reply, as ``results.weigh`` has them; at least a row
 REPLY_ROWS = 100_000
-ID_BYTES = 16
 
 Opener = Callable[[], AbstractContextManager[ResultFile]]
 
@@ -216,7 +215,7 @@ class QueryOperation(StatementOperation):
 
     def __init__(self, run: Run, coordinator: Coordinator, spool: Spool) -> None:
         super().__init__(run, coordinator, spool)
-        self.identifier = Identifier()
+        self.identifier = Identifier(number_of(run.id))
         self.kind = OperationType.EXECUTE_STATEMENT
         self.cursor = Cursor(lambda: spool.open(run.id))
         self._lines_told = 0

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 
+import httpx
 import pytest
 
 from metastore.records import QueryState
@@ -93,3 +94,12 @@ def test_a_statement_ends_with_its_client(drivers: Drivers, ended_by: signal.Sig
         within_s = RUN_WITHIN_S if ended_by is signal.SIGINT else WITHIN_S  # the shell takes its time to react
         wait_until(lambda: drivers.last_query().state is QueryState.CANCELLED, within_s=within_s)
         process.kill()
+
+
+def test_the_page_that_it_names_is_there(drivers: Drivers) -> None:
+    drivers.gateway.hs2.page_url = f"http://{drivers.host}:{drivers.http_port}"
+    _, said = shell(drivers, "hs2", "SELECT 1")
+    (address,) = (word for word in said.split() if "query_plan" in word)
+    page = httpx.get(address, follow_redirects=True)
+    assert page.url.path == f"/dashboard/queries/{drivers.last_query().id}"
+    assert page.status_code == 200

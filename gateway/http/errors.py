@@ -143,7 +143,8 @@ def install(app: FastAPI) -> None:
     async def _validation(_: Request, error: RequestValidationError) -> ExactJSONResponse:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
-        return reply(errors.InvalidBody(f"{place}: {first['msg']}").failure)
+        told = "there is no such field" if first["type"] == "extra_forbidden" else first["msg"]
+        return reply(errors.InvalidBody(f"{place}: {told.removeprefix('Value error, ')}").failure)
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> ExactJSONResponse:

@@ -10,6 +10,8 @@ from typing import Annotated
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Request
+from fastapi.openapi.models import HTTPBase
+from fastapi.security.base import SecurityBase
 
 from gateway.http.services import Services
 from gateway.security.authentication import Login, basic_login
@@ -30,14 +32,23 @@ def login_of(request: Request) -> Login:
     return basic_login(request.headers.get("authorization", ""), address)
 
 
-async def user_of(request: Request) -> Principal:
-    """Return the user of a request. Raises AuthenticationFailed."""
-    gateway, login = request.app.state.gateway, login_of(request)
-    assert isinstance(gateway, Services)
-    known = gateway.authenticator.recognise(login)
-    if known is not None:
-        return known
-    return await to_thread.run_sync(gateway.authenticator.authenticate, login, limiter=request.app.state.login_threads)
+class _UserOfRequest(SecurityBase):
+    """The user of a request, as a dependency that the interface's description tells of."""
 
+    scheme_name = "login"
+    model = HTTPBase(scheme="basic", description="Needed where the gateway has users; see docs/security.md.")
+
+    async def __call__(self, request: Request) -> Principal:
+        """Return the user. Raises AuthenticationFailed."""
+        gateway, login = request.app.state.gateway, login_of(request)
+        assert isinstance(gateway, Services)
+        known = gateway.authenticator.recognise(login)
+        if known is not None:
+            return known
+        threads: CapacityLimiter = request.app.state.login_threads
+        return await to_thread.run_sync(gateway.authenticator.authenticate, login, limiter=threads)
+
+
+user_of = _UserOfRequest()
 
 User = Annotated[Principal, Depends(user_of)]

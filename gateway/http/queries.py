@@ -22,7 +22,7 @@ from gateway.execution.results import ResultFile
 from gateway.http import render
 from gateway.http.errors import STATUS_OF_FAILED_QUERY, declared, retry_headers
 from gateway.http.login import User
-from gateway.http.models.common import ErrorReply
+from gateway.http.models.common import ErrorReply, Moment
 from gateway.http.models.queries import (
     BasisModel,
     DecisionModel,
@@ -111,7 +111,7 @@ def list_queries(
     gateway: Served,
     user: User,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-    before: dt.datetime | None = None,
+    before: Moment | None = None,
 ) -> QueryList:
     """List queries, newest first, without their rows; those of others without the values in them."""
     if before is not None and before.tzinfo is None:

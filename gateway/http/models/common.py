@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from engines.table_names import canonical
 from metastore.records import (
@@ -16,6 +17,17 @@ TableName = Annotated[
     str, Field(pattern=r"^([A-Za-z0-9_]{1,128}\.)?[A-Za-z_][A-Za-z0-9_]{0,127}$"), AfterValidator(canonical)
 ]
 """A name that a table may have, with its database before it where that is not the default one."""
+
+
+def _written_out(value: object) -> object:
+    """Refuse a number, which would be seconds, or milliseconds if it is large enough."""
+    if (isinstance(value, str) and value[4:5] != "-") or isinstance(value, int | float):
+        raise ValueError("a moment is written as 2026-01-31T23:59:59Z")
+    return value
+
+
+Moment = Annotated[dt.datetime, BeforeValidator(_written_out)]
+"""A moment as clients send it; without a time zone it is in UTC."""
 
 
 class RequestModel(BaseModel):

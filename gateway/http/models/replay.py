@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from gateway.http.models.common import RequestModel
+from gateway.http.models.common import Moment, RequestModel
 from gateway.http.models.queries import ReasonModel
 from gateway.routing.replaying import AdviceReport, Change, EngineAdvice, ReplayReport
 from selector.decision import Rule
@@ -22,7 +22,7 @@ ADVISED, MOST_ADVISED = 2_000, 20_000
 class HistoryRequest(RequestModel):
     """Which part of history, under which settings."""
 
-    since: dt.datetime | None = Field(None, strict=False, description="Statements submitted then or later.")
+    since: Moment | None = Field(None, strict=False, description="Statements submitted then or later.")
     settings: dict[str, str] = Field(
         default_factory=dict,
         description="Other settings: ENGINE.memory_limit, ENGINE.workers (or slots), routing.*.",

@@ -265,6 +265,8 @@ def test_refused_statements_are_on_record(client: httpx.Client) -> None:
         ("GET", "/v1/nowhere", 404, "NOT_FOUND"),
         ("PUT", "/v1/queries", 405, "METHOD_NOT_ALLOWED"),
         ("GET", "/v1/queries?limit=many", 422, "INVALID_BODY"),
+        ("GET", "/v1/queries?before=0.5", 422, "INVALID_BODY"),
+        ("GET", "/v1/queries?before=2026-02-30", 422, "INVALID_BODY"),
     ],
 )
 def test_wrong_addresses(client: httpx.Client, method: str, path: str, status: int, code: str) -> None:

@@ -49,6 +49,13 @@ def test_every_status_of_an_error_is_declared_somewhere(document: dict[str, Any]
     assert {*STATUS.values(), DEFAULT_STATUS} - OF_NO_ROUTE <= declared
 
 
+def test_the_login_is_declared(document: dict[str, Any]) -> None:
+    schemes = document["components"]["securitySchemes"]
+    assert {name: scheme["scheme"] for name, scheme in schemes.items()} == {"login": "basic"}
+    for _, path, route in routes(document):
+        assert ("security" in route) is path.startswith("/v1/"), path
+
+
 def test_routes_have_names_for_programs(document: dict[str, Any]) -> None:
     names = [route["operationId"] for _, _, route in routes(document)]
     assert {"run_query", "get_result", "list_tables"} <= set(names)

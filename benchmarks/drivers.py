@@ -1,7 +1,8 @@
 """Rows through HiveServer2: the gateway beside the real Spark Thrift Server, in one run.
 
 Both serve the same Parquet file to the same clients, one after the other: bytes drained without looking at them,
-PyHive, Beeline; the gateway also to ADBC, through Arrow Flight SQL, which Spark's server does not speak. What a server
+PyHive, Beeline; the gateway also to Beeline over HTTP, and to ADBC, through Arrow Flight SQL, which Spark's server does
+not speak. What a server
 costs is the CPU of its own process while its rows are drained; the gateway's does not include DuckDB's worker, which
 has ended its work before the first row is fetched, and Spark's cannot be told apart from its tasks, so that it stands
 here for comparison only. Needs the extras duckdb, spark, hive and flight.
@@ -53,6 +54,7 @@ TARGETS = {
     "raw.times": at_least(4.0),
     "pyhive.times": at_least(1.5),
     "beeline.times": at_least(1.2),
+    "beeline.http_of_binary": at_most(1.5),
     "adbc.of_pyhive": at_least(5.0),
     "raw.server_cpu_s_per_million": at_most(0.6),
     "memory.growth_mib": at_most(200.0),
@@ -61,11 +63,12 @@ TARGETS = {
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One side. flight: address of Arrow Flight SQL, where it speaks that."""
+    """One side. http: where it speaks HiveServer2 over HTTP, flight: address of Arrow Flight SQL, if it does."""
 
     name: str
     port: int
     process: psutil.Process
+    http: str | None = None
     flight: str | None = None
 
     def cpu_s(self) -> float:
@@ -83,6 +86,7 @@ class Round:
     raw_bytes: int
     pyhive_s: float
     beeline_s: float
+    beeline_http_s: float | None
     adbc_s: float | None
 
 
@@ -123,8 +127,11 @@ def _round(server: Server, rows: int, beeline_rows: int) -> Round:
     raw_s, cpu_s, size = _drain(server, f"{QUERY} LIMIT {rows}", rows)
     pyhive_s = _pyhive(server, f"{QUERY} LIMIT {rows}", rows)
     beeline_s = _beeline(server, f"{QUERY} LIMIT {beeline_rows}", beeline_rows)
+    beeline_http_s = (
+        _beeline(server, f"{QUERY} LIMIT {beeline_rows}", beeline_rows, server.http) if server.http else None
+    )
     adbc_s = adbc_drain(server.flight, f"{QUERY} LIMIT {rows}", rows, user=USER) if server.flight else None
-    return Round(raw_s, cpu_s, size, pyhive_s, beeline_s, adbc_s)
+    return Round(raw_s, cpu_s, size, pyhive_s, beeline_s, beeline_http_s, adbc_s)
 
 
 def _drain(server: Server, sql: str, rows: int) -> tuple[float, float, int]:
@@ -162,14 +169,16 @@ def _pyhive(server: Server, sql: str, rows: int) -> float:
     return elapsed_s
 
 
-def _beeline(server: Server, sql: str, rows: int) -> float:
-    """Return the whole run of Beeline, with its start, which is the same on both sides."""
+def _beeline(server: Server, sql: str, rows: int, http: str | None = None) -> float:
+    """Return the whole run of Beeline, with its start, which is the same on both sides. http: to be asked that way."""
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"
     command = [str(find_java_home() / "bin" / "java"), "-Xmx512m", "-cp", f"{jars}/*"]
-    command += ["org.apache.hive.beeline.BeeLine", "-u", f"jdbc:hive2://{LOOPBACK}:{server.port}/default", "-n", USER]
-    command += ["-p", USER, "--incremental=true", "--outputformat=csv2", "--silent=true", "-e", sql]
+    url = f"jdbc:hive2://{http or f'{LOOPBACK}:{server.port}'}/default"
+    url += ";transportMode=http;httpPath=cliservice" if http else ""
+    command += ["org.apache.hive.beeline.BeeLine", "-u", url, "-n", USER, "-p", USER]
+    command += ["--incremental=true", "--outputformat=csv2", "--silent=true", "-e", sql]
     with tempfile.TemporaryFile() as printed:  # a pipe would need a reader, which takes a processor of its own
         begun = time.perf_counter()
         done = subprocess.run(command, stdout=printed, stderr=subprocess.PIPE, check=False)
@@ -243,7 +252,8 @@ def _gateway(work: Path) -> Iterator[Server]:
             _wait_for(process, lambda: http.get("/livez").raise_for_status())
             http.post("/v1/tables", json={"name": "lines", "location": str(work / "lines")}).raise_for_status()
         port = int(told["drivers"].rpartition(":")[2])
-        yield Server("gateway", port, psutil.Process(process.pid), told["flight"])
+        address = told["url"].removeprefix("http://")
+        yield Server("gateway", port, psutil.Process(process.pid), address, told["flight"])
 
 
 @contextmanager
@@ -322,6 +332,7 @@ def _figures(ours: list[Round], theirs: list[Round], rows: int, beeline_rows: in
         "adbc.rows_per_s": median(rows / one.adbc_s for one in ours if one.adbc_s),
         "beeline.times": median(other.beeline_s / one.beeline_s for one, other in paired),
         "beeline.rows_per_s": median(beeline_rows / one.beeline_s for one in ours),
+        "beeline.http_of_binary": median(one.beeline_http_s / one.beeline_s for one in ours if one.beeline_http_s),
     }
 
 
@@ -334,11 +345,13 @@ def _show(measured: dict[str, list[Round]], rows: int, beeline_rows: int) -> Non
             f"{median(one.raw_cpu_s * 1e6 / rows for one in rounds):.2f}",
             f"{median(rows / one.pyhive_s for one in rounds):,.0f}",
             f"{median(beeline_rows / one.beeline_s for one in rounds):,.0f}",
+            _rate(beeline_rows, [one.beeline_http_s for one in rounds if one.beeline_http_s]),
             _rate(rows, [one.adbc_s for one in rounds if one.adbc_s]),
         ]
         for name, rounds in measured.items()
     ]
-    head = ["server", "raw rows/s", "raw MB/s", "CPU s / 1M rows", "PyHive rows/s", "Beeline rows/s", "ADBC rows/s"]
+    head = ["server", "raw rows/s", "raw MB/s", "CPU s / 1M rows", "PyHive rows/s", "Beeline rows/s"]
+    head += ["Beeline rows/s, HTTP", "ADBC rows/s"]
     show_table("Medians", head, lines)
 
 

@@ -28,7 +28,7 @@ _SEQUENCE = struct.Struct(">i")
 
 
 # A call of GetOperationStatus: its head, the sequence number, the opening of three structs in one another with the head
-# of the operation's number, the number, the head of its secret, the secret.
+# of the operation's number, the number, the head of its secret, the secret; the rest of the operation; what is wanted.
 _FETCH, _NAME_WITHIN = b"FetchResults", 24
 _STATUS = "GetOperationStatus"
 _STATUS_HEAD = thrift.head(MessageKind.CALL, _STATUS, 0)[:-4]
@@ -40,6 +40,7 @@ _NUMBER_AT = _OPENING_AT + len(_OPENING)
 _BETWEEN_AT = _NUMBER_AT + ID_BYTES
 _SECRET_AT = _BETWEEN_AT + len(_BETWEEN)
 _SECRET_END = _SECRET_AT + ID_BYTES
+_PROGRESS = thrift.field_head(Wire.BOOL, 2) + b"\1" + 2 * STOP  # at the end, where the progress is wanted too
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ class Dispatcher:
         number, secret = data[_NUMBER_AT:_BETWEEN_AT], data[_SECRET_AT:_SECRET_END]
         if data[_BETWEEN_AT:_SECRET_AT] != _BETWEEN:
             return None
-        answer = self._service.registry.kept_answer(number, secret, peer, user)
+        answer = self._service.registry.kept_answer(number, secret, peer, user, with_progress=data.endswith(_PROGRESS))
         if answer is None:
             return None
         (sequence,) = _SEQUENCE.unpack_from(data, _SEQUENCE_AT)

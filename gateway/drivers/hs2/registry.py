@@ -48,7 +48,8 @@ class Peer:
 class Hs2Session(DriverSession[Operation]):
     """A driver's session. version: of the protocol, from V1 = 0. peer: who opened it.
 
-    operations: by their public number. closed: some that were. answers: by an operation's number and secret.
+    operations: by their public number. closed: some that were. answers: of operations that
+    have finished, by number and secret, and whether with their progress.
     abandoned: when the client left that waited for an operation, by the operation's number.
     """
 
@@ -56,7 +57,7 @@ class Hs2Session(DriverSession[Operation]):
     peer: Peer
     version: int
     is_impala_shell: bool = False
-    answers: dict[bytes, bytes] = field(default_factory=dict)
+    answers: dict[tuple[bytes, bool], bytes] = field(default_factory=dict)
     abandoned: dict[bytes, float] = field(default_factory=dict)
     closed: deque[Operation] = field(default_factory=lambda: deque(maxlen=REMEMBERED_OPERATIONS))
 
@@ -69,7 +70,8 @@ class Hs2Session(DriverSession[Operation]):
         """Keep an operation that was a query for a while, and nothing else of it."""
         if operation.run is not None:
             self.closed.append(operation)
-        self.answers.pop(handle + operation.identifier.secret, None)
+        for with_progress in (False, True):
+            self.answers.pop((handle + operation.identifier.secret, with_progress), None)
         self.abandoned.pop(handle, None)
 
 
@@ -148,13 +150,15 @@ class Registry(SessionStore[Hs2Session, Operation]):
         session.abandoned.pop(found.identifier.guid, None)
         return session, found
 
-    def keep_answer(self, session: Hs2Session, operation: Operation, answer: bytes) -> None:
+    def keep_answer(self, session: Hs2Session, operation: Operation, answer: bytes, *, with_progress: bool) -> None:
         """Keep the answer to a question about an operation that will be asked again, and answered alike."""
         with self._lock:
             if operation.identifier.guid in session.operations:
-                session.answers[operation.identifier.guid + operation.identifier.secret] = answer
+                session.answers[operation.identifier.guid + operation.identifier.secret, with_progress] = answer
 
-    def kept_answer(self, guid: bytes, secret: bytes, peer: Peer, user: Principal | None = None) -> bytes | None:
+    def kept_answer(
+        self, guid: bytes, secret: bytes, peer: Peer, user: Principal | None = None, *, with_progress: bool
+    ) -> bytes | None:
         """Return the answer that was kept, None where there is none, or none for this caller.
 
         user: the caller as it was let in earlier, which is still so where the session is that very user's.
@@ -164,7 +168,7 @@ class Registry(SessionStore[Hs2Session, Operation]):
             return None
         if user is not None and user != session.session.principal:
             return None
-        answer = session.answers.get(guid + secret)
+        answer = session.answers.get((guid + secret, with_progress))
         if answer is not None:
             session.session.touch()
             session.abandoned.pop(guid, None)

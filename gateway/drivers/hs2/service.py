@@ -219,8 +219,8 @@ class Service:
         if record.error is not None:
             reply.message, reply.sqlstate = message(record.error), sqlstate(record.error)
             reply.error_code = 0
-        if reply.state == OperationState.FINISHED and not with_progress:
-            self.registry.keep_answer(session, operation, encode(reply))
+        if reply.state == OperationState.FINISHED:
+            self.registry.keep_answer(session, operation, encode(reply), with_progress=with_progress)
         return reply
 
     def cancel(self, request: messages.OperationRequest, peer: Peer) -> messages.Reply:

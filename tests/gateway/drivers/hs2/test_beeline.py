@@ -93,8 +93,9 @@ def test_an_error_is_told_in_our_words(drivers: Drivers) -> None:
     assert "Error: There is no setting fusion.engine_name; there are fusion." in said
 
 
-def test_many_rows(drivers: Drivers) -> None:
-    printed, _ = beeline(url(drivers, "SASL"), ["SELECT 'many rows'"])
+@pytest.mark.parametrize("way", ["SASL", "http"])
+def test_many_rows(drivers: Drivers, way: str) -> None:
+    printed, _ = beeline(url(drivers, way), ["SELECT 'many rows'"])
     assert rows(printed) == [["n", "text"], *([str(n), f"row {n}"] for n in range(MANY_ROWS))]
 
 

@@ -160,6 +160,23 @@ def test_requests_in_pieces(connection: Connection, cut: Callable[[bytes], Seque
         assert (status, int.from_bytes(reply[26:30], "big")) == (200, sequence)
 
 
+def test_beelines_question_with_the_progress_is_kept_apart(connection: Connection, logins: Callable[[], int]) -> None:
+    plain = connection.status()
+    with_progress = call_bytes("GetOperationStatus", StatusRequest(connection.operation, True))
+    replies = [reply_of(connection.ask(call)[2], StatusReply) for call in [with_progress, plain] * TIMES]
+    assert {reply.state for reply in replies} == {OperationState.FINISHED}
+    assert [reply.progress is not None for reply in replies] == [True, False] * TIMES
+    asked = logins()
+    assert connection.ask(plain)[2] == connection.ask(plain)[2]
+    assert logins() == asked
+    for _ in range(FIRST):
+        connection.ask(with_progress)
+    asked = logins()
+    for _ in range(TIMES):
+        assert reply_of(connection.ask(with_progress)[2], StatusReply).progress is not None
+    assert logins() == asked
+
+
 def test_requests_at_once_are_answered_in_their_order(connection: Connection) -> None:
     calls = [
         connection.status(1),

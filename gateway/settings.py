@@ -262,7 +262,7 @@ class CoreSettings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Order: arguments, environment, file."""
-        home = _home(init_settings.init_kwargs) if hasattr(init_settings, "init_kwargs") else _home({})
+        home = home_folder(getattr(init_settings, "init_kwargs", {}).get("home"))
         file = TomlConfigSettingsSource(settings_cls, toml_file=home / FILE_NAME)
         return init_settings, env_settings, file
 
@@ -307,9 +307,9 @@ else:
 
 def load(home: Path | None = None, **overrides: Any) -> Settings:
     """Read the settings of a home folder, made absolute. Raises pydantic's ValidationError."""
-    folder = home or _home({})
-    return Settings(home=folder.expanduser().absolute(), **overrides)
+    return Settings(home=home_folder(home).expanduser().absolute(), **overrides)
 
 
-def _home(arguments: dict[str, Any]) -> Path:
-    return Path(arguments.get("home") or os.environ.get("FUSION_HOME") or DEFAULT_HOME)
+def home_folder(named: Path | None = None) -> Path:
+    """Return the home folder that is meant: the one that is named, or FUSION_HOME, or the usual one."""
+    return Path(named or os.environ.get("FUSION_HOME") or DEFAULT_HOME)

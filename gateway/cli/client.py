@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
-import os
 import ssl
+import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, BinaryIO, Self
 
 import httpx
 
 from gateway.server.startup import ADDRESS_FILE
 
 POLL_S = 0.3
-TIMEOUT_S = 620.0
-WAIT_S = 600.0
+FIRST_POLL_S = 0.01
+TIMEOUT = httpx.Timeout(620.0, connect=10.0)
+INTERRUPTED_WAIT_S = 5.0  # for the id of a query that is interrupted before it is known
+ALIVE = ("QUEUED", "RUNNING")
 
 
 class RequestFailed(Exception):
@@ -29,8 +33,23 @@ class RequestFailed(Exception):
         self.message = message
         self.place = place
 
+    @classmethod
+    def of(cls, told: Any) -> RequestFailed:
+        """Return an error as the gateway has it in its replies."""
+        place = told.get("position")
+        return cls(told["code"], told["message"], (place["line"], place["column"]) if place else None)
 
-def trusting(certificate: Path | None) -> ssl.SSLContext | bool:
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who a client is: a user with a password, or the bearer of a token."""
+
+    user: str = ""
+    password: str = ""
+    token: str = ""
+
+
+def pinning(certificate: Path | None) -> ssl.SSLContext | bool:
     """Return what trusts exactly one certificate, whatever name it has; without one, what the system trusts."""
     if certificate is None:
         return True
@@ -40,17 +59,24 @@ def trusting(certificate: Path | None) -> ssl.SSLContext | bool:
     return context
 
 
+def trusting(certificates: Path | None) -> ssl.SSLContext | bool:
+    """Return what trusts the certificates of a file, too, under their names."""
+    if certificates is None:
+        return True
+    context = ssl.create_default_context()
+    context.load_verify_locations(certificates)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
+
+
 class Client:
-    """One gateway over HTTP. certificate: the gateway's own, where it has one.
+    """One gateway over HTTP. verify: what its certificate is held against. Thread-safe."""
 
-    Logs in as FUSION_USER with FUSION_PASSWORD where the environment has them.
-    """
-
-    def __init__(self, url: str, *, certificate: Path | None = None) -> None:
+    def __init__(self, url: str, *, verify: ssl.SSLContext | bool = True, login: Login | None = None) -> None:
         self.url = url
-        user = os.environ.get("FUSION_USER")
-        login = (user, os.environ.get("FUSION_PASSWORD", "")) if user else None
-        self._http = httpx.Client(base_url=url, timeout=TIMEOUT_S, verify=trusting(certificate), auth=login)
+        headers = {"Authorization": f"Bearer {login.token}"} if login is not None and login.token else {}
+        basic = (login.user, login.password) if login is not None and not login.token else None
+        self._http = httpx.Client(base_url=url, timeout=TIMEOUT, verify=verify, auth=basic, headers=headers)
 
     def __enter__(self) -> Self:
         return self
@@ -76,22 +102,62 @@ class Client:
         """Delete and return the reply. Raises RequestFailed."""
         return self._checked(self._http.delete(path))
 
-    def write(self, path: str, sink: TextIO, **parameters: Any) -> None:
-        """Write the text under a path while it comes. Raises RequestFailed."""
+    def write(self, path: str, sink: BinaryIO, **parameters: Any) -> None:
+        """Write what is under a path while it comes, with a line's end behind it. Raises RequestFailed."""
         with self._http.stream("GET", path, params=parameters) as response:
             if response.is_error:
                 response.read()
                 self._checked(response)
-            for piece in response.iter_text():
+            last = b"\n"
+            for piece in response.iter_bytes():
                 sink.write(piece)
+                sink.flush()
+                last = piece[-1:]
+            if last != b"\n":
+                sink.write(b"\n")
 
-    def query(self, sql: str, **options: Any) -> Any:
-        """Run a query to its end and return its record. Raises RequestFailed only where it was refused."""
-        reply = self.post("/v1/queries", {"sql": sql, "wait_s": WAIT_S, **options})
-        while reply["state"] in ("QUEUED", "RUNNING"):
-            time.sleep(POLL_S)
-            reply = self.get(f"/v1/queries/{reply['id']}")
+    def query(
+        self,
+        sql: str,
+        *,
+        started: Callable[[str], None] = lambda _: None,
+        waiting: Callable[[float], None] = lambda _: None,
+        cancelled: Callable[[Any], None] = lambda _: None,
+        **options: Any,
+    ) -> Any:
+        """Run a query to its end and return its record. Raises RequestFailed only where it was refused.
+
+        Interrupted by a signal, it is cancelled on the gateway. started: takes its id; waiting: the seconds so far;
+        cancelled: how it ended once it was interrupted, None where
+        its id is not known yet.
+        """
+        began = time.monotonic()
+        submitted = _in_thread(lambda: self.post("/v1/queries", {"sql": sql, "wait_s": 0.0, **options}))
+        rows = {name: options[name] for name in ("max_rows",) if options.get(name) is not None}
+        try:
+            reply = submitted.result()
+            started(reply["id"])
+            pause_s = FIRST_POLL_S
+            while reply["state"] in ALIVE:
+                time.sleep(pause_s)
+                pause_s = min(2.0 * pause_s, POLL_S)
+                waiting(time.monotonic() - began)
+                reply = self.get(f"/v1/queries/{reply['id']}", **rows)
+        except KeyboardInterrupt:
+            cancelled(self._cancel(submitted))
+            raise
         return reply
+
+    def _cancel(self, submitted: concurrent.futures.Future[Any]) -> Any:
+        """Cancel a query that was sent and return how it ended, None where its id is not known.
+
+        Then the gateway cancels it by itself, once the connection is gone.
+        """
+        try:
+            known = submitted.result(timeout=INTERRUPTED_WAIT_S)
+        except (TimeoutError, concurrent.futures.CancelledError, RequestFailed, httpx.HTTPError):
+            return None
+        return self.delete(f"/v1/queries/{known['id']}")
 
     def compute_statistics(self, tables: Sequence[str], advance: Callable[[float], None]) -> Any:
         """Run a statistics job to its end, telling how many tables are done, and return it."""
@@ -115,12 +181,29 @@ class Client:
         try:
             body = response.json()
         except ValueError as error:
-            raise RequestFailed("UNREADABLE", f"the gateway answered {response.status_code} without JSON") from error
-        if response.is_error and "attempts" not in body:
-            told = body["error"]
-            place = told.get("position")
-            raise RequestFailed(told["code"], told["message"], (place["line"], place["column"]) if place else None)
-        return body
+            raise RequestFailed("UNREADABLE", f"{response.url} answered {response.status_code} without JSON") from error
+        if not response.is_error or (isinstance(body, dict) and "attempts" in body):
+            return body
+        told = body.get("error") if isinstance(body, dict) else None
+        if not isinstance(told, dict) or not {"code", "message"} <= told.keys():
+            raise RequestFailed("UNREADABLE", f"{response.url} answered {response.status_code}: is it a gateway?")
+        raise RequestFailed.of(told)
+
+
+def _in_thread(call: Callable[[], Any]) -> concurrent.futures.Future[Any]:
+    """Begin a call that no signal interrupts, and that no end of the process waits for."""
+    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except (RequestFailed, httpx.HTTPError, httpx.InvalidURL) as error:
+            future.set_exception(error)
+        finally:
+            future.cancel()  # where it was a defect, which the thread tells
+
+    threading.Thread(target=run, name="request", daemon=True).start()
+    return future
 
 
 def running_address(home: Path) -> str | None:
@@ -129,7 +212,7 @@ def running_address(home: Path) -> str | None:
         told = json.loads((home / ADDRESS_FILE).read_text(encoding="utf-8"))
         url = str(told["url"])
         certificate = Path(told["certificate"]) if told.get("certificate") else None
-        httpx.get(f"{url}/livez", timeout=2.0, verify=trusting(certificate)).raise_for_status()
+        httpx.get(f"{url}/livez", timeout=2.0, verify=pinning(certificate)).raise_for_status()
     except (OSError, ValueError, LookupError, httpx.HTTPError):
         return None
     return url

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Iterator
 
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
 from engines.adapter import CheckResult
+from gateway.cli.client import running_address
+from gateway.cli.terminal import database_problem
+from gateway.security.authentication import UsersFile, UsersFileInvalid
 from gateway.server.own_files import exposed
+from gateway.server.startup import CertificateInvalid
 from gateway.settings import Settings
+from metastore.database.connection import make_engine, sqlite_file
 from selector.wording import mebibytes
 
 MINIMUM_PYTHON = (3, 11)
+DATABASE_WAIT_S = 5
 
 
 def examine(settings: Settings) -> list[CheckResult]:
     """Look at everything that a gateway with these settings needs."""
-    needs = (*_python(), *_engines(settings), *_home(settings), *_files(settings))
-    return [*needs, *_memory(settings), *_kept(settings)]
+    needs = (*_python(), *_engines(settings), *_home(settings), *_files(settings), *_logins(settings))
+    serving = (*_certificate(settings), *_ports(settings), *_metastore(settings))
+    return [*needs, *serving, *_memory(settings), *_kept(settings)]
 
 
 def _python() -> Iterator[CheckResult]:
@@ -26,7 +37,11 @@ def _python() -> Iterator[CheckResult]:
 
 
 def _engines(settings: Settings) -> Iterator[CheckResult]:
-    for adapter, section in settings.engines():
+    enabled = list(settings.engines())
+    if not enabled:
+        remedy = "set duckdb.enabled or spark.enabled in fusion.toml, or install an engine"
+        yield CheckResult("Engines", False, "none is enabled: no statement can run", remedy)
+    for adapter, section in enabled:
         yield from adapter.findings(section)
 
 
@@ -42,6 +57,88 @@ def _files(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("Secrets", True, "no other user of this machine can read them")
     for warning in warnings:
         yield CheckResult("Secrets", False, warning, needed=False)
+
+
+def _logins(settings: Settings) -> Iterator[CheckResult]:
+    login = settings.authentication
+    if login.users_file is None:
+        return
+    try:
+        UsersFile(login.users_file, anonymous=login.anonymous)
+    except UsersFileInvalid as error:
+        remedy = "make it with: fusion password NAME >> FILE, or correct authentication.users_file"
+        yield CheckResult("Users file", False, str(error), remedy)
+    else:
+        yield CheckResult("Users file", True, str(login.users_file))
+
+
+def _certificate(settings: Settings) -> Iterator[CheckResult]:
+    if settings.tls.certificate is None:
+        return
+    from gateway.server.serve import tls_context
+
+    try:
+        tls_context(settings.tls)
+    except CertificateInvalid as error:
+        yield CheckResult("Certificate", False, str(error), "correct tls.certificate and tls.key")
+    else:
+        yield CheckResult("Certificate", True, str(settings.tls.certificate))
+
+
+def _ports(settings: Settings) -> Iterator[CheckResult]:
+    """Tell which ports another process has; those of the gateway that serves this home are as they should be."""
+    running = running_address(settings.home)
+    if running is not None:
+        yield CheckResult("Gateway", True, f"serves this home at {running}")
+        return
+    wanted = {"server.port": settings.server.port}
+    wanted |= {"hs2.port": settings.hs2.port} if settings.hs2.enabled else {}
+    wanted |= {"flight.port": settings.flight.port} if settings.flight.enabled else {}
+    for name, port in wanted.items():
+        where = f"{settings.server.host}:{port}"
+        try:
+            _try_port(settings.server.host, port)
+        except OSError as error:
+            remedy = f"end the process that has it, or set {name}"
+            yield CheckResult("Port", False, f"{where} ({name}): {error.strerror}", remedy)
+        else:
+            yield CheckResult("Port", True, f"{where} ({name}) is free" if port else f"{name} takes a free one")
+
+
+def _try_port(host: str, port: int) -> None:
+    """Take a port and give it back. Raises OSError where that is not possible."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        trial.bind((host, port))
+
+
+def _metastore(settings: Settings) -> Iterator[CheckResult]:
+    """Tell whether the database answers; one in a file that is not there yet is made at the first start."""
+    try:
+        url = make_url(settings.metastore_url)
+        shown = url.render_as_string(hide_password=True)
+        file = sqlite_file(settings.metastore_url)
+        if file is not None and not file.exists():
+            yield CheckResult("Metastore", True, f"{shown} will be made")
+            return
+        if url.get_backend_name() == "postgresql":
+            url = url.update_query_dict({"connect_timeout": str(DATABASE_WAIT_S)})
+        engine = make_engine(url.render_as_string(hide_password=False))
+        try:
+            with engine.connect():
+                pass
+        finally:
+            engine.dispose()
+    except ArgumentError as error:
+        yield CheckResult("Metastore", False, f"metastore.url: {error}", "correct metastore.url")
+    except ImportError as error:
+        remedy = "pip install 'fusion-sql-gateway[postgresql]'"
+        yield CheckResult("Metastore", False, f"{shown}: its driver is not installed: {error}", remedy)
+    except SQLAlchemyError as error:
+        remedy = "start the database, or correct metastore.url"
+        yield CheckResult("Metastore", False, f"{shown}: {database_problem(error)}", remedy)
+    else:
+        yield CheckResult("Metastore", True, shown)
 
 
 def _memory(settings: Settings) -> Iterator[CheckResult]:

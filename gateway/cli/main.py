@@ -1,53 +1,79 @@
 """The ``fusion`` command.
 
-Everything but ``serve`` and ``doctor`` speaks HTTP: to the gateway that serves the home folder, or to one of its own
-for the moment where none does. Commands import what they need by themselves, so that none waits for what others need.
+Everything but ``serve`` and ``doctor`` speaks HTTP to a gateway (``target``). Commands import what they need by
+themselves, so that none waits for what others need.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from enum import StrEnum
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
+from gateway.cli.queries import queries_app, query_app
 from gateway.cli.replay import replay_app
 from gateway.cli.stats import stats_app
-from gateway.cli.terminal import FAILED, Home, connected, count, err, fail, out, plain, reported, settings_of, size
-from gateway.presentation.trees import branches
+from gateway.cli.tables import tables_app
+from gateway.cli.target import Target, connected, to_gateway, under
+from gateway.cli.terminal import (
+    AsJson,
+    ExitCode,
+    FusionGroup,
+    Home,
+    fail,
+    line,
+    out,
+    print_json,
+    reported,
+    settings_of,
+    size,
+)
+from gateway.cli.text.layout import print_table
 from gateway.security.principals import Role
 from gateway.server.startup import configure_logging
-from gateway.statements import AUTO
-from metastore.hive.client import DEFAULT_DATABASE, HiveFailed, HiveMetastore
-from selector.wording import percent, seconds_of
 
-if TYPE_CHECKING:
-    from metastore.hive.tables import HiveFiles
+DISTRIBUTION = "fusion-sql-gateway"
+MISESTIMATES = "/v1/misestimates"
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
-tables_app = typer.Typer(no_args_is_help=True, help="Registered tables.")
+app = typer.Typer(cls=FusionGroup, no_args_is_help=True, pretty_exceptions_enable=False)
 misestimates_app = typer.Typer(no_args_is_help=True, help="What was learned from estimates that were wrong.")
+app.add_typer(query_app)
+app.add_typer(queries_app, name="queries")
 app.add_typer(tables_app, name="tables")
 app.add_typer(stats_app, name="stats")
 app.add_typer(misestimates_app, name="misestimates")
 app.add_typer(replay_app)
 
-Dialect = Annotated[str, typer.Option(help="Dialect of the text.")]
-EngineName = Annotated[str, typer.Option("--engine", help="auto, or the one engine that may run it.")]
+
+class Shell(StrEnum):
+    """Shells that completion is written for."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
 
 
-class Output(StrEnum):
-    """How rows are printed."""
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fusion {version(DISTRIBUTION)}")
+        raise typer.Exit
 
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
+
+@app.callback()
+def fusion(
+    _: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """One SQL endpoint over a fast engine and a dependable one: serve it, and speak to it.
+
+    A command speaks to the gateway at --url, to the one that serves --home, or to one of its own for the moment.
+    """
 
 
 @app.command("serve")
@@ -90,146 +116,38 @@ def password(
         fail(str(error))
 
 
-@app.command()
-def query(
-    sql: Annotated[str, typer.Argument(help="One query; - reads it from standard input.")],
-    home: Home = None,
-    dialect: Dialect = "spark",
-    engine: EngineName = AUTO,
-    max_rows: Annotated[int, typer.Option(help="Rows to print.")] = 100,
-    output: Annotated[Output, typer.Option("--format", help="csv and json print the whole result.")] = Output.TABLE,
-    guard: Annotated[bool, typer.Option("--guard", help="csv for spreadsheets: no text is a formula.")] = False,
-) -> None:
-    """Run a query; say on standard error where it ran and why."""
-    with connected(home) as client:
-        reply = client.query(_text(sql), dialect=dialect, engine=engine, max_rows=max_rows)
-        _print_decision(reply)
-        if reply["error"]:
-            fail(f"{reply['error']['code']}: {reply['error']['message']}")
-        if output is Output.TABLE:
-            _print_rows(reply)
-        else:
-            client.write(f"/v1/queries/{reply['id']}/result", sys.stdout, format=output.value, guard=guard)
-
-
-@app.command()
-def explain(
-    sql: Annotated[str, typer.Argument(help="One query; - reads it from standard input.")],
-    home: Home = None,
-    dialect: Dialect = "spark",
-    engine: EngineName = AUTO,
-    policy: Annotated[str, typer.Option(help="expected, safe or paper; the gateway's own without it.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the gateway's whole reply.")] = False,
-) -> None:
-    """Tell where a query would run, why, and what would change that; nothing runs."""
-    with connected(home) as client:
-        settings = {"fusion.policy": policy} if policy else {}
-        question = {"sql": _text(sql), "dialect": dialect, "engine": engine, "settings": settings}
-        reply = client.post("/v1/explain", question)
-    if as_json:
-        sys.stdout.write(json.dumps(reply, indent=2) + "\n")
-        return
-    decision = reply["decision"]
-    estimate = decision["estimate"]
-    out.print(f"[bold]{decision['engine']}[/bold] (ranking: {', '.join(decision['ranking'])})")
-    for reason in decision["reasons"]:
-        _line(f"  {reason['code']}: {reason['text']}")
-    _line(
-        f"policy {decision['policy']}; expected peak {size(estimate['peak_bytes'])}, with 95 % below "
-        f"{size(estimate['upper_bytes'])}, limit {size(decision['limit_bytes'])}"
-    )
-    _print_prices(decision["prices"])
-    for text in (*reply["what_if"], *(basis["text"] for basis in reply["statistics"])):
-        _line(text)
-    _print_plan(estimate["operators"])
-
-
-@tables_app.command("add")
-def add_table(
-    name: Annotated[str, typer.Argument(help="Name in statements.")],
-    path: Annotated[Path, typer.Argument(help="Folder or file.", exists=True, resolve_path=True)],
-    home: Home = None,
-    format: Annotated[str | None, typer.Option(help="parquet, csv, json or orc; found out without it.")] = None,
-    delimiter: Annotated[str | None, typer.Option(help="Of text.")] = None,
-    header: Annotated[bool | None, typer.Option(help="Whether text has a line of names.")] = None,
-) -> None:
-    """Register a table."""
-    options = {"delimiter": delimiter, "header": None if header is None else str(header).lower()}
-    body = {"name": name, "location": str(path), "options": {k: v for k, v in options.items() if v is not None}}
-    with connected(home) as client:
-        _print_added(client.post("/v1/tables", body | ({"format": format} if format else {})))
-
-
-@tables_app.command("import")
-def import_tables(
-    hive_metastore: Annotated[str, typer.Option(help="thrift://host:port, or several with commas between them.")],
-    names: Annotated[list[str] | None, typer.Argument(help="Tables; all of the database without any.")] = None,
-    home: Home = None,
-    database: Annotated[str, typer.Option(help="Database of the metastore.")] = DEFAULT_DATABASE,
-) -> None:
-    """Register tables of a Hive Metastore, whose files the gateway must see where the metastore says that they are."""
-    from gateway.cli.client import RequestFailed
-    from metastore.hive.tables import files_of
-
-    refused = 0
-    try:
-        with connected(home) as client, HiveMetastore(hive_metastore) as hive:
-            for name in names or hive.tables(database):
-                try:
-                    _print_added(client.post("/v1/tables", _registration(files_of(hive, database, name))))
-                except (HiveFailed, RequestFailed) as error:
-                    refused += 1
-                    err.print(f"{name}: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-    except HiveFailed as error:
-        fail(str(error))
-    if refused:
-        raise typer.Exit(FAILED)
-
-
-@tables_app.command("list")
-def list_tables(home: Home = None) -> None:
-    """List registered tables."""
-    with connected(home) as client:
-        known = client.get("/v1/tables")["tables"]
-    table = Table("table", "format", "files", "size", "rows", "statistics", "owner")
-    for entry in known:
-        build = entry["statistics_version"]
-        table.add_row(
-            entry["name"],
-            entry["format"],
-            str(entry["files"]),
-            size(entry["bytes"]),
-            count(entry["rows"]),
-            f"version {build}" if build else "none",
-            entry["owner"] or "-",
-        )
-    out.print(table)
-
-
 @misestimates_app.command("list")
-def list_misestimates(home: Home = None) -> None:
+@to_gateway
+def list_misestimates(target: Target, as_json: AsJson = False) -> None:
     """List statements that ran out of memory where the estimate said that they fit."""
-    with connected(home) as client:
-        known = client.get("/v1/misestimates")["misestimates"]
-    table = Table("fingerprint", "engine", "limit", "estimated", "peak", "statistics", "statement")
-    for misestimate in known:
-        table.add_row(
-            misestimate["fingerprint"],
-            misestimate["engine"],
-            size(misestimate["limit_bytes"]),
-            size(misestimate["estimated_bytes"]),
-            size(misestimate["peak_bytes"]),
-            misestimate["statistics_version"],
-            " ".join(misestimate["sql"].split())[:60],
+    with connected(target) as client:
+        reply = client.get(MISESTIMATES)
+    if as_json:
+        print_json(reply)
+        return
+    rows = [
+        (
+            *(each["fingerprint"], each["engine"], size(each["limit_bytes"]), size(each["estimated_bytes"])),
+            *(size(each["peak_bytes"]), each["statistics_version"], " ".join(each["sql"].split())),
         )
-    out.print(table)
+        for each in reply["misestimates"]
+    ]
+    headings = ("fingerprint", "engine", "limit", "estimated", "peak", "statistics", "statement")
+    print_table(out, headings, rows, right={2, 3, 4}, whole={0})
 
 
 @misestimates_app.command("forget")
-def forget_misestimate(fingerprint: Annotated[str, typer.Argument(help="As listed.")], home: Home = None) -> None:
+@to_gateway
+def forget_misestimate(
+    target: Target, fingerprint: Annotated[str, typer.Argument(help="As listed.")], as_json: AsJson = False
+) -> None:
     """Forget what is on record about a statement."""
-    with connected(home) as client:
-        out.print(f"forgot {client.delete(f'/v1/misestimates/{fingerprint}')['forgotten']}")
+    with connected(target) as client:
+        reply = client.delete(under(MISESTIMATES, fingerprint))
+    if as_json:
+        print_json(reply)
+    else:
+        line(f"forgot {reply['forgotten']}")
 
 
 @app.command()
@@ -250,19 +168,24 @@ def demo(
 
 
 @app.command()
-def doctor(home: Home = None) -> None:
+def doctor(
+    home: Home = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+) -> None:
     """Say what is missing on this machine and how to get it."""
     from gateway.cli.doctor import examine
 
     findings = examine(settings_of(home))
-    for finding in findings:
+    if as_json:
+        print_json({"findings": [asdict(finding) for finding in findings]})
+    for finding in () if as_json else findings:
         wanting = "[red]missing[/red]" if finding.needed else "[yellow]warning[/yellow]"
         out.print(f"{'[green]ok     [/green]' if finding.good else wanting} {finding.subject}: ", end="")
         out.print(finding.detail, markup=False, highlight=False, soft_wrap=True)
         if not finding.good and finding.remedy:
-            out.print(f"        {finding.remedy}", markup=False, highlight=False)
+            out.print(f"        {finding.remedy}", markup=False, highlight=False, soft_wrap=True)
     if any(finding.needed and not finding.good for finding in findings):
-        raise typer.Exit(FAILED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @app.command()
@@ -270,83 +193,15 @@ def reference() -> None:
     """Print all settings and error codes as Markdown, engines of other packages among them."""
     from gateway.cli.reference import lines
 
-    for line in lines():
-        typer.echo(line)
+    for each in lines():
+        typer.echo(each)
 
 
-def _registration(files: HiveFiles) -> dict[str, Any]:
-    columns = [{"name": column.name, "type": column.data_type} for column in files.columns]
-    return {
-        **{"name": files.name, "location": files.location, "format": files.format},
-        **{"columns": columns, "options": dict(files.options)},
-    }
+@app.command()
+def completion(
+    context: typer.Context, shell: Annotated[Shell, typer.Argument(help="For which the script is.")]
+) -> None:
+    """Print a script that completes commands and options; --install-completion puts it where the shell finds it."""
+    from typer.completion import shell_complete
 
-
-def _print_added(added: dict[str, Any]) -> None:
-    out.print(f"{added['name']}: {added['format']}, {len(added['columns'])} columns, {count(added['rows'])} rows")
-
-
-def _text(sql: str) -> str:
-    return sys.stdin.read() if sql == "-" else sql
-
-
-def _print_decision(reply: dict[str, Any]) -> None:
-    for attempt in reply["attempts"]:
-        failure = f"failed: {attempt['message']}" if attempt["failure"] else f"{attempt['wall_s']:.2f} s"
-        err.print(f"{attempt['engine']}: {failure}", markup=False, highlight=False)
-    for reason in (reply["decision"] or {"reasons": []})["reasons"]:
-        err.print(f"  {reason['code']}: {reason['text']}", style="dim", markup=False, highlight=False)
-
-
-def _line(text: str) -> None:
-    out.print(text, markup=False, highlight=False, soft_wrap=not out.is_terminal)
-
-
-def _print_prices(prices: Sequence[Mapping[str, Any]]) -> None:
-    """Print what was weighed: a table for people, a line each for what reads them from a pipe."""
-    table = Table("engine", "fits", "takes", "a miss costs", "waits", "in all, if tried first")
-    for price in prices:
-        fits = "-" if price["fits"] is None else percent(price["fits"])
-        missed = "-" if price["fits"] == 1.0 else seconds_of(price["miss_s"])
-        first = "-" if price["first_s"] is None else seconds_of(price["first_s"])
-        cells = (fits, seconds_of(price["seconds"]), missed, seconds_of(price["wait_s"] + price["held_s"]), first)
-        table.add_row(price["engine"], *cells)
-        if not out.is_terminal:
-            told = ", ".join(f"{column.header} {cell}" for column, cell in zip(table.columns[1:], cells, strict=True))
-            _line(f"{price['engine']}: {told}")
-    if prices and out.is_terminal:
-        out.print(table)
-
-
-def _print_plan(operators: list[dict[str, Any]]) -> None:
-    """Print a plan's operators: a table for people, a line each for what reads them from a pipe."""
-    drawn = zip(branches([part["depth"] for part in operators]), operators, strict=True)
-    if not out.is_terminal:
-        for branch, part in drawn:
-            rows = (
-                f"{count(part['rows'])} rows (at most {count(part['upper_rows'])}, engine {count(part['engine_rows'])})"
-            )
-            told = "; ".join((part["basis"], *part["notes"]))
-            _line(f"{branch}{part['operator']}: {rows}, {size(part['held_bytes'])}; {told}")
-        return
-    table = Table("operator", "our rows", "at most", "engine's rows", "holds", "our rows come from", "note")
-    for column in table.columns[1:5]:
-        column.justify = "right"
-    for branch, part in drawn:
-        numbers = (count(part[name]) for name in ("rows", "upper_rows", "engine_rows"))
-        first, basis, notes = (
-            Text(text) for text in (f"{branch}{part['operator']}", part["basis"], "; ".join(part["notes"]))
-        )
-        style = "bold" if part["notes"] else ""
-        table.add_row(first, *numbers, size(part["held_bytes"]), basis, notes, style=style)
-    if operators:
-        out.print(table)
-
-
-def _print_rows(reply: dict[str, Any]) -> None:
-    table = Table(*(column["name"] for column in reply["columns"]))
-    for row in reply["rows"]:
-        table.add_row(*(plain(value) for value in row))
-    out.print(table)
-    if reply["truncated"]:
-        err.print(f"{len(reply['rows'])} of {reply['row_count']:,} rows", highlight=False)
+    shell_complete(context.find_root().command, {}, "fusion", "_FUSION_COMPLETE", f"source_{shell.value}")

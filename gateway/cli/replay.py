@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from gateway.cli.terminal import Home, connected, fail, out, size
+from gateway.cli.target import Target, connected, to_gateway
+from gateway.cli.terminal import AsJson, fail, line, out, print_json, size
+from gateway.cli.text.layout import print_table
 from selector.wording import percent, seconds_of
 
 if TYPE_CHECKING:
@@ -37,11 +35,12 @@ Price = Annotated[
 PolicyName = Annotated[
     str | None, typer.Option("--policy", help="expected, safe or paper.", show_default="as each statement had it")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the gateway's whole reply.")]
 
 
 @replay_app.command("replay")
+@to_gateway
 def replay_history(
+    target: Target,
     since: Since = None,
     settings: Set = None,
     policy: PolicyName = None,
@@ -50,7 +49,6 @@ def replay_history(
     limit: Annotated[int, typer.Option(help="Statements at most; the newest count.", min=1)] = 10_000,
     run: Annotated[int, typer.Option(help="Run so many of those that would go elsewhere, and compare.", min=0)] = 0,
     seed: Annotated[int, typer.Option(help="Of the statements that are run.")] = 0,
-    home: Home = None,
     as_json: AsJson = False,
 ) -> None:
     """Decide recorded statements again under other settings and tell what would change; nothing runs without --run.
@@ -58,11 +56,11 @@ def replay_history(
     Money is paid for the hours in which engines work, statement by statement: an engine that stands idle costs nothing.
     """
     asked = _asked(since, settings, policy, price, limit) | {"statistics": statistics, "sample": run, "seed": seed}
-    with connected(home) as client:
+    with connected(target) as client:
         reply = client.post("/v1/replay", asked)
         reply["runs"] = [_ran(client, change) for change in reply["sample"]]
     if as_json:
-        sys.stdout.write(json.dumps(reply, indent=2) + "\n")
+        print_json(reply)
         return
     _print_history(reply)
     if reply["statements"]:
@@ -74,7 +72,9 @@ def replay_history(
 
 
 @replay_app.command("advise")
+@to_gateway
 def advise(
+    target: Target,
     since: Since = None,
     settings: Set = None,
     policy: PolicyName = None,
@@ -84,7 +84,6 @@ def advise(
         typer.Option(help="Memory that a fast engine may take, such as 16GiB.", show_default="limit x workers now"),
     ] = None,
     limit: Annotated[int, typer.Option(help="Statements at most; the newest count.", min=1)] = 2_000,
-    home: Home = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell which memory limit and how many workers of each fast engine would have cost the least on history.
@@ -94,10 +93,10 @@ def advise(
     asked = _asked(since, settings, policy, price, limit)
     if memory is not None:
         asked["memory_bytes"] = _bytes(memory)
-    with connected(home) as client:
+    with connected(target) as client:
         reply = client.post("/v1/advise", asked)
     if as_json:
-        sys.stdout.write(json.dumps(reply, indent=2) + "\n")
+        print_json(reply)
         return
     _print_history(reply)
     for advice in reply["engines"] if reply["statements"] else ():
@@ -175,20 +174,20 @@ def _ran(client: Client, change: Mapping[str, Any]) -> dict[str, Any]:
 
 def _print_history(reply: Mapping[str, Any]) -> None:
     if not reply["statements"]:
-        _line("no statement that was decided about is on record")
+        line("no statement that was decided about is on record")
         return
     span = f"from {reply['since'][:19]} to {reply['until'][:19]}"
     capped = ", the newest; more with --limit" if reply["is_capped"] else ""
-    _line(f"{reply['statements']:,} statements {span}{capped}")
+    line(f"{reply['statements']:,} statements {span}{capped}")
 
 
 def _print_trust(reply: Mapping[str, Any]) -> None:
     if reply["fixed"]:
-        _line(f"{reply['fixed']:,} of them are kept as they were: they wrote, failed or were cancelled")
+        line(f"{reply['fixed']:,} of them are kept as they were: they wrote, failed or were cancelled")
     if reply["estimated_anew"] or reply["not_estimated"]:
         refused = f", {reply['not_estimated']:,} could not be" if reply["not_estimated"] else ""
-        _line(f"{reply['estimated_anew']:,} texts were estimated by today's statistics{refused}")
-    _line(
+        line(f"{reply['estimated_anew']:,} texts were estimated by today's statistics{refused}")
+    line(
         f"under its own settings, the replay repeats {reply['own_repeated']:,} of {reply['statements']:,} choices and "
         f"says {seconds_of(reply['own_busy_s'])} where {seconds_of(reply['before']['busy_s'])} were measured"
     )
@@ -197,73 +196,59 @@ def _print_trust(reply: Mapping[str, Any]) -> None:
 def _print_loads(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     then, now = ({each["engine"]: each for each in load["engines"]} for load in (before, after))
     with_money = before["money"] is not None
-    table = _table("engine", "statements", "would be", "share", "worked", "would work")
-    for column in ("cost", "would cost") if with_money else ():
-        table.add_column(column, justify="right")
+    headings = ("engine", "statements", "would be", "share", "worked", "would work")
+    rows = []
     nothing = {"statements": 0, "share": 0.0, "busy_s": 0.0, "money": None}
     for engine in sorted({*then, *now}):
         old, new = then.get(engine, nothing), now.get(engine, nothing)
         money = [_money(old["money"]), _money(new["money"])] if with_money else []
-        table.add_row(
-            engine,
-            f"{old['statements']:,}",
-            f"{new['statements']:,}",
-            f"{percent(old['share'])} -> {percent(new['share'])}",
-            seconds_of(old["busy_s"]),
-            seconds_of(new["busy_s"]),
-            *money,
-        )
-    out.print(table)
-    _line(f"out of memory: {_misses(before['misses'])} times -> {_misses(after['misses'])} expected")
-    _line(f"engines worked {seconds_of(before['busy_s'])} -> {seconds_of(after['busy_s'])} expected")
-    _line(f"clients waited {seconds_of(before['client_s'])} -> {seconds_of(after['client_s'])} expected")
+        statements = (f"{old['statements']:,}", f"{new['statements']:,}")
+        share = f"{percent(old['share'])} -> {percent(new['share'])}"
+        rows.append((engine, *statements, share, seconds_of(old["busy_s"]), seconds_of(new["busy_s"]), *money))
+    _print_numbers((*headings, *(("cost", "would cost") if with_money else ())), rows)
+    line(f"out of memory: {_misses(before['misses'])} times -> {_misses(after['misses'])} expected")
+    line(f"engines worked {seconds_of(before['busy_s'])} -> {seconds_of(after['busy_s'])} expected")
+    line(f"clients waited {seconds_of(before['client_s'])} -> {seconds_of(after['client_s'])} expected")
     if with_money:
-        _line(f"money {_money(before['money'])} -> {_money(after['money'])} expected")
+        line(f"money {_money(before['money'])} -> {_money(after['money'])} expected")
 
 
 def _print_changes(reply: Mapping[str, Any]) -> None:
     changes = reply["changes"]
     if not reply["changed"]:
-        _line("no statement would go elsewhere")
+        line("no statement would go elsewhere")
         return
     most = f"; the {len(changes):,} that change most" if len(changes) < reply["changed"] else ""
-    _line(
+    line(
         f"{reply['changed']:,} statements would go elsewhere, of which {reply['measured']:,} ran there at other times; "
         f"what the others would take is forecast{most}:"
     )
-    table = _table("statement", "from", "to", "took", "would take", "misses", right=(3, 4, 5))
-    table.columns[0].overflow = "fold"
-    for each in changes:
-        table.add_row(
-            Text(_short(each["sql"])),
-            each["engine_before"],
-            each["engine_after"] or "none",
-            seconds_of(each["seconds_before"]),
-            seconds_of(each["seconds_after"]),
+    rows = [
+        (
+            *(_short(each["sql"]), each["engine_before"], each["engine_after"] or "none"),
+            *(seconds_of(each["seconds_before"]), seconds_of(each["seconds_after"])),
             f"{_misses(each['misses_before'])} -> {_misses(each['misses_after'])}",
         )
-    out.print(table)
+        for each in changes
+    ]
+    _print_numbers(("statement", "from", "to", "took", "would take", "misses"), rows, first=3)
 
 
 def _print_runs(runs: Sequence[Mapping[str, Any]]) -> None:
     if not runs:
-        _line("nothing was run: no statement would go elsewhere")
+        line("nothing was run: no statement would go elsewhere")
         return
-    table = _table("ran", "on", "predicted", "measured", "misses predicted", "measured", "peak", right=(2, 3, 4, 5, 6))
-    for each in runs:
-        measured = seconds_of(each["measured_s"]) if "measured_s" in each else each["error"]
-        table.add_row(
-            Text(_short(each["sql"])),
-            each["engine"] or "none",
-            seconds_of(each["predicted_s"]),
-            measured,
-            _misses(each["predicted_misses"]),
-            str(each.get("measured_misses", "-")),
-            size(each.get("peak_bytes")),
+    rows = [
+        (
+            *(_short(each["sql"]), each["engine"] or "none", seconds_of(each["predicted_s"])),
+            seconds_of(each["measured_s"]) if "measured_s" in each else each["error"],
+            *(_misses(each["predicted_misses"]), str(each.get("measured_misses", "-")), size(each.get("peak_bytes"))),
         )
-    out.print(table)
+        for each in runs
+    ]
+    _print_numbers(("ran", "on", "predicted", "measured", "misses predicted", "measured", "peak"), rows, first=2)
     measured = [each for each in runs if "measured_s" in each]
-    _line(
+    line(
         f"{len(measured):,} statements ran: {seconds_of(sum(each['predicted_s'] for each in measured))} predicted, "
         f"{seconds_of(sum(each['measured_s'] for each in measured))} measured; out of memory "
         f"{_misses(sum(each['predicted_misses'] for each in measured))} predicted, "
@@ -272,13 +257,11 @@ def _print_runs(runs: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _print_advice(advice: Mapping[str, Any]) -> None:
-    _line(f"{advice['engine']}, within {size(advice['memory_bytes'])}:")
+    line(f"{advice['engine']}, within {size(advice['memory_bytes'])}:")
     options = advice["options"]
     with_money = any(option["load"]["money"] is not None for option in options)
-    table = _table("limit", "workers", "memory", "runs there", "misses", "engines work", "clients wait", right=range(7))
-    if with_money:
-        table.add_column("costs", justify="right")
-    table.add_column("", no_wrap=True)
+    headings = ("limit", "workers", "memory", "runs there", "misses", "engines work", "clients wait")
+    rows = []
     for option in options:
         load = option["load"]
         share = next((each["share"] for each in load["engines"] if each["engine"] == advice["engine"]), 0.0)
@@ -286,37 +269,31 @@ def _print_advice(advice: Mapping[str, Any]) -> None:
             *(["as configured"] if option["is_recorded"] else []),
             *(["costs the least"] if option["is_best"] else []),
         ]
-        table.add_row(
-            size(option["limit_bytes"]),
-            str(option["workers"]),
-            size(option["memory_bytes"]),
-            percent(share),
-            _misses(load["misses"]),
-            seconds_of(load["busy_s"]),
-            seconds_of(load["client_s"]),
-            *([_money(load["money"])] if with_money else []),
-            ", ".join(marks),
-            style="bold" if marks else "",
+        rows.append(
+            (
+                *(size(option["limit_bytes"]), str(option["workers"]), size(option["memory_bytes"]), percent(share)),
+                *(_misses(load["misses"]), seconds_of(load["busy_s"]), seconds_of(load["client_s"])),
+                *([_money(load["money"])] if with_money else []),
+                ", ".join(marks),
+            )
         )
-    out.print(table)
+    _print_numbers((*headings, *(["costs"] if with_money else []), ""), rows, first=0)
     best = next((option for option in options if option["is_best"]), None)
     if best is None:
-        _line(f"no limit of {advice['engine']} that was tried fits into that memory")
+        line(f"no limit of {advice['engine']} that was tried fits into that memory")
     else:
         workers = f"{best['workers']} worker{'s' if best['workers'] > 1 else ''}"
-        _line(f"least: a limit of {size(best['limit_bytes'])} with {workers}")
+        line(f"least: a limit of {size(best['limit_bytes'])} with {workers}")
 
 
-def _table(*columns: str, right: Sequence[int] = (1, 2, 3, 4, 5)) -> Table:
-    table = Table(*columns)
-    for place in right:
-        table.columns[place].justify = "right"
-    return table
+def _print_numbers(headings: Sequence[str], rows: Sequence[Sequence[str]], *, first: int = 1) -> None:
+    """Print a table whose columns are numbers from the first one on."""
+    print_table(out, headings, rows, right=range(first, len(headings)))
 
 
 def _short(sql: str) -> str:
     text = " ".join(sql.split())
-    return text if len(text) <= SHOWN_SQL else f"{text[: SHOWN_SQL - 3]}..."
+    return text if len(text) <= SHOWN_SQL or not out.is_terminal else f"{text[: SHOWN_SQL - 3]}..."
 
 
 def _misses(count: float) -> str:
@@ -325,7 +302,3 @@ def _misses(count: float) -> str:
 
 def _money(amount: float | None) -> str:
     return "-" if amount is None else f"{amount:,.4g}"
-
-
-def _line(text: str) -> None:
-    out.print(text, markup=False, highlight=False, soft_wrap=not out.is_terminal)

@@ -7,10 +7,11 @@ import zoneinfo
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from gateway.cli.progress import job_bars
-from gateway.cli.terminal import Home, connected, err, fail, out, settings_of
+from gateway.cli.target import Target, address_of, connected, to_gateway, under
+from gateway.cli.terminal import AsJson, err, fail, line, out, print_json, settings_of
+from gateway.cli.text.layout import print_table
 
 ROUTE = "/v1/stats/schedules"
 
@@ -20,7 +21,9 @@ Name = Annotated[str, typer.Argument(help="Name of a schedule.")]
 
 
 @schedule_app.command("add")
+@to_gateway
 def add_schedule(
+    target: Target,
     name: Annotated[str, typer.Argument(help="Name of the new schedule.")],
     tables: Annotated[str, typer.Option(help="Names with commas between them, or * for all registered ones.")],
     cron: Annotated[str | None, typer.Option(help='Five fields, "0 3 * * *"; or six, seconds first.')] = None,
@@ -32,7 +35,7 @@ def add_schedule(
     ] = False,
     mode: Annotated[str | None, typer.Option(help="full or incremental.", show_default="full")] = None,
     sample: Annotated[float | None, typer.Option(help="Read so many percent of each table.", max=100.0)] = None,
-    home: Home = None,
+    as_json: AsJson = False,
 ) -> None:
     """Add a schedule; one of --cron, --stale-files or --stale-days, and --after-misestimate says when it runs."""
     from gateway.cli.client import running_address
@@ -48,60 +51,84 @@ def add_schedule(
         "mode": mode,
         "share": None if sample is None else sample / 100.0,
     }
-    with connected(home) as client:
+    with connected(target) as client:
         added = client.post(ROUTE, {field: value for field, value in body.items() if value is not None})
-    out.print(f"{added['name']}: {_when(added)}; next run {_next(added)}", markup=False, highlight=False)
-    if running_address(settings_of(home).home) is None:
+    if as_json:
+        print_json(added)
+    else:
+        line(f"{added['name']}: {_when(added)}; next run {_next(added)}")
+    if address_of(target) is None and running_address(settings_of(target.home).home) is None:
         err.print("It runs while a gateway serves this home: fusion serve", highlight=False)
 
 
 @schedule_app.command("list")
-def list_schedules(home: Home = None) -> None:
+@to_gateway
+def list_schedules(target: Target, as_json: AsJson = False) -> None:
     """List schedules with their next and their last run."""
-    with connected(home) as client:
-        known = client.get(ROUTE)["schedules"]
-    table = Table("schedule", "tables", "runs", "mode", "next run", "last run", "result", "owner")
-    for schedule in known:
+    with connected(target) as client:
+        reply = client.get(ROUTE)
+    if as_json:
+        print_json(reply)
+        return
+    rows = []
+    for schedule in reply["schedules"]:
         mode = f"sample {schedule['share']:.3g}" if schedule["mode"] == "sample" else schedule["mode"]
         last = _local(schedule["last_run_at"], schedule["time_zone"]) if schedule["last_run_at"] else "-"
         row = (schedule["name"], ", ".join(schedule["tables"]), _when(schedule), mode, _next(schedule), last)
-        table.add_row(*row, _result(schedule), schedule["owner"] or "-")
-    out.print(table, markup=False)
+        rows.append((*row, _result(schedule), schedule["owner"] or "-"))
+    headings = ("schedule", "tables", "runs", "mode", "next run", "last run", "result", "owner")
+    print_table(out, headings, rows, whole={0})
 
 
 @schedule_app.command("pause")
-def pause_schedule(name: Name, home: Home = None) -> None:
+@to_gateway
+def pause_schedule(target: Target, name: Name, as_json: AsJson = False) -> None:
     """Keep a schedule from running until it is resumed."""
-    with connected(home) as client:
-        client.patch(f"{ROUTE}/{name}", {"paused": True})
-    out.print(f"{name} is paused", markup=False, highlight=False)
+    with connected(target) as client:
+        paused = client.patch(under(ROUTE, name), {"paused": True})
+    if as_json:
+        print_json(paused)
+    else:
+        line(f"{name} is paused")
 
 
 @schedule_app.command("resume")
-def resume_schedule(name: Name, home: Home = None) -> None:
+@to_gateway
+def resume_schedule(target: Target, name: Name, as_json: AsJson = False) -> None:
     """Let a paused schedule run again."""
-    with connected(home) as client:
-        resumed = client.patch(f"{ROUTE}/{name}", {"paused": False})
-    out.print(f"{name}: next run {_next(resumed)}", markup=False, highlight=False)
+    with connected(target) as client:
+        resumed = client.patch(under(ROUTE, name), {"paused": False})
+    if as_json:
+        print_json(resumed)
+    else:
+        line(f"{name}: next run {_next(resumed)}")
 
 
 @schedule_app.command("run")
-def run_schedule(name: Name, home: Home = None) -> None:
+@to_gateway
+def run_schedule(target: Target, name: Name, as_json: AsJson = False) -> None:
     """Compute all tables of a schedule now, whatever it waits for."""
-    with connected(home) as client:
+    with connected(target) as client:
         with job_bars() as tell:
-            job = client.watch(client.post(f"{ROUTE}/{name}/run", {}), tell)
+            job = client.watch(client.post(f"{under(ROUTE, name)}/run", {}), tell)
     if job["error"]:
         fail(job["error"])
-    out.print(f"{name}: the statistics are in force", markup=False, highlight=False)
+    if as_json:
+        print_json(job)
+    else:
+        line(f"{name}: the statistics are in force")
 
 
 @schedule_app.command("remove")
-def remove_schedule(name: Name, home: Home = None) -> None:
+@to_gateway
+def remove_schedule(target: Target, name: Name, as_json: AsJson = False) -> None:
     """Remove a schedule."""
-    with connected(home) as client:
-        client.delete(f"{ROUTE}/{name}")
-    out.print(f"{name} is removed", markup=False, highlight=False)
+    with connected(target) as client:
+        removed = client.delete(under(ROUTE, name))
+    if as_json:
+        print_json(removed)
+    else:
+        line(f"{name} is removed")
 
 
 def _share(text: str) -> float:

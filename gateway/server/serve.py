@@ -27,7 +27,7 @@ from gateway.server.app import create_app
 from gateway.server.own_files import close_home, exposed
 from gateway.server.protocol import patient
 from gateway.server.runtime import Gateway
-from gateway.server.startup import ADDRESS_FILE, AddressInUse, AlreadyServed, CertificateInvalid
+from gateway.server.startup import ADDRESS_FILE, AddressInUse, AlreadyServed, CertificateInvalid, StartFailed
 from gateway.settings import Settings, TlsSettings
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def own_server(settings: Settings) -> Iterator[str]:
         while not server.started and thread.is_alive() and time.monotonic() < until:
             time.sleep(0.02)
         if not server.started:
-            raise RuntimeError("the gateway did not start; its log says why")
+            raise StartFailed("the gateway did not start; its log says why")
         try:
             yield url
         finally:

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from gateway.errors import NotAllowed
 from gateway.sql.duckdb.expressions import RAISE, TYPED_DIVISION
+from gateway.sql.names import did_you_mean
 from gateway.sql.position import position_of
 
 QUERIES = (exp.Select, exp.SetOperation, exp.Subquery, exp.Values)
@@ -126,10 +127,10 @@ def check(tree: exp.Expr, *, functions: Collection[str] | None = FUNCTIONS) -> N
         if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
             name = node.name.lower()
             if functions is not None and name not in functions:
-                raise NotAllowed(f"The function {name} is not allowed.", position_of(node))
+                raise _no_such_function(name, node)
         elif isinstance(node, exp.Func):
             if functions is not None and not isinstance(node, _WITH_WORDS):
-                raise NotAllowed(f"The function {node.sql_name().lower()} is not allowed.", position_of(node))
+                raise _no_such_function(node.sql_name().lower(), node)
         elif kind not in _SYNTAX:
             raise NotAllowed(f"{describe(node)} is not allowed.", position_of(node))
         if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
@@ -140,6 +141,10 @@ def check(tree: exp.Expr, *, functions: Collection[str] | None = FUNCTIONS) -> N
             _check_words(node)
         if isinstance(node, exp.Extract) and not _PLAIN_WORDS.fullmatch(node.name):
             raise NotAllowed("EXTRACT takes the name of a part.", position_of(node))
+
+
+def _no_such_function(name: str, node: exp.Expr) -> NotAllowed:
+    return NotAllowed(f"The function {name} is not allowed{did_you_mean(name, FUNCTIONS)}", position_of(node))
 
 
 def _check_words(node: exp.Expr) -> None:

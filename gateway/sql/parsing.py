@@ -94,7 +94,7 @@ def parse(sql: str, dialect: str, limits: ParserLimits, *, of_ours: bool = False
     try:
         tokens = read.tokenize(sql)
     except TokenError as error:
-        raise SyntaxInvalid(_first_line(error)) from error
+        raise not_cut_into_words(error, sql) from error
     if not any(token.token_type is not TokenType.SEMICOLON for token in tokens):
         raise EmptyStatement("The statement is empty.")
     if len(tokens) > limits.tokens:
@@ -127,12 +127,22 @@ def parse(sql: str, dialect: str, limits: ParserLimits, *, of_ours: bool = False
     engine = take_engine(trees[0])
     if dialect == SPARK:
         take_units(trees[0])
-    if dialect == SPARK:
-        allowlist.check(trees[0], functions=allowlist.FUNCTIONS | allowlist.MARKS if of_ours else allowlist.FUNCTIONS)
+    if of_ours:
+        _check_ours(trees[0])
+    elif dialect == SPARK:
+        allowlist.check(trees[0])
     else:
         allowlist.refuse_marks(trees[0])
         allowlist.check(trees[0], functions=None)
     return trees[0], engine
+
+
+def _check_ours(tree: exp.Expr) -> None:
+    """Check a text that was written here. Its places are not those of the client's text."""
+    try:
+        allowlist.check(tree, functions=allowlist.FUNCTIONS | allowlist.MARKS)
+    except NotAllowed as error:
+        raise NotAllowed(error.message) from error
 
 
 def require_length(sql: str, limits: ParserLimits) -> None:
@@ -232,6 +242,21 @@ def _syntax_invalid(error: ParseError) -> SyntaxInvalid:
     near = f" near '{highlight}'" if highlight else ""
     description = str(first.get("description") or "cannot be parsed").partition(" <class")[0].rstrip(" :.")
     return SyntaxInvalid(f"Syntax error{near}: {description}.", position)
+
+
+def not_cut_into_words(error: TokenError, sql: str) -> SyntaxInvalid:
+    """Return what is wrong with a text that the tokenizer cannot read to its end.
+
+    What it misses, and from which character on, stands in nothing but its words: ``Missing ' from 2:11``.
+    """
+    told = str(error.__cause__ or error)
+    missing, _, place = told.removeprefix("Missing ").rpartition(" from ")
+    start = place.partition(":")[2]
+    if not told.startswith("Missing ") or not start.isdecimal() or int(start) > len(sql):
+        return SyntaxInvalid(_first_line(error))
+    return SyntaxInvalid(
+        f"Syntax error: {missing} is missing at the end of what begins here.", position_at(sql, int(start))
+    )
 
 
 def _first_line(error: Exception) -> str:

@@ -8,8 +8,9 @@ from metastore.records import Position
 
 
 def position_of(node: exp.Expr) -> Position | None:
-    """Return where a node starts: where its first identifier does. The parser keeps no place for other nodes."""
-    places = [part.meta for part in node.find_all(exp.Identifier) if "start" in part.meta]
+    """Return where a node starts: its name or its first identifier does. The parser keeps no place for other nodes."""
+    named = [node] if isinstance(node, exp.Anonymous) else []
+    places = [part.meta for part in (*named, *node.find_all(exp.Identifier)) if "start" in part.meta]
     if not places:
         return None
     first = min(places, key=lambda meta: int(meta["start"]))

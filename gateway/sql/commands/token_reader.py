@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
 from gateway.errors import MultipleStatements, StatementTooLong, SyntaxInvalid
-from gateway.sql.parsing import ParserLimits
+from gateway.sql.parsing import ParserLimits, not_cut_into_words
 from gateway.sql.position import position_at
 from metastore.records import Position
 
@@ -40,7 +40,7 @@ def words_of(sql: str, limits: ParserLimits) -> list[Token]:
     try:
         tokens = _Words().tokenize(sql)
     except TokenError as error:
-        raise SyntaxInvalid(f"Syntax error: {str(error).splitlines()[0]}") from error
+        raise not_cut_into_words(error, sql) from error
     if len(tokens) > limits.tokens:
         raise StatementTooLong(f"The statement has more than {limits.tokens:,} words and signs.")
     while tokens and tokens[0].token_type is TokenType.SEMICOLON:

@@ -9,10 +9,10 @@ IN_PARALLEL := -n $(PROCESSES) --maxprocesses 4 --dist loadfile --no-loadscope-r
 TWO_SPARKS := -n 2 --dist loadfile --no-loadscope-reorder
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo serve test test-fast test-thorough check fmt bench lock clean
+.PHONY: help install demo serve test test-fast test-thorough test-clients check fmt bench lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## Make .venv with everything in it
 
@@ -37,6 +37,9 @@ test-thorough: $(INSTALLED) ## Run all tests, also those that repeat others anot
 
 test-fast: $(INSTALLED) ## Run the tests that need no other server: no Spark, PostgreSQL, Impala, drivers, browser
 	$(BIN)/python -m pytest -m "not spark and not e2e and not browser and not thorough" $(IN_PARALLEL)
+
+test-clients: $(INSTALLED) ## Run other people's clients and their suites: make test-clients SUITE="pyhive dbt-spark"
+	$(BIN)/python -m tests.clients $(SUITE)
 
 check: $(INSTALLED) ## Lint, types, import contracts, migrations
 	$(BIN)/ruff check .

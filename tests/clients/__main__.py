@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import shutil
@@ -12,6 +13,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pyspark
+
+from engines.spark.embedded.java import find_java_home
 from tests.clients import known
 from tests.clients.environment import CACHE, InstallationFailed, prepare
 from tests.clients.known import Outcome
@@ -55,8 +59,12 @@ def run(suite: Suite, gateway: ServedGateway) -> list[Outcome]:
     environment = prepare(suite.name, suite.requirements, suite.source)
     outcomes = [_set_up(gateway, sql) for sql in suite.data]
     tests = CHECKS if suite.source is None else environment.packages / suite.source.package
+    java = find_java_home()
     told = CACHE / f"{suite.name}.outcomes"
     told.unlink(missing_ok=True)
+    work = CACHE / f"{suite.name}.work"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
     command = [
         *(
             str(environment.python),
@@ -79,10 +87,16 @@ def run(suite: Suite, gateway: ServedGateway) -> list[Outcome]:
     }
     variables |= {
         "CLIENTS_OUTCOMES": str(told),
+        "CLIENTS_FOLDER": str(work),
+        "CLIENTS_DATA": str(gateway.data),
         "CLIENTS_PORT": str(gateway.drivers_port),
         "CLIENTS_HTTP_PORT": str(gateway.http_port),
         "PYTHONPATH": str(INSIDE),
-        "PATH": os.pathsep.join([str(INSIDE / "bin"), str(environment.python.parent), os.environ["PATH"]]),
+        "CLIENTS_JARS": str(Path(pyspark.__file__).parent / "jars"),
+        "JAVA_HOME": str(java),
+        "PATH": os.pathsep.join(
+            [str(INSIDE / "bin"), str(environment.python.parent), str(java / "bin"), os.environ["PATH"]]
+        ),
     }
     with (CACHE / f"{suite.name}.log").open("wb") as log:
         subprocess.run(command, env={**os.environ, **variables}, stdout=log, stderr=log, timeout=SUITE_WITHIN_S)
@@ -92,8 +106,9 @@ def run(suite: Suite, gateway: ServedGateway) -> list[Outcome]:
     return [*outcomes, *(Outcome(row["test"], row["state"], row["detail"]) for row in rows)]
 
 
+@functools.cache
 def _set_up(gateway: ServedGateway, sql: str) -> Outcome:
-    """Run a statement of a suite's data; one that is refused is a failure like any other."""
+    """Run a statement of a suite's data once; one that is refused is a failure like any other."""
     test = f"set-up::{' '.join(sql.split())[:60]}"
     try:
         gateway.run(sql, "hive")

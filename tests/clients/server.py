@@ -39,6 +39,11 @@ class ServedGateway:
     drivers_port: int
 
     @property
+    def data(self) -> Path:
+        """Return the folder under which tables may lie, beside the gateway's own."""
+        return self.home / "data"
+
+    @property
     def http_port(self) -> int:
         """Return the port of HTTP."""
         port = self.http.base_url.port
@@ -58,6 +63,7 @@ def serving(home: Path) -> Iterator[ServedGateway]:
     """Serve a gateway over an empty home folder until the block ends; its log is HOME/serve.log."""
     home.mkdir(parents=True)
     command = [str(Path(sys.executable).with_name("fusion")), "serve", "--home", str(home), "--port", "0"]
+    (home / "data").mkdir()
     users = home / "users"
     users.write_text("".join(f"{user_line(name, password)}\n" for name, password in USERS.items()), encoding="utf-8")
     users.chmod(0o600)

@@ -1,0 +1,7 @@
+{{ config(
+    enabled=target.type == 'spark',
+    materialized='incremental',
+    incremental_strategy='merge',
+    unique_key='tree_id') }}
+
+select tree_id, count(*) as harvests, sum(kilos) as kilos from {{ ref('stg_harvests') }} group by tree_id

@@ -1,6 +1,6 @@
 """Other people's clients against a real gateway: their own test suites, and what their documentation tells to do.
 
-    make test-clients                    # all suites, an hour with nothing in the cache
+    make test-clients                    # all suites: a quarter of an hour, and as much again with nothing in the cache
     make test-clients SUITE=pyhive       # one, or several: SUITE="pyhive impyla"
 
 START HERE: suites.py, one row per suite: what is installed, and whose tests are run. environment.py puts each into an

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import os
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import pyspark
+from filelock import FileLock
 
 from engines.spark.embedded.java import find_java_home
 from tests.clients import known
@@ -29,27 +29,31 @@ INSIDE = Path(__file__).parent / "inside"
 def main(arguments: list[str]) -> int:
     """Run suites; returns 1 where a test ended otherwise than known/ says."""
     parser = argparse.ArgumentParser(prog="make test-clients", description=__doc__)
-    parser.add_argument("suite", nargs="*", choices=[[], *(suite.name for suite in SUITES)])
+    parser.add_argument("suite", nargs="*")
     chosen = parser.parse_args(arguments).suite
-    suites = [suite for suite in SUITES if not chosen or suite.name in chosen]
+    names = [suite.name for suite in SUITES]
+    if strange := sorted(set(chosen) - set(names)):
+        parser.error(f"There is no suite {', '.join(strange)}; there are {', '.join(names)}.")
     home = CACHE / "gateway"
-    shutil.rmtree(home, ignore_errors=True)
+    CACHE.mkdir(exist_ok=True)
     wrong = []
-    with serving(home) as gateway:
-        for suite in suites:
-            began_s = time.monotonic()
-            try:
-                outcomes = run(suite, gateway)
-            except InstallationFailed as error:
-                wrong.append(f"{suite.name} could not be installed: {error}")
-                continue
-            states = Counter(outcome.state for outcome in outcomes)
-            print(
-                f"{suite.name}: {states['passed']} passed, {states['failed']} failed, {states['skipped']} skipped "
-                f"of {len(outcomes)}, in {time.monotonic() - began_s:.0f} s",
-                flush=True,
-            )
-            wrong += [f"{suite.name}: {line}" for line in known.unexpected(known.read(suite.name), outcomes)]
+    with FileLock(CACHE / "gateway.lock"):
+        shutil.rmtree(home, ignore_errors=True)
+        with serving(home) as gateway:
+            for suite in (suite for suite in SUITES if not chosen or suite.name in chosen):
+                began_s = time.monotonic()
+                try:
+                    outcomes = run(suite, gateway)
+                except (InstallationFailed, subprocess.TimeoutExpired) as error:
+                    wrong.append(f"{suite.name} did not run to its end: {error}")
+                    continue
+                states = Counter(outcome.state for outcome in outcomes)
+                print(
+                    f"{suite.name}: {states['passed']} passed, {states['failed']} failed, {states['skipped']} skipped "
+                    f"of {len(outcomes)}, in {time.monotonic() - began_s:.0f} s",
+                    flush=True,
+                )
+                wrong += [f"{suite.name}: {line}" for line in known.unexpected(known.read(suite.name), outcomes)]
     print(*wrong, sep="\n")
     return 1 if wrong else 0
 
@@ -102,8 +106,7 @@ def run(suite: Suite, gateway: ServedGateway) -> list[Outcome]:
         subprocess.run(command, env={**os.environ, **variables}, stdout=log, stderr=log, timeout=SUITE_WITHIN_S)
     if not told.exists():
         raise InstallationFailed((CACHE / f"{suite.name}.log").read_text(encoding="utf-8")[-2_000:])
-    rows = (json.loads(line) for line in told.read_text(encoding="utf-8").splitlines())
-    return [*outcomes, *(Outcome(row["test"], row["state"], row["detail"]) for row in rows)]
+    return [*outcomes, *known.read_outcomes(told)]
 
 
 @functools.cache

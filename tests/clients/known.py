@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -60,6 +61,16 @@ def read(suite: str) -> tuple[KnownFailure, ...]:
     if len(set(tests)) < len(tests):
         raise ValueError(f"{path.name} names a test twice")
     return known
+
+
+def read_outcomes(file: Path) -> list[Outcome]:
+    """Return how each test ended, from what inside/in_their_pytest.py wrote; of several failures of one, the first."""
+    ended: dict[str, Outcome] = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if row["test"] not in ended or ended[row["test"]].state != "failed":
+            ended[row["test"]] = Outcome(row["test"], row["state"], row["detail"])
+    return list(ended.values())
 
 
 def unexpected(known: Iterable[KnownFailure], outcomes: Iterable[Outcome]) -> list[str]:

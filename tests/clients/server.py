@@ -87,7 +87,11 @@ def serving(home: Path) -> Iterator[ServedGateway]:
             yield ServedGateway(home, client, _drivers_port(home))
     finally:
         process.terminate()
-        process.wait(END_WITHIN_S)
+        try:
+            process.wait(END_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
 
 
 def _drivers_port(home: Path) -> int:

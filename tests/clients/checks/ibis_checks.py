@@ -47,8 +47,14 @@ def test_schema() -> None:
 
 
 def test_describe() -> None:
-    described = sales().describe().to_pandas()
-    assert set(described["name"]) == {"place", "amount", "day", "moment"}
+    described = connected().describe_formatted("sales")
+    assert {"place", "amount", "day", "moment"} <= {str(name).strip() for name in described.iloc[:, 0]}
+
+
+def test_info() -> None:
+    assert dict(sales().info().to_pandas()[["name", "nulls"]].itertuples(index=False)) == dict.fromkeys(
+        sales().columns, 0
+    )
 
 
 def test_group_by() -> None:

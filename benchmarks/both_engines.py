@@ -19,9 +19,10 @@ from engines.protocol import Engine, Lease, TableSource
 from engines.spark.embedded.server import MIB, ServerSettings, SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
 from gateway.errors import SqlError
+from gateway.sql.dialects.names import SPARK
 from gateway.sql.duckdb.values import NoEquivalent
 from gateway.sql.parser_dialects import SparkAsWritten
-from gateway.sql.parsing import SPARK, ParserLimits
+from gateway.sql.parsing import ParserLimits
 from gateway.sql.statement import check
 
 LEASE_BYTES = 3 << 30

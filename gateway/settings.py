@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import ByteSize, Field, SecretStr, create_model
+from pydantic import AfterValidator, ByteSize, Field, SecretStr, create_model
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -21,8 +21,10 @@ from pydantic_settings import (
 from engines.adapter import Adapter, EngineSettings, Section, Size, adapters
 from gateway.security.authentication import Anonymous
 from gateway.security.principals import Role
+from gateway.sql.dialects.names import dialect_named
 from selector.decision import RoutingPolicy, Rule
 
+DialectName = Annotated[str, AfterValidator(dialect_named)]
 EngineSection = TypeVar("EngineSection", bound=EngineSettings)
 
 DEFAULT_HOME = ".fusion"
@@ -77,6 +79,8 @@ class Hs2Settings(Section):
     """Whether there is a port for drivers; over HTTP, `/cliservice` is always there."""
     port: int = Field(10_000, ge=0, le=65535)
     """TCP port; 0 takes a free one."""
+    dialect: DialectName | None = None
+    """Dialect of drivers that set none, here and over `/cliservice`; without it, what they send tells it."""
     connections: int = Field(512, ge=1)
     """Connections at once; those that have opened no session give way to new ones."""
     sessions: int = Field(256, ge=1)

@@ -7,6 +7,7 @@ it runs the plan, and nothing has to be registered again after a restart or when
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import re
 import time
@@ -34,7 +35,7 @@ with warnings.catch_warnings():
     from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicyState
     from pyspark.sql.connect.proto import Plan as Plan
     from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructType, YearMonthIntervalType
 
 USER = "fusion-sql-gateway"
 
@@ -118,7 +119,7 @@ class ConnectSession:
     def run(self, plan: Plan, tag: str) -> tuple[pa.Schema, Generator[pa.Table, None, None]]:
         """Send a plan; return its schema and its batches, as one-batch tables, while they arrive.
 
-        Closing the iterator ends the statement on the server. tag: the name to interrupt it by.
+        Closing the iterator ends the statement on the server. tag: the name to interrupt it by. Raises MonthsInResult.
         """
         answers = self._client.to_table_as_iterator(plan, {})
         self._client.add_tag(tag)  # of this thread, read when the first answer is asked for
@@ -128,12 +129,15 @@ class ConnectSession:
             self._client.remove_tag(tag)
         try:
             return _arrow_schema(struct), answers
-        except PySparkException:
+        except (PySparkException, MonthsInResult):
             answers.close()
             raise
 
     def schema(self, plan: Plan) -> pa.Schema:
-        """Return the schema of a plan without running it. Not for commands: Spark would run those."""
+        """Return the schema of a plan without running it. Not for commands: Spark would run those.
+
+        Raises MonthsInResult.
+        """
         return _arrow_schema(self._client.schema(plan))
 
     def write(
@@ -248,7 +252,75 @@ def _table(table: TableSource) -> pb2.Relation:
     return relation
 
 
+_COUNTED_MONTHS = {
+    (YearMonthIntervalType.YEAR, YearMonthIntervalType.YEAR): "CAST({0} AS INT) * 12",
+    (YearMonthIntervalType.YEAR, YearMonthIntervalType.MONTH): "extract(YEAR FROM {0}) * 12 + extract(MONTH FROM {0})",
+    (YearMonthIntervalType.MONTH, YearMonthIntervalType.MONTH): "CAST({0} AS INT)",
+}
+
+
+class MonthsInResult(Exception):
+    """Columns of a result are intervals of months, for which Arrow's Python has no type.
+
+    names: of all columns. months: by the places of those, what counts the months of one, with braces for its name.
+    """
+
+    def __init__(self, names: Sequence[str], months: Mapping[int, str]) -> None:
+        super().__init__("columns of a result are intervals of months")
+        self.names = tuple(names)
+        self.months = months
+
+
+def count_months(plan: Plan, found: MonthsInResult) -> Plan:
+    """Return a plan with the same columns, where intervals of months are their numbers of months."""
+    places = [f"c{place}" for place in range(len(found.names))]
+    counted = Plan()
+    project = counted.root.to_df.input.project
+    project.input.to_df.input.CopyFrom(plan.root)
+    project.input.to_df.column_names.extend(places)
+    for number, place in enumerate(places):
+        alias = project.expressions.add().alias
+        alias.name.append(place)
+        if number in found.months:
+            alias.expr.expression_string.expression = found.months[number].format(place)
+        else:
+            alias.expr.unresolved_attribute.unparsed_identifier = place
+    counted.root.to_df.column_names.extend(found.names)
+    return counted
+
+
+def as_months(
+    found: MonthsInResult, schema: pa.Schema, tables: Generator[pa.Table, None, None]
+) -> tuple[pa.Schema, Generator[pa.Table, None, None]]:
+    """Make intervals of numbers of months again; the other columns stay as they are."""
+    for place in found.months:
+        schema = schema.set(place, schema.field(place).with_type(pa.month_day_nano_interval()))
+
+    def made() -> Generator[pa.Table, None, None]:
+        with contextlib.closing(tables):
+            for table in tables:
+                columns = [
+                    _intervals(column) if place in found.months else column
+                    for place, column in enumerate(table.columns)
+                ]
+                yield pa.Table.from_arrays(columns, schema=schema)
+
+    return schema, made()
+
+
+def _intervals(months: pa.ChunkedArray) -> pa.Array:
+    values = [None if count is None else pa.MonthDayNano([count, 0, 0]) for count in months.to_pylist()]
+    return pa.array(values, pa.month_day_nano_interval())
+
+
 def _arrow_schema(struct: StructType) -> pa.Schema:
+    months = {
+        place: _COUNTED_MONTHS[field.dataType.startField, field.dataType.endField]
+        for place, field in enumerate(struct.fields)
+        if isinstance(field.dataType, YearMonthIntervalType)
+    }
+    if months:
+        raise MonthsInResult(struct.names, months)
     schema = to_arrow_schema(struct, timezone="UTC")
     return pa.schema([pa.field(column.name, _our_type(column.type)) for column in schema])  # every column may be null
 

@@ -24,7 +24,15 @@ from engines.errors import (
 )
 from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, TableSource, WriteTarget, never
 from engines.running_statement import RunningStatement, StatementResult
-from engines.spark.connect import ConnectSession, as_batches, statement_plan
+from engines.spark.connect import (
+    ConnectSession,
+    MonthsInResult,
+    Plan,
+    as_batches,
+    as_months,
+    count_months,
+    statement_plan,
+)
 from engines.spark.embedded.gate import Gate
 from engines.spark.embedded.health import OWN_DEADLINE_S, HealthThresholds, HealthWatch
 from engines.spark.embedded.orphaned_jobs import OrphanedJobs
@@ -332,6 +340,14 @@ class SparkConnectEngine:
         self, session: ConnectSession, sql: str, statement: _Statement
     ) -> tuple[pa.Schema, Generator[pa.Table, None, None]]:
         plan = statement_plan(sql, statement.tables)
+        try:
+            return self._start_plan(session, plan, sql, statement)
+        except MonthsInResult as found:
+            return as_months(found, *self._start_plan(session, count_months(plan, found), sql, statement))
+
+    def _start_plan(
+        self, session: ConnectSession, plan: Plan, sql: str, statement: _Statement
+    ) -> tuple[pa.Schema, Generator[pa.Table, None, None]]:
         if isinstance(self._server, SparkConnectServer) and self._server.shares_files and may_be_large(sql):
             schema = session.schema(plan)
             if can_be_staged(schema):

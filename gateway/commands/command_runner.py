@@ -56,9 +56,10 @@ from gateway.sql.commands.commands import (
     ShowTableStats,
     UseDatabase,
 )
+from gateway.sql.dialects.names import IMPALA
 from gateway.sql.names import CATALOG
 from gateway.statements.session import Session
-from gateway.statements.settings import OBEYED
+from gateway.statements.settings import OBEYED, level_of, options_of_impala
 from gateway.statements.statement import Run
 from gateway.statistics.jobs import JobRunner, job_running
 from gateway.statistics.tables import column_stats, rows_of, table_stats
@@ -75,12 +76,13 @@ from metastore.repositories import statistics
 from metastore.repositories.catalog import AlreadyExists
 from metastore.repositories.jobs import TablesBusy
 from metastore.store import Metastore
+from selector.types import hive_name
 
 JOB_POLL_S = 0.1
 HIVE_DESCRIPTION = ("col_name", "data_type", "comment")  # drivers of Hive's look columns up by these names
 IMPALA_DESCRIPTION = ("name", "type", "comment")
-OPTION_ROWS = pa.schema([("key", pa.string()), ("value", pa.string()), ("level", pa.string())])
-OWN_LEVEL, FOREIGN_LEVEL = "REGULAR", "NOT USED"  # impala-shell wants a third column, and knows the first of these
+OPTION_HEADINGS = ("key", "value", "level")  # impala-shell wants a third column
+IMPALA_OPTION_HEADINGS = ("option", "value", "level")  # ibis looks columns up by these names
 NOBODY = "-"  # the owner of what everybody may change who may write
 DATABASE_FACTS = pa.schema([("info_name", pa.string()), ("info_value", pa.string())])
 NAMES = pa.schema([("name", pa.string())])
@@ -298,7 +300,8 @@ class CommandRunner:
         columns = self._columns(command.table, run)
         names = IMPALA_DESCRIPTION if run.statement.dialect == "impala" else HIVE_DESCRIPTION
         schema = pa.schema([(name, pa.string()) for name in names])
-        rows = [[column.name, column.data_type, ""] for column in columns]
+        told = hive_name if run.statement.has_hives_types else str
+        rows = [[column.name, told(column.data_type), ""] for column in columns]
         return rows_of(schema, rows + (self._details(command.table, run) if command.details else []))
 
     def _details(self, name: str, run: Run) -> list[list[str]]:
@@ -360,12 +363,18 @@ def _options(command: SetOption | ResetOptions | ShowOptions, session: Session |
             settings: Mapping[str, str] = {name: session.get(name) or "<undefined>"}
         case ShowOptions():
             settings = session.settings()
+            if command.everything and session.dialect == IMPALA:
+                set_here = {name.lower() for name in settings}
+                others = {name: value for name, value in options_of_impala().items() if name not in set_here}
+                settings = {**settings, **{name: session.get(name) or value for name, value in others.items()}}
     own = {option.name: option for option in OBEYED}
-    rows = [[name, value, OWN_LEVEL if name in own else FOREIGN_LEVEL] for name, value in settings.items()]
+    rows = [[name, value, level_of(name)] for name, value in settings.items()]
+    headings = IMPALA_OPTION_HEADINGS if session.dialect == IMPALA else OPTION_HEADINGS
+    schema = pa.schema([(heading, pa.string()) for heading in headings])
     if not command.meanings:
-        return rows_of(OPTION_ROWS, rows)
+        return rows_of(schema, rows)
     meanings = pa.array([own[row[0]].meaning if row[0] in own else "" for row in rows], pa.string())
-    return rows_of(OPTION_ROWS, rows).append_column("meaning", meanings)
+    return rows_of(schema, rows).append_column("meaning", meanings)
 
 
 def _matching(names: Sequence[str], pattern: str | None) -> list[str]:

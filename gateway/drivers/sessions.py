@@ -121,7 +121,7 @@ class SessionStore(Generic[S, H]):
     def close_idle(self) -> None:
         """Close sessions of which nobody has asked anything for too long, or whose user is gone."""
         for each in self._all():
-            if each.session.idle_s > self._limits.idle_s or not self.is_current(each):
+            if each.session.is_idle_too_long(self._limits.idle_s) or not self.is_current(each):
                 self.close(each)
 
     def close_all(self) -> None:

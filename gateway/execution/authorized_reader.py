@@ -49,7 +49,15 @@ class AuthorizedReader:
         """Read a statement and require that its user may do what it says. Raises SqlError, EngineError."""
         snapshot = self._catalog.current()
         own = statement.session.views if statement.session is not None else {}
-        text = Text(statement.sql, statement.dialect, self.limits, own, statement.partitions, statement.database)
+        text = Text(
+            statement.sql,
+            statement.dialect,
+            self.limits,
+            own,
+            statement.partitions,
+            database=statement.database,
+            user=statement.user,
+        )
         understood = self._parser.understand(text, snapshot, asker)
         if isinstance(understood, CompiledStatement):
             self._require_hinted_engine(understood)

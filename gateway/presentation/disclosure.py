@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from gateway.security.policy import Action, Owned, Policy
 from gateway.security.principals import Principal
-from gateway.sql.parsing import DIALECTS
+from gateway.sql.dialects.names import DIALECTS
 from metastore.records import Attempt, Failure, Misestimate, QueryRecord
 
 HIDDEN_TEXT = "(hidden: only its user and operators see it)"

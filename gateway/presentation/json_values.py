@@ -8,6 +8,12 @@ import math
 from decimal import Decimal
 from typing import Any
 
+from pyarrow import MonthDayNano
+
+from gateway.presentation.intervals import day_time, year_month
+
+MICROSECOND, MICROSECONDS = dt.timedelta(microseconds=1), 1_000_000  # and how many a second has
+
 
 def json_value(value: Any) -> Any:
     """Return one value as JSON can carry it exactly."""
@@ -22,6 +28,10 @@ def json_value(value: Any) -> Any:
             return value.isoformat(sep=" ")
         case dt.date() | dt.time():
             return value.isoformat()
+        case dt.timedelta():
+            return day_time(value // MICROSECOND, MICROSECONDS)
+        case MonthDayNano():
+            return year_month(value.months)
         case bytes():
             return base64.b64encode(value).decode()
         case list():

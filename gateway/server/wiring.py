@@ -141,6 +141,7 @@ def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
         authenticator=authenticator,
         limits=Limits(settings.hs2.sessions, settings.hs2.sessions_per_user, settings.hs2.idle_s),
         deadline_s=settings.limits.deadline_s,
+        dialect=settings.hs2.dialect,
     )
     return Gateway(
         settings=settings,

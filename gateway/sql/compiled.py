@@ -36,6 +36,7 @@ class CompiledStatement:
     references: Mapping[str, int] = field(default_factory=dict)
     named: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     explosive: str | None = None
+    tells_of_session: bool = False
 
     def sql(self, dialect: str) -> str:
         """Return the statement for an engine. Raises UnsupportedFeature, NoEquivalent."""
@@ -65,6 +66,7 @@ def compiled(
         joined=joined_columns(statement),
         references=_references(statement),
         explosive=statement.explosive_pattern(),
+        tells_of_session=statement.tells_of_session,
         named={dialect: named_expressions(statement.tree, dialect=dialect) for dialect in wanted},
     )
 

@@ -87,9 +87,10 @@ class _DuckDBParser(DuckDBParser):
 
 
 class _SparkGenerator(SparkGenerator):
-    """Spark's writer; common table expressions stay where they are, of whatever name others are."""
+    """Spark's writer; common table expressions stay where they are, of whatever name others are. A TIME stays one."""
 
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
+    TYPE_MAPPING: ClassVar = {**SparkGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
 
 
 class SparkAsWritten(Spark):
@@ -131,6 +132,8 @@ class _HiveParser(HiveParser):
 class _ImpalaParser(_HiveParser):
     """Impala's parser; EXTRACT also takes a time and the name of a part."""
 
+    OPERATION_MODIFIERS: ClassVar[set[str]] = {"STRAIGHT_JOIN"}
+
     def _parse_extract(self) -> exp.Extract | exp.Anonymous:
         if self._next is not None and self._next.token_type is TokenType.FROM:
             return super()._parse_extract()
@@ -139,7 +142,12 @@ class _ImpalaParser(_HiveParser):
 
 
 class HiveText(Hive):
-    """Reads Hive's SQL."""
+    """Reads Hive's SQL, with Spark's literals of bytes."""
+
+    class Tokenizer(Hive.Tokenizer):
+        """The tokenizer with literals of bytes."""
+
+        HEX_STRINGS: ClassVar = Spark.Tokenizer.HEX_STRINGS
 
     Parser = _HiveParser
 

@@ -23,20 +23,14 @@ from gateway.errors import (
 )
 from gateway.sql import allowlist
 from gateway.sql.brackets import put_brackets, put_brackets_around_bits
+from gateway.sql.dialects.clauses import settle_clauses
+from gateway.sql.dialects.names import DIALECTS, SPARK
+from gateway.sql.dialects.session_functions import name_session_functions
 from gateway.sql.hints import take_engine
 from gateway.sql.parser_dialects import LIBRARY_DEFECTS, READERS, take_units
 from gateway.sql.position import position_at, position_of
 from metastore.records import Position
 
-DIALECTS = {  # as clients name them -> as the parser does
-    "spark": "spark",
-    "hive": "hive",
-    "impala": "hive",
-    "duckdb": "duckdb",
-    "trino": "trino",
-    "ansi": "",
-}
-SPARK = "spark"
 _OTHER_RANKS = ("hive", "impala")  # of operators of bits, than the parser has
 MESSAGE_OVERHEAD_BYTES = 256 << 10  # what a call may hold beside its statement, such as a session's configuration
 LONGEST_NUMBER = 1_000  # characters; no engine has a number of more digits than that
@@ -116,6 +110,8 @@ def parse(sql: str, dialect: str, limits: ParserLimits, *, of_ours: bool = False
     if len(trees) != 1:
         raise MultipleStatements(f"One statement at a time; this text holds {len(trees)}.")
     _check_depth(trees[0], limits.depth)
+    settle_clauses(trees[0], dialect)
+    name_session_functions(trees[0])
     bits, doubtful = put_brackets_around_bits(trees[0]), put_brackets(trees[0])
     if bits is not None and dialect in _OTHER_RANKS:
         raise NotAllowed(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.generator import Generator
 
 from gateway.errors import SyntaxInvalid
 from gateway.sql import names
-from gateway.sql.parser_dialects import LIBRARY_DEFECTS
+from gateway.sql.parser_dialects import LIBRARY_DEFECTS, SparkAsWritten
 from gateway.sql.position import position_of
 
 FORGIVING_DIALECTS = frozenset({"hive", "impala"})  # there CAST of a value that does not fit is NULL
@@ -61,7 +60,7 @@ def name_outputs(tree: exp.Expr) -> None:
 
     A column in brackets is the column, by its own name.
     """
-    writer = Spark().generator(normalize_functions="lower", comments=False)
+    writer = SparkAsWritten().generator(normalize_functions="lower", comments=False)
     for select in tree.find_all(exp.Select):
         for expression in select.expressions:
             if isinstance(expression, exp.Paren) and isinstance(expression.unnest(), exp.Column):

@@ -19,7 +19,9 @@ from gateway.errors import NotAllowed, StatementTooDeep
 from gateway.sql import allowlist, names, parsing, rewriting
 from gateway.sql.brackets import put_brackets
 from gateway.sql.dialects.column_types import tell_types
-from gateway.sql.dialects.normalize import HIVES, put_into_sparks
+from gateway.sql.dialects.names import DIALECTS, HIVES, SPARK
+from gateway.sql.dialects.normalize import put_into_sparks
+from gateway.sql.dialects.session_functions import put_in_facts
 from gateway.sql.divisions import mark_typed_divisions, resolve_divisions
 from gateway.sql.duckdb.expressions import RAISE
 from gateway.sql.duckdb.queries import Queries
@@ -27,7 +29,7 @@ from gateway.sql.duckdb.values import NoEquivalent
 from gateway.sql.hints import without_hints
 from gateway.sql.limits.growth import check_growth, explosive_pattern, guarded
 from gateway.sql.parser_dialects import LIBRARY_DEFECTS, DuckDBAsWritten, ImpalaText, SparkAsWritten
-from gateway.sql.parsing import DIALECTS, SPARK, ParserLimits
+from gateway.sql.parsing import ParserLimits
 from gateway.sql.views import expand
 from metastore.records import View
 from selector.types import NoSuchType
@@ -58,7 +60,7 @@ class CheckedStatement:
     """A query that may run. tree: in Spark's dialect, which is what the statement means. tables: all that it reads.
 
     fingerprint: equal for texts that mean the same tree. template: equal for those that differ in their literals only.
-    engine: the one that a hint asks for.
+    engine: the one that a hint asks for. tells_of_session: it holds what is true of one session alone.
     """
 
     tree: exp.Expr
@@ -66,6 +68,7 @@ class CheckedStatement:
     fingerprint: str
     template: str
     engine: str | None = None
+    tells_of_session: bool = False
 
     def sql(self, dialect: str) -> str:
         """Write the statement for an engine, so that it means there what it means in Spark.
@@ -139,9 +142,11 @@ def check(
     limits: ParserLimits,
     views: Mapping[str, View] = {},
     naming: names.Naming = names.IN_DEFAULT,
+    facts: Mapping[str, str] = {},
 ) -> CheckedStatement:
     """Parse a text, refuse what is not allowed, put in its views and resolve its tables. Raises SqlError.
 
+    facts: what functions that tell of the session give, by their names.
     A text in another dialect than Spark's is written in Spark's and read again: there is one meaning for all engines.
     """
     try:
@@ -168,9 +173,11 @@ def check(
             rewriting.settle_casts(tree, SPARK)
             resolve_divisions(tree, tables)
         rewriting.name_outputs(tree)
+        tells_of_session = put_in_facts(tree, facts)
         check_growth(tree, tables)
         normal = without_hints(tree).sql(dialect=SparkAsWritten, normalize=True, identify=True, comments=False)
-        return CheckedStatement(tree, tables, _digest(normal), _digest(without_literals(normal)), engine)
+        template = _digest(without_literals(normal))
+        return CheckedStatement(tree, tables, _digest(normal), template, engine, tells_of_session)
     except RecursionError as error:
         raise StatementTooDeep("The statement is nested too deep.") from error
 

@@ -1,6 +1,6 @@
 """Sessions: what a client set and which statements it has, whichever interface it came through.
 
-Which settings mean something is said in ``session_settings.py``; those that do nothing are kept and shown.
+Which settings mean something is said in ``settings.py``; those that do nothing are kept and shown.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from engines.table_names import DEFAULT_DATABASE
 from gateway.errors import InvalidSetting, SessionFull, SettingNotObeyed, TooManySessions
 from gateway.security.principals import Principal
 from gateway.sql.commands.writes import PartitionSettings
+from gateway.sql.dialects.names import IMPALA, SPARK
 from gateway.sql.parsing import USUAL_LIMITS, ParserLimits
 from gateway.statements.settings import (
     DIALECT,
     DYNAMIC,
     ENGINE,
+    IDLE_S,
     IGNORED,
+    NESTED_JSON,
     OBEYED,
     OPTIONS,
     OVERWRITE,
@@ -33,6 +36,8 @@ from gateway.statements.settings import (
     TIMEOUT_S,
     Influence,
     influence_of,
+    is_variable,
+    near_miss,
 )
 from gateway.statements.statement import Statement
 from gateway.statements.variables import substitute
@@ -59,10 +64,22 @@ class Session:
     """One client's session. Thread-safe.
 
     principal: who it belongs to, as last seen. deadline_s: longest life of its statements. limits: of their texts.
+    dialect: of its statements, until it sets one. of_hive: its client is a driver of Hive, Impala or Spark, which knows
+    types by Hive's names and sends settings that nobody else knows: they are kept with a warning instead of refused.
     """
 
-    def __init__(self, principal: Principal, *, deadline_s: float, limits: ParserLimits = USUAL_LIMITS) -> None:
+    def __init__(
+        self,
+        principal: Principal,
+        *,
+        deadline_s: float,
+        limits: ParserLimits = USUAL_LIMITS,
+        dialect: str = SPARK,
+        of_hive: bool = False,
+    ) -> None:
         self.principal = principal
+        self.of_hive = of_hive
+        self._presumed_dialect = dialect
         self._limits = limits
         self._deadline_s = deadline_s
         self._lock = threading.Lock()
@@ -87,20 +104,32 @@ class Session:
         """Have bare names mean what is in a database, which is there."""
         self._database = database
 
-    def set(self, name: str, value: str, *, connecting: bool = False) -> None:
-        """Change a setting. Raises InvalidSetting, SettingNotObeyed, SessionFull.
+    def presume_dialect(self, dialect: str) -> None:
+        """Take note of what the client speaks as far as one can tell; what it sets by itself overrules it."""
+        self._presumed_dialect = dialect
 
-        connecting: a driver says it while it connects, where one that nobody knows is only warned of.
-        """
-        name, value, known = self._checked(name, value, connecting=connecting)
+    @property
+    def dialect(self) -> str:
+        """The dialect that its statements are read in."""
+        return str(DIALECT.read(self.settings()[DIALECT.name]))
+
+    @property
+    def nested_json(self) -> bool:
+        """Whether its driver is sent nested values as JSON, not as Hive writes them."""
+        return bool(NESTED_JSON.read(self.settings()[NESTED_JSON.name]))
+
+    def set(self, name: str, value: str) -> None:
+        """Change a setting. Raises InvalidSetting, SettingNotObeyed, SessionFull."""
+        name, value, known = self._checked(name, value)
         with self._lock:
-            if not known:
-                self._ignored[name] = f"{IGNORED}: {name} is not known here; it changes nothing."
-            if name not in self._settings and len(self._settings) >= LARGEST_SETTINGS:
+            others = {each: kept for each, kept in self._settings.items() if not _is_same(each, name)}
+            if len(others) >= LARGEST_SETTINGS:
                 raise SessionFull(f"A session holds {LARGEST_SETTINGS:,} settings at most; RESET some.")
-            changed = self._settings | {name: value}
+            changed = others | {name: value}
             _require_memory(changed, self._views)
             self._settings = changed
+            if not known:
+                self._ignored[name] = f"{IGNORED}: {name[:200]} is not known here; it changes nothing."
 
     def reset(self, name: str | None = None) -> None:
         """Give one setting, or all of them, back its default."""
@@ -109,22 +138,24 @@ class Session:
                 self._settings.clear()
                 self._ignored.clear()
             else:
-                self._settings.pop(_spelled(name), None)
-                self._ignored.pop(name, None)
+                for kept in [each for each in self._settings if _is_same(each, _spelled(name))]:
+                    del self._settings[kept]
+                    self._ignored.pop(kept, None)
 
     def settings(self) -> Mapping[str, str]:
         """Return all settings by name: those of the gateway with their defaults, then what else was set."""
-        own = {option.name: option.default for option in OBEYED}
+        own = {option.name: option.default for option in OBEYED} | {DIALECT.name: self._presumed_dialect}
         with self._lock:
             return own | dict(sorted(self._settings.items()))
 
     def get(self, name: str) -> str | None:
         """Return one setting's value, None where it is not set."""
-        return self.settings().get(_spelled(name))
+        spelled = _spelled(name)
+        return next((value for each, value in self.settings().items() if _is_same(each, spelled)), None)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Of settings that came with the connection and that nobody knows, a line each."""
+        """Of settings that are kept although nobody knows them, a line each."""
         with self._lock:
             return tuple(self._ignored.values())
 
@@ -169,7 +200,7 @@ class Session:
             ),
         )
 
-    def _checked(self, name: str, value: str, *, connecting: bool = False) -> tuple[str, str, bool]:
+    def _checked(self, name: str, value: str) -> tuple[str, str, bool]:
         """Return a setting's name and value, and whether it is known at all."""
         option = OPTIONS.get(_spelled(name).lower())
         if option is not None:
@@ -185,10 +216,13 @@ class Session:
             raise InvalidSetting("The setting is too long.")
         influence = influence_of(name, value)
         unknown = influence is Influence.UNKNOWN or (
-            influence is Influence.VARIABLE and "." not in name and self.settings()[DIALECT.name] == "impala"
+            influence is Influence.VARIABLE and "." not in name and self.dialect == IMPALA
         )
-        if unknown and not connecting:
+        if unknown and not self.of_hive:
             raise SettingNotObeyed(f"{name[:200]} is not known here, so that nobody can say what it would change.")
+        meant = near_miss(name) if unknown else None
+        if meant is not None:
+            raise SettingNotObeyed(f"{name[:200]} is not known here; did you mean {meant}?")
         return name, value, not unknown
 
     def keep_view(self, view: View, *, replace: bool) -> bool:
@@ -236,6 +270,11 @@ class Session:
         with self._lock:
             return 0.0 if self._waits else time.monotonic() - self._idle_since
 
+    def is_idle_too_long(self, limit_s: float) -> bool:
+        """Tell whether nobody asked for anything for longer than a limit, or than the client's own where it is less."""
+        own_s = IDLE_S.read(self.settings()[IDLE_S.name])
+        return self.idle_s > (limit_s if own_s is None else min(own_s, limit_s))
+
 
 def require_room(sessions: Iterable[Session], principal: Principal, limits: Limits) -> None:
     """Raise TooManySessions where as many are open as may be, in total or of one user."""
@@ -272,6 +311,11 @@ def _require_memory(settings: Mapping[str, str], views: Mapping[str, View]) -> N
         raise SessionFull(
             f"A session's settings and temporary views take {LARGEST_BYTES >> 20} MiB at most; RESET or drop some."
         )
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Tell whether two names are one setting's: those of products are the same in any case, variables are not."""
+    return one == other or (one.lower() == other.lower() and not is_variable(one))
 
 
 def _spelled(name: str) -> str:

@@ -3,8 +3,9 @@
 Clients send settings of Spark, Hive and Impala. One that changes what a statement does is obeyed, or refused where it
 asks for anything but what the gateway does anyway. One that only says how other products do their work (memory,
 parallelism, file sizes) is kept and shown, and does nothing. A setting of these products that is not in the table is
-refused, because nobody knows what it would change; in a driver's connection it is kept with a warning, SETTING_IGNORED.
-Any other name is a variable of the client's own.
+refused, because nobody knows what it would change; from a driver of theirs, whose tools set what they know, it is kept
+with a warning, SETTING_IGNORED, unless it is one of the table that is misspelt. Any other name is a variable of the
+client's own.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
 from gateway.errors import SettingNotObeyed
 from gateway.sql.commands.writes import Overwrite
-from gateway.sql.parsing import DIALECTS
+from gateway.sql.dialects.names import SPARK, dialect_named
 from gateway.statements import AUTO
 from selector.decision import Rule
 
 OWN = "fusion."
+_UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
 IGNORED = "SETTING_IGNORED"
+LONGEST_MISSPELT = 100  # characters of a name that are compared with those of known settings
 
 
 class Influence(StrEnum):
@@ -63,20 +67,18 @@ class Fixed:
     does: str
 
 
-def _dialect(text: str) -> str:
-    if text.lower() not in DIALECTS:
-        raise ValueError(f"one of {', '.join(DIALECTS)}")
-    return text.lower()
-
-
 def _seconds(text: str) -> float | None:
+    """Read a time, with one of Hive's units or none for seconds."""
+    stripped = text.strip().lower()
+    digits = stripped.rstrip("abcdefghijklmnopqrstuvwxyz")
+    unit = stripped[len(digits) :]
     try:
-        seconds = float(text or "0")
-    except ValueError:
+        seconds = float(digits or "0") * _UNITS[unit]
+    except (KeyError, ValueError):
         seconds = math.nan
-    if not 0 <= seconds < math.inf:
+    if not (0 <= seconds < math.inf or seconds == -1):
         raise ValueError("a number of seconds, 0 for none")
-    return seconds or None
+    return seconds if seconds > 0 else None
 
 
 def _overwrite(text: str) -> Overwrite | None:
@@ -92,9 +94,9 @@ def _rule(text: str) -> Rule | None:
 
 
 def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
+    if text.lower() not in ("true", "false", "1", "0"):
         raise ValueError("true or false")
-    return text.lower() == "true"
+    return text.lower() in ("true", "1")
 
 
 def _mode(text: str) -> bool:
@@ -104,7 +106,7 @@ def _mode(text: str) -> bool:
 
 
 ENGINE = Option(f"{OWN}engine", AUTO, "the engine that statements run on, or auto", str)
-DIALECT = Option(f"{OWN}dialect", "spark", "the dialect that statements are read in", _dialect)
+DIALECT = Option(f"{OWN}dialect", SPARK, "the dialect that statements are read in", dialect_named)
 POLICY = Option(
     f"{OWN}policy",
     "",
@@ -114,6 +116,15 @@ POLICY = Option(
 )
 POOL = Option(f"{OWN}pool", "", "the pool whose policy holds, see routing.pools", str)
 TIMEOUT_S = Option(f"{OWN}timeout_s", "0", "seconds that a statement may take; 0 for the gateway's limit", _seconds)
+IDLE_S = Option(
+    f"{OWN}idle_s", "0", "seconds without a call after which the session is closed; 0 for the gateway's limit", _seconds
+)
+NESTED_JSON = Option(
+    f"{OWN}nested_json",
+    "false",
+    "whether drivers of Hive are sent arrays, maps and structs as JSON; else as Hive writes them",
+    _boolean,
+)
 OVERWRITE = Option(
     "spark.sql.sources.partitionOverwriteMode",
     "",
@@ -136,10 +147,14 @@ SUBSTITUTE = Option(
     "whether ${hivevar:x} and ${x} stand for values of the session, in the dialects spark and hive",
     _boolean,
 )
-OBEYED = (ENGINE, DIALECT, POLICY, POOL, TIMEOUT_S, OVERWRITE, DYNAMIC, STRICT, SUBSTITUTE)
+OBEYED = (ENGINE, DIALECT, POLICY, POOL, TIMEOUT_S, IDLE_S, NESTED_JSON, OVERWRITE, DYNAMIC, STRICT, SUBSTITUTE)
 OPTIONS: Mapping[str, Option] = {
     **{option.name.lower(): option for option in OBEYED},
     "exec_time_limit_s": TIMEOUT_S,  # Impala's name of the same
+    "hive.query.timeout.seconds": TIMEOUT_S,
+    "spark.sql.thriftserver.querytimeout": TIMEOUT_S,
+    "idle_session_timeout": IDLE_S,  # Impala's
+    "stringify_map_keys": NESTED_JSON,  # Impala's
     "request_pool": POOL,  # Impala's, too
     "spark.sql.variable.substitute": SUBSTITUTE,  # Spark's
 }
@@ -161,7 +176,6 @@ _UTC = (
 )
 _IN_UTC = "Times are in UTC here; use from_utc_timestamp and to_utc_timestamp."
 _IN_PARQUET = "Tables are made in Parquet unless the statement says otherwise: CREATE TABLE t ... STORED AS orc."
-_TIMEOUT = "The longest time of a statement is fusion.timeout_s."
 _BY_LOGIN = "Who somebody is follows from the login alone."
 _NO_LIMIT = "There is no such limit here; fusion.timeout_s limits a statement's time."
 FIXED: Mapping[str, Fixed] = {
@@ -194,8 +208,6 @@ FIXED: Mapping[str, Fixed] = {
     "spark.sql.orc.mergeschema": Fixed(_FALSE, "A table has the columns with which it is registered."),
     "spark.sql.sources.default": Fixed(("parquet",), _IN_PARQUET),
     "spark.sql.defaultcatalog": Fixed(("spark_catalog",), "There is one catalog."),
-    "spark.sql.thriftserver.querytimeout": Fixed(_NONE, _TIMEOUT),
-    "hive.query.timeout.seconds": Fixed(_NONE, _TIMEOUT),
     "hive.mapred.mode": Fixed(("nonstrict",), "Queries need no condition on partitions."),
     "hive.strict.checks.cartesian.product": Fixed(_FALSE, "Joins without a condition are allowed."),
     "hive.strict.checks.no.partition.filter": Fixed(_FALSE, "Queries need no condition on partitions."),
@@ -233,7 +245,6 @@ FIXED: Mapping[str, Fixed] = {
     "now_string": Fixed(("",), "now() is the time at which the statement runs."),
     "parquet_fallback_schema_resolution": Fixed(("name", "1"), "Columns of files are found by their names."),
     "orc_schema_resolution": Fixed(("name", "1"), "Columns of files are found by their names."),
-    "stringify_map_keys": Fixed(_FALSE, "Keys of maps keep their types."),
     "timezone": Fixed(_UTC, _IN_UTC),
     "use_local_tz_for_unix_timestamp_conversions": Fixed(_FALSE, _IN_UTC),
     "utf8_mode": Fixed(_TRUE, "Functions of texts count characters, not bytes; use octet_length."),
@@ -311,7 +322,7 @@ _NO_INFLUENCE = frozenset(  # Impala's
     enable_async_load_data_execution enable_cnf_rewrites enable_distinct_semi_join_optimization enable_expr_rewrites
     enable_kudu_transaction enable_outer_join_to_inner_transformation enable_replan enable_trivial_query_for_admission
     enable_tuple_cache enabled_runtime_filter_types exec_single_node_rows_threshold explain_level fetch_rows_timeout_ms
-    hbase_cache_blocks hbase_caching hdfs_scanner_non_reserved_bytes hide_analyzed_query idle_session_timeout
+    hbase_cache_blocks hbase_caching hdfs_scanner_non_reserved_bytes hide_analyzed_query
     join_selectivity_correlation_factor kudu_read_mode kudu_replica_selection kudu_snapshot_read_timestamp_micros
     kudu_table_reserve_seconds live_progress live_summary lock_max_wait_time_s long_polling_time_ms max_cnf_exprs
     max_errors max_fragment_instances_per_node max_fs_writers max_io_buffers max_mem_estimate_for_admission
@@ -351,4 +362,33 @@ def influence_of(name: str, value: str) -> Influence:
         return Influence.AS_HERE
     if lower in _NO_INFLUENCE or lower.startswith(_NO_INFLUENCE_BELOW):
         return Influence.NONE
-    return Influence.UNKNOWN if lower.startswith(_PRODUCTS) else Influence.VARIABLE
+    return Influence.VARIABLE if is_variable(name) else Influence.UNKNOWN
+
+
+def is_variable(name: str) -> bool:
+    """Tell whether a name belongs to no product, but to the client itself."""
+    lower = name.lower().removeprefix("spark.hadoop.")
+    return not (lower in OPTIONS or lower in FIXED or lower in _NO_INFLUENCE or lower.startswith(_PRODUCTS))
+
+
+def level_of(name: str) -> str:
+    """Return what SET tells of a setting beside its value; impala-shell prints the first of these."""
+    lower = name.lower().removeprefix("spark.hadoop.")
+    if lower in OPTIONS or lower in FIXED:
+        return "REGULAR"
+    known = lower in _NO_INFLUENCE or lower.startswith(_NO_INFLUENCE_BELOW)
+    return "UNKNOWN" if lower.startswith(_PRODUCTS) and not known else "NOT USED"
+
+
+def near_miss(name: str) -> str | None:
+    """Return the setting that changes what statements do and is spelt nearly like an unknown name; None for none."""
+    known = (*OPTIONS, *FIXED)
+    near = get_close_matches(name.lower()[:LONGEST_MISSPELT], known, n=1, cutoff=0.95)
+    return near[0] if near else None
+
+
+def options_of_impala() -> Mapping[str, str]:
+    """Return Impala's own query options with what they are where nobody set them; empty where that means nothing."""
+    fixed = {name: each.values[0] for name, each in FIXED.items() if "." not in name and each.values}
+    obeyed = {name: option.default for name, option in OPTIONS.items() if "." not in name}
+    return dict(sorted((dict.fromkeys(_NO_INFLUENCE, "") | fixed | obeyed).items()))

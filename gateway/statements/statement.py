@@ -15,6 +15,7 @@ from engines.errors import DeadlineExceeded, StatementCancelled
 from engines.table_names import DEFAULT_DATABASE
 from gateway.security.principals import IN_PROCESS, Principal
 from gateway.sql.commands.writes import AS_THE_DIALECT_HAS_IT, PartitionSettings
+from gateway.sql.dialects.names import HIVES
 from gateway.sql.planning.fairness import Requester
 from gateway.statements import AUTO
 from metastore.records import QueryRecord, QueryState
@@ -57,6 +58,11 @@ class Statement:
     def user(self) -> str:
         """Name of who asks."""
         return self.principal.name
+
+    @property
+    def has_hives_types(self) -> bool:
+        """Whether its client knows types by Hive's names: TIMESTAMP without a zone is ``timestamp`` there."""
+        return self.dialect in HIVES or (self.session is not None and self.session.of_hive)
 
     @property
     def pinned(self) -> str | None:

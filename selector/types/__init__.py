@@ -34,7 +34,7 @@ from selector.types.kinds import (
     kind_named,
     names_of,
 )
-from selector.types.parsing import MAX_CHARACTERS, MAX_DEPTH, parse, parse_at
+from selector.types.parsing import MAX_CHARACTERS, MAX_DEPTH, hive_name, parse, parse_at
 
 __all__ = [
     "BITS",
@@ -60,6 +60,7 @@ __all__ = [
     "array",
     "decimal",
     "decimal_digits",
+    "hive_name",
     "kind_named",
     "map_of",
     "names_of",

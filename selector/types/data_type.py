@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from selector.quoting import Quote, duckdb_name, spark_name
-from selector.types.kinds import VALUE_BYTES, Group, Kind
+from selector.types.kinds import BY_NAME, VALUE_BYTES, Group, Kind
 
 MAX_PRECISION = 38
 LONG_DIGITS = 18  # of decimals that eight bytes hold
@@ -70,6 +70,12 @@ class DataType:
             case Kind.STRUCT:
                 return f"struct<{','.join(f'{quote(field.name)}:{field.type._spark(quote)}' for field in self.fields)}>"
         return self.kind + self._sizes()
+
+    def for_hive(self) -> DataType:
+        """Return the type as clients of Hive and Impala know it, also inside of nested ones."""
+        if self.kind.row.hive is not None:
+            return DataType(BY_NAME[self.kind.row.hive])
+        return replace(self, fields=tuple(Field(field.name, field.type.for_hive()) for field in self.fields))
 
     def duckdb(self) -> str:
         """Write it for a statement of DuckDB's. Raises NoSuchType."""

@@ -100,7 +100,8 @@ class TypeRow:
     arrow_too: of other types that are read as it. duckdb, impala: what a statement says, None where that engine has no
     such type; braces hold digits or a length, or the types inside. duckdb_too: other types of DuckDB's that a plan may
     name for it. avro: types of Avro's that are read as it, with the logical type behind a blank.
-    driver: what drivers are told, None where they are told that it is a string.
+    driver: what drivers are told, None where they are told that it is a string. hive: the name of the type that clients
+    of Hive and Impala are told instead, where they do not know this one.
     bits: of a whole number. digits: of the decimal that holds all its values, as Spark has it.
     value_bytes, impala_bytes: of a value in memory, in Impala's, None where that depends on the value.
     """
@@ -115,6 +116,7 @@ class TypeRow:
     impala: str | None
     avro: tuple[str, ...] = ()
     driver: DriverType | None = None
+    hive: str | None = None
     bits: int | None = None
     digits: int | None = None
     value_bytes: int | None = None
@@ -291,6 +293,7 @@ class Kind(StrEnum):
             impala="TIMESTAMP",
             avro=("long local-timestamp-millis", "long local-timestamp-micros"),
             driver=DriverType(8, Jdbc.TIMESTAMP, 29, 9, datetime_subcode=3),
+            hive="timestamp",
             value_bytes=8,
             impala_bytes=16,
         ),
@@ -364,7 +367,7 @@ class Kind(StrEnum):
     )
     TIME = (
         "time",
-        TypeRow(group=Group.CLOCK, arrow="time64[us]", duckdb="TIME", impala=None),
+        TypeRow(group=Group.CLOCK, arrow="time64[us]", duckdb="TIME", impala=None, hive="string"),
     )
     VOID = (
         "void",
@@ -374,7 +377,7 @@ class Kind(StrEnum):
     )
     VARIANT = (
         "variant",
-        TypeRow(group=Group.VARIANT, arrow="string", duckdb=None, impala=None),
+        TypeRow(group=Group.VARIANT, arrow="string", duckdb=None, impala=None, hive="string"),
     )
 
 

@@ -45,6 +45,14 @@ def parse_at(text: str, start: int) -> tuple[DataType, int]:
     return reader.type(), reader.end
 
 
+def hive_name(text: str) -> str:
+    """Return a type's short form as clients of Hive and Impala know it; a text that is no type stays as it is."""
+    try:
+        return str(parse(text).for_hive())
+    except InvalidType:
+        return text
+
+
 def _whole(text: str) -> DataType:
     if len(text) > MAX_CHARACTERS:
         raise InvalidType(f"a type has at most {MAX_CHARACTERS:,} characters, not {len(text):,}")

@@ -65,7 +65,7 @@ def test_calls_without_a_login_and_without_a_message_hold_nobody_up(closed: Serv
     for metadata in ([], [("authorization", f"Basic {wrong}")], [("authorization", "Bearer made-up")]):
         with ExitStack() as stack:
             calls = silent_calls(stack, closed.flight, method, metadata)
-            assert closed.ask(Door.FLIGHT, "SELECT 42", user="joe", password="right") == [(42,)]  # noqa: S106
+            assert closed.ask(Door.FLIGHT, "SELECT 42", user="joe", password="right") == [(42,)]
             until_s = time.monotonic() + WITHIN_S
             while ended(calls) < len(calls):
                 assert time.monotonic() < until_s, f"{len(calls) - ended(calls)} of them go on"

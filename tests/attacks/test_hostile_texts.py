@@ -12,7 +12,8 @@ from engines.errors import EngineError
 from engines.protocol import Column, TableSource
 from engines.spark_sql.session_settings import SESSION_SETTINGS
 from gateway.errors import NotAllowed, SqlError
-from gateway.sql.parsing import DIALECTS, ParserLimits
+from gateway.sql.dialects.names import DIALECTS
+from gateway.sql.parsing import ParserLimits
 from gateway.sql.statement import CheckedStatement, check
 from tests.attacks.hostile_texts import HostileTexts
 

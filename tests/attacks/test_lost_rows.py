@@ -68,7 +68,7 @@ def test_dynamic_partitions_that_get_no_rows_keep_theirs(own_gateway: Served, do
         ("spark.sql.ansi.enabled", "false"),
         ("spark.sql.session.timeZone", "Europe/Paris"),
         ("APPX_COUNT_DISTINCT", "true"),
-        ("spark.sql.nobody.knows", "1"),
+        (MODE[:-1], "dynamic"),
         (MODE, "sideways"),
     ],
 )

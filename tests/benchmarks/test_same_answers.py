@@ -11,7 +11,8 @@ import pytest
 from benchmarks.answers import difference
 from benchmarks.both_engines import without_limit
 from benchmarks.generated_queries import queries, write_tables
-from gateway.sql.parsing import SPARK, ParserLimits
+from gateway.sql.dialects.names import SPARK
+from gateway.sql.parsing import ParserLimits
 from gateway.sql.statement import check
 
 NAN = float("nan")

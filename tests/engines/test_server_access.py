@@ -42,7 +42,7 @@ def test_settings_are_taken_by_their_names() -> None:
     wanted = ToyAccess(
         Way.PASSWORD,
         user="ana",
-        password="s3cret",  # noqa: S106
+        password="s3cret",
         http_path="cliservice",
         tls=True,
         ca_file="/ca",
@@ -58,5 +58,5 @@ def test_what_is_not_set_stays_unset() -> None:
 
 
 def test_a_password_is_not_printed() -> None:
-    access = ToyAccess(Way.PASSWORD, password="s3cret")  # noqa: S106
+    access = ToyAccess(Way.PASSWORD, password="s3cret")
     assert "s3cret" not in f"{access!r} {access}"

@@ -50,7 +50,8 @@ def statements_of(script: str, dialect: str) -> Iterator[ScriptStatement]:
     from sqlglot.errors import TokenError
     from sqlglot.tokenizer_core import TokenType
 
-    from gateway.sql.parsing import DIALECTS, SPARK, reader_of
+    from gateway.sql.dialects.names import DIALECTS, SPARK
+    from gateway.sql.parsing import reader_of
 
     tokenizer = reader_of(dialect if dialect in DIALECTS else SPARK)
     try:

@@ -19,7 +19,8 @@ from sqlglot.tokenizer_core import TokenType
 
 from gateway.errors import NotOffered, SyntaxInvalid, UnknownDialect, ValueOutOfRange
 from gateway.sql import parsing
-from gateway.sql.parsing import DIALECTS, ParserLimits, require_length
+from gateway.sql.dialects.names import DIALECTS
+from gateway.sql.parsing import ParserLimits, require_length
 
 LONGEST_DECIMAL = 38
 NULL = "NULL"

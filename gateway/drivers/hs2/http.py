@@ -45,7 +45,8 @@ def driver_routes(dispatcher: Dispatcher, downloads: Downloads) -> APIRouter:
         """Answer one call of HiveServer2."""
         user = await user_of(request)
         told = login_of(request)
-        peer = Peer(told.address, user if told.name is not None else None)
+        agent = request.headers.get("user-agent", "")
+        peer = Peer(told.address, user if told.name is not None else None, agent=agent)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != CONTENT_TYPE:
             raise WrongContentType(f"Drivers send {CONTENT_TYPE} here.")
         message = await request.body()

@@ -25,6 +25,7 @@ from gateway.drivers.hs2.registry import Peer
 from gateway.drivers.hs2.service import Service
 from gateway.errors import NotOffered
 from gateway.presentation.formatting import duration
+from gateway.sql.dialects.names import IMPALA
 from gateway.statements.statement import ID_BYTES, query_of
 from metastore.records import Attempt, QueryRecord, QueryState
 
@@ -144,7 +145,11 @@ class ImpalaCalls:
 
     def ping(self, request: SessionRequest, peer: Peer) -> PingReply:
         """Tell what serves, and where its pages are; only impala-shell asks."""
-        self._service.registry.session(request.session, peer).is_impala_shell = True
+        session = self._service.registry.session(request.session, peer)
+        session.is_impala_shell = True
+        if session.tells_dialect:
+            session.tells_dialect = False
+            session.session.presume_dialect(IMPALA)
         return PingReply(version=PRODUCT, webserver=self._service.page_url, timestamp=int(time.time()))
 
     def get_log(self, request: OperationRequest, peer: Peer) -> LogReply:

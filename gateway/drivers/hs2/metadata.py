@@ -11,7 +11,7 @@ from gateway.drivers.hs2.protocol.messages import ColumnsRequest, FunctionsReque
 from gateway.drivers.jdbc import KNOWN, describe, matcher, matching
 from gateway.sql.allowlist import function_names
 from gateway.statistics.tables import rows_of
-from selector.types import Jdbc
+from selector.types import Jdbc, hive_name
 
 NO_CATALOG = ""
 NULLABLE, SEARCHABLE, UNKNOWN_RESULT = 1, 3, 1  # java.sql.DatabaseMetaData's numbers
@@ -121,7 +121,7 @@ def columns(request: ColumnsRequest, known: Iterable[Relation]) -> pa.Table:
             rows.append(
                 [
                     *(NO_CATALOG, table.database, table.name, column.name, int(kind.jdbc)),
-                    *(column.data_type.upper(), kind.size, None, kind.scale, kind.radix, NULLABLE),
+                    *(hive_name(column.data_type).upper(), kind.size, None, kind.scale, kind.radix, NULLABLE),
                     *("", None, None, None, octets, ordinal, "YES", None, None, None, None, "NO"),
                 ]
             )
@@ -139,6 +139,8 @@ def type_info() -> pa.Table:
     """Return the types that columns may have."""
     rows = []
     for name, kind in KNOWN.items():
+        if hive_name(name) != name:
+            continue
         rows.append(
             [
                 *(name.upper(), int(kind.jdbc), kind.size, kind.quote, kind.quote, None),

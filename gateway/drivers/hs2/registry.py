@@ -34,12 +34,14 @@ NO_OPERATION = "There is no such operation; it was closed, or it is not yours."
 class Peer:
     """Who calls. user: None where the transport asked for no login; connection: None where each call has its own.
 
-    established: it has opened a session. held: what its reply takes until it is sent.
+    established: it has opened a session. held: what its reply takes until it is sent. agent: over HTTP, what it calls
+    itself.
     """
 
     address: str
     user: Principal | None = None
     connection: object | None = None
+    agent: str = ""
     established: bool = False
     held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
@@ -48,6 +50,7 @@ class Peer:
 class Hs2Session(DriverSession[Operation]):
     """A driver's session. version: of the protocol, from V1 = 0. peer: who opened it.
 
+    tells_dialect: its first statement is going to tell what its client speaks.
     operations: by their public number. closed: some that were. answers: of operations that
     have finished, by number and secret, and whether with their progress.
     abandoned: when the client left that waited for an operation, by the operation's number.
@@ -56,6 +59,7 @@ class Hs2Session(DriverSession[Operation]):
     identifier: Identifier
     peer: Peer
     version: int
+    tells_dialect: bool = False
     is_impala_shell: bool = False
     answers: dict[tuple[bytes, bool], bytes] = field(default_factory=dict)
     abandoned: dict[bytes, float] = field(default_factory=dict)
@@ -84,10 +88,17 @@ class Registry(SessionStore[Hs2Session, Operation]):
     def __init__(self, limits: Limits, current: Callable[[Principal], Principal]) -> None:
         super().__init__(limits, current, ended=lambda: InvalidHandle(NO_SESSION))
 
-    def open(self, session: Session, peer: Peer, version: int) -> Hs2Session:
+    def open(self, session: Session, peer: Peer, version: int, *, tells_dialect: bool = False) -> Hs2Session:
         """Add a session; where there is no room, one that nobody seems to use gives way. Raises TooManySessions."""
         identifier = Identifier()
-        opened = Hs2Session(session=session, key=identifier.guid, identifier=identifier, peer=peer, version=version)
+        opened = Hs2Session(
+            session=session,
+            key=identifier.guid,
+            identifier=identifier,
+            peer=peer,
+            version=version,
+            tells_dialect=tells_dialect,
+        )
         self._add(opened, lambda: self._spare(session.principal))
         peer.established = True
         return opened

@@ -21,6 +21,7 @@ import pyarrow as pa
 from gateway import PRODUCT
 from gateway.catalog.snapshot import CatalogView, Relation
 from gateway.drivers.hs2 import metadata, timeline
+from gateway.drivers.hs2.clients import dialect_at_first, dialect_at_opening
 from gateway.drivers.hs2.operations import Operation, QueryOperation, TableOperation
 from gateway.drivers.hs2.protocol import messages, rowset, types
 from gateway.drivers.hs2.protocol.messages import (
@@ -40,6 +41,7 @@ from gateway.execution.results import Spool
 from gateway.security.authentication import Authenticator, Login
 from gateway.security.principals import Principal
 from gateway.sql.commands.command_parsing import is_query
+from gateway.sql.dialects.names import IMPALA, SPARK
 from gateway.statements.session import LONG_POLL_S, Limits, Session, expire_idle
 from metastore.records import QueryState
 
@@ -77,7 +79,10 @@ Soon: TypeAlias = R | PendingReply[R]
 
 
 class Service:
-    """The service behind every transport. Thread-safe."""
+    """The service behind every transport. Thread-safe.
+
+    dialect: that clients speak unless they set one; None where what they send tells it.
+    """
 
     def __init__(
         self,
@@ -89,6 +94,7 @@ class Service:
         authenticator: Authenticator,
         limits: Limits,
         deadline_s: float,
+        dialect: str | None = None,
         page_url: str = "",
     ) -> None:
         self._coordinator = coordinator
@@ -97,6 +103,7 @@ class Service:
         self.downloads = downloads
         self._authenticator = authenticator
         self._deadline_s = deadline_s
+        self._dialect = dialect
         self._stopping = threading.Event()
         self.registry = Registry(limits, authenticator.current)
         self.page_url = page_url
@@ -127,7 +134,9 @@ class Service:
             user = self.login(Login(request.username, request.password, peer.address))
         else:
             user = self._authenticator.current(peer.user)
-        session = Session(user, deadline_s=self._deadline_s, limits=self._coordinator.parser_limits)
+        dialect = self._dialect or dialect_at_opening(request, peer.agent)
+        limits = self._coordinator.parser_limits
+        session = Session(user, deadline_s=self._deadline_s, limits=limits, dialect=dialect or SPARK, of_hive=True)
         for name, value in (request.configuration or {}).items():
             if name == "use:database":
                 session.use(self._catalog.current().require_database(value.strip("`")))
@@ -135,7 +144,7 @@ class Service:
                 _configure(session, name, value)
         asked = (request.configuration or {}).get(HIVECONF + FETCH_SIZE_KEY, USUAL_FETCH_ROWS)
         chosen = min(max(request.version, 0), NEWEST_VERSION)
-        opened = self.registry.open(session, peer, chosen)
+        opened = self.registry.open(session, peer, chosen, tells_dialect=dialect is None)
         return messages.OpenSessionReply(
             version=chosen,
             session=messages.SessionHandle(opened.identifier.message()),
@@ -170,8 +179,11 @@ class Service:
         """
         self._require_running()
         session = self._session(request, peer)
+        if session.tells_dialect:
+            session.tells_dialect = False
+            session.session.presume_dialect(dialect_at_first(request))
         statement = session.session.statement(
-            request.statement, overlay=request.overlay or {}, timeout_s=max(0.0, float(request.timeout_s))
+            request.statement, overlay=request.overlay or {}, timeout_s=max(0.0, float(request.timeout_s or 0))
         )
         run = self._coordinator.start(statement)
         operation = QueryOperation(run, self._coordinator, self._spool)
@@ -241,7 +253,9 @@ class Service:
 
         def answer() -> messages.MetadataReply:
             operation.require_finished()
-            return messages.MetadataReply(schema=types.table_schema(operation.cursor.schema()))
+            of_impala = session.session.dialect == IMPALA  # whose drivers decode texts, but no others
+            schema = types.table_schema(operation.cursor.schema(), session.version, nested_as_texts=of_impala)
+            return messages.MetadataReply(schema=schema)
 
         return answer() if operation.done.done() else self._waiting(session, operation, answer)
 
@@ -264,7 +278,13 @@ class Service:
             run = operation.run
             total = run.record.rows if run is not None else None
             more = bool(batch.num_rows) if total is None else offset + batch.num_rows < total
-            rows = rowset.encode(batch, offset=offset, columnar=columnar, whole_nulls=session.is_impala_shell)
+            rows = rowset.encode(
+                batch,
+                offset=offset,
+                columnar=columnar,
+                whole_nulls=session.is_impala_shell,
+                nested_json=session.session.nested_json,
+            )
             return messages.FetchReply(has_more_rows=more, rows=rows)
 
         return answer() if operation.done.done() else self._waiting(session, operation, answer)
@@ -397,7 +417,7 @@ def _configure(session: Session, name: str, value: str) -> None:
         if value != session.user:
             raise InvalidSetting(f"{session.user} cannot act for {value}.")
     else:
-        session.set(own, value, connecting=True)
+        session.set(own, value)
 
 
 def _info(session: Hs2Session, statement_bytes: int) -> Mapping[int, messages.InfoValue]:

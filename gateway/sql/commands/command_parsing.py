@@ -83,6 +83,9 @@ _QUICK_VERBS = _OPTION_VERBS | {"SHOW", "DESCRIBE", "DESC", "USE"}
 _QUERY_VERBS = frozenset({"SELECT", "WITH", "VALUES"})
 _OPTION_NAME = r"[\w.:$-]+"
 _SET = re.compile(rf"(?:(?P<all>ALL|-v)|(?P<name>{_OPTION_NAME})\s*(?:=(?P<value>.*))?)?", re.DOTALL | re.IGNORECASE)
+_TIME_ZONE = re.compile(r"TIME\s++ZONE\b\s*+(?P<zone>.*)", re.DOTALL | re.IGNORECASE)
+TIME_ZONE_KEY = "spark.sql.session.timeZone"
+SERVER_TIME_ZONE = "UTC"  # of a gateway, wherever it stands
 _RESET = re.compile(rf"(?P<name>{_OPTION_NAME})?")
 
 _COMPARISONS: Mapping[TokenType, Test] = {
@@ -129,6 +132,10 @@ def _option(sql: str, verb: re.Match[str]) -> Command:
     """Read what follows SET or RESET: a value is any text up to the end, as Hive has it, and needs no quotes."""
     rest = sql[verb.end() :].strip().rstrip(";").strip()
     resets = verb[1].upper() == "RESET"
+    zone = None if resets else _TIME_ZONE.fullmatch(rest)
+    if zone is not None and zone["zone"] and not zone["zone"].startswith("="):
+        local = zone["zone"].upper() == "LOCAL"
+        return SetOption(TIME_ZONE_KEY, SERVER_TIME_ZONE if local else _unquoted(zone["zone"].strip()))
     found = (_RESET if resets else _SET).fullmatch(rest)
     if found is None:
         message = f"Syntax error: {verb[1].upper()} takes {'a name' if resets else 'name = value'}."
@@ -138,7 +145,8 @@ def _option(sql: str, verb: re.Match[str]) -> Command:
         return ResetOptions(name)
     if found["value"] is not None:
         return SetOption(name, _unquoted(found["value"].strip()))
-    return ShowOptions(name, meanings=(found["all"] or "").lower() == "-v")
+    what = (found["all"] or "").lower()
+    return ShowOptions(name, meanings=what == "-v", everything=what == "all")
 
 
 def _unquoted(text: str) -> str:

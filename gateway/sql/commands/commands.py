@@ -178,10 +178,14 @@ class SetOption:
 
 @dataclass(frozen=True, slots=True)
 class ShowOptions:
-    """Settings of the session. name: of one of them; None for all. meanings: with what they do."""
+    """Settings of the session. name: of one of them; None for all. meanings: with what they do.
+
+    everything: with those of the dialect that nobody set and that mean nothing here.
+    """
 
     name: str | None = None
     meanings: bool = False
+    everything: bool = False
 
 
 @dataclass(frozen=True, slots=True)

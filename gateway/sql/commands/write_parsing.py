@@ -65,12 +65,14 @@ def parse(
     views: Mapping[str, View] = {},
     partitions: PartitionSettings = AS_THE_DIALECT_HAS_IT,
     naming: Naming = IN_DEFAULT,
+    facts: Mapping[str, str] = {},
 ) -> Write | CreateView | DropView | None:
     """Return the write in a text, None where it is none. Raises SqlError with what is wrong and where."""
     if _WRITES.match(sql) is None:
         return None
     require_length(sql, limits)
-    return _WriteReader(sql, dialect, words_of(sql, limits), catalog, limits, views, partitions, naming).write()
+    tokens = words_of(sql, limits)
+    return _WriteReader(sql, dialect, tokens, catalog, limits, views, partitions, naming, facts).write()
 
 
 class _WriteReader(RelationReader):
@@ -86,11 +88,13 @@ class _WriteReader(RelationReader):
         views: Mapping[str, View],
         partitions: PartitionSettings,
         naming: Naming,
+        facts: Mapping[str, str],
     ) -> None:
         super().__init__(sql, tokens, catalog, views, naming)
         self._dialect = dialect
         self._limits = limits
         self._partitions = partitions
+        self._facts = facts
 
     def write(self) -> Write | CreateView | DropView:
         if self._words("CREATE"):
@@ -358,7 +362,13 @@ class _WriteReader(RelationReader):
 
     def _checked(self, query: str, views: Mapping[str, View]) -> CheckedStatement:
         return statement.check(
-            query, self._dialect, catalog=self._catalog, limits=self._limits, views=views, naming=self._naming
+            query,
+            self._dialect,
+            catalog=self._catalog,
+            limits=self._limits,
+            views=views,
+            naming=self._naming,
+            facts=self._facts,
         )
 
     def _rest(self) -> str:

@@ -15,7 +15,8 @@ from gateway.errors import NotAllowed
 from gateway.sql.dialects import hive_patterns, hive_times
 from gateway.sql.dialects.calls import call_of, is_text, refused, whole_number
 from gateway.sql.dialects.column_types import type_of
-from gateway.sql.dialects.hive_templates import HIVE, IMPALA, LN, REFUSED, TEMPLATES
+from gateway.sql.dialects.hive_templates import LN, REFUSED, TEMPLATES
+from gateway.sql.dialects.names import HIVE, IMPALA
 from gateway.sql.dialects.templates import filled
 from selector.types import BITS
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gateway.sql.dialects.names import HIVE, IMPALA
 from selector.types import BITS
-
-HIVE, IMPALA = "hive", "impala"
 
 _BITS = "has another width for each type; write the number with & | ^ or multiply by powers of 2"
 REFUSED: Mapping[str, Mapping[str, str]] = {

@@ -20,7 +20,7 @@ from gateway.sql.dialects.hive_moments import (
     no_time,
     time_of,
 )
-from gateway.sql.dialects.hive_templates import HIVE, IMPALA
+from gateway.sql.dialects.names import HIVE, IMPALA
 from gateway.sql.dialects.templates import filled
 
 Rule = Callable[[exp.Anonymous], exp.Expr]

@@ -26,7 +26,7 @@ from gateway.sql.dialects.column_types import (
     type_of,
 )
 from gateway.sql.dialects.hive_moments import as_date, as_time, time_of
-from gateway.sql.dialects.hive_templates import HIVE, IMPALA
+from gateway.sql.dialects.names import HIVE, HIVES, IMPALA
 from gateway.sql.dialects.templates import filled
 from gateway.sql.duckdb.expressions import RAISE
 from gateway.sql.position import position_of
@@ -39,7 +39,6 @@ NO_ESCAPE = frozenset({"duckdb", "trino", "ansi"})
 NULL_OF_NULL = frozenset({"trino"})
 """Dialects in which GREATEST and LEAST with a NULL are NULL, of those whose functions the parser knows."""
 
-HIVES = frozenset({HIVE, IMPALA})
 _CUTS_TEXTS = frozenset({HIVE, IMPALA, TRINO})  # dialects in which CAST AS VARCHAR(n) does
 _MOMENT_AS_TEXT = "CASE WHEN a LIKE '%.%' THEN rpad(a, 29, '0') ELSE a END"  # nine digits behind the second, or none
 _FLOATING_AS_DECIMAL = (  # Spark makes NULL of an infinite number

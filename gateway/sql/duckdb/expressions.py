@@ -17,10 +17,11 @@ from gateway.sql.duckdb.functions import comparisons, numbers, patterns, times
 from gateway.sql.duckdb.functions.aggregates import AGGREGATE_ARGUMENTS, AGGREGATES, SKIP_NULL, WINDOWS, Aggregate
 from gateway.sql.duckdb.functions.casts import as_text, cast
 from gateway.sql.duckdb.functions.scalars import SCALAR_ARGUMENTS, SCALARS
-from gateway.sql.duckdb.kinds import BOOLEAN, INT, NULL, STRING, common_of_all, parse_kind
+from gateway.sql.duckdb.kinds import BINARY, BOOLEAN, INT, NULL, STRING, common_of_all, parse_kind
 from gateway.sql.duckdb.ordering import direction
 from gateway.sql.duckdb.scopes import Scope
 from gateway.sql.duckdb.values import JUST_ONE, NoEquivalent, Value, otherwise, require, require_count, string
+from gateway.sql.parser_dialects import SparkAsWritten
 from selector.types import InvalidType
 
 if TYPE_CHECKING:
@@ -95,6 +96,10 @@ class Expressions:
 
     def _raw_string(self, node: exp.RawString) -> Value:
         return string(node.name)
+
+    def _bytes(self, node: exp.HexString) -> Value:
+        digits = node.name
+        return Value("'" + "".join(f"\\x{digits[at : at + 2]}" for at in range(0, len(digits), 2)) + "'::BLOB", BINARY)
 
     def _strings_in_a_row(self, node: exp.Concat) -> Value:
         return self._scalar("concat", [self.value(part) for part in node.expressions])
@@ -284,9 +289,9 @@ class Expressions:
     def _cast(self, node: exp.Cast) -> Value:
         require(not node.args.get("format"), "CAST with a format.")
         try:
-            to = parse_kind(node.to.sql(dialect="spark"))
+            to = parse_kind(node.to.sql(dialect=SparkAsWritten))
         except InvalidType as error:
-            raise NoEquivalent(f"a cast to {node.to.sql(dialect='spark')}.") from error
+            raise NoEquivalent(f"a cast to {node.to.sql(dialect=SparkAsWritten)}.") from error
         forgiving = isinstance(node, exp.TryCast) and bool(node.args.get("safe"))
         return cast(self.value(node.this), to, forgiving=forgiving).computed()
 
@@ -450,6 +455,7 @@ class Expressions:
 _METHODS: Mapping[type[exp.Expr], Callable[..., Value]] = {
     exp.Literal: Expressions._literal,
     exp.RawString: Expressions._raw_string,
+    exp.HexString: Expressions._bytes,
     exp.Concat: Expressions._strings_in_a_row,
     exp.Boolean: Expressions._boolean,
     exp.Null: Expressions._null,

@@ -12,7 +12,7 @@ from engines.protocol import Engine, TableSource
 from gateway.sql.commands.commands import Command
 from gateway.sql.commands.writes import Write
 from gateway.sql.compiled import CompiledStatement
-from gateway.sql.parsing import SPARK
+from gateway.sql.dialects.names import SPARK
 from gateway.sql.planning import work
 from gateway.sql.planning.fairness import Requester
 from gateway.sql.planning.pool import Planners
@@ -67,7 +67,8 @@ class StatementReader:
         if isinstance(found, CompiledStatement):
             found = replace(found, tables=tuple(catalog.tables.get(table.name, table) for table in found.tables))
             written = sum(len(each) for each in found.texts.values() if isinstance(each, str))
-            if not text.views and max(len(text.sql), written // WRITTEN_TIMES) <= LONGEST_REMEMBERED:
+            is_everybodys = not text.views and not found.tells_of_session
+            if is_everybodys and max(len(text.sql), written // WRITTEN_TIMES) <= LONGEST_REMEMBERED:
                 self._remember(text, catalog, found)
         return found
 

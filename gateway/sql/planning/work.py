@@ -12,8 +12,10 @@ from gateway.sql.commands import command_parsing, database_parsing, write_parsin
 from gateway.sql.commands.commands import Command, CreateView
 from gateway.sql.commands.writes import AS_THE_DIALECT_HAS_IT, CreateTable, InsertInto, PartitionSettings, Write
 from gateway.sql.compiled import CompiledStatement, compiled
+from gateway.sql.dialects.names import SPARK
+from gateway.sql.dialects.session_functions import facts_of
 from gateway.sql.names import Naming, temporary_name
-from gateway.sql.parsing import SPARK, ParserLimits
+from gateway.sql.parsing import ParserLimits
 from gateway.sql.planning.regular_expressions import search
 from gateway.sql.statement import CheckedStatement
 from metastore.records import View
@@ -30,9 +32,10 @@ use_search(search)
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A statement as it was sent. views: of the session that sent it, by bare name. partitions: how it writes them.
+    """A statement as it was sent.
 
-    database: of bare names in it.
+    views: of the session that sent it, by bare name. partitions: how it writes them. database: of bare names in it.
+    user: name of who asks.
     """
 
     sql: str
@@ -41,6 +44,7 @@ class Text:
     views: Mapping[str, View] = field(default_factory=dict)
     partitions: PartitionSettings = AS_THE_DIALECT_HAS_IT
     database: str = DEFAULT_DATABASE
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ def understand(
 ) -> CompiledStatement | Command | Write:
     """Return what a text asks for. tables, views: everybody's. databases: names of all. Raises SqlError."""
     visible = visible_views(views, text.views)
-    naming = Naming(text.database, frozenset(databases))
+    naming, facts = Naming(text.database, frozenset(databases)), facts_of(text.user, text.dialect, text.database)
     about_database = database_parsing.parse(text.sql, limits=text.limits, naming=naming)
     if about_database is not None:
         return about_database
@@ -88,10 +92,13 @@ def understand(
         views=visible,
         partitions=text.partitions,
         naming=naming,
+        facts=facts,
     )
     if write is not None:
         return _with_query(write, engines)
-    checked = checking.check(text.sql, text.dialect, catalog=tables, limits=text.limits, views=visible, naming=naming)
+    checked = checking.check(
+        text.sql, text.dialect, catalog=tables, limits=text.limits, views=visible, naming=naming, facts=facts
+    )
     return compiled(checked, engines.dialects, explained=engines.explained)
 
 

@@ -368,7 +368,7 @@ def test_tls_verifies_the_coordinator(tmp_path: Path, http: bool) -> None:
 
 
 def test_passwords_are_not_shown() -> None:
-    assert "s3cret" not in repr(Access(auth=Auth.LDAP, user="ana", password="s3cret"))  # noqa: S106
+    assert "s3cret" not in repr(Access(auth=Auth.LDAP, user="ana", password="s3cret"))
 
 
 # ---------------------------------------------------------------------- tables

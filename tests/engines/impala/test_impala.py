@@ -110,7 +110,7 @@ class TestImpala(Conformance):
     @pytest.fixture
     def stranger(self) -> Iterator[Engine]:
         with ImpalaServer(passwords={"fusion": PASSWORD}) as server:
-            access = Access(auth=Auth.LDAP, user="fusion", password="wrong", timeout_s=20.0)  # noqa: S106
+            access = Access(auth=Auth.LDAP, user="fusion", password="wrong", timeout_s=20.0)
             engine = ImpalaEngine([server.address], access)
             yield engine
             engine.close()
@@ -131,7 +131,7 @@ class TestImpalaOverHttp(Conformance):
     @pytest.fixture
     def stranger(self) -> Iterator[Engine]:
         with ImpalaServer(passwords={"fusion": PASSWORD}) as server:
-            access = Access(auth=Auth.LDAP, user="fusion", password="wrong", timeout_s=20.0, http_path="cliservice")  # noqa: S106
+            access = Access(auth=Auth.LDAP, user="fusion", password="wrong", timeout_s=20.0, http_path="cliservice")
             engine = ImpalaEngine([("127.0.0.1", server.http_port)], access)
             yield engine
             engine.close()

@@ -293,6 +293,27 @@ def test_killed_parent_leaves_no_jvm(spark_engine: SparkConnectEngine, tmp_path:
     assert ends_within(jvm, GONE_WITHIN_S)
 
 
+@pytest.mark.parametrize(
+    ("interval", "months"),
+    [
+        ("INTERVAL '1-2' YEAR TO MONTH", 14),
+        ("INTERVAL '-3' MONTH", -3),
+        ("INTERVAL '2' YEAR", 24),
+        ("CASE WHEN n < 0 THEN INTERVAL '2' YEAR END", None),
+        ("make_ym_interval(-178956970, -8)", -(2**31)),
+    ],
+)
+def test_intervals_of_months_come_as_such(spark_engine: SparkConnectEngine, interval: str, months: int | None) -> None:
+    sql = f"SELECT n, {interval} AS x, 'same' AS x FROM (VALUES (1), (2)) AS t(n) ORDER BY n DESC"
+    found = ask(spark_engine, sql)
+    assert found.schema.names == ["n", "x", "x"]
+    assert found.schema.field(1).type == pa.month_day_nano_interval()
+    value = None if months is None else pa.MonthDayNano([months, 0, 0])
+    assert [tuple(column.to_pylist()) for column in found.columns] == [(2, 1), (value, value), ("same", "same")]
+    nothing = ask(spark_engine, f"SELECT {interval} AS x FROM (VALUES (1)) AS t(n) WHERE n > 1")
+    assert (nothing.num_rows, nothing.schema.field(0).type) == (0, pa.month_day_nano_interval())
+
+
 def test_cancel_is_quick(spark_engine: SparkConnectEngine, warehouse: Warehouse) -> None:
     spark_engine.use_tables(warehouse.tables)
     spark_engine.warm_up()

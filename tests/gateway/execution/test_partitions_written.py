@@ -189,9 +189,9 @@ def test_what_cannot_be_changed_is_accepted_as_it_is_and_refused_otherwise(name:
     session = Session(IN_PROCESS, deadline_s=60)
     for value in FIXED[name].values:
         session.set(name.upper(), value.upper())
-    for way in (session.set, lambda name, value: session.set(name, value, connecting=True)):
+    for each in (session, Session(IN_PROCESS, deadline_s=60, of_hive=True)):
         with pytest.raises(SettingNotObeyed, match="is not obeyed here"):
-            way(name, "something else")
+            each.set(name, "something else")
     with pytest.raises(SettingNotObeyed):
         session.statement("SELECT 1", overlay={name: "something else"})
 
@@ -225,11 +225,14 @@ def test_what_nobody_knows_is_refused_or_warned_of(name: str) -> None:
     session = Session(IN_PROCESS, deadline_s=60)
     with pytest.raises(SettingNotObeyed):
         session.set(name, "1x")
-    if "legacy" not in name:
-        session.set(name, "1x", connecting=True)
-        assert session.warnings == (f"SETTING_IGNORED: {name} is not known here; it changes nothing.",)
-        session.reset(name)
     assert session.warnings == ()
+    driver = Session(IN_PROCESS, deadline_s=60, of_hive=True)
+    if "legacy" not in name:
+        driver.set(name, "1x")
+        assert driver.warnings == (f"SETTING_IGNORED: {name} is not known here; it changes nothing.",)
+        assert driver.get(name.upper()) == "1x"
+        driver.reset(name)
+    assert driver.warnings == ()
 
 
 def test_impala_has_no_variables_of_the_clients_own() -> None:

@@ -33,7 +33,8 @@ from gateway.sql.commands.commands import (
     ShowTableStats,
     UseDatabase,
 )
-from gateway.sql.parsing import DIALECTS, RECURSION_LIMIT, ParserLimits
+from gateway.sql.dialects.names import DIALECTS
+from gateway.sql.parsing import RECURSION_LIMIT, ParserLimits
 from metastore.discovery.inspection import DEFAULT_PARTITION
 from metastore.records import Partition
 
@@ -103,7 +104,7 @@ def test_what_commands_mean(sql: str, command: Command) -> None:
         ("SHOW COLUMNS IN default.books", ShowColumns("books")),
         ("SHOW COLUMNS FROM books FROM default;", ShowColumns("books")),
         ("SET", ShowOptions()),
-        ("set all;", ShowOptions()),
+        ("set all;", ShowOptions(everything=True)),
         ("SET -v", ShowOptions(meanings=True)),
         ("SET mem_limit", ShowOptions("mem_limit")),
         ("SET hiveconf:a.b = file:///x y;z ;", SetOption("a.b", "file:///x y;z")),

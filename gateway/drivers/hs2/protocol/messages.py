@@ -224,13 +224,13 @@ class InfoRequest(Struct):
 
 @dataclass(slots=True)
 class ExecuteRequest(Struct):
-    """Run a statement."""
+    """Run a statement. timeout_s: None where the client's protocol has none, 0 where it wants none."""
 
     session: SessionHandle | None = field(1, struct_of(SessionHandle))
     statement: str = field(2, TEXT, "")
     overlay: dict[str, str] | None = field(3, map_of(TEXT, TEXT))
     run_async: bool = field(4, BOOL, False)
-    timeout_s: int = field(5, I64, 0)
+    timeout_s: int | None = field(5, I64)
 
 
 @dataclass(slots=True)

@@ -4,14 +4,17 @@ A list of strings on the wire is a length, the bytes, the next length, and so on
 which joins a column of lengths with the column of texts, element by element. Rows, which protocols before V6 want, are
 the same trick once more: the data of the array that joins all columns' encoded values.
 
-Nested values, which travel as JSON texts, are the exception: Arrow has no kernel that writes JSON.
+Nested values and intervals, which travel as texts, are the exception: Arrow has no kernel that writes JSON.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +22,10 @@ import pyarrow.compute as pc
 
 from engines.arrow_types import arrow_type, data_type
 from gateway.drivers.hs2.protocol.thrift import STOP, Wire, field_head, list_head, string_head
+from gateway.presentation.intervals import NANOSECONDS, day_time, year_month
 from gateway.presentation.json_values import json_value
 
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": NANOSECONDS}
 PLAIN_SCALE = 6  # Arrow writes decimals with more digits after the point as 1E-7 where they are small
 
 
@@ -46,12 +51,18 @@ _FORMS: Mapping[pa.DataType, _Form] = {
 _TEXT_NUMBER = 7  # a value of a row cannot be binary: it travels as if it were text
 
 
-def encode(batch: pa.RecordBatch, *, offset: int, columnar: bool, whole_nulls: bool = False) -> bytes:
+def encode(
+    batch: pa.RecordBatch, *, offset: int, columnar: bool, whole_nulls: bool = False, nested_json: bool = False
+) -> bytes:
     """Return a TRowSet. offset: rows that came before; columnar: as V6 and later have it.
 
     whole_nulls: a bit is sent for each row, which impala-shells on Python 2 rely on; else up to the last NULL.
+    nested_json: arrays, maps and structs are JSON; else as Hive writes them.
     """
-    arrays = [_plain(column) for column in batch.columns]
+    nested = _json if nested_json else _hive_text
+    arrays = [
+        _nested(column, nested) if pa.types.is_nested(column.type) else _plain(column) for column in batch.columns
+    ]
     parts = [field_head(Wire.I64, 1), offset.to_bytes(8, "big"), field_head(Wire.LIST, 2)]
     if columnar:
         parts += (list_head(Wire.STRUCT, 0), field_head(Wire.LIST, 3), list_head(Wire.STRUCT, len(arrays)))
@@ -155,8 +166,6 @@ def _plain(array: pa.Array) -> pa.Array:
     kind = array.type
     if kind in _FORMS:
         return array
-    if types.is_nested(kind):
-        return _json(array)
     if types.is_decimal(kind):
         return _decimal(array)
     if types.is_timestamp(kind):
@@ -175,9 +184,16 @@ def _plain(array: pa.Array) -> pa.Array:
 
 def _other(array: pa.Array) -> pa.Array:
     """Write times of day, intervals and the like as texts."""
-    if pa.types.is_interval(array.type) or pa.types.is_duration(array.type):
-        return pa.array([None if value is None else str(value) for value in array.to_pylist()], pa.string())
+    if pa.types.is_duration(array.type):
+        per_s = _PER_SECOND[array.type.unit]
+        return _texts(array.cast(pa.int64()), lambda count: day_time(count, per_s))
+    if pa.types.is_interval(array.type):
+        return _texts(array, lambda value: year_month(value.months))
     return array.cast(pa.string())
+
+
+def _texts(array: pa.Array, write: Callable[[Any], str]) -> pa.Array:
+    return pa.array([None if value is None else write(value) for value in array.to_pylist()], pa.string())
 
 
 def _decimal(array: pa.Array) -> pa.Array:
@@ -203,13 +219,28 @@ def _timestamp(array: pa.Array) -> pa.Array:
     return pc.ascii_rtrim(pc.ascii_rtrim(text, "0"), ".")
 
 
-def _json(array: pa.Array) -> pa.Array:
-    array = _readable(array)
-    texts = [
-        None if value is None else json.dumps(json_value(value), ensure_ascii=False, separators=(",", ":"))
-        for value in array.to_pylist(maps_as_pydicts="lossy")
-    ]
-    return pa.array(texts, pa.string())
+def _nested(array: pa.Array, write: Callable[[Any], str]) -> pa.Array:
+    values = _readable(array).to_pylist(maps_as_pydicts="lossy")
+    return pa.array([None if value is None else write(value) for value in values], pa.string())
+
+
+def _json(value: Any) -> str:
+    return json.dumps(json_value(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _hive_text(value: Any) -> str:
+    """Write a value inside of a nested one as Hive does: like JSON, but keys of maps and decimals are no texts."""
+    match value:
+        case list():
+            return f"[{','.join(map(_hive_text, value))}]"
+        case dict():
+            return f"{{{','.join(f'{_hive_text(key)}:{_hive_text(item)}' for key, item in value.items())}}}"
+        case Decimal():
+            return format(value, "f")
+        case bytes():
+            return f'"{b64encode(value).decode()}"'
+        case _:
+            return json.dumps(value, ensure_ascii=False)
 
 
 def _readable(array: pa.Array) -> pa.Array:
@@ -227,7 +258,7 @@ def _readable(array: pa.Array) -> pa.Array:
         return pa.MapArray.from_arrays(_offsets(pairs), _readable(keys), _readable(values))
     if pa.types.is_nested(kind) and not pa.types.is_union(kind):
         return pa.ListArray.from_arrays(_offsets(array), _readable(array.flatten()))
-    return array if pa.types.is_union(kind) else _plain(array)
+    return array if pa.types.is_union(kind) or pa.types.is_decimal(kind) else _plain(array)
 
 
 def _offsets(array: pa.Array) -> pa.Array:

@@ -15,17 +15,31 @@ from gateway.drivers.hs2.protocol.messages import (
     TypeQualifierValue,
 )
 from gateway.drivers.jdbc import describe
-from selector.types import DriverType, Jdbc
+from selector.types import DriverType, Jdbc, Kind
+
+INTERVALS_VERSION = 7  # V8 of the protocol, the first that knows intervals; to older ones they are texts
+YEAR_MONTH, DAY_TIME = 20, 21  # of TTypeId
 
 
-def table_schema(schema: pa.Schema) -> TableSchema:
-    """Describe the columns of a result."""
+def table_schema(schema: pa.Schema, version: int, *, nested_as_texts: bool) -> TableSchema:
+    """Describe the columns of a result. version: of the protocol.
+
+    nested_as_texts: arrays, maps and structs are called texts, which they are sent as.
+    """
     return TableSchema(
         [
-            ColumnDescription(field.name, _type(describe(spark_type(field.type))), position, "")
+            ColumnDescription(field.name, _of_arrow(field.type, version, nested_as_texts), position, "")
             for position, field in enumerate(schema, start=1)
         ]
     )
+
+
+def _of_arrow(kind: pa.DataType, version: int, nested_as_texts: bool) -> TypeDescription:
+    if version >= INTERVALS_VERSION and (pa.types.is_duration(kind) or pa.types.is_interval(kind)):
+        number = DAY_TIME if pa.types.is_duration(kind) else YEAR_MONTH
+        return TypeDescription([TypeEntry(PrimitiveType(number))])
+    is_text = nested_as_texts and pa.types.is_nested(kind)
+    return _type(describe(Kind.STRING if is_text else spark_type(kind)))
 
 
 def _type(described: DriverType) -> TypeDescription:

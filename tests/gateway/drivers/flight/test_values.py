@@ -18,7 +18,8 @@ from gateway.drivers.flight.protocol.flight_pb2 import (
     FlightData,
 )
 from gateway.errors import SqlError, ValueOutOfRange
-from gateway.sql.parsing import DIALECTS, SPARK, ParserLimits
+from gateway.sql.dialects.names import DIALECTS, SPARK
+from gateway.sql.parsing import ParserLimits
 from gateway.sql.statement import check
 from metastore.records import Failure
 from selector.types import parse

@@ -58,7 +58,9 @@ EVERY_TYPE = pa.record_batch(
         "parts": pa.array([{"x": 1, "y": "ä"}, {"x": None, "y": None}, None]),
     }
 )
-UNTELLABLE = pa.record_batch({"ages": pa.array([2**62], pa.duration("s"))})  # longer than Python's longest time
+UNTELLABLE = pa.record_batch(
+    {"ages": pa.array([[([1], 2)]], pa.map_(pa.list_(pa.int8()), pa.int8()))}
+)  # no key of Python's
 NUMBERS = pa.record_batch({"n": pa.array(range(MANY_ROWS), pa.int64()), "text": [f"row {n}" for n in range(MANY_ROWS)]})
 
 

@@ -130,7 +130,7 @@ def test_a_connection_without_calls_ends(
     options = {} if certificate is None else {"use_ssl": True, "ca_cert": str(certificate.certificate)}
     with on_a_port(drivers, certificate) as server:
         host, port = server.address
-        connection = dbapi.connect(host, port, auth_mechanism="PLAIN", user="joe", password="any", **options)  # noqa: S106 - all are right
+        connection = dbapi.connect(host, port, auth_mechanism="PLAIN", user="joe", password="any", **options)
         cursor = connection.cursor()
         cursor.execute("SELECT 1")
         assert cursor.fetchall() == [(42,), (43,)]

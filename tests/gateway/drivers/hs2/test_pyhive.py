@@ -176,7 +176,7 @@ def test_a_session_keeps_its_settings(drivers: Drivers) -> None:
     with connect(drivers, "NONE") as connection:
         cursor = connection.cursor()
         cursor.execute("SET hive.exec.x")
-        assert cursor.fetchall() == [("hive.exec.x", "<undefined>", "NOT USED")]
+        assert cursor.fetchall() == [("hive.exec.x", "<undefined>", "UNKNOWN")]
 
 
 def test_a_query_that_runs_is_told_and_cancelled(cursor: Any, drivers: Drivers) -> None:

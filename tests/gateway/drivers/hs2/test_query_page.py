@@ -50,7 +50,7 @@ def test_the_page_asks_for_a_login_where_one_is_needed(
     users = tmp_path_factory.mktemp("users") / "users"
     users.write_text(user_line("joe", "right"), encoding="utf-8")
     drivers = serve(authentication=AuthenticationSettings(users_file=users, anonymous=Anonymous.NEVER))
-    address = ask(drivers, password="right")  # noqa: S106
+    address = ask(drivers, password="right")
     refused = httpx.get(address, follow_redirects=True)
     assert refused.status_code == 401
     assert refused.headers["WWW-Authenticate"].startswith("Basic ")

@@ -220,7 +220,7 @@ def test_a_password_that_was_changed_counts_at_once(
     users = tmp_path_factory.mktemp("users") / "users"
     users.write_text(user_line("joe", "right"), encoding="utf-8")
     drivers = serve(authentication=AuthenticationSettings(users_file=users, anonymous=Anonymous.NEVER))
-    with closing(Connection(drivers, password="right")) as connection:  # noqa: S106
+    with closing(Connection(drivers, password="right")) as connection:
         connection.run("SELECT 1")
         assert connection.ask(connection.status())[0] == 200
 

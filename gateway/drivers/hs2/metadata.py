@@ -11,7 +11,7 @@ from gateway.drivers.hs2.protocol.messages import ColumnsRequest, FunctionsReque
 from gateway.drivers.jdbc import KNOWN, describe, matcher, matching
 from gateway.sql.allowlist import function_names
 from gateway.statistics.tables import rows_of
-from selector.types import Jdbc, hive_name
+from selector.types import BY_NAME, Jdbc, hive_name
 
 NO_CATALOG = ""
 NULLABLE, SEARCHABLE, UNKNOWN_RESULT = 1, 3, 1  # java.sql.DatabaseMetaData's numbers
@@ -139,7 +139,7 @@ def type_info() -> pa.Table:
     """Return the types that columns may have."""
     rows = []
     for name, kind in KNOWN.items():
-        if hive_name(name) != name:
+        if BY_NAME[name].row.hive is not None:  # told under another name
             continue
         rows.append(
             [

@@ -12,6 +12,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from gateway.drivers.hs2 import metadata
 from gateway.drivers.hs2.protocol import rowset
 from gateway.drivers.hs2.protocol.messages import NEWEST_VERSION
 from gateway.drivers.hs2.protocol.types import DAY_TIME, INTERVALS_VERSION, YEAR_MONTH, table_schema
@@ -194,3 +195,10 @@ def test_a_setting_makes_nested_values_json(drivers: Drivers) -> None:
             assert cursor.fetchall()[0][-2] == '{"a":1}'
         cursor.execute("SET fusion.nested_json")
         assert cursor.fetchall()[0][1] == "0"
+
+
+def test_the_list_of_types_has_hives_names_once() -> None:
+    names = metadata.type_info()["TYPE_NAME"].to_pylist()
+    assert {"TIMESTAMP", "DECIMAL", "ARRAY", "BINARY"} <= set(names)
+    assert not {"TIMESTAMP_NTZ", "TIME", "VARIANT"} & set(names)
+    assert len(names) == len(set(names))

@@ -1,1 +1,1 @@
-"""What the gateway answers by itself: SHOW, SET, COMPUTE STATS, CREATE VIEW. START HERE: command_runner.py."""
+"""What the gateway answers by itself: SHOW, SET, COMPUTE STATS, CREATE VIEW, EXPLAIN. START HERE: command_runner.py."""

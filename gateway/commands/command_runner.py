@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import fnmatch
-import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import assert_never
@@ -12,10 +10,13 @@ from typing import assert_never
 import pyarrow as pa
 
 from engines.errors import DeadlineExceeded, StatementCancelled
-from engines.protocol import Column
 from engines.table_names import DEFAULT_DATABASE
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
+from gateway.commands.describing import Describer
+from gateway.commands.explaining import Explainer
+from gateway.commands.listing import Lister
+from gateway.commands.relations import Relations
 from gateway.commands.views import ViewMaker
 from gateway.errors import (
     DatabaseExists,
@@ -24,23 +25,24 @@ from gateway.errors import (
     SqlError,
     StatisticsFailed,
     TableUnreadable,
-    UnknownDatabase,
     UnknownPartition,
     UnknownTable,
 )
+from gateway.routing.engines import EngineRegistry
 from gateway.security.policy import Action, Policy
 from gateway.sql.commands.commands import (
+    DESCRIPTIONS,
+    LISTINGS,
     Command,
     ComputeIncrementalStats,
     ComputeStats,
     Condition,
     CreateDatabase,
     CreateView,
-    Describe,
-    DescribeDatabase,
     DropIncrementalStats,
     DropStats,
     DropView,
+    Explain,
     OwnedKind,
     Refresh,
     ResetOptions,
@@ -48,24 +50,17 @@ from gateway.sql.commands.commands import (
     SetOption,
     SetOwner,
     SetRows,
-    ShowColumns,
-    ShowColumnStats,
-    ShowDatabases,
     ShowOptions,
-    ShowTables,
-    ShowTableStats,
     UseDatabase,
 )
 from gateway.sql.dialects.names import IMPALA
-from gateway.sql.names import CATALOG
 from gateway.statements.session import Session
 from gateway.statements.settings import OBEYED, level_of, options_of_impala
 from gateway.statements.statement import Run
 from gateway.statistics.jobs import JobRunner, job_running
-from gateway.statistics.tables import column_stats, rows_of, table_stats
+from gateway.statistics.tables import rows_of
 from metastore.discovery.inspection import InspectionFailed
 from metastore.records import (
-    CatalogTable,
     Database,
     JobRequest,
     Mode,
@@ -76,16 +71,10 @@ from metastore.repositories import statistics
 from metastore.repositories.catalog import AlreadyExists
 from metastore.repositories.jobs import TablesBusy
 from metastore.store import Metastore
-from selector.types import hive_name
 
 JOB_POLL_S = 0.1
-HIVE_DESCRIPTION = ("col_name", "data_type", "comment")  # drivers of Hive's look columns up by these names
-IMPALA_DESCRIPTION = ("name", "type", "comment")
 OPTION_HEADINGS = ("key", "value", "level")  # impala-shell wants a third column
 IMPALA_OPTION_HEADINGS = ("option", "value", "level")  # ibis looks columns up by these names
-NOBODY = "-"  # the owner of what everybody may change who may write
-DATABASE_FACTS = pa.schema([("info_name", pa.string()), ("info_value", pa.string())])
-NAMES = pa.schema([("name", pa.string())])
 NOTHING = pa.schema([])
 SUMMARY = pa.schema([("summary", pa.string())])
 
@@ -100,6 +89,8 @@ class CommandRunner:
         registration: Registration,
         jobs: JobRunner,
         views: ViewMaker,
+        explainer: Explainer,
+        engines: EngineRegistry,
         policy: Policy,
     ) -> None:
         self._metastore = metastore
@@ -108,10 +99,20 @@ class CommandRunner:
         self._registration = registration
         self._jobs = jobs
         self._views = views
+        self._explainer = explainer
+        self._relations = Relations(metastore, catalog)
+        self._lister = Lister(metastore, catalog, self._relations, registration)
+        self._describer = Describer(metastore, catalog, self._relations, engines)
 
     def run(self, command: Command, run: Run) -> pa.Table:
         """Do what a command says and return its rows. Raises CommandFailed, StatementCancelled, DeadlineExceeded."""
+        if isinstance(command, LISTINGS):
+            return self._lister.answer(command, run)
+        if isinstance(command, DESCRIPTIONS):
+            return self._describer.answer(command, run)
         match command:
+            case Explain():
+                return self._explainer.answer(command, run)
             case ComputeStats():
                 return self._compute(command, run)
             case ComputeIncrementalStats():
@@ -133,30 +134,12 @@ class CommandRunner:
                 return NOTHING.empty_table()
             case SetOwner():
                 return self._set_owner(command, run)
-            case ShowDatabases():
-                names = sorted(self._catalog.current().databases)
-                return rows_of(NAMES, [[name] for name in _matching(names, command.pattern)])
-            case DescribeDatabase():
-                return self._describe_database(command)
             case CreateDatabase():
                 return self._create_database(command, run)
-            case ShowTables():
-                known = self._catalog.current().relations_for(run.statement.session)
-                names = sorted({each.name for each in known if each.database == command.database})
-                return rows_of(NAMES, [[name] for name in _matching(names, command.pattern)])
-            case ShowColumns():
-                columns = self._columns(command.table, run)
-                return rows_of(pa.schema([("col_name", pa.string())]), [[column.name] for column in columns])
-            case Describe():
-                return self._describe(command, run)
             case UseDatabase():
                 return _use(command, run.statement.session)
             case SetOption() | ResetOptions() | ShowOptions():
                 return _options(command, run.statement.session)
-            case ShowTableStats():
-                return self._show_table(command)
-            case ShowColumnStats():
-                return self._show_columns(command)
             case _:
                 assert_never(command)
 
@@ -171,7 +154,7 @@ class CommandRunner:
         mode = Mode.FULL if command.share is None else Mode.SAMPLE
         request = JobRequest((command.table,), mode, columns=command.columns, share=command.share or 1.0)
         job = self._finished(request, run)
-        return _updated(len(self._table(command.table).partitions) or 1, job)
+        return _updated(len(self._relations.table(command.table).partitions) or 1, job)
 
     def _compute_incremental(self, command: ComputeIncrementalStats, run: Run) -> pa.Table:
         self._look_again(command.table)
@@ -267,72 +250,17 @@ class CommandRunner:
 
     def _look_again(self, name: str) -> None:
         """Look at a table's files and tell all engines what is there now."""
-        location = self._table(name).source.location
+        location = self._relations.table(name).source.location
         try:
             self._registration.refresh(name)
         except InspectionFailed as error:
             raise TableUnreadable(str(error).replace(location, name)) from error
 
-    # ------------------------------------------------------------------ showing
-
-    def _columns(self, name: str, run: Run) -> tuple[Column, ...]:
-        view = self._catalog.current().views_for(run.statement.session).get(name)
-        return view.columns if view is not None else self._table(name).source.columns
-
-    def _describe_database(self, command: DescribeDatabase) -> pa.Table:
-        database = self._catalog.current().databases.get(command.database)
-        if database is None:  # since it was parsed
-            raise UnknownDatabase(f"The database {command.database} is gone.")
-        told = [
-            ("Catalog Name", CATALOG),
-            ("Namespace Name", database.name),
-            ("Comment", database.comment),
-            ("Owner", database.owner or NOBODY),
-        ]
-        if command.details:
-            pairs = sorted(database.properties.items())
-            told.append(
-                ("Properties", "(" + ", ".join(f"({key},{value})" for key, value in pairs) + ")" if pairs else "")
-            )
-        return rows_of(DATABASE_FACTS, told)
-
-    def _describe(self, command: Describe, run: Run) -> pa.Table:
-        columns = self._columns(command.table, run)
-        names = IMPALA_DESCRIPTION if run.statement.dialect == "impala" else HIVE_DESCRIPTION
-        schema = pa.schema([(name, pa.string()) for name in names])
-        told = hive_name if run.statement.has_hives_types else str
-        rows = [[column.name, told(column.data_type), ""] for column in columns]
-        return rows_of(schema, rows + (self._details(command.table, run) if command.details else []))
-
-    def _details(self, name: str, run: Run) -> list[list[str]]:
-        """Return what DESCRIBE EXTENDED tells behind the columns, as Spark does."""
-        view = self._catalog.current().views_for(run.statement.session).get(name)
-        owner = view.owner if view is not None else self._table(name).owner
-        kind = "VIEW" if view is not None else "TABLE"
-        told = (("Table", name), ("Owner", owner or NOBODY), ("Type", kind))
-        return [["", "", ""], ["# Detailed Table Information", "", ""], *([*pair, ""] for pair in told)]
-
-    def _show_table(self, command: ShowTableStats) -> pa.Table:
-        table = self._table(command.table)
-        build = self._metastore.statistics.current(table.name)
-        parts = {part.folder: part for part in self._metastore.statistics.part_marks(table.name)}
-        return table_stats(table, build, parts)
-
-    def _show_columns(self, command: ShowColumnStats) -> pa.Table:
-        table = self._table(command.table)
-        return column_stats(table, self._metastore.statistics.current(table.name))
-
     # ------------------------------------------------------------------ help
-
-    def _table(self, name: str) -> CatalogTable:
-        table = self._metastore.catalog.get(name)
-        if table is None:  # since it was parsed
-            raise UnknownTable(f"The table {name} is gone.")
-        return table
 
     def _meant(self, name: str, conditions: Sequence[Condition]) -> list[Partition]:
         """Return the partitions for which all conditions hold; there is at least one."""
-        partitions = self._table(name).partitions
+        partitions = self._relations.table(name).partitions
         meant = [each for each in partitions if all(condition.holds(each) for condition in conditions)]
         if not meant:
             raise UnknownPartition("No partition matches.", conditions[0].position)
@@ -375,19 +303,6 @@ def _options(command: SetOption | ResetOptions | ShowOptions, session: Session |
         return rows_of(schema, rows)
     meanings = pa.array([own[row[0]].meaning if row[0] in own else "" for row in rows], pa.string())
     return rows_of(schema, rows).append_column("meaning", meanings)
-
-
-def _matching(names: Sequence[str], pattern: str | None) -> list[str]:
-    """Return the names that match one of a pattern's alternatives."""
-    if pattern is None:
-        return list(names)
-    patterns = [_literally(part) for part in pattern.lower().split("|")]
-    return [name for name in names if any(fnmatch.fnmatchcase(name, part) for part in patterns)]
-
-
-def _literally(pattern: str) -> str:
-    """Turn Impala's pattern, where only ``*`` is special, into one of fnmatch."""
-    return "*".join(re.sub(r"([?\[])", r"[\1]", part) for part in pattern.split("*"))
 
 
 def _updated(partitions: int, job: StatisticsJob) -> pa.Table:

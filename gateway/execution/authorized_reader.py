@@ -13,7 +13,7 @@ from gateway.errors import NotAllowed
 from gateway.execution.required_actions import required_actions
 from gateway.routing.engines import EngineRegistry
 from gateway.security.policy import Policy
-from gateway.sql.commands.commands import Command, CreateView
+from gateway.sql.commands.commands import Command, CreateView, Explain
 from gateway.sql.commands.writes import CreateTable, InsertInto, Write, reads
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.parsing import ParserLimits
@@ -59,8 +59,9 @@ class AuthorizedReader:
             user=statement.user,
         )
         understood = self._parser.understand(text, snapshot, asker)
-        if isinstance(understood, CompiledStatement):
-            self._require_hinted_engine(understood)
+        asked = understood.statement if isinstance(understood, Explain) else understood
+        if isinstance(asked, CompiledStatement):
+            self._require_hinted_engine(asked)
         self._policy.require_all(statement.principal, required_actions(understood, snapshot))
         self._registration.require_unchanged(_used(understood))
         return snapshot, understood

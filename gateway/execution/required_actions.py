@@ -9,16 +9,17 @@ from engines.protocol import TableSource
 from engines.table_names import database_of
 from gateway.security.policy import Action, Need, Owned
 from gateway.sql.commands.commands import (
+    DESCRIPTIONS,
+    LISTINGS,
     Command,
     ComputeIncrementalStats,
     ComputeStats,
     CreateDatabase,
     CreateView,
-    Describe,
-    DescribeDatabase,
     DropIncrementalStats,
     DropStats,
     DropView,
+    Explain,
     OwnedKind,
     Refresh,
     ResetOptions,
@@ -26,12 +27,7 @@ from gateway.sql.commands.commands import (
     SetOption,
     SetOwner,
     SetRows,
-    ShowColumns,
-    ShowColumnStats,
-    ShowDatabases,
     ShowOptions,
-    ShowTables,
-    ShowTableStats,
     UseDatabase,
 )
 from gateway.sql.commands.writes import CreateTable, DropDatabase, DropTable, InsertInto, Write
@@ -62,7 +58,11 @@ class OwnedCatalog(Protocol):
 def required_actions(checked: CompiledStatement | Command | Write, catalog: OwnedCatalog) -> Iterator[Need]:
     """Yield the actions that a statement needs."""
     yield Need(Action.QUERY)
+    if isinstance(checked, LISTINGS + DESCRIPTIONS):
+        return
     match checked:
+        case Explain(statement=statement):
+            yield from required_actions(statement, catalog)
         case InsertInto(target=target):
             yield Need(Action.WRITE_ROWS, _relation(target.name, catalog))
         case CreateTable():
@@ -97,17 +97,10 @@ def required_actions(checked: CompiledStatement | Command | Write, catalog: Owne
         case (
             CompiledStatement()
             | CreateView()
-            | Describe()
-            | DescribeDatabase()
             | DropView()
             | ResetOptions()
             | SetOption()
-            | ShowColumns()
-            | ShowColumnStats()
-            | ShowDatabases()
             | ShowOptions()
-            | ShowTables()
-            | ShowTableStats()
             | UseDatabase()
         ):
             return

@@ -13,6 +13,7 @@ from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
 from gateway.commands.command_runner import CommandRunner
+from gateway.commands.explaining import Explainer
 from gateway.commands.views import ViewMaker
 from gateway.drivers.hs2.service import Service
 from gateway.execution.authorized_reader import AuthorizedReader
@@ -102,10 +103,11 @@ def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
     query_log = QueryLog(metastore, name)
     writer = TableWriter(metastore, settings.warehouse, registration, policy=access)
     views = ViewMaker(metastore, engines, access, queue_s=limits.queue_s)
+    explainer = Explainer(catalog, registration, router, engines, queue_s=limits.queue_s)
     executor = Executor(
         engines=engines,
         router=router,
-        commands=CommandRunner(metastore, catalog, registration, jobs, views, access),
+        commands=CommandRunner(metastore, catalog, registration, jobs, views, explainer, engines, access),
         writer=writer,
         registration=registration,
         spool=spool,

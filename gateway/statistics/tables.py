@@ -55,6 +55,11 @@ def rows_of(schema: pa.Schema, rows: Sequence[Sequence[object]]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
+def texts_of(headings: Sequence[str], rows: Sequence[Sequence[str | None]]) -> pa.Table:
+    """Make a table of texts."""
+    return rows_of(pa.schema([(heading, pa.string()) for heading in headings]), rows)
+
+
 def table_stats(
     table: CatalogTable, build: TableStatistics | None, parts: Mapping[str, StatisticsPart] = {}
 ) -> pa.Table:
@@ -64,18 +69,18 @@ def table_stats(
     whole = build.rows if build else UNKNOWN
     kind = FORMATS.get(table.source.format, table.source.format.upper())
     if not keys:
-        size = [whole, table.files, _size(table.bytes)]
+        size = [whole, table.files, size_text(table.bytes)]
         row = [*size, NOT_CACHED, NOT_CACHED, kind, _truth("" in parts), "", NO_POLICY]
         return rows_of(schema, [row])
     rows = []
     for partition in table.partitions:
         part = parts.get(partition.path)
         values = [_key(partition.values[key]) for key in keys]
-        size = [part.rows if part else UNKNOWN, partition.files, _size(partition.bytes)]
+        size = [part.rows if part else UNKNOWN, partition.files, size_text(partition.bytes)]
         known = _truth(part is not None)
         rows.append([*values, *size, NOT_CACHED, NOT_CACHED, kind, known, partition.path, NO_POLICY])
     total = ["Total", *("" for _ in keys[1:])]
-    rows.append([*total, whole, table.files, _size(table.bytes), _size(0), "", "", "", "", ""])
+    rows.append([*total, whole, table.files, size_text(table.bytes), size_text(0), "", "", "", "", ""])
     return rows_of(schema, rows)
 
 
@@ -141,7 +146,7 @@ def _truth(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _size(count: int) -> str:
+def size_text(count: int) -> str:
     """Write bytes as Impala does: 24.56KB."""
     for unit, name in ((1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")):
         if count >= unit:

@@ -1,14 +1,13 @@
 """Statements that are no queries, in the words of Impala's and Hive's users: statistics, the catalog, the session.
 
-    COMPUTE STATS t [(c, ...)] [TABLESAMPLE SYSTEM(p) [REPEATABLE(n)]]      SHOW TABLE STATS t
-    COMPUTE INCREMENTAL STATS t [PARTITION (p = 1, ...)]                    SHOW COLUMN STATS t
-    DROP STATS t                                                            SHOW TABLES [IN d] [[LIKE] 'x*|y']
-    DROP INCREMENTAL STATS t PARTITION (p = 1, ...)                         DESCRIBE t
-    ALTER TABLE t SET TBLPROPERTIES ('numRows' = 'n')                       REFRESH t [PARTITION (p = 1, ...)]
-    ALTER TABLE t SET COLUMN STATS c ('numDVs' = 'n', ...)                  INVALIDATE METADATA [t]
-    ALTER TABLE | VIEW t SET OWNER USER name                                DESCRIBE EXTENDED | FORMATTED t
-    SHOW DATABASES | SCHEMAS [[LIKE] 'x*|y']                                SHOW COLUMNS IN | FROM t [IN | FROM d]
+    COMPUTE STATS t [(c, ...)] [TABLESAMPLE SYSTEM(p) [REPEATABLE(n)]]      REFRESH t [PARTITION (p = 1, ...)]
+    COMPUTE INCREMENTAL STATS t [PARTITION (p = 1, ...)]                    INVALIDATE METADATA [t]
+    DROP STATS t                                                            ALTER TABLE | VIEW t SET OWNER USER name
+    DROP INCREMENTAL STATS t PARTITION (p = 1, ...)
+    ALTER TABLE t SET TBLPROPERTIES ('numRows' = 'n')
+    ALTER TABLE t SET COLUMN STATS c ('numDVs' = 'n', ...)
     USE d      SET [ALL | -v]      SET name      SET name = value     RESET [name]
+    SHOW ...   DESCRIBE | DESC ...   which show_parsing.py reads
 
 They are the same in every dialect: names plain, in backquotes or in double quotes; texts in either kind of quotes.
 """
@@ -16,7 +15,6 @@ They are the same in every dialect: names plain, in backquotes or in double quot
 from __future__ import annotations
 
 import math
-import operator
 import re
 from collections.abc import Mapping, Sequence
 
@@ -26,7 +24,6 @@ from engines.protocol import TableSource
 from gateway.errors import (
     NotAllowed,
     SyntaxInvalid,
-    UnknownColumn,
     UnknownProperty,
     UnknownTable,
     ValueOutOfRange,
@@ -35,8 +32,6 @@ from gateway.sql.commands.commands import (
     Command,
     ComputeIncrementalStats,
     ComputeStats,
-    Condition,
-    Describe,
     DropIncrementalStats,
     DropStats,
     OwnedKind,
@@ -46,22 +41,16 @@ from gateway.sql.commands.commands import (
     SetOption,
     SetOwner,
     SetRows,
-    ShowColumns,
-    ShowColumnStats,
-    ShowDatabases,
     ShowOptions,
-    ShowTables,
-    ShowTableStats,
-    Test,
     UseDatabase,
 )
 from gateway.sql.commands.relation_reader import RelationReader
+from gateway.sql.commands.show_parsing import ShowReader
 from gateway.sql.commands.token_reader import words_of
 from gateway.sql.names import IN_DEFAULT, Naming, did_you_mean
 from gateway.sql.parsing import ParserLimits, require_length
 from gateway.sql.position import position_at
 from metastore.records import SMALLEST_SHARE, View
-from selector.types import WHOLE
 
 ROWS_KEY = "numRows"
 MARK_KEY = (
@@ -79,7 +68,8 @@ WHOLE_NUMBERS = frozenset({ROWS_KEY, "numDVs", "numNulls", "maxSize"})
 _FIRST_WORD = re.compile(r"(?:[\s;]++|--[^\n]*+|/\*(?s:.)*?\*/)*+([A-Za-z]+)")
 _VERBS = frozenset({"COMPUTE", "DROP", "SHOW", "ALTER", "REFRESH", "INVALIDATE", "DESCRIBE", "DESC", "USE"})
 _OPTION_VERBS = frozenset({"SET", "RESET"})
-_QUICK_VERBS = _OPTION_VERBS | {"SHOW", "DESCRIBE", "DESC", "USE"}
+_ASKING_VERBS = frozenset({"SHOW", "DESCRIBE", "DESC"})
+_QUICK_VERBS = _OPTION_VERBS | _ASKING_VERBS | {"USE"}
 _QUERY_VERBS = frozenset({"SELECT", "WITH", "VALUES"})
 _OPTION_NAME = r"[\w.:$-]+"
 _SET = re.compile(rf"(?:(?P<all>ALL|-v)|(?P<name>{_OPTION_NAME})\s*(?:=(?P<value>.*))?)?", re.DOTALL | re.IGNORECASE)
@@ -87,15 +77,6 @@ _TIME_ZONE = re.compile(r"TIME\s++ZONE\b\s*+(?P<zone>.*)", re.DOTALL | re.IGNORE
 TIME_ZONE_KEY = "spark.sql.session.timeZone"
 SERVER_TIME_ZONE = "UTC"  # of a gateway, wherever it stands
 _RESET = re.compile(rf"(?P<name>{_OPTION_NAME})?")
-
-_COMPARISONS: Mapping[TokenType, Test] = {
-    TokenType.EQ: operator.eq,
-    TokenType.NEQ: operator.ne,
-    TokenType.LT: operator.lt,
-    TokenType.LTE: operator.le,
-    TokenType.GT: operator.gt,
-    TokenType.GTE: operator.ge,
-}
 
 
 def parse(
@@ -113,7 +94,10 @@ def parse(
     require_length(sql, limits)
     if first[1].upper() in _OPTION_VERBS:
         return _option(sql, first)
-    return _CommandReader(sql, words_of(sql, limits), catalog, views, naming).command()
+    words = words_of(sql, limits)
+    if first[1].upper() in _ASKING_VERBS:
+        return ShowReader(sql, words, catalog, views, naming, limits).command()
+    return _CommandReader(sql, words, catalog, views, naming).command()
 
 
 def is_quick(sql: str) -> bool:
@@ -171,16 +155,6 @@ class _CommandReader(RelationReader):
             return DropStats(self._table().name)
         if self._words("DROP", "INCREMENTAL"):
             return self._drop_incremental()
-        if self._words("SHOW", "TABLE", "STATS"):
-            return ShowTableStats(self._table().name)
-        if self._words("SHOW", "COLUMN", "STATS"):
-            return ShowColumnStats(self._table().name)
-        if self._words("SHOW", "DATABASES") or self._words("SHOW", "SCHEMAS"):
-            return ShowDatabases(self._pattern())
-        if self._words("SHOW", "TABLES"):
-            return self._show_tables()
-        if self._words("SHOW", "COLUMNS"):
-            return self._show_columns()
         if self._words("USE"):
             return UseDatabase(self._database())
         if self._words("ALTER", "TABLE"):
@@ -192,10 +166,6 @@ class _CommandReader(RelationReader):
         if self._words("INVALIDATE"):
             self._need("METADATA")
             return Refresh(self._table(to_mend=True).name if self._more() else None)
-        if self._words("DESCRIBE") or self._words("DESC"):
-            self._words("TABLE")
-            details = self._ahead(2) and (self._words("EXTENDED") or self._words("FORMATTED"))
-            return Describe(self._shown(), details)
         return None
 
     # ------------------------------------------------------------------ commands
@@ -205,7 +175,7 @@ class _CommandReader(RelationReader):
         self._need("STATS")
         table = self._table()
         if incremental:
-            conditions = self._partition(table) if self._more() else ()
+            conditions = self._conditions(table) if self._more() else ()
             return ComputeIncrementalStats(table.name, conditions)
         columns = self._columns(table) if self._sign(TokenType.L_PAREN) else ()
         return ComputeStats(table.name, columns, self._sample() if self._more() else None)
@@ -213,22 +183,7 @@ class _CommandReader(RelationReader):
     def _drop_incremental(self) -> DropIncrementalStats:
         self._need("STATS")
         table = self._table()
-        return DropIncrementalStats(table.name, self._partition(table))
-
-    def _show_tables(self) -> ShowTables:
-        database = self._naming.database
-        if self._words("IN") or self._words("FROM"):
-            database = self._database()
-        return ShowTables(database, self._pattern())
-
-    def _show_columns(self) -> ShowColumns:
-        if not self._words("IN"):
-            self._need("FROM")
-        token = self._token()
-        name, parts = self._visible_name()
-        if self._words("IN") or self._words("FROM"):
-            name = self._naming.full([self._database(), parts[-1]])
-        return ShowColumns(name if name in self._views else self._found(name, parts, token).name)
+        return DropIncrementalStats(table.name, self._conditions(table))
 
     def _alter_view(self) -> SetOwner:
         token = self._token()
@@ -264,14 +219,10 @@ class _CommandReader(RelationReader):
         self._words("TABLE")
         table = self._table(to_mend=True)
         if self._more():
-            self._partition(table)  # only to find mistakes: looking at a whole table is cheap enough
+            self._conditions(table)  # only to find mistakes: looking at a whole table is cheap enough
         return Refresh(table.name)
 
     # ------------------------------------------------------------------ parts of commands
-
-    def _pattern(self) -> str | None:
-        self._words("LIKE")
-        return self._text("a pattern") if self._more() else None
 
     def _columns(self, table: TableSource) -> tuple[str, ...]:
         """Read the rest of a list of columns; an empty one is allowed, as in Impala, and means all."""
@@ -299,48 +250,6 @@ class _CommandReader(RelationReader):
             self._number()
             self._need_sign(TokenType.R_PAREN, ")")
         return percent / 100
-
-    def _partition(self, table: TableSource) -> tuple[Condition, ...]:
-        where = self._token()
-        self._need("PARTITION")
-        if not table.partition_columns:
-            raise NotAllowed(f"The table {table.name} is not partitioned.", self._position(where))
-        self._need_sign(TokenType.L_PAREN, "(")
-        conditions = [self._condition(table)]
-        while self._sign(TokenType.COMMA) or self._words("AND"):
-            conditions.append(self._condition(table))
-        self._need_sign(TokenType.R_PAREN, ")")
-        return tuple(conditions)
-
-    def _condition(self, table: TableSource) -> Condition:
-        token = self._token()
-        column = self._column(table)
-        position = self._position(token)
-        if column not in table.partition_columns:
-            known = ", ".join(table.partition_columns)
-            raise UnknownColumn(f"{column} is not a partition column; those are {known}.", position)
-        if self._words("IS"):
-            test: Test = operator.ne if self._words("NOT") else operator.eq
-            self._need("NULL")
-            return Condition(column, test, None, position)
-        sign = self._token()
-        if sign.token_type not in _COMPARISONS:
-            self._unexpected("a comparison")
-        self._at += 1
-        data_type = next(each.data_type for each in table.columns if each.name == column)
-        return Condition(column, _COMPARISONS[sign.token_type], self._partition_value(data_type), position)
-
-    def _partition_value(self, data_type: str) -> int | str | None:
-        if self._words("NULL"):
-            return None
-        token = self._token()
-        text = self._literal()
-        if data_type not in WHOLE:
-            return text
-        try:
-            return int(text)
-        except ValueError:
-            raise ValueOutOfRange(f"{text} is not a whole number.", self._position(token)) from None
 
     def _properties(self, known: Sequence[str]) -> dict[str, float]:
         """Read ``('key' = 'value', ...)`` and return the values by the known keys' own spelling."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from engines.table_names import DEFAULT_DATABASE
+from gateway.sql.commands.writes import Write
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.statement import CheckedStatement
 from metastore.discovery.inspection import DEFAULT_PARTITION
@@ -98,7 +99,19 @@ class SetColumnStats:
 
 @dataclass(frozen=True, slots=True)
 class ShowTables:
-    """Names of a database's tables. pattern: with ``*`` for any text and ``|`` between alternatives; None for all."""
+    """Names of a database's tables and views. views_only: of its views alone.
+
+    pattern: with ``*`` for any text and ``|`` between alternatives; None for all.
+    """
+
+    database: str = DEFAULT_DATABASE
+    pattern: str | None = None
+    views_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTableExtended:
+    """A database's tables and views, with all that is known of each. pattern: as of ShowTables."""
 
     database: str = DEFAULT_DATABASE
     pattern: str | None = None
@@ -112,6 +125,18 @@ class ShowDatabases:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowCatalogs:
+    """Names of catalogs. pattern: as of ShowTables."""
+
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowNamespace:
+    """The database that bare names are of."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShowColumns:
     """Names of a table's columns."""
 
@@ -119,10 +144,90 @@ class ShowColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class Describe:
-    """A row per column. details: with the kind, and the owner, behind them."""
+class ShowPartitions:
+    """A row per partition for which all conditions hold."""
 
     table: str
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShowFiles:
+    """A row per file, of the partitions for which all conditions hold."""
+
+    table: str
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShowProperties:
+    """What people said of a table or view. key: of one property; None for all."""
+
+    table: str
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreate:
+    """The statement that makes such a table or view. lists_columns: of a view whose query does not select ``*``."""
+
+    table: str
+    lists_columns: bool = True
+
+
+class FunctionKind(StrEnum):
+    """Which functions are meant; there are built-in ones alone. The value is the word for it."""
+
+    ALL = "ALL"
+    SYSTEM = "SYSTEM"
+    USER = "USER"
+    AGGREGATE = "AGGREGATE"
+    ANALYTIC = "ANALYTIC"
+
+
+@dataclass(frozen=True, slots=True)
+class ShowFunctions:
+    """Names of functions. kind: None where the statement says none. pattern: as of ShowTables.
+
+    of_builtins: Impala's database of built-in functions is asked, which has no tables.
+    """
+
+    kind: FunctionKind | None = None
+    pattern: str | None = None
+    of_builtins: bool = False
+
+
+class RightsKind(StrEnum):
+    """What is asked about roles and grants, which statements do not give here. The value is its first words."""
+
+    ROLES = "ROLES"
+    CURRENT_ROLES = "CURRENT ROLES"
+    ROLE_GRANT = "ROLE GRANT"
+    PRINCIPALS = "PRINCIPALS"
+    GRANT = "GRANT"
+
+
+@dataclass(frozen=True, slots=True)
+class ShowRights:
+    """Roles and grants that statements gave: none."""
+
+    kind: RightsKind
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """A row per column. details: with what is known of the table or view behind them. column: of this one alone."""
+
+    table: str
+    details: bool = False
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeFunction:
+    """What is known of a function, whether there is such a one or not. details: with more."""
+
+    function: str
     details: bool = False
 
 
@@ -224,28 +329,66 @@ class DropView:
 
 
 @dataclass(frozen=True, slots=True)
+class Explain:
+    """Where a statement would run, and why; nothing of it runs. details: with the engine's own plan."""
+
+    statement: CompiledStatement | CreateView | Write
+    details: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Refresh:
     """Look at files again. table: None for all tables."""
 
     table: str | None = None
 
 
+Listing = (
+    ShowDatabases
+    | ShowCatalogs
+    | ShowNamespace
+    | ShowTables
+    | ShowTableExtended
+    | ShowColumns
+    | ShowPartitions
+    | ShowFiles
+    | ShowFunctions
+    | ShowRights
+    | ShowTableStats
+    | ShowColumnStats
+)
+LISTINGS = (
+    ShowDatabases,
+    ShowCatalogs,
+    ShowNamespace,
+    ShowTables,
+    ShowTableExtended,
+    ShowColumns,
+    ShowPartitions,
+    ShowFiles,
+    ShowFunctions,
+    ShowRights,
+    ShowTableStats,
+    ShowColumnStats,
+)
+"""What is told as a list."""
+
+Description = Describe | DescribeDatabase | DescribeFunction | ShowCreate | ShowProperties
+DESCRIPTIONS = (Describe, DescribeDatabase, DescribeFunction, ShowCreate, ShowProperties)
+"""What is told of one thing."""
+
 Command = (
-    ComputeStats
+    Listing
+    | Description
+    | Explain
+    | ComputeStats
     | ComputeIncrementalStats
     | DropStats
     | DropIncrementalStats
-    | ShowTableStats
-    | ShowColumnStats
     | SetRows
     | SetColumnStats
     | SetOwner
-    | ShowDatabases
-    | ShowTables
-    | ShowColumns
-    | Describe
     | UseDatabase
-    | DescribeDatabase
     | CreateDatabase
     | SetOption
     | ShowOptions

@@ -1,17 +1,28 @@
-"""Words of a statement, and names of what is in the catalog: databases, tables, views and columns."""
+"""Words of a statement, and names of what is in the catalog: databases, tables, views, columns and partitions."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from engines.protocol import TableSource
-from gateway.errors import UnknownColumn, UnknownTable
-from gateway.sql.commands.commands import OwnedKind, SetOwner
+from gateway.errors import NotAllowed, UnknownColumn, UnknownTable, ValueOutOfRange
+from gateway.sql.commands.commands import Condition, OwnedKind, SetOwner, Test
 from gateway.sql.commands.token_reader import WordReader
 from gateway.sql.names import CATALOG, Naming, did_you_mean, require_usable, temporary_name
 from metastore.records import View
+from selector.types import WHOLE
+
+_COMPARISONS: Mapping[TokenType, Test] = {
+    TokenType.EQ: operator.eq,
+    TokenType.NEQ: operator.ne,
+    TokenType.LT: operator.lt,
+    TokenType.LTE: operator.le,
+    TokenType.GT: operator.gt,
+    TokenType.GTE: operator.ge,
+}
 
 
 class RelationReader(WordReader):
@@ -90,6 +101,49 @@ class RelationReader(WordReader):
             message = f"There is no column {name} in {table.name}{did_you_mean(name, spelled)}"
             raise UnknownColumn(message, self._position(token))
         return spelled[name.lower()]
+
+    def _conditions(self, table: TableSource) -> tuple[Condition, ...]:
+        """Read a PARTITION clause, which names some of a table's partitions."""
+        where = self._token()
+        self._need("PARTITION")
+        if not table.partition_columns:
+            raise NotAllowed(f"The table {table.name} is not partitioned.", self._position(where))
+        self._need_sign(TokenType.L_PAREN, "(")
+        conditions = [self._condition(table)]
+        while self._sign(TokenType.COMMA) or self._words("AND"):
+            conditions.append(self._condition(table))
+        self._need_sign(TokenType.R_PAREN, ")")
+        return tuple(conditions)
+
+    def _condition(self, table: TableSource) -> Condition:
+        token = self._token()
+        column = self._column(table)
+        position = self._position(token)
+        if column not in table.partition_columns:
+            known = ", ".join(table.partition_columns)
+            raise UnknownColumn(f"{column} is not a partition column; those are {known}.", position)
+        if self._words("IS"):
+            test: Test = operator.ne if self._words("NOT") else operator.eq
+            self._need("NULL")
+            return Condition(column, test, None, position)
+        sign = self._token()
+        if sign.token_type not in _COMPARISONS:
+            self._unexpected("a comparison")
+        self._at += 1
+        data_type = next(each.data_type for each in table.columns if each.name == column)
+        return Condition(column, _COMPARISONS[sign.token_type], self._partition_value(data_type), position)
+
+    def _partition_value(self, data_type: str) -> int | str | None:
+        if self._words("NULL"):
+            return None
+        token = self._token()
+        text = self._literal()
+        if data_type not in WHOLE:
+            return text
+        try:
+            return int(text)
+        except ValueError:
+            raise ValueOutOfRange(f"{text} is not a whole number.", self._position(token)) from None
 
     def _owner(self, name: str, kind: OwnedKind) -> SetOwner:
         """Read who is to own something, behind SET OWNER."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlglot import exp
 
 from gateway.errors import NotAllowed
+from gateway.sql.allowlist import FUNCTIONS
 from gateway.sql.dialects import hive_patterns, hive_times
 from gateway.sql.dialects.calls import call_of, is_text, refused, whole_number
 from gateway.sql.dialects.column_types import type_of
@@ -45,6 +46,11 @@ def names(dialect: str) -> tuple[str, ...]:
     """Return the names of functions that are written anew or refused by name, sorted."""
     written = (name for name, _ in TEMPLATES[dialect])
     return tuple(sorted({*written, *_RULES[dialect], *REFUSED[dialect]}))
+
+
+def usable_names(dialect: str) -> tuple[str, ...]:
+    """Return the names of functions that statements in this dialect may use, sorted."""
+    return tuple(sorted({*FUNCTIONS, *names(dialect)} - REFUSED[dialect].keys()))
 
 
 # ---------------------------------------------------------------------- texts

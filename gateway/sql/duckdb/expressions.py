@@ -499,3 +499,8 @@ _METHODS: Mapping[type[exp.Expr], Callable[..., Value]] = {
     exp.Filter: Expressions._filter,
     exp.Window: Expressions._window,
 }
+
+
+def knows_function(name: str) -> bool:
+    """Tell whether there are words of DuckDB's for a function of Spark's, at least for some of its uses."""
+    return name in SCALARS or name in AGGREGATES or name in WINDOWS or name == "if"

@@ -7,10 +7,18 @@ from dataclasses import dataclass, field, replace
 
 from engines.protocol import TableSource
 from engines.table_names import DEFAULT_DATABASE
+from gateway.errors import NotAllowed
 from gateway.sql import statement as checking
-from gateway.sql.commands import command_parsing, database_parsing, write_parsing
-from gateway.sql.commands.commands import Command, CreateView
-from gateway.sql.commands.writes import AS_THE_DIALECT_HAS_IT, CreateTable, InsertInto, PartitionSettings, Write
+from gateway.sql.commands import command_parsing, database_parsing, show_parsing, write_parsing
+from gateway.sql.commands.commands import Command, CreateView, Explain
+from gateway.sql.commands.writes import (
+    AS_THE_DIALECT_HAS_IT,
+    WRITES,
+    CreateTable,
+    InsertInto,
+    PartitionSettings,
+    Write,
+)
 from gateway.sql.compiled import CompiledStatement, compiled
 from gateway.sql.dialects.names import SPARK
 from gateway.sql.dialects.session_functions import facts_of
@@ -76,6 +84,10 @@ def understand(
     engines: Engines,
 ) -> CompiledStatement | Command | Write:
     """Return what a text asks for. tables, views: everybody's. databases: names of all. Raises SqlError."""
+    to_explain = show_parsing.explained(text.sql)
+    if to_explain is not None:
+        sql, details = to_explain
+        return _explanation(understand(replace(text, sql=sql), tables, views, databases, engines), details=details)
     visible = visible_views(views, text.views)
     naming, facts = Naming(text.database, frozenset(databases)), facts_of(text.user, text.dialect, text.database)
     about_database = database_parsing.parse(text.sql, limits=text.limits, naming=naming)
@@ -124,6 +136,12 @@ def estimate(
         return UNKNOWN
     tree = estimate_rows(read, statistics, shapes)
     return model.price(tree, read, statistics, threads=plan.threads, hosts=plan.hosts)
+
+
+def _explanation(statement: CompiledStatement | Command | Write, *, details: bool) -> Explain:
+    if not isinstance(statement, (CompiledStatement, CreateView, *WRITES)):
+        raise NotAllowed("EXPLAIN takes a query, or a statement that writes; this one runs in the gateway itself.")
+    return Explain(statement, details)
 
 
 def _with_query(statement: Command | Write, engines: Engines) -> Command | Write:

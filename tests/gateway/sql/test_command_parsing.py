@@ -125,7 +125,6 @@ def test_what_belongs_to_sessions(sql: str, expected: Command) -> None:
         "",
         " ; -- x",
         "DROP TABLE books",
-        "SHOW GRANT",
         "ALTER VIEW x",
         "WITH compute AS (SELECT 1) SELECT 1",
     ],

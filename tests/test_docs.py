@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from engines.errors import EngineError
 from gateway.cli.main import app
 from gateway.cli.reference import settings_rows
+from gateway.cli.terminal import ExitCode
 from gateway.errors import KINDS
 from gateway.http import catalog, queries, replay, schedules, statistics
 from gateway.http.errors import DEFAULT_STATUS, STATUS
@@ -22,6 +23,7 @@ from selector.decision import ReasonCode
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMAND_LINE = (ROOT / "docs" / "clients" / "fusion.md").read_text(encoding="utf-8")
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 
 
@@ -85,7 +87,9 @@ def test_every_make_target_in_the_readme_exists() -> None:
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
-@pytest.mark.parametrize("line", [line for line in commands(README) if line.startswith("fusion ")])
+@pytest.mark.parametrize(
+    "line", [line for line in commands(README) + commands(COMMAND_LINE) if line.startswith("fusion ")]
+)
 def test_every_fusion_command_in_the_readme_is_one(line: str) -> None:
     words = shlex.split(line)[1:]
     group = get_command(app)
@@ -97,6 +101,16 @@ def test_every_fusion_command_in_the_readme_is_one(line: str) -> None:
     assert CliRunner().invoke(app, [*path, "--help"]).exit_code == 0
     required = [parameter for parameter in group.params if parameter.required]
     assert len(words) >= len(required)
+
+
+@pytest.mark.parametrize("code", list(ExitCode))
+def test_every_exit_code_is_documented(code: ExitCode) -> None:
+    assert re.search(rf"^\| {code.value} \| ", COMMAND_LINE, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", sorted(get_command(app).commands))  # type: ignore[attr-defined]
+def test_every_command_is_documented(name: str) -> None:
+    assert f"`fusion {name}" in COMMAND_LINE
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,14 @@ class EngineKind(StrEnum):
 
 
 FORMATS = ("parquet", "csv", "json", "orc", "avro")
-OPTIONS = {"csv": ("delimiter", "sep", "header")}  # by format: how to read it, understood alike by every engine
+MIXED_COLUMNS = "mixed_columns"
+"""Option: ``true`` where some files lack columns of the table, which are NULL in them."""
+OPTIONS = {  # by format: how to read it, understood alike by every engine
+    "csv": ("delimiter", "sep", "header"),
+    "parquet": (MIXED_COLUMNS,),
+    "orc": (MIXED_COLUMNS,),
+}
+_TRUE_OR_FALSE = ("header", MIXED_COLUMNS)
 _GLOB = frozenset("*?[]{}\\")
 
 
@@ -118,9 +125,9 @@ def require_options(format: str, options: Mapping[str, str]) -> None:
         if name not in allowed:
             can = ", ".join(allowed) or "none"
             raise InvalidTable(f"{name} is not an option of a {format} table: leave it out; allowed are {can}")
-        if name == "header" and value.lower() not in ("true", "false"):
-            raise InvalidTable(f"the header is true or false, not {value!r}")
-        if name != "header" and (len(value) != 1 or not value.isascii() or value in '"\r\n\0'):
+        if name in _TRUE_OR_FALSE and value.lower() not in ("true", "false"):
+            raise InvalidTable(f"the {name} is true or false, not {value!r}")
+        if name not in _TRUE_OR_FALSE and (len(value) != 1 or not value.isascii() or value in '"\r\n\0'):
             raise InvalidTable(f"the delimiter is one ASCII character, no quote and no line end, not {value!r}")
 
 

@@ -197,6 +197,14 @@ class UnknownPartition(SqlError):
     how_failed = "found no such partition"
 
 
+class PartitionExists(SqlError):
+    """A partition is to be added that the table has."""
+
+    code = "PARTITION_EXISTS"
+    sqlstate = "42000"
+    why_refused = "there is such a partition"
+
+
 class UnknownVariable(SqlError):
     """A variable has no value in the session."""
 

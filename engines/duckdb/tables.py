@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engines.errors import UnsupportedFeature
-from engines.protocol import Column, TableSource
+from engines.protocol import MIXED_COLUMNS, Column, TableSource
 from selector.quoting import duckdb_name, duckdb_string
 
 FORMATS = frozenset({"parquet", "csv", "json", "orc"})
@@ -39,7 +39,8 @@ def _scan(source: TableSource) -> str:
     hive = _hive_arguments(source)
     match source.format:
         case "parquet":
-            return f"read_parquet({files}{hive})"
+            mixed = ", union_by_name=true" if source.options.get(MIXED_COLUMNS, "").lower() == "true" else ""
+            return f"read_parquet({files}{hive}{mixed})"
         case "csv":
             delimiter = duckdb_string(source.options.get("delimiter", ","))
             header = source.options.get("header", "false").lower()

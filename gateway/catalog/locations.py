@@ -75,6 +75,11 @@ class Locations:
         self._in_order: dict[str, tuple[_Stamp, ...]] = {}  # folders of tables in which there was nothing to refuse
         self._lock = threading.Lock()
 
+    @property
+    def confined(self) -> bool:
+        """Whether an administrator has said under which folders tables may lie."""
+        return bool(self._rules.roots)
+
     def admit(self, place: Path) -> None:
         """See to it that a place, with links followed, may become a table. Raises LocationRefused, InspectionFailed."""
         if self._rules.roots_required and not self._rules.roots:

@@ -6,6 +6,8 @@ import datetime as dt
 import logging
 import os
 import stat
+import time
+from collections import deque
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -18,6 +20,8 @@ from metastore.store import Metastore
 
 log = logging.getLogger(__name__)
 
+RETIRED_S = 600.0  # that statements may read a table on which was replaced under them
+
 _RIGHTS_OF_FOLDERS = 0o2777
 _RIGHTS_OF_FILES = 0o666
 
@@ -28,6 +32,7 @@ class OwnFolders:
     def __init__(self, metastore: Metastore, warehouse: Path) -> None:
         self._metastore = metastore
         self._warehouse = warehouse
+        self._retired: deque[tuple[float, str]] = deque()  # with the time from which on each may go
 
     def reserve(self, table: str, query_id: str) -> Path:
         """Record the folder of a table that is to be made, and return its path; an engine will make it."""
@@ -56,6 +61,19 @@ class OwnFolders:
             return
         if gone:
             retry(partial(self._metastore.folders.remove, location))
+
+    def made(self, location: str) -> bool:
+        """Tell whether the gateway made a folder."""
+        return self._metastore.folders.get(location) is not None
+
+    def retire(self, location: str) -> None:
+        """Have a folder deleted once nobody reads it any more that began while it was a table's."""
+        self._retired.append((time.monotonic() + RETIRED_S, location))
+
+    def delete_retired(self) -> None:
+        """Delete the folders that were retired long enough ago; the others go later, or at the next start."""
+        while self._retired and self._retired[0][0] <= time.monotonic():
+            self.delete(self._retired.popleft()[1])
 
     def sweep(self) -> None:
         """Delete folders whose table was never made, or was dropped while they could not be deleted."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from engines.protocol import Column, TableSource
+from engines.protocol import MIXED_COLUMNS, Column, InvalidTable, TableSource
 from engines.table_names import canonical
 from gateway.catalog.locations import Locations
 from gateway.errors import TableExists, TableInMotion, UnknownColumn, UnknownDatabase, UnknownTable
@@ -20,7 +20,7 @@ from gateway.security.principals import Principal
 from gateway.sql.names import did_you_mean
 from metastore.discovery.inspection import InspectionFailed, data_files
 from metastore.discovery.inspector import inspect
-from metastore.records import CatalogTable, Inspection
+from metastore.records import NOT_ANNOTATED, Annotations, CatalogTable, Inspection
 from metastore.repositories.catalog import AlreadyExists, NoDatabase, TableChanged
 from metastore.store import Metastore
 from selector.join_keys import ColumnRef, KeyPair
@@ -30,7 +30,10 @@ LOOKS = 5  # at a table that others register in another way at the same time
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """What somebody wants to be a table. keys: column of it, and the ``table.column`` that it refers to."""
+    """What somebody wants to be a table. keys: column of it, and the ``table.column`` that it refers to.
+
+    partition_columns: of the columns, those that the folders have; empty for whichever these are.
+    """
 
     name: str
     location: str
@@ -38,6 +41,8 @@ class NewTable:
     options: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[Column, ...] = ()
     keys: tuple[tuple[str, str], ...] = ()
+    partition_columns: tuple[str, ...] = ()
+    annotations: Annotations = NOT_ANNOTATED
 
 
 class Registration:
@@ -79,6 +84,48 @@ class Registration:
         self._announce()
         return table
 
+    def create(self, wanted: NewTable, *, user: Principal) -> CatalogTable:
+        """Register files as a new table, which may have none yet where its columns are told. user: who asks for it.
+
+        Raises SqlError, TableExists and LocationRefused among them, and InspectionFailed.
+        """
+        began = _now()
+        place = self._locations.place_of(wanted.location)
+        self._policy.require_all(user, self._needs(wanted.name, place))
+        self._locations.admit(place)
+        if wanted.columns and self._locations.confined and not place.exists():
+            place.mkdir(parents=True)
+        found = _first_look(wanted, place)
+        try:
+            table = self._metastore.catalog.put(
+                found, at=began, new=True, owner=user.owner, annotations=wanted.annotations
+            )
+        except AlreadyExists as error:
+            raise TableExists(f"There is a table or view {wanted.name} already.") from error
+        except NoDatabase as error:
+            raise UnknownDatabase(f"There is no database {error}; make it first: CREATE DATABASE {error}.") from error
+        self._announce()
+        return table
+
+    def add_columns(self, name: str, columns: Sequence[Column], *, user: Principal) -> CatalogTable:
+        """Add columns behind those that a table's files have; files without them give NULL.
+
+        Raises UnknownTable, AccessDenied, TableInMotion, NotAllowed.
+        """
+        return _settled(name, lambda: self._add_columns(name, columns, user))
+
+    def _add_columns(self, name: str, columns: Sequence[Column], user: Principal) -> CatalogTable:
+        table = self._known(name)
+        source = table.source
+        known = {column.name.lower() for column in source.columns}
+        new = tuple(column for column in columns if column.name.lower() not in known)
+        own = tuple(column for column in source.columns if column.name not in source.partition_columns)
+        folders = tuple(column for column in source.columns if column.name in source.partition_columns)
+        wider = replace(source, columns=(*own, *new, *folders), options={**source.options, MIXED_COLUMNS: "true"})
+        found = Inspection(wider, table.files, table.bytes, table.rows, table.partitions, declared=True)
+        check = self._policy.owner_check(user, Action.ALTER, "table", name)
+        return self._metastore.catalog.put(found, at=_now(), instead_of=table, check=check)
+
     def refresh(self, name: str) -> CatalogTable:
         """Look at a registered table's files again.
 
@@ -98,7 +145,9 @@ class Registration:
             found = inspect(name, source.location, format=source.format, options=source.options, columns=told)
         except InspectionFailed:
             self._known(name)  # files of a table that was dropped are gone with it
-            raise
+            if not self._may_be_empty(table):
+                raise
+            found = Inspection(source, files=0, bytes=0, rows=0, declared=table.declared)
         return self._metastore.catalog.put(found, at=began, instead_of=table)
 
     def rows_came(self, name: str) -> CatalogTable:
@@ -122,9 +171,17 @@ class Registration:
             found = Inspection(source, files=0, bytes=0, rows=0)
         return self._metastore.catalog.put(replace(found, declared=table.declared), at=began, instead_of=table)
 
-    def put_made(self, found: Inspection, *, user: Principal) -> CatalogTable:
-        """Register a table that a statement of this user made. Raises AlreadyExists."""
-        return self._metastore.catalog.put(found, at=_now(), new=True, owner=user.owner)
+    def put_made(
+        self, found: Inspection, *, user: Principal, annotations: Annotations, replace: bool = False
+    ) -> CatalogTable:
+        """Register a table that a statement of this user made. replace: in the place of another one of its name.
+
+        Raises AlreadyExists, and AccessDenied where that other one is not the user's to replace.
+        """
+        check = self._policy.owner_check(user, Action.REPLACE, "table", found.source.name)
+        return self._metastore.catalog.put(
+            found, at=_now(), new=not replace, owner=user.owner, annotations=annotations, check=check
+        )
 
     def require_unchanged(self, tables: Iterable[TableSource]) -> None:
         """See to it that what statements use is still what was registered. Raises LocationRefused."""
@@ -136,6 +193,11 @@ class Registration:
         if table is None:  # since the statement was parsed
             raise UnknownTable(f"The table {name} is gone.", name=name)
         return table
+
+    def _may_be_empty(self, table: CatalogTable) -> bool:
+        """Tell whether a table may have no files: its columns are told, and its folder is there."""
+        place = Path(table.source.location)
+        return (table.declared or self._is_own(table.source)) and place.is_dir() and not data_files(place)
 
     def _is_own(self, table: TableSource) -> bool:
         return self._metastore.folders.get(table.location) is not None
@@ -170,6 +232,43 @@ class Registration:
         known = {each.name: each.source for each in self._metastore.catalog.list()} if keys else {}
         known[table.name.lower()] = table
         return [_pair(table, column, references, known) for column, references in keys]
+
+
+def _first_look(wanted: NewTable, place: Path) -> Inspection:
+    """Look at a new table's files, if there are any. Raises InspectionFailed."""
+    if wanted.columns and place.is_dir() and not data_files(place):
+        try:
+            source = TableSource(
+                wanted.name,
+                str(place),
+                wanted.format or "parquet",
+                _folders_last(wanted.columns, wanted.partition_columns),
+                partition_columns=_as_spelled(wanted),
+                options=dict(wanted.options),
+            )
+        except InvalidTable as error:
+            raise InspectionFailed(f"{wanted.name} cannot be a table: {error}") from error
+        return Inspection(source, files=0, bytes=0, rows=0, declared=True)
+    options = dict(wanted.options) or None
+    found = inspect(wanted.name, place, format=wanted.format, options=options, columns=wanted.columns)
+    folders = [name.lower() for name in found.source.partition_columns]
+    told = [name.lower() for name in wanted.partition_columns]
+    if told and told != folders:
+        has = ", ".join(folders) or "none"
+        raise InspectionFailed(f"the partition folders there are {has}, not {', '.join(told)}; give these")
+    return found
+
+
+def _folders_last(columns: Sequence[Column], folders: Sequence[str]) -> tuple[Column, ...]:
+    names = [name.lower() for name in folders]
+    last = sorted((each for each in columns if each.name.lower() in names), key=lambda c: names.index(c.name.lower()))
+    return (*(each for each in columns if each.name.lower() not in names), *last)
+
+
+def _as_spelled(wanted: NewTable) -> tuple[str, ...]:
+    """Return the partition columns as the columns are spelled."""
+    spelled = {column.name.lower(): column.name for column in wanted.columns}
+    return tuple(spelled[name.lower()] for name in wanted.partition_columns)
 
 
 def _settled(name: str, look: Callable[[], CatalogTable]) -> CatalogTable:

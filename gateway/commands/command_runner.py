@@ -13,6 +13,7 @@ from engines.errors import DeadlineExceeded, StatementCancelled
 from engines.table_names import DEFAULT_DATABASE
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
+from gateway.commands.definitions import Definer
 from gateway.commands.describing import Describer
 from gateway.commands.explaining import Explainer
 from gateway.commands.listing import Lister
@@ -36,14 +37,12 @@ from gateway.sql.commands.commands import (
     Command,
     ComputeIncrementalStats,
     ComputeStats,
-    Condition,
     CreateDatabase,
     CreateView,
     DropIncrementalStats,
     DropStats,
     DropView,
     Explain,
-    OwnedKind,
     Refresh,
     ResetOptions,
     SetColumnStats,
@@ -52,6 +51,17 @@ from gateway.sql.commands.commands import (
     SetRows,
     ShowOptions,
     UseDatabase,
+)
+from gateway.sql.commands.definitions import (
+    AddPartitions,
+    AnalyzeTables,
+    Condition,
+    OwnedKind,
+    RegisterTable,
+    Rename,
+    SetComment,
+    SetProperties,
+    UnsetProperties,
 )
 from gateway.sql.dialects.names import IMPALA
 from gateway.statements.session import Session
@@ -92,6 +102,7 @@ class CommandRunner:
         explainer: Explainer,
         engines: EngineRegistry,
         policy: Policy,
+        definer: Definer,
     ) -> None:
         self._metastore = metastore
         self._policy = policy
@@ -103,6 +114,7 @@ class CommandRunner:
         self._relations = Relations(metastore, catalog)
         self._lister = Lister(metastore, catalog, self._relations, registration)
         self._describer = Describer(metastore, catalog, self._relations, engines)
+        self._definer = definer
 
     def run(self, command: Command, run: Run) -> pa.Table:
         """Do what a command says and return its rows. Raises CommandFailed, StatementCancelled, DeadlineExceeded."""
@@ -117,6 +129,8 @@ class CommandRunner:
                 return self._compute(command, run)
             case ComputeIncrementalStats():
                 return self._compute_incremental(command, run)
+            case AnalyzeTables():
+                return self._analyze(command, run)
             case DropStats():
                 return self._drop(command)
             case DropIncrementalStats():
@@ -140,6 +154,9 @@ class CommandRunner:
                 return _use(command, run.statement.session)
             case SetOption() | ResetOptions() | ShowOptions():
                 return _options(command, run.statement.session)
+            case RegisterTable() | Rename() | SetComment() | SetProperties() | UnsetProperties() | AddPartitions():
+                self._definer.run(command, run)
+                return NOTHING.empty_table()
             case _:
                 assert_never(command)
 
@@ -164,6 +181,15 @@ class CommandRunner:
         job = self._finished(JobRequest((command.table,), Mode.INCREMENTAL, partitions=folders), run)
         parts = self._metastore.statistics.part_marks(command.table)
         return _updated(sum(part.built_at >= job.created_at for part in parts), job)
+
+    def _analyze(self, command: AnalyzeTables, run: Run) -> pa.Table:
+        for name in command.tables:
+            run.require()
+            if command.scan:
+                self._compute(ComputeStats(name), run)
+            else:
+                self._look_again(name)
+        return _summary(f"Updated {len(command.tables)} table(s).")
 
     def _finished(self, request: JobRequest, run: Run) -> StatisticsJob:
         """Start a job and wait for its end, which comes with the statement's if that is earlier."""

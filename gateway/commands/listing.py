@@ -22,7 +22,6 @@ from gateway.commands.relations import Relations, matching
 from gateway.errors import TableUnreadable
 from gateway.sql.allowlist import function_names
 from gateway.sql.commands.commands import (
-    Condition,
     FunctionKind,
     Listing,
     RightsKind,
@@ -39,6 +38,7 @@ from gateway.sql.commands.commands import (
     ShowTables,
     ShowTableStats,
 )
+from gateway.sql.commands.definitions import Condition
 from gateway.sql.dialects.hive_functions import usable_names
 from gateway.sql.dialects.names import HIVE, HIVES, IMPALA
 from gateway.sql.duckdb.functions.aggregates import AGGREGATES, WINDOWS

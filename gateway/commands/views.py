@@ -18,7 +18,7 @@ from gateway.security.principals import Principal
 from gateway.sql.commands.commands import CreateView, DropView
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.statement import Run
-from metastore.records import View
+from metastore.records import NOT_ANNOTATED, Annotations, View
 from metastore.repositories.catalog import AlreadyExists, NoDatabase
 from metastore.store import Metastore
 
@@ -45,6 +45,7 @@ class ViewMaker:
             columns,
             temporary=command.temporary,
             database=command.database,
+            annotations=self._kept(command) if command.annotations is None else command.annotations,
         )
         if command.temporary and session is not None:
             kept = session.keep_view(view, replace=command.replace)
@@ -61,6 +62,11 @@ class ViewMaker:
         else:
             check = self._policy.owner_check(run.statement.principal, Action.DROP, "view", command.view)
             self._metastore.views.remove(command.view, check=check)
+
+    def _kept(self, command: CreateView) -> Annotations:
+        """Return what is said of a view that gets another query."""
+        known = (view for view in self._metastore.views.list() if view.name == command.view)
+        return next((view.annotations for view in known), NOT_ANNOTATED)
 
     def _keep(self, view: View, principal: Principal, *, replace: bool) -> bool:
         made = dataclasses.replace(view, owner=principal.owner)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from concurrent.futures import Future
 
 from gateway.errors import NotFinished, QueryFailed, ResultGone
+from gateway.execution.answers import writes_rows
 from gateway.execution.coordinator import Coordinator
 from gateway.execution.results import Spool
-from gateway.sql.commands.writes import WRITES
 from gateway.statements.statement import Run
 from metastore.records import QueryRecord, QueryState
 
@@ -34,15 +34,15 @@ class StatementOperation:
             raise NotFinished(f"The query is {record.state}; it has no result.")
 
     def rows_written(self) -> int | None:
-        """Return how many rows the statement wrote, None where it is not known, not one that writes, or did not."""
-        if not isinstance(self.run.command, WRITES) or self.run.record.state is not QueryState.FINISHED:
+        """Return how many rows the statement wrote, None where that is not known or it writes none."""
+        if not writes_rows(self.run.command) or self.run.record.state is not QueryState.FINISHED:
             return None
         try:
             page = self._spool.page(self.run.id, max_rows=1)
         except ResultGone:
             return None
-        written: int | None = page.batches[0].column(0)[0].as_py()
-        return written
+        written: int | str | None = page.batches[0].column(0)[0].as_py()
+        return written if isinstance(written, int) else None  # else it is told in words, as Impala does
 
     def cancel(self) -> None:
         """Cancel the query."""

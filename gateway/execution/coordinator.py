@@ -30,7 +30,7 @@ from gateway.execution.writing import TableWriter
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.joins import JoinLearner
 from gateway.routing.router import Router
-from gateway.sql.commands.writes import WRITES, Write
+from gateway.sql.commands.writes import WRITES, Write, query_of
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.parsing import require_length
 from gateway.statements.statement import Run, Statement
@@ -188,7 +188,7 @@ class Coordinator:
         """See a statement through that was accepted. Raises what it fails with before an engine is tried."""
         if isinstance(understood, CompiledStatement):
             self._query(run, understood, snapshot)
-        elif isinstance(understood, WRITES):
+        elif isinstance(understood, WRITES) and query_of(understood) is not None:
             self._write(run, understood)
         else:
             attempt = _attempt(1, ITSELF)

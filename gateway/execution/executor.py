@@ -17,6 +17,7 @@ from engines.protocol import Actuals, Writer, WriteTarget
 from gateway.catalog.registration import Registration
 from gateway.commands.command_runner import CommandRunner
 from gateway.errors import GatewayError, LocationRefused, ResultError, failure_of
+from gateway.execution.answers import answer
 from gateway.execution.failover import PlannedAttempt
 from gateway.execution.query_log import QueryLog, now
 from gateway.execution.results import Spool, SpooledResult
@@ -24,7 +25,7 @@ from gateway.execution.writing import TableWriter
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.router import Router
 from gateway.sql.commands.commands import Command
-from gateway.sql.commands.writes import Write, reads
+from gateway.sql.commands.writes import WRITES, Write, reads
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.statement import Run
 from metastore.records import Attempt, Misestimate, QueryState
@@ -92,11 +93,13 @@ class Executor:
         entry = self._engines[attempt.engine]
         return _carried_out(attempt, partial(self._write, run, write, entry))
 
-    def command(self, run: Run, command: Command, attempt: Attempt) -> Outcome:
-        """Carry out a command; its rows are spooled like any others."""
-        return _carried_out(
-            attempt, lambda: _Done(self._spool.write(run.id, self._commands.run(command, run).to_reader()))
-        )
+    def command(self, run: Run, command: Command | Write, attempt: Attempt) -> Outcome:
+        """Carry out what no engine is needed for; its rows are spooled like any others."""
+        return _carried_out(attempt, partial(self._command, run, command))
+
+    def _command(self, run: Run, command: Command | Write) -> _Done:
+        done = self._writer.write(command, run) if isinstance(command, WRITES) else self._commands.run(command, run)
+        return _Done(self._spool.write(run.id, answer(command, run.statement.dialect, done).to_reader()))
 
     def _query(
         self, run: Run, query: CompiledStatement, this: PlannedAttempt, entry: EngineEntry, wait_s: float
@@ -136,7 +139,7 @@ class Executor:
             self._registration.require_unchanged(reads(write))
             return schema
 
-        table = self._writer.write(write, run, produce)
+        table = answer(write, run.statement.dialect, self._writer.write(write, run, produce))
         try:
             return _Done(self._spool.write(run.id, table.to_reader()))
         except ResultError as error:

@@ -20,7 +20,6 @@ from gateway.sql.commands.commands import (
     DropStats,
     DropView,
     Explain,
-    OwnedKind,
     Refresh,
     ResetOptions,
     SetColumnStats,
@@ -30,7 +29,17 @@ from gateway.sql.commands.commands import (
     ShowOptions,
     UseDatabase,
 )
-from gateway.sql.commands.writes import CreateTable, DropDatabase, DropTable, InsertInto, Write
+from gateway.sql.commands.definitions import (
+    AddPartitions,
+    AnalyzeTables,
+    OwnedKind,
+    RegisterTable,
+    Rename,
+    SetComment,
+    SetProperties,
+    UnsetProperties,
+)
+from gateway.sql.commands.writes import AddColumns, CreateTable, DropDatabase, DropTable, InsertInto, Truncate, Write
 from gateway.sql.compiled import CompiledStatement
 from metastore.records import Database, View
 
@@ -65,8 +74,25 @@ def required_actions(checked: CompiledStatement | Command | Write, catalog: Owne
             yield from required_actions(statement, catalog)
         case InsertInto(target=target):
             yield Need(Action.WRITE_ROWS, _relation(target.name, catalog))
-        case CreateTable():
+        case Truncate(table=name):
+            yield Need(Action.WRITE_ROWS, _relation(name, catalog))
+        case CreateTable(table=name, replace=replaces):
             yield Need(Action.CREATE)
+            if replaces:
+                yield Need(Action.REPLACE, _relation(name, catalog))
+        case RegisterTable():
+            yield Need(Action.REGISTER)
+        case Rename(name=name):
+            yield Need(Action.CREATE)
+            yield Need(Action.ALTER, _relation(name, catalog))
+        case AddColumns(target=target):
+            yield Need(Action.ALTER, _relation(target.name, catalog))
+        case SetComment() | SetProperties() | UnsetProperties():
+            yield Need(Action.ALTER, _owned(checked.kind, checked.name, catalog))
+            if isinstance(checked, SetProperties) and checked.rows is not None:
+                yield Need(Action.CHANGE_STATISTICS, _relation(checked.name, catalog))
+        case AddPartitions():
+            yield Need(Action.REFRESH)
         case DropTable(table=name):
             yield Need(Action.DROP, _relation(name, catalog))
         case DropView(view=name, temporary=False):
@@ -86,7 +112,7 @@ def required_actions(checked: CompiledStatement | Command | Write, catalog: Owne
                 yield Need(Action.REPLACE, _relation(name, catalog))
         case SetOwner(name=name):
             yield Need(Action.SET_OWNER, _relation(name, catalog))
-        case ComputeStats() | ComputeIncrementalStats():
+        case ComputeStats() | ComputeIncrementalStats() | AnalyzeTables():
             yield Need(Action.COMPUTE_STATISTICS)
         case (
             DropStats(table=name) | DropIncrementalStats(table=name) | SetRows(table=name) | SetColumnStats(table=name)
@@ -106,6 +132,10 @@ def required_actions(checked: CompiledStatement | Command | Write, catalog: Owne
             return
         case _:
             assert_never(checked)
+
+
+def _owned(kind: OwnedKind, name: str, catalog: OwnedCatalog) -> Owned:
+    return _database(name, catalog) if kind is OwnedKind.DATABASE else _relation(name, catalog)
 
 
 def _database(name: str, catalog: OwnedCatalog) -> Owned:

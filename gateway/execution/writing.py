@@ -9,41 +9,54 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from engines.arrow_types import spark_type
+from engines.machine.private_files import private_folder
 from engines.protocol import Column, InvalidTable, TableSource, WriteTarget
 from engines.table_names import database_of
 from gateway.catalog.commits import Commits, FolderBusy
+from gateway.catalog.empty_files import write_empty_file
 from gateway.catalog.folders import Folder
 from gateway.catalog.own_folders import OwnFolders
 from gateway.catalog.partition_values import value_of
 from gateway.catalog.registration import Registration
 from gateway.errors import (
     DatabaseNotEmpty,
+    NotAllowed,
     TableBusy,
     TableExists,
     TableInMotion,
     UnknownDatabase,
+    UnknownPartition,
     UnknownTable,
     WriteFailed,
     WritePending,
 )
 from gateway.security.policy import Action, Policy
-from gateway.sql.commands.writes import CreateTable, DropDatabase, DropTable, InsertInto, Overwrite, Write
+from gateway.sql.commands.writes import (
+    AddColumns,
+    CreateTable,
+    DropDatabase,
+    DropTable,
+    InsertInto,
+    Overwrite,
+    Truncate,
+    Write,
+)
 from gateway.statements.statement import Run
 from metastore.database.retry import retry
-from metastore.discovery.inspection import InspectionFailed, data_files
+from metastore.discovery.inspection import DataFile, InspectionFailed, data_files
 from metastore.discovery.inspector import inspect
-from metastore.records import Inspection
+from metastore.records import Inspection, Partition
 from metastore.repositories.catalog import AlreadyExists, NoDatabase
 from metastore.repositories.databases import DatabaseInUse
 from metastore.store import Metastore
-from selector.quoting import spark_name
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +72,11 @@ _NO_DATA = ("_", ".")
 _PAUSE_S = 0.1
 
 Produce = Callable[[str, WriteTarget], pa.Schema]
+
+
+def produce_nothing(_sql: str, _target: WriteTarget) -> pa.Schema:
+    """Stand for the engine where a statement writes no rows."""
+    raise AssertionError("a statement without a query has no rows to write")
 
 
 class TableWriter:
@@ -82,17 +100,22 @@ class TableWriter:
         self._retry_s = retry_s
         self._turn_s = turn_s
 
-    def write(self, write: Write, run: Run, produce: Produce) -> pa.Table:
+    def write(self, write: Write, run: Run, produce: Produce = produce_nothing) -> pa.Table:
         """Do what a write says, with rows that ``produce`` writes; tell how many.
 
         Raises WriteFailed, TableExists, EngineError.
         """
+        self._folders.delete_retired()
         try:
             match write:
                 case CreateTable():
                     rows = self._create(write, run, produce)
                 case InsertInto():
                     rows = self._insert(write, run, produce)
+                case Truncate():
+                    rows = self._truncate(write, run)
+                case AddColumns():
+                    rows = self._add_columns(write, run)
                 case DropTable():
                     rows = self._drop(write.table, run)
                 case DropDatabase():
@@ -136,17 +159,25 @@ class TableWriter:
         self._folders.sweep()
 
     def _create(self, write: CreateTable, run: Run, produce: Produce) -> int | None:
-        if self._metastore.catalog.get(write.table) is not None:
+        replaced = self._metastore.catalog.get(write.table)
+        if replaced is not None and not write.replace:
             return self._exists(write)
         folder = self._folders.reserve(write.table, run.id)
         target = WriteTarget(str(folder), write.format, partition_columns=write.partition_columns)
         kept = False
         try:
-            schema = produce(_query(write), target)
+            if write.query is not None:
+                schema = produce(write.query.sql("spark"), target)
+            else:
+                schema = pa.schema([])
+                _make_empty(write, folder, run.id)
             self._folders.share(folder)
             found = _made(write, folder, schema)
-            self._registration.put_made(found, user=run.statement.principal)
+            user = run.statement.principal
+            self._registration.put_made(found, user=user, annotations=write.annotations, replace=write.replace)
             kept = True
+            if replaced is not None:
+                self._folders.retire(replaced.source.location)
         except AlreadyExists:
             return self._exists(write)
         except NoDatabase as error:
@@ -197,6 +228,78 @@ class TableWriter:
             if not committed:
                 self._commits.give_up(run.id, root)
         return rows
+
+    def _truncate(self, write: Truncate, run: Run) -> int:
+        """Take rows out of a table, as INSERT OVERWRITE would."""
+        table = self._metastore.catalog.get(write.table)
+        if table is None or write.target is None:
+            return 0
+        source = table.source
+        meant = {part.path for part in table.partitions if write.means(part)}
+        if write.partitions is not None and not meant:
+            if write.if_exists:
+                return 0
+            raise UnknownPartition("No partition matches.", write.partitions[0][0].position)
+        if not self._folders.made(source.location):
+            message = (
+                f"The files of {source.name} were not made by the gateway, so that none is deleted. DROP TABLE forgets "
+                "them; REFRESH looks again once their owner has deleted some."
+            )
+            raise NotAllowed(message)
+        self._registration.require_unchanged((source,))
+        self._require_alone(source)
+
+        def gone(file: DataFile) -> bool:
+            return write.partitions is None or file.folder in meant
+
+        return self._exchange(source, run, (), gone)
+
+    def _add_columns(self, write: AddColumns, run: Run) -> int:
+        """Add columns, and a file that has them, so that engines that ask the files find them, too."""
+        if not write.columns:
+            return 0
+        self._registration.require_unchanged((write.target,))
+        principal = run.statement.principal
+        table = self._registration.add_columns(write.table, write.columns, user=principal)
+        if write.comments:
+            comments = dict(write.comments)
+            self._metastore.catalog.annotate(
+                write.table, lambda told: replace(told, columns={**told.columns, **comments})
+            )
+        root = Path(table.source.location)
+        if root.is_dir():
+            self._exchange(table.source, run, table.partitions[:1], lambda _: False)
+        return 0
+
+    def _exchange(
+        self, source: TableSource, run: Run, within: Sequence[Partition], gone: Callable[[DataFile], bool]
+    ) -> int:
+        """Commit that files go and one without rows comes, which tells the columns that all have.
+
+        within: the partition whose folder it comes into, where the table has some and not all files go.
+        """
+        root = Path(source.location)
+        staged = self._commits.begin(run.id, root)
+        committed = False
+        try:
+            place = staged / within[0].path if within else staged
+            place.mkdir(parents=True)
+            files = []
+            if within or not source.partition_columns:
+                own = tuple(column for column in source.columns if column.name not in source.partition_columns)
+                name = write_empty_file(place, run.id, source.format, own)
+                files = [(place / name).relative_to(staged).as_posix()] if name is not None else []
+            with self._commits.alone(root, wait_s=self._turn_s, require=run.require) as folder:
+                self._commits.finish(folder, root)
+                run.require()
+                replaced = [file.path.relative_to(root).as_posix() for file in data_files(root) if gone(file)]
+                self._commits.commit(folder, run.id, files=files, replaced=replaced)
+                committed = True
+                self._make_visible(source, folder)
+        finally:
+            if not committed:
+                self._commits.give_up(run.id, root)
+        return 0
 
     def _require_alone(self, source: TableSource) -> None:
         """Refuse to replace files that another table holds, too. Raises WriteFailed."""
@@ -273,15 +376,17 @@ def _table_of(write: Write) -> str:
             return target.name
         case DropDatabase(database=database):
             return f"a table of {database}"
-        case CreateTable(table=table) | DropTable(table=table):
+        case AddColumns(target=target):
+            return target.name
+        case CreateTable(table=table) | DropTable(table=table) | Truncate(table=table):
             return table
 
 
-def _query(write: CreateTable) -> str:
-    if write.query is not None:
-        return write.query.sql("spark")
-    columns = ", ".join(f"CAST(NULL AS {column.type.spark()}) AS {spark_name(column.name)}" for column in write.columns)
-    return f"SELECT {columns} WHERE FALSE"
+def _make_empty(write: CreateTable, folder: Path, query_id: str) -> None:
+    """Make the folder of a table without rows, with a file that tells its columns, where it may lie there."""
+    private_folder(folder)
+    if not write.partition_columns:
+        write_empty_file(folder, query_id, write.format, write.columns)
 
 
 def _made(write: CreateTable, folder: Path, schema: pa.Schema) -> Inspection:

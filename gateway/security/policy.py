@@ -27,6 +27,7 @@ class Action(Enum):
     WRITE_ROWS = "write to"
     REPLACE = "replace"
     DROP = "drop"
+    ALTER = "alter"
     SET_OWNER = "change the owner of"
     REFRESH = "refresh"
     COMPUTE_STATISTICS = "compute statistics"
@@ -56,6 +57,7 @@ RULES: Mapping[Action, Rule] = {
     Action.WRITE_ROWS: Rule(Role.WRITER),
     Action.REPLACE: Rule(Role.WRITER),
     Action.DROP: Rule(Role.WRITER),
+    Action.ALTER: Rule(Role.WRITER),
     Action.SET_OWNER: Rule(Role.WRITER),
     Action.REFRESH: Rule(Role.WRITER),
     Action.COMPUTE_STATISTICS: Rule(Role.WRITER),

@@ -13,6 +13,7 @@ from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
 from gateway.commands.command_runner import CommandRunner
+from gateway.commands.definitions import Definer
 from gateway.commands.explaining import Explainer
 from gateway.commands.views import ViewMaker
 from gateway.drivers.hs2.service import Service
@@ -107,7 +108,17 @@ def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
     executor = Executor(
         engines=engines,
         router=router,
-        commands=CommandRunner(metastore, catalog, registration, jobs, views, explainer, engines, access),
+        commands=CommandRunner(
+            metastore,
+            catalog,
+            registration,
+            jobs,
+            views,
+            explainer,
+            engines,
+            access,
+            Definer(metastore, registration, access),
+        ),
         writer=writer,
         registration=registration,
         spool=spool,

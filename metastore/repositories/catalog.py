@@ -20,11 +20,14 @@ from metastore.database.models import (
     DatabaseRow,
     KeyPairRow,
     PartitionRow,
+    ScheduleRow,
     StatisticsPartRow,
+    TableLockRow,
     TableRow,
     ViewRow,
 )
 from metastore.records import NOT_ANNOTATED, Annotations, CatalogTable, Inspection, Partition
+from selector.join_keys import ColumnRef, KeyPair
 
 VERSION_ROW = 1
 READ_AT_ONCE = 500  # tables
@@ -42,6 +45,10 @@ class AlreadyExists(Exception):
 
 class NoDatabase(LookupError):
     """A table or view would be made in a database that is not there. Its argument is the database."""
+
+
+class TableHeld(Exception):
+    """A statistics job works on a table that would get another name. Its argument is the name."""
 
 
 class TableChanged(LookupError):
@@ -67,12 +74,12 @@ class Catalog:
         new: bool = False,
         instead_of: CatalogTable | None = None,
         owner: str | None = None,
-        annotations: Annotations = NOT_ANNOTATED,
+        annotations: Annotations | None = None,
         check: OwnerCheck = lambda _: None,
     ) -> CatalogTable:
         """Register a table, or what is new about it.
 
-        owner, annotations: of a new one. check: hears the owner of one that is there.
+        owner: of a new one. annotations: None for those that it has. check: hears the owner of one that is there.
 
         at: when the look at its files began. instead_of: the table that was looked at, which has to be there still;
         where a later look at it is on record already, that one stays. Without it, whatever is there is replaced.
@@ -80,7 +87,8 @@ class Catalog:
         Raises AlreadyExists for a view's name, and for a table's if it is to be new. Raises TableChanged where the
         table is not what was looked at. Raises InvalidTable for one that cannot be used, and NoDatabase.
 
-        Statistics of the same columns stay in force, others are retired together with what could be merged into them.
+        Statistics of columns that all stay as they were remain in force, others are retired. What could be merged into
+        them goes once there is any other column.
         """
         source = found.source
         if source.defect:
@@ -95,7 +103,7 @@ class Catalog:
                 if instead_of is not None:
                     raise TableChanged(name)
                 require_database(session, name)
-                row = TableRow(name=name, owner=owner, annotations=encode_annotations(annotations))
+                row = TableRow(name=name, owner=owner, annotations=encode_annotations(NOT_ANNOTATED))
                 session.add(row)
             elif new:
                 raise AlreadyExists(name)
@@ -105,10 +113,13 @@ class Catalog:
                 check(row.owner)
                 if instead_of is not None and row.registered_at > at:
                     return _record(row)
-            if row.id is not None and [(c.name, c.data_type) for c in row.columns] != [
-                (c.name, c.data_type) for c in source.columns
-            ]:
-                row.statistics_version = None
+            if annotations is not None:
+                row.annotations = encode_annotations(annotations)
+            before = [(c.name, c.data_type) for c in row.columns]
+            after = [(c.name, c.data_type) for c in source.columns]
+            if row.id is not None and before != after:
+                if not set(before) <= set(after):
+                    row.statistics_version = None
                 session.execute(delete(StatisticsPartRow).where(StatisticsPartRow.table_id == row.id))
             row.location, row.format, row.options = source.location, source.format, dict(source.options)
             row.files, row.bytes, row.rows, row.registered_at = found.files, found.bytes, found.rows, at
@@ -173,6 +184,32 @@ class Catalog:
             )
             return True
 
+    def rename(self, name: str, new_name: str, *, check: OwnerCheck = lambda _: None) -> bool:
+        """Give a table another full name, in whatever database; returns whether it was there. check: hears its owner.
+
+        Its statistics, its files, how it is joined and the schedules that name it follow. Raises AlreadyExists,
+        NoDatabase, and TableHeld where a statistics job has it.
+        """
+        old, new = name.lower(), new_name.lower()
+        with Session(self._engine) as session, session.begin():
+            advance_version(session)
+            row = session.scalar(select(TableRow).where(TableRow.name == old))
+            if row is None:
+                return False
+            check(row.owner)
+            require_database(session, new)
+            taken = session.scalar(select(TableRow.id).where(TableRow.name == new)) is not None
+            if taken or session.get(ViewRow, new) is not None:
+                raise AlreadyExists(new)
+            if session.get(TableLockRow, old) is not None:
+                raise TableHeld(old)
+            row.name = new
+            _rename_in_keys(session, old, new)
+            for schedule in session.scalars(select(ScheduleRow)):
+                schedule.tables = [new if each == old else each for each in schedule.tables]
+                schedule.awaited = [new if each == old else each for each in schedule.awaited]
+            return True
+
     def set_owner(self, name: str, owner: str, *, check: OwnerCheck = lambda _: None) -> bool:
         """Give a table to somebody. check: hears whose it was. Returns whether it was there."""
         with Session(self._engine) as session, session.begin():
@@ -197,6 +234,31 @@ class Catalog:
         """Return a number that grows with every change of tables or statistics."""
         with self._engine.connect() as connection:
             return connection.scalar(select(CatalogVersionRow.version)) or 0
+
+
+def _rename_in_keys(session: Session, old: str, new: str) -> None:
+    """Write a table's new name into the pairs of columns that it is joined by."""
+    pairs = session.scalars(
+        select(KeyPairRow).where(or_(KeyPairRow.left_table == old, KeyPairRow.right_table == old))
+    ).all()
+    for pair in pairs:
+        left, right = (
+            ColumnRef(new if table == old else table, column)
+            for table, column in ((pair.left_table, pair.left_column), (pair.right_table, pair.right_column))
+        )
+        renamed = KeyPair.of(left, right)
+        kept = {"source": pair.source, "learned_at": pair.learned_at}
+        session.delete(pair)
+        session.flush()
+        session.merge(
+            KeyPairRow(
+                left_table=renamed.left.table,
+                left_column=renamed.left.column,
+                right_table=renamed.right.table,
+                right_column=renamed.right.column,
+                **kept,
+            )
+        )
 
 
 def advance_version(session: Session) -> None:

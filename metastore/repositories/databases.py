@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
@@ -63,6 +65,26 @@ class Databases:
             if row is not None:
                 check(row.owner)
                 row.owner = owner
+            return row is not None
+
+    def set_properties(self, name: str, properties: Mapping[str, str], *, check: OwnerCheck = lambda _: None) -> bool:
+        """Tell properties of one, beside those told before. check: hears its owner. Returns whether it was there."""
+        with Session(self._engine) as session, session.begin():
+            advance_version(session)
+            row = session.get(DatabaseRow, name.lower())
+            if row is not None:
+                check(row.owner)
+                row.properties = {**row.properties, **properties}
+            return row is not None
+
+    def set_comment(self, name: str, comment: str, *, check: OwnerCheck = lambda _: None) -> bool:
+        """Say what one is for. check: hears its owner. Returns whether it was there."""
+        with Session(self._engine) as session, session.begin():
+            advance_version(session)
+            row = session.get(DatabaseRow, name.lower())
+            if row is not None:
+                check(row.owner)
+                row.comment = comment
             return row is not None
 
     def list(self) -> tuple[Database, ...]:

@@ -51,6 +51,25 @@ class Views:
                 session.delete(row)
             return row is not None
 
+    def rename(self, name: str, new_name: str, *, check: OwnerCheck = lambda _: None) -> bool:
+        """Give a view another full name, in whatever database; returns whether it was there. check: hears its owner.
+
+        Raises AlreadyExists, NoDatabase.
+        """
+        new = new_name.lower()
+        with Session(self._engine) as session, session.begin():
+            advance_version(session)
+            row = session.get(ViewRow, name.lower())
+            if row is None:
+                return False
+            check(row.owner)
+            require_database(session, new)
+            taken = session.scalar(select(TableRow.id).where(TableRow.name == new)) is not None
+            if taken or session.get(ViewRow, new) is not None:
+                raise AlreadyExists(new)
+            row.name = new
+            return True
+
     def set_owner(self, name: str, owner: str, *, check: OwnerCheck = lambda _: None) -> bool:
         """Give a view to somebody. check: hears whose it was. Returns whether it was there."""
         with Session(self._engine) as session, session.begin():

@@ -20,11 +20,10 @@ import pyarrow as pa
 from gateway.drivers.hs2 import timeline
 from gateway.drivers.hs2.protocol.messages import HandleIdentifier, OperationType
 from gateway.drivers.operations import StatementOperation
+from gateway.execution.answers import has_rows
 from gateway.execution.coordinator import Coordinator
 from gateway.execution.downloads import WIDE_BYTES
 from gateway.execution.results import ResultFile, Spool, in_memory, weigh
-from gateway.sql.commands.commands import WITHOUT_ROWS
-from gateway.sql.commands.writes import WRITES
 from gateway.statements.statement import ID_BYTES, Run, number_of
 from metastore.records import QueryRecord
 
@@ -223,7 +222,7 @@ class QueryOperation(StatementOperation):
     @property
     def has_result_set(self) -> bool:
         """Whether there are rows to be fetched; of what is not read yet, as if it were a query."""
-        return not isinstance(self.run.command, WITHOUT_ROWS + WRITES)
+        return has_rows(self.run.command, self.run.statement.dialect)
 
     def log_lines(self, *, rewind: bool) -> list[str]:
         """Return the decision, the attempts and the end, as far as they are known and were not told before."""

@@ -14,18 +14,14 @@ They are the same in every dialect: names plain, in backquotes or in double quot
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from sqlglot.tokenizer_core import TokenType
 
 from engines.protocol import TableSource
 from gateway.errors import (
-    NotAllowed,
     SyntaxInvalid,
-    UnknownProperty,
-    UnknownTable,
     ValueOutOfRange,
 )
 from gateway.sql.commands.commands import (
@@ -34,39 +30,22 @@ from gateway.sql.commands.commands import (
     ComputeStats,
     DropIncrementalStats,
     DropStats,
-    OwnedKind,
     Refresh,
     ResetOptions,
-    SetColumnStats,
     SetOption,
-    SetOwner,
-    SetRows,
     ShowOptions,
     UseDatabase,
 )
 from gateway.sql.commands.relation_reader import RelationReader
 from gateway.sql.commands.show_parsing import ShowReader
 from gateway.sql.commands.token_reader import words_of
-from gateway.sql.names import IN_DEFAULT, Naming, did_you_mean
+from gateway.sql.names import IN_DEFAULT, Naming
 from gateway.sql.parsing import ParserLimits, require_length
 from gateway.sql.position import position_at
 from metastore.records import SMALLEST_SHARE, View
 
-ROWS_KEY = "numRows"
-MARK_KEY = (
-    "STATS_GENERATED_VIA_STATS_TASK"  # Impala's users set it beside numRows for Hive's sake; it says nothing here
-)
-COLUMN_KEYS: Mapping[str, str] = {  # Impala's name -> the statistics' own
-    "numDVs": "ndv",
-    "numNulls": "nulls",
-    "avgSize": "average_length",
-    "maxSize": "maximum_length",
-}
-LARGEST = 2.0**63  # of whole numbers, not to be reached
-WHOLE_NUMBERS = frozenset({ROWS_KEY, "numDVs", "numNulls", "maxSize"})
-
 _FIRST_WORD = re.compile(r"(?:[\s;]++|--[^\n]*+|/\*(?s:.)*?\*/)*+([A-Za-z]+)")
-_VERBS = frozenset({"COMPUTE", "DROP", "SHOW", "ALTER", "REFRESH", "INVALIDATE", "DESCRIBE", "DESC", "USE"})
+_VERBS = frozenset({"COMPUTE", "DROP", "SHOW", "REFRESH", "INVALIDATE", "DESCRIBE", "DESC", "USE"})
 _OPTION_VERBS = frozenset({"SET", "RESET"})
 _ASKING_VERBS = frozenset({"SHOW", "DESCRIBE", "DESC"})
 _QUICK_VERBS = _OPTION_VERBS | _ASKING_VERBS | {"USE"}
@@ -157,10 +136,6 @@ class _CommandReader(RelationReader):
             return self._drop_incremental()
         if self._words("USE"):
             return UseDatabase(self._database())
-        if self._words("ALTER", "TABLE"):
-            return self._alter()
-        if self._words("ALTER", "VIEW"):
-            return self._alter_view() if self._ahead(3) else None
         if self._words("REFRESH"):
             return self._refresh()
         if self._words("INVALIDATE"):
@@ -184,36 +159,6 @@ class _CommandReader(RelationReader):
         self._need("STATS")
         table = self._table()
         return DropIncrementalStats(table.name, self._conditions(table))
-
-    def _alter_view(self) -> SetOwner:
-        token = self._token()
-        name = self._shown()
-        if name not in self._views or self._views[name].temporary:
-            raise UnknownTable(f"There is no view {name}{did_you_mean(name, self._views)}", self._position(token))
-        verb = self._token()
-        if not self._words("SET", "OWNER"):
-            raise NotAllowed("ALTER VIEW is not allowed but for SET OWNER.", self._position(verb))
-        return self._owner(name, OwnedKind.VIEW)
-
-    def _alter(self) -> SetRows | SetColumnStats | SetOwner:
-        table = self._table()
-        verb = self._token()
-        if not self._words("SET"):
-            message = "ALTER TABLE is not allowed but for SET TBLPROPERTIES, SET COLUMN STATS and SET OWNER."
-            raise NotAllowed(message, self._position(verb))
-        if self._words("OWNER"):
-            return self._owner(table.name, OwnedKind.TABLE)
-        if self._words("TBLPROPERTIES"):
-            where = self._token()
-            values = self._properties((ROWS_KEY,))
-            if ROWS_KEY not in values:
-                raise UnknownProperty(f"There is nothing to set without {ROWS_KEY}.", self._position(where))
-            return SetRows(table.name, int(values[ROWS_KEY]))
-        self._need("COLUMN")
-        self._need("STATS")
-        column = self._column(table)
-        values = self._properties(tuple(COLUMN_KEYS))
-        return SetColumnStats(table.name, column, {COLUMN_KEYS[key]: value for key, value in values.items()})
 
     def _refresh(self) -> Refresh:
         self._words("TABLE")
@@ -250,33 +195,3 @@ class _CommandReader(RelationReader):
             self._number()
             self._need_sign(TokenType.R_PAREN, ")")
         return percent / 100
-
-    def _properties(self, known: Sequence[str]) -> dict[str, float]:
-        """Read ``('key' = 'value', ...)`` and return the values by the known keys' own spelling."""
-        found: dict[str, float] = {}
-        self._need_sign(TokenType.L_PAREN, "(")
-        self._property(known, found)
-        while self._sign(TokenType.COMMA):
-            self._property(known, found)
-        self._need_sign(TokenType.R_PAREN, ")")
-        return found
-
-    def _property(self, known: Sequence[str], found: dict[str, float]) -> None:
-        token = self._token()
-        name = self._text("the name of a property")
-        key = next((key for key in known if key.lower() == name.lower()), None)
-        if key is None and not (ROWS_KEY in known and name.upper() == MARK_KEY):
-            raise UnknownProperty(f"{name} cannot be set; {', '.join(known)} can.", self._position(token))
-        self._need_sign(TokenType.EQ, "=")
-        where = self._token()
-        text = self._literal()
-        if key is None:
-            return
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not 0 <= value < LARGEST or (key in WHOLE_NUMBERS and value != int(value)):
-            kind = "a whole number" if key in WHOLE_NUMBERS else "a number"
-            raise ValueOutOfRange(f"{key} is {kind} of at least 0, not {text}.", self._position(where))
-        found[key] = value

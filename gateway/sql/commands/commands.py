@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from engines.table_names import DEFAULT_DATABASE
+from gateway.sql.commands.definitions import DEFINITIONS, AnalyzeTables, Condition, Definition, OwnedKind
 from gateway.sql.commands.writes import Write
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.statement import CheckedStatement
-from metastore.discovery.inspection import DEFAULT_PARTITION
-from metastore.records import Partition, Position
-
-Test = Callable[[Any, Any], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """What a PARTITION clause asks of one column. value: None is NULL. position: of the column's name."""
-
-    column: str
-    test: Test
-    value: int | str | None
-    position: Position
-
-    def holds(self, partition: Partition) -> bool:
-        """Tell whether a partition is meant; no comparison with a value holds for NULL."""
-        text = partition.values[self.column]
-        if self.value is None:
-            return self.test(text, DEFAULT_PARTITION)
-        return text != DEFAULT_PARTITION and self.test(int(text) if isinstance(self.value, int) else text, self.value)
+from metastore.records import NOT_ANNOTATED, Annotations
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,14 +211,6 @@ class DescribeFunction:
     details: bool = False
 
 
-class OwnedKind(StrEnum):
-    """What has an owner and a name; the value is the word for it."""
-
-    TABLE = "table"
-    VIEW = "view"
-    DATABASE = "database"
-
-
 @dataclass(frozen=True, slots=True)
 class SetOwner:
     """Give something to somebody."""
@@ -305,7 +277,7 @@ class CreateView:
     """Give a query a name. sql: the query as it was written, in its dialect; query: the same, checked.
 
     view: its full name; a bare one where it is temporary, the session's alone. database: of bare names in the query.
-    columns: names that its columns get; none where they keep their own.
+    columns: names that its columns get; none where they keep their own. annotations: None for those that it has.
     """
 
     view: str
@@ -317,6 +289,7 @@ class CreateView:
     temporary: bool = False
     replace: bool = False
     if_not_exists: bool = False
+    annotations: Annotations | None = NOT_ANNOTATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,6 +369,8 @@ Command = (
     | CreateView
     | DropView
     | Refresh
+    | AnalyzeTables
+    | Definition
 )
 WITHOUT_ROWS = (
     UseDatabase,
@@ -405,4 +380,5 @@ WITHOUT_ROWS = (
     CreateView,
     DropView,
     SetOwner,
+    *DEFINITIONS,
 )  # they answer that they were done, with no table

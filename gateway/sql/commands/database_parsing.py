@@ -2,7 +2,7 @@
 
 CREATE DATABASE | SCHEMA [IF NOT EXISTS] d [COMMENT '...'] [WITH DBPROPERTIES ('k' = 'v', ...)]
 DROP DATABASE | SCHEMA [IF EXISTS] d [RESTRICT | CASCADE]
-ALTER DATABASE | SCHEMA d SET OWNER USER name
+ALTER DATABASE | SCHEMA d SET OWNER USER name | SET DBPROPERTIES ('k' = 'v', ...)
 DESCRIBE DATABASE | SCHEMA [EXTENDED] d
 """
 
@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 
-from sqlglot.tokenizer_core import TokenType
-
 from engines.table_names import DEFAULT_DATABASE
 from gateway.errors import DatabaseExists, NotAllowed
-from gateway.sql.commands.commands import CreateDatabase, DescribeDatabase, OwnedKind, SetOwner
+from gateway.sql.commands.commands import CreateDatabase, DescribeDatabase, SetOwner
+from gateway.sql.commands.definitions import OwnedKind, SetProperties
 from gateway.sql.commands.relation_reader import RelationReader
 from gateway.sql.commands.token_reader import words_of
 from gateway.sql.commands.writes import DropDatabase
@@ -30,7 +29,7 @@ _NAME = re.compile(r"[a-z0-9_]{1,128}")
 
 def parse(
     sql: str, *, limits: ParserLimits, naming: Naming
-) -> CreateDatabase | DropDatabase | DescribeDatabase | SetOwner | None:
+) -> CreateDatabase | DropDatabase | DescribeDatabase | SetOwner | SetProperties | None:
     """Return what a text says of a database, None where it says nothing of one. Raises SqlError."""
     if _HEAD.match(sql) is None:
         return None
@@ -41,7 +40,7 @@ def parse(
 class _DatabaseReader(RelationReader):
     """Reads one statement about a database."""
 
-    def command(self) -> CreateDatabase | DropDatabase | DescribeDatabase | SetOwner:
+    def command(self) -> CreateDatabase | DropDatabase | DescribeDatabase | SetOwner | SetProperties:
         verb = self._name().upper()
         self._name()
         match verb:
@@ -57,14 +56,19 @@ class _DatabaseReader(RelationReader):
                 self._end()
                 return DescribeDatabase(database, details)
 
-    def _alter_database(self) -> SetOwner:
+    def _alter_database(self) -> SetOwner | SetProperties:
         database = self._database()
         verb = self._token()
-        if not self._words("SET", "OWNER"):
-            raise NotAllowed("ALTER DATABASE is not allowed but for SET OWNER.", self._position(verb))
-        owner = self._owner(database, OwnedKind.DATABASE)
+        changed: SetOwner | SetProperties
+        if self._words("SET", "OWNER"):
+            changed = self._owner(database, OwnedKind.DATABASE)
+        elif self._words("SET", "DBPROPERTIES") or self._words("SET", "PROPERTIES"):
+            changed = SetProperties(OwnedKind.DATABASE, database, self._properties())
+        else:
+            message = "ALTER DATABASE is not allowed but for SET OWNER and SET DBPROPERTIES."
+            raise NotAllowed(message, self._position(verb))
         self._end()
-        return owner
+        return changed
 
     def _create_database(self) -> CreateDatabase:
         if_not_exists = self._words("IF", "NOT", "EXISTS")
@@ -79,7 +83,7 @@ class _DatabaseReader(RelationReader):
             if self._words("COMMENT"):
                 comment = self._text("a text")
             elif self._words("WITH", "DBPROPERTIES"):
-                properties = self._texts_by_key()
+                properties = self._properties()
             elif self._words("LOCATION") or self._words("MANAGEDLOCATION"):
                 message = "Databases have no folders here: tables are made in the gateway's warehouse."
                 raise NotAllowed(message, self._position(self._token()))
@@ -87,18 +91,6 @@ class _DatabaseReader(RelationReader):
                 self._unexpected("COMMENT or WITH DBPROPERTIES")
         self._end()
         return CreateDatabase(database, comment, properties, if_not_exists)
-
-    def _texts_by_key(self) -> dict[str, str]:
-        """Read ``('key' = 'value', ...)``."""
-        found: dict[str, str] = {}
-        self._need_sign(TokenType.L_PAREN, "(")
-        while True:
-            key = self._text("a key")
-            self._need_sign(TokenType.EQ, "=")
-            found[key] = self._literal()
-            if self._sign(TokenType.R_PAREN):
-                return found
-            self._need_sign(TokenType.COMMA, ", or )")
 
     def _drop_database(self) -> DropDatabase:
         if_exists = self._words("IF", "EXISTS")

@@ -9,7 +9,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from engines.protocol import TableSource
 from gateway.errors import NotAllowed, UnknownColumn, UnknownTable, ValueOutOfRange
-from gateway.sql.commands.commands import Condition, OwnedKind, SetOwner, Test
+from gateway.sql.commands.commands import SetOwner
+from gateway.sql.commands.definitions import Condition, OwnedKind, Test
 from gateway.sql.commands.token_reader import WordReader
 from gateway.sql.names import CATALOG, Naming, did_you_mean, require_usable, temporary_name
 from metastore.records import View
@@ -102,20 +103,27 @@ class RelationReader(WordReader):
             raise UnknownColumn(message, self._position(token))
         return spelled[name.lower()]
 
-    def _conditions(self, table: TableSource) -> tuple[Condition, ...]:
-        """Read a PARTITION clause, which names some of a table's partitions."""
+    def _owner(self, name: str, kind: OwnedKind) -> SetOwner:
+        """Read who is to own something, behind SET OWNER."""
+        if self._ahead(2):
+            self._need("USER")
+        is_text = self._token().token_type is TokenType.STRING
+        return SetOwner(name, self._text("a name") if is_text else self._name(), kind)
+
+    def _conditions(self, table: TableSource, *, values_needed: bool = True) -> tuple[Condition, ...]:
+        """Read PARTITION with its conditions; where no values are needed, a column may stand without one."""
         where = self._token()
         self._need("PARTITION")
         if not table.partition_columns:
             raise NotAllowed(f"The table {table.name} is not partitioned.", self._position(where))
         self._need_sign(TokenType.L_PAREN, "(")
-        conditions = [self._condition(table)]
+        conditions = [self._condition(table, value_needed=values_needed)]
         while self._sign(TokenType.COMMA) or self._words("AND"):
-            conditions.append(self._condition(table))
+            conditions.append(self._condition(table, value_needed=values_needed))
         self._need_sign(TokenType.R_PAREN, ")")
-        return tuple(conditions)
+        return tuple(condition for condition in conditions if condition is not None)
 
-    def _condition(self, table: TableSource) -> Condition:
+    def _condition(self, table: TableSource, *, value_needed: bool) -> Condition | None:
         token = self._token()
         column = self._column(table)
         position = self._position(token)
@@ -127,6 +135,8 @@ class RelationReader(WordReader):
             self._need("NULL")
             return Condition(column, test, None, position)
         sign = self._token()
+        if not value_needed and sign.token_type in (TokenType.COMMA, TokenType.R_PAREN):
+            return None
         if sign.token_type not in _COMPARISONS:
             self._unexpected("a comparison")
         self._at += 1
@@ -144,10 +154,3 @@ class RelationReader(WordReader):
             return int(text)
         except ValueError:
             raise ValueOutOfRange(f"{text} is not a whole number.", self._position(token)) from None
-
-    def _owner(self, name: str, kind: OwnedKind) -> SetOwner:
-        """Read who is to own something, behind SET OWNER."""
-        if self._ahead(2):
-            self._need("USER")
-        is_text = self._token().token_type is TokenType.STRING
-        return SetOwner(name, self._text("a name") if is_text else self._name(), kind)

@@ -130,7 +130,7 @@ class ShowReader(RelationReader):
             table = self._table()
             return ShowFiles(table.name, self._conditions(table) if self._more() else ())
         if self._words("TBLPROPERTIES"):
-            return ShowProperties(self._shown(), self._key())
+            return ShowProperties(self._shown(), self._key_in_brackets())
         return self._functions() or self._rights() or self._unknown(where)
 
     def _describe(self) -> Description:
@@ -181,15 +181,13 @@ class ShowReader(RelationReader):
         query, _ = parsing.parse(view.sql, view.dialect, self._limits)
         return query.is_star
 
-    def _key(self) -> str | None:
+    def _key_in_brackets(self) -> str | None:
         """Read a property's name in brackets, if there is one."""
         if not self._sign(TokenType.L_PAREN):
             return None
-        parts = [self._text("a key") if self._token().token_type is TokenType.STRING else self._name()]
-        while self._sign(TokenType.DOT):
-            parts.append(self._name())
+        key = self._key()
         self._need_sign(TokenType.R_PAREN, ")")
-        return ".".join(parts)
+        return key
 
     def _functions(self) -> ShowFunctions | None:
         kind = next((each for each in FunctionKind if self._words(each, "FUNCTIONS")), None)

@@ -126,6 +126,36 @@ class WordReader:
         self._at += 1
         return sign + token.text
 
+    def _properties(self) -> dict[str, str]:
+        """Read ``('key' = 'value', ...)``; keys may be names with dots, values words, and the sign may be missing."""
+        found: dict[str, str] = {}
+        self._need_sign(TokenType.L_PAREN, "(")
+        while True:
+            key = self._key()
+            self._sign(TokenType.EQ)
+            is_word = self._token().token_type is TokenType.VAR
+            found[key] = self._name() if is_word else self._literal()
+            if self._sign(TokenType.R_PAREN):
+                return found
+            self._need_sign(TokenType.COMMA, ", or )")
+
+    def _keys(self) -> tuple[str, ...]:
+        """Read ``('key', ...)``."""
+        self._need_sign(TokenType.L_PAREN, "(")
+        keys = [self._key()]
+        while self._sign(TokenType.COMMA):
+            keys.append(self._key())
+        self._need_sign(TokenType.R_PAREN, ", or )")
+        return tuple(keys)
+
+    def _key(self) -> str:
+        if self._token().token_type is TokenType.STRING:
+            return self._text("a key")
+        parts = [self._name()]
+        while self._sign(TokenType.DOT):
+            parts.append(self._name())
+        return ".".join(parts)
+
     def _end(self) -> None:
         if self._more():
             self._unexpected("the end")

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engines.protocol import Column, TableSource
+from gateway.sql.commands.definitions import Condition
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.statement import CheckedStatement
+from metastore.records import NOT_ANNOTATED, Annotations, Partition
 
 TABLE_FORMATS = ("parquet", "orc")  # that tables are made in; both keep all types
 
@@ -47,7 +49,8 @@ class CreateTable:
     """A new table of the gateway's own warehouse.
 
     query: whose rows it begins with; its columns become the table's. columns: of an empty table; one of the two is
-    given. partition_columns: of the columns, those that become folders, outermost first.
+    given. partition_columns: of the columns, those that become folders, outermost first. replace: it takes the place of
+    a table of its name, if there is one.
     """
 
     table: str
@@ -56,6 +59,8 @@ class CreateTable:
     partition_columns: tuple[str, ...] = ()
     format: str = TABLE_FORMATS[0]
     if_not_exists: bool = False
+    replace: bool = False
+    annotations: Annotations = NOT_ANNOTATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,39 @@ class InsertInto:
 
 
 @dataclass(frozen=True, slots=True)
+class Truncate:
+    """Rows that are to go, of a table that stays.
+
+    target: None where it is not there. partitions: whose rows, which are those that fulfil all conditions of one of
+    the groups; None for all. if_exists: what is not there is no mistake.
+    """
+
+    table: str
+    target: TableSource | None
+    partitions: tuple[tuple[Condition, ...], ...] | None = None
+    if_exists: bool = False
+
+    def means(self, partition: Partition) -> bool:
+        """Tell whether a partition's rows are to go."""
+        groups = self.partitions or ()
+        return any(all(condition.holds(partition) for condition in group) for group in groups)
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumns:
+    """Columns behind those that a table's files have; rows that are there have NULL in them."""
+
+    target: TableSource
+    columns: tuple[Column, ...]
+    comments: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def table(self) -> str:
+        """The table that gets them."""
+        return self.target.name
+
+
+@dataclass(frozen=True, slots=True)
 class DropTable:
     """A table that is to be forgotten; files of the gateway's own warehouse go with it. existing: it is there."""
 
@@ -96,13 +134,13 @@ class DropDatabase:
     cascade: bool = False
 
 
-Write = CreateTable | InsertInto | DropTable | DropDatabase
-WRITES = (CreateTable, InsertInto, DropTable, DropDatabase)
+Write = CreateTable | InsertInto | Truncate | AddColumns | DropTable | DropDatabase
+WRITES = (CreateTable, InsertInto, Truncate, AddColumns, DropTable, DropDatabase)
 
 
 def query_of(write: Write) -> CheckedStatement | CompiledStatement | None:
     """Return the query whose rows are written, None where there is none."""
-    return None if isinstance(write, DropTable | DropDatabase) else write.query
+    return write.query if isinstance(write, CreateTable | InsertInto) else None
 
 
 def reads(write: Write) -> tuple[TableSource, ...]:

@@ -9,7 +9,7 @@ from engines.protocol import TableSource
 from engines.table_names import DEFAULT_DATABASE
 from gateway.errors import NotAllowed
 from gateway.sql import statement as checking
-from gateway.sql.commands import command_parsing, database_parsing, show_parsing, write_parsing
+from gateway.sql.commands import alter_parsing, command_parsing, database_parsing, show_parsing, write_parsing
 from gateway.sql.commands.commands import Command, CreateView, Explain
 from gateway.sql.commands.writes import (
     AS_THE_DIALECT_HAS_IT,
@@ -93,6 +93,11 @@ def understand(
     about_database = database_parsing.parse(text.sql, limits=text.limits, naming=naming)
     if about_database is not None:
         return about_database
+    altered = alter_parsing.parse(
+        text.sql, text.dialect, catalog=tables, limits=text.limits, views=visible, naming=naming, facts=facts
+    )
+    if altered is not None:
+        return _with_query(altered, engines)
     command = command_parsing.parse(text.sql, catalog=tables, limits=text.limits, views=visible, naming=naming)
     if command is not None:
         return _with_query(command, engines)

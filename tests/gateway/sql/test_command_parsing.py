@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engines.protocol import Column, TableSource
 from gateway.errors import SqlError
 from gateway.sql import statement
-from gateway.sql.commands import command_parsing
+from gateway.sql.commands import alter_parsing, command_parsing, write_parsing
 from gateway.sql.commands.commands import (
     Command,
     ComputeIncrementalStats,
@@ -52,8 +52,9 @@ STATS = TableSource("stats", "/data/stats", "parquet", (Column("columns", "int")
 CATALOG = {table.name: table for table in (BOOKS, SALES, STATS)}
 
 
-def parsed(sql: str) -> Command | None:
-    return command_parsing.parse(sql, catalog=CATALOG, limits=LIMITS)
+def parsed(sql: str) -> Command | alter_parsing.Alteration | None:
+    altered = alter_parsing.parse(sql, "spark", catalog=CATALOG, limits=LIMITS)
+    return altered if altered is not None else command_parsing.parse(sql, catalog=CATALOG, limits=LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,6 @@ def test_what_belongs_to_sessions(sql: str, expected: Command) -> None:
         "",
         " ; -- x",
         "DROP TABLE books",
-        "ALTER VIEW x",
         "WITH compute AS (SELECT 1) SELECT 1",
     ],
 )
@@ -198,13 +198,20 @@ def test_which_partitions_are_meant(text: str, years: set[str]) -> None:
         ("COMPUTE INCREMENTAL STATS sales PARTITION (year='x')", "VALUE_OUT_OF_RANGE", (1, 49), "whole number"),
         ("COMPUTE INCREMENTAL STATS sales PARTITION (year)", "SYNTAX_ERROR", (1, 48), "a comparison"),
         ("DROP INCREMENTAL STATS sales", "SYNTAX_ERROR", (1, 29), "PARTITION"),
-        ("ALTER TABLE books SET TBLPROPERTIES('rows'='1')", "UNKNOWN_PROPERTY", (1, 37), "numRows"),
+        ("ALTER TABLE books SET TBLPROPERTIES('rows')", "SYNTAX_ERROR", (1, 43), "="),
         ("ALTER TABLE books SET TBLPROPERTIES('numRows'='-1')", "VALUE_OUT_OF_RANGE", (1, 47), "at least 0"),
         ("ALTER TABLE books SET TBLPROPERTIES('numRows'='1.5')", "VALUE_OUT_OF_RANGE", (1, 47), "whole number"),
         ("ALTER TABLE books SET TBLPROPERTIES('numRows'='inf')", "VALUE_OUT_OF_RANGE", (1, 47), "inf"),
         ("ALTER TABLE books SET COLUMN STATS id ('numRows'='1')", "UNKNOWN_PROPERTY", (1, 40), "numDVs"),
         ("ALTER TABLE books SET COLUMN STATS no ('numDVs'='1')", "UNKNOWN_COLUMN", (1, 36), "no"),
-        ("ALTER TABLE books DROP COLUMN id", "NOT_ALLOWED", (1, 19), "SET TBLPROPERTIES"),
+        ("ALTER TABLE books DROP COLUMN id", "NOT_ALLOWED", (1, 19), "CREATE OR REPLACE TABLE"),
+        ("ALTER TABLE books RENAME TO sales", "TABLE_EXISTS", (1, 29), "already"),
+        ("ALTER TABLE books ADD COLUMNS (a INT, A INT)", "NOT_ALLOWED", (1, 39), "two columns"),
+        ("ALTER TABLE books ADD COLUMNS (a nothing)", "SYNTAX_ERROR", (1, 34), "nothing"),
+        ("ALTER TABLE sales ADD PARTITION (year > 1, shop = 'a')", "NOT_ALLOWED", (1, 34), "one value"),
+        ("COMMENT ON COLUMN id IS 'x'", "NOT_ALLOWED", (1, 19), "table"),
+        ("COMMENT ON COLUMN books.nothing IS 'x'", "UNKNOWN_COLUMN", (1, 19), "nothing"),
+        ("ANALYZE TABLE books", "SYNTAX_ERROR", (1, 20), "COMPUTE"),
         ("SHOW TABLE STATS books; SELECT 1", "MULTIPLE_STATEMENTS", (1, 25), "One statement"),
         ("SHOW TABLES IN other", "UNKNOWN_DATABASE", (1, 16), "other"),
         ("USE other", "UNKNOWN_DATABASE", (1, 5), "other"),
@@ -234,6 +241,8 @@ def test_limits_hold_for_commands() -> None:
 
 WORDS = st.sampled_from(
     """COMPUTE INCREMENTAL STATS DROP SHOW TABLE COLUMN TABLES ALTER SET TBLPROPERTIES REFRESH INVALIDATE METADATA
+    CREATE REPLACE OR EXTERNAL LOCATION COMMENT ON ANALYZE COMPUTE STATISTICS TRUNCATE RENAME TO ADD COLUMNS CHANGE
+    COLUMN UNSET RECOVER PARTITIONS MSCK REPAIR VIEW AS ROW FORMAT DELIMITED OPTIONS STORED PARTITIONED BY INT
     PARTITION TABLESAMPLE SYSTEM REPEATABLE DESCRIBE LIKE IN IS NOT NULL AND books sales id year shop nowhere default
     `books` "sales" 'numRows' 'numDVs' '1' 2020 1e999 -5 0x1 1L ( ) , . ; = < > <= >= <> != ! - -- /* */ ' " ` $ @ ?
     \\ é ☃ \x00""".split()
@@ -243,9 +252,14 @@ WORDS = st.sampled_from(
 @given(st.lists(WORDS | st.text(max_size=4), max_size=14).map(" ".join), st.sampled_from(list(DIALECTS)))
 @example("COMPUTE STATS books TABLESAMPLE SYSTEM(1e999)", "spark")
 @example("SHOW " * 50, "hive")
+@example("ALTER TABLE books ADD COLUMN", "hive")
+@example("CREATE OR REPLACE", "hive")
+@example("CREATE TABLE x (a INT", "hive")
+@example("CREATE TABLE x (", "hive")
+@example("COMMENT ON COLUMN", "hive")
 def test_no_soup_of_words_raises_anything_but_sql_errors(sql: str, dialect: str) -> None:
     try:
-        found = parsed(sql)
+        found = parsed(sql) or write_parsing.parse(sql, dialect, catalog=CATALOG, limits=LIMITS)
         if found is None:
             statement.check(sql, dialect, catalog=CATALOG, limits=LIMITS)
     except SqlError as error:

@@ -143,12 +143,27 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class TableFiles:
+    """Some files of a table, which one statement reads by the name of ``source``, whatever else has that name.
+
+    files: absolute paths, with the same partition folders below the table's as ever; none: no rows. file_column: the
+    name of a further column, the URI of the file that a row is in. row_column: of one that holds another number in
+    every row, though not the same ones each time.
+    """
+
+    source: TableSource
+    files: tuple[str, ...]
+    file_column: str | None = None
+    row_column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WriteTarget:
     """Where a query's rows go. folder: absolute; it does not exist yet.
 
     columns: names and types that the query's columns get, in their order; none where they keep their own. constants:
     further columns, which hold one value (as text, None for NULL) in every row. partition_columns: of all these, those
-    that become folders, outermost first.
+    that become folders, outermost first. read: what some names in the query mean in it alone.
     """
 
     folder: str
@@ -156,6 +171,7 @@ class WriteTarget:
     columns: tuple[Column, ...] = ()
     constants: tuple[tuple[Column, str | None], ...] = ()
     partition_columns: tuple[str, ...] = ()
+    read: tuple[TableFiles, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -513,6 +513,22 @@ class TableBusy(WriteFailed):
     how_failed = "found others writing to the table for too long"
 
 
+class WriteConflict(WriteFailed):
+    """Others change the table's files each time that its rows are rewritten."""
+
+    code = "WRITE_CONFLICT"
+    sqlstate = "40001"
+    how_failed = "found the table changed by others while it rewrote rows of it, again and again"
+
+
+class SeveralMatches(WriteFailed):
+    """A row of a MERGE's target meets several rows of its source, so that it is not clear which of them counts."""
+
+    code = "MERGE_CARDINALITY_VIOLATION"
+    sqlstate = "23K01"
+    how_failed = "found a row that meets several rows of the source; the table is as it was"
+
+
 class ResultError(GatewayError):
     """Rows that cannot be kept, or are kept no more."""
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
-from engines.protocol import TableSource
+from engines.protocol import TableFiles, TableSource
 from engines.spark_sql.session_settings import CAREFUL_SETTINGS, SESSION_SETTINGS
 from selector.quoting import spark_name
 
@@ -223,11 +223,16 @@ def _connect(address: str, session_id: str) -> SparkConnectClient:
     return client
 
 
-def statement_plan(sql: str, tables: Iterable[TableSource]) -> Plan:
-    """Return the plan of a statement together with those of the tables that its text can mean."""
+def statement_plan(sql: str, tables: Iterable[TableSource], read: Iterable[TableFiles] = ()) -> Plan:
+    """Return the plan of a statement together with those of the tables that its text can mean.
+
+    read: tables of which it reads only some files; they come before others of the same name.
+    """
     plan = Plan()
     text = sql.casefold()
-    references = [_table(table) for table in tables if spark_name(table.name)[1:-1].casefold() in text]
+    known: dict[str, TableSource | TableFiles] = {table.name: table for table in tables}
+    known |= {each.source.name: each for each in read}
+    references = [_table(table) for name, table in known.items() if spark_name(name)[1:-1].casefold() in text]
     if references:
         plan.root.with_relations.root.sql.query = sql
         plan.root.with_relations.references.extend(references)
@@ -236,19 +241,31 @@ def statement_plan(sql: str, tables: Iterable[TableSource]) -> Plan:
     return plan
 
 
-def _table(table: TableSource) -> pb2.Relation:
+def _table(table: TableSource | TableFiles) -> pb2.Relation:
+    source = table.source if isinstance(table, TableFiles) else table
     relation = pb2.Relation()
-    plain = _PLAIN_NAME.fullmatch(table.name)
-    relation.subquery_alias.alias = table.name if plain else spark_name(table.name)
+    plain = _PLAIN_NAME.fullmatch(source.name)
+    relation.subquery_alias.alias = source.name if plain else spark_name(source.name)
     projection = relation.subquery_alias.input.project
-    for column in table.columns:  # Spark would put the partition columns last
+    for column in source.columns:  # Spark would put the partition columns last
         projection.expressions.add().unresolved_attribute.unparsed_identifier = spark_name(column.name)
-    source = projection.input.read.data_source
-    source.format = table.format
-    source.schema = ", ".join(f"{spark_name(column.name)} {column.type.spark()}" for column in table.columns)
-    source.paths.append(table.location)
-    for key, value in table.options.items():
-        source.options[key] = value
+    schema = ", ".join(f"{spark_name(column.name)} {column.type.spark()}" for column in source.columns)
+    if isinstance(table, TableFiles):
+        _add_columns(table, projection)
+        if not table.files:
+            projection.input.local_relation.schema = schema
+            return relation
+    files = projection.input.read.data_source
+    files.format = source.format
+    files.schema = schema
+    for key, value in source.options.items():
+        files.options[key] = value
+    if isinstance(table, TableFiles):
+        files.options["basePath"] = source.location  # from which on folders are partitions
+        files.options["globPaths"] = "false"
+        files.paths.extend(table.files)
+    else:
+        files.paths.append(source.location)
     return relation
 
 
@@ -311,6 +328,20 @@ def as_months(
 def _intervals(months: pa.ChunkedArray) -> pa.Array:
     values = [None if count is None else pa.MonthDayNano([count, 0, 0]) for count in months.to_pylist()]
     return pa.array(values, pa.month_day_nano_interval())
+
+
+def _add_columns(table: TableFiles, projection: pb2.Project) -> None:
+    if table.file_column is not None:
+        file = projection.expressions.add().alias
+        file.name.append(table.file_column)
+        if table.files:
+            file.expr.unresolved_attribute.unparsed_identifier = "_metadata.file_path"
+        else:
+            file.expr.literal.string = ""
+    if table.row_column is not None:
+        row = projection.expressions.add().alias
+        row.name.append(table.row_column)
+        row.expr.unresolved_function.function_name = "monotonically_increasing_id"
 
 
 def _arrow_schema(struct: StructType) -> pa.Schema:

@@ -205,9 +205,9 @@ class SparkConnectEngine:
                 statement.use(session, break_off=functools.partial(self._leave_alone, statement, session))
                 session.configure()
                 statement.raise_if_ended()
-                given = session.schema(statement_plan(sql, statement.tables)).names
+                given = session.schema(statement_plan(sql, statement.tables, target.read)).names
                 text, names = selected(sql, given, target)
-                plan = statement_plan(text, statement.tables)
+                plan = statement_plan(text, statement.tables, target.read)
                 schema = session.schema(plan)
                 session.write(
                     plan,

@@ -14,7 +14,7 @@ from gateway.catalog.snapshot import CatalogView
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.router import Router
 from gateway.sql.commands.commands import CreateView, Explain
-from gateway.sql.commands.writes import Write, query_of
+from gateway.sql.commands.writes import Write, queries_of
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.dialects.names import HIVE, IMPALA
 from gateway.statements.statement import Run
@@ -124,7 +124,7 @@ def _reasons(reasons: Sequence[Reason]) -> list[str]:
 
 def _query(statement: CreateView | Write) -> CompiledStatement | None:
     """Return the query in a statement, None where it has none."""
-    query = statement.query if isinstance(statement, CreateView) else query_of(statement)
+    query = statement.query if isinstance(statement, CreateView) else next(iter(queries_of(statement)), None)
     assert query is None or isinstance(query, CompiledStatement)  # as all that a planner read
     return query
 

@@ -26,13 +26,14 @@ from gateway.sql.commands.definitions import (
 from gateway.sql.commands.writes import (
     WRITES,
     AddColumns,
+    ChangeRows,
     CreateTable,
     DropDatabase,
     DropTable,
     InsertInto,
     Truncate,
     Write,
-    query_of,
+    queries_of,
 )
 
 SUMMARY = pa.schema([("summary", pa.string())])
@@ -60,8 +61,8 @@ def has_rows(command: Command | Write | None, dialect: str) -> bool:
 
 
 def writes_rows(command: Command | Write | None) -> TypeGuard[Write]:
-    """Tell whether a statement is one that writes rows of a query."""
-    return isinstance(command, WRITES) and query_of(command) is not None
+    """Tell whether a statement is one that has an engine write rows."""
+    return isinstance(command, ChangeRows) or (isinstance(command, WRITES) and bool(queries_of(command)))
 
 
 def _impala_words(command: Command | Write) -> str | None:

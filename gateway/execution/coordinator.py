@@ -2,8 +2,7 @@
 
 ``start`` records it and ``_process`` sees it through: it is read, decided about, and tried on one engine after the
 other until an attempt has its rows or no other one may follow. Every step is on record before the next begins
-(``query_log.py``), so a killed gateway leaves a readable past. What an attempt does is in ``executor.py``, which one
-comes next in ``failover.py``.
+(``query_log.py``). What an attempt does is in ``executor.py``, which one comes next in ``failover.py``.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from engines.errors import EngineError, StatementCancelled
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.errors import GatewayError, GatewayStopped, NotAllowed, failure_of
+from gateway.execution.answers import writes_rows
 from gateway.execution.authorized_reader import AuthorizedReader, Understood, asker_of
 from gateway.execution.executor import Executor, Outcome
 from gateway.execution.failover import SECOND_OPINION_S, FailoverPlan
@@ -30,7 +30,7 @@ from gateway.execution.writing import TableWriter
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.joins import JoinLearner
 from gateway.routing.router import Router
-from gateway.sql.commands.writes import WRITES, Write, query_of
+from gateway.sql.commands.writes import Write
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.parsing import require_length
 from gateway.statements.statement import Run, Statement
@@ -188,7 +188,7 @@ class Coordinator:
         """See a statement through that was accepted. Raises what it fails with before an engine is tried."""
         if isinstance(understood, CompiledStatement):
             self._query(run, understood, snapshot)
-        elif isinstance(understood, WRITES) and query_of(understood) is not None:
+        elif writes_rows(understood):
             self._write(run, understood)
         else:
             attempt = _attempt(1, ITSELF)

@@ -39,7 +39,16 @@ from gateway.sql.commands.definitions import (
     SetProperties,
     UnsetProperties,
 )
-from gateway.sql.commands.writes import AddColumns, CreateTable, DropDatabase, DropTable, InsertInto, Truncate, Write
+from gateway.sql.commands.writes import (
+    AddColumns,
+    ChangeRows,
+    CreateTable,
+    DropDatabase,
+    DropTable,
+    InsertInto,
+    Truncate,
+    Write,
+)
 from gateway.sql.compiled import CompiledStatement
 from metastore.records import Database, View
 
@@ -72,7 +81,7 @@ def required_actions(checked: CompiledStatement | Command | Write, catalog: Owne
     match checked:
         case Explain(statement=statement):
             yield from required_actions(statement, catalog)
-        case InsertInto(target=target):
+        case InsertInto(target=target) | ChangeRows(target=target):
             yield Need(Action.WRITE_ROWS, _relation(target.name, catalog))
         case Truncate(table=name):
             yield Need(Action.WRITE_ROWS, _relation(name, catalog))

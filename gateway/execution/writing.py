@@ -38,9 +38,12 @@ from gateway.errors import (
     WriteFailed,
     WritePending,
 )
+from gateway.execution.changing.rewrite import Produce
+from gateway.execution.changing.table_changer import TableChanger
 from gateway.security.policy import Action, Policy
 from gateway.sql.commands.writes import (
     AddColumns,
+    ChangeRows,
     CreateTable,
     DropDatabase,
     DropTable,
@@ -71,8 +74,6 @@ NAMES_SHOWN = 5  # of what stands in the way
 _NO_DATA = ("_", ".")
 _PAUSE_S = 0.1
 
-Produce = Callable[[str, WriteTarget], pa.Schema]
-
 
 def produce_nothing(_sql: str, _target: WriteTarget) -> pa.Schema:
     """Stand for the engine where a statement writes no rows."""
@@ -99,6 +100,14 @@ class TableWriter:
         self._commits = Commits(metastore)
         self._retry_s = retry_s
         self._turn_s = turn_s
+        self._changer = TableChanger(
+            metastore,
+            registration,
+            self._commits,
+            require_alone=self._require_alone,
+            make_visible=self._make_visible,
+            turn_s=turn_s,
+        )
 
     def write(self, write: Write, run: Run, produce: Produce = produce_nothing) -> pa.Table:
         """Do what a write says, with rows that ``produce`` writes; tell how many.
@@ -116,6 +125,8 @@ class TableWriter:
                     rows = self._truncate(write, run)
                 case AddColumns():
                     rows = self._add_columns(write, run)
+                case ChangeRows():
+                    return self._changer.change(write, run, produce)
                 case DropTable():
                     rows = self._drop(write.table, run)
                 case DropDatabase():
@@ -372,7 +383,7 @@ class TableWriter:
 
 def _table_of(write: Write) -> str:
     match write:
-        case InsertInto(target=target):
+        case InsertInto(target=target) | ChangeRows(target=target):
             return target.name
         case DropDatabase(database=database):
             return f"a table of {database}"

@@ -64,6 +64,8 @@ _STATUS_OF_FAILED_QUERY: Mapping[type[GatewayError] | type[EngineError], int] = 
     errors.JobRunning: 409,
     errors.TableInMotion: 409,
     errors.TableBusy: 409,
+    errors.WriteConflict: 409,
+    errors.SeveralMatches: 400,
     errors.DatabaseNotEmpty: 409,
     errors.NoEngineAvailable: 503,
     EngineBusy: 503,

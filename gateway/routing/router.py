@@ -13,7 +13,7 @@ from engines.protocol import EXPLAIN_S, TableSource, Writer
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.errors import StatementTooComplex
 from gateway.routing.engines import EngineEntry, EngineRegistry
-from gateway.sql.commands.writes import Write, query_of, reads
+from gateway.sql.commands.writes import Write, queries_of, reads
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.duckdb.values import NoEquivalent
 from gateway.sql.planning.fairness import FairSlots, Requester
@@ -145,8 +145,7 @@ class Router:
         for entry in self._engines.values():
             unreadable = sorted(name for format, name in formats.items() if format not in entry.engine.formats)
             unsupported = f"it cannot read the form of {', '.join(unreadable)}." if unreadable else None
-            query = query_of(write)
-            if query is not None:
+            for query in queries_of(write):
                 unsupported = unsupported or _unsafe_pattern(entry, query)
             if not isinstance(entry.engine, Writer):
                 unsupported = "it does not write."

@@ -151,6 +151,26 @@ def check(
     """
     try:
         tree, engine = parsing.parse(sql, dialect, limits)
+    except RecursionError as error:
+        raise StatementTooDeep("The statement is nested too deep.") from error
+    return check_tree(
+        tree, dialect, engine=engine, catalog=catalog, limits=limits, views=views, naming=naming, facts=facts
+    )
+
+
+def check_tree(
+    tree: exp.Expr,
+    dialect: str,
+    *,
+    catalog: Mapping[str, TableSource],
+    limits: ParserLimits,
+    views: Mapping[str, View] = {},
+    naming: names.Naming = names.IN_DEFAULT,
+    facts: Mapping[str, str] = {},
+    engine: str | None = None,
+) -> CheckedStatement:
+    """Do as ``check`` does with a query that was parsed in its dialect, or is made of what was. The tree is changed."""
+    try:
         names.qualify(tree, naming, views)
         if dialect in OF_HIVES_TOOLS:
             rewriting.count_weekdays(tree)

@@ -39,6 +39,8 @@ _STATUS: Mapping[type[GatewayError] | type[EngineError], grpc.StatusCode] = {
     StatementCancelled: grpc.StatusCode.CANCELLED,
     DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.TableBusy: grpc.StatusCode.ABORTED,
+    errors.WriteConflict: grpc.StatusCode.ABORTED,
+    errors.SeveralMatches: grpc.StatusCode.INVALID_ARGUMENT,
     errors.TableInMotion: grpc.StatusCode.ABORTED,
     errors.JobRunning: grpc.StatusCode.FAILED_PRECONDITION,
     errors.NotFinished: grpc.StatusCode.FAILED_PRECONDITION,

@@ -134,16 +134,75 @@ class DropDatabase:
     cascade: bool = False
 
 
-Write = CreateTable | InsertInto | Truncate | AddColumns | DropTable | DropDatabase
-WRITES = (CreateTable, InsertInto, Truncate, AddColumns, DropTable, DropDatabase)
+class ChangeKind(StrEnum):
+    """Statements that change rows of a table."""
+
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    MERGE = "MERGE"
 
 
-def query_of(write: Write) -> CheckedStatement | CompiledStatement | None:
-    """Return the query whose rows are written, None where there is none."""
-    return write.query if isinstance(write, CreateTable | InsertInto) else None
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """What becomes of a row: it gets values, or goes.
+
+    values: by column of the table, which of the query's values it gets; a row that is there keeps the others, a new one
+    has NULL there. None: the row goes.
+    """
+
+    values: Mapping[str, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRows:
+    """An UPDATE, DELETE or MERGE. The queries are made by ``change_queries.py``, which knows their columns.
+
+    rows: the table's rows as they are, each with its clause and with the values of all clauses; None where every row
+    goes, or none can. clauses: by the number that the query has for them. added: new rows in the same way, with
+    ``added_clauses``. source: rows that are written first, and read from there by the others.
+
+    repeatable: run twice over the same rows, ``rows`` chooses the same clauses. single_match: a row that meets several
+    of the source's is an error. by_source: some clause is for rows that meet none.
+    """
+
+    target: TableSource
+    kind: ChangeKind
+    rows: CheckedStatement | CompiledStatement | None
+    clauses: tuple[Clause, ...]
+    added: CheckedStatement | CompiledStatement | None = None
+    added_clauses: tuple[Clause, ...] = ()
+    source: CheckedStatement | CompiledStatement | None = None
+    repeatable: bool = True
+    single_match: bool = False
+    by_source: bool = False
+
+    @property
+    def table(self) -> str:
+        """The table that is written."""
+        return self.target.name
+
+
+Write = CreateTable | InsertInto | ChangeRows | Truncate | AddColumns | DropTable | DropDatabase
+WRITES = (CreateTable, InsertInto, ChangeRows, Truncate, AddColumns, DropTable, DropDatabase)
+
+OWN_NAMES = ".."
+"""What names begin with that only queries of ours have: no table, view or column of a client is called so there."""
+
+
+def queries_of(write: Write) -> tuple[CheckedStatement | CompiledStatement, ...]:
+    """Return the queries whose rows are written."""
+    match write:
+        case DropTable() | DropDatabase() | Truncate() | AddColumns():
+            return ()
+        case ChangeRows(rows=rows, added=added, source=source):
+            return tuple(query for query in (source, rows, added) if query is not None)
+        case CreateTable(query=query) | InsertInto(query=query):
+            return () if query is None else (query,)
 
 
 def reads(write: Write) -> tuple[TableSource, ...]:
     """Return the tables whose rows a write reads."""
-    query = query_of(write)
-    return () if query is None else query.tables
+    tables = {table.name: table for query in queries_of(write) for table in query.tables}
+    if isinstance(write, ChangeRows):
+        tables[write.target.name] = write.target
+    return tuple(table for name, table in tables.items() if not name.startswith(OWN_NAMES))

@@ -9,11 +9,19 @@ from engines.protocol import TableSource
 from engines.table_names import DEFAULT_DATABASE
 from gateway.errors import NotAllowed
 from gateway.sql import statement as checking
-from gateway.sql.commands import alter_parsing, command_parsing, database_parsing, show_parsing, write_parsing
+from gateway.sql.commands import (
+    alter_parsing,
+    change_parsing,
+    command_parsing,
+    database_parsing,
+    show_parsing,
+    write_parsing,
+)
 from gateway.sql.commands.commands import Command, CreateView, Explain
 from gateway.sql.commands.writes import (
     AS_THE_DIALECT_HAS_IT,
     WRITES,
+    ChangeRows,
     CreateTable,
     InsertInto,
     PartitionSettings,
@@ -111,6 +119,16 @@ def understand(
         naming=naming,
         facts=facts,
     )
+    if write is None:
+        write = change_parsing.parse(
+            text.sql,
+            text.dialect,
+            catalog=tables,
+            limits=text.limits,
+            views=visible,
+            naming=naming,
+            facts=facts,
+        )
     if write is not None:
         return _with_query(write, engines)
     checked = checking.check(
@@ -154,5 +172,13 @@ def _with_query(statement: Command | Write, engines: Engines) -> Command | Write
     match statement:
         case CreateView() | CreateTable() | InsertInto() if isinstance(statement.query, CheckedStatement):
             return replace(statement, query=compiled(statement.query, {*engines.dialects, SPARK}))
+        case ChangeRows():
+            rows, added, source = (_compiled(each) for each in (statement.rows, statement.added, statement.source))
+            return replace(statement, rows=rows, added=added, source=source)
         case _:
             return statement
+
+
+def _compiled(query: CheckedStatement | CompiledStatement | None) -> CompiledStatement | None:
+    """Return a query as the engine that writes gets it: its texts are put into Spark's SQL."""
+    return compiled(query, (SPARK,)) if isinstance(query, CheckedStatement) else query

@@ -13,7 +13,7 @@ from engines.protocol import Column, TableSource
 from engines.table_names import database_of, name_in_database
 from gateway.sql.names import Naming
 from gateway.sql.planning.work import visible_views
-from metastore.records import CatalogTable, Database, View
+from metastore.records import NOT_ANNOTATED, Annotations, CatalogTable, Database, View
 from metastore.store import Metastore
 from selector.plan import TableShape
 from selector.statistics import TableStatistics
@@ -57,14 +57,15 @@ class Relation:
     name: str
     kind: RelationKind
     columns: tuple[Column, ...]
+    annotations: Annotations = NOT_ANNOTATED
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogSnapshot:
     """Tables and statistics of one version of the catalog. What did not change is the same object as in the one before.
 
-    owners: of tables, None where they are nobody's. changed: versions in which tables, with their statistics, became
-    what they are.
+    owners: of tables, None where they are nobody's. annotations: of tables, where there are any. changed: versions in
+    which tables, with their statistics, became what they are.
     """
 
     version: int
@@ -74,6 +75,7 @@ class CatalogSnapshot:
     views: Mapping[str, View] = field(default_factory=dict)
     databases: Mapping[str, Database] = field(default_factory=dict)
     owners: Mapping[str, str | None] = field(default_factory=dict)
+    annotations: Mapping[str, Annotations] = field(default_factory=dict)
     changed: Mapping[str, int] = field(default_factory=dict)
 
     def changed_at(self, tables: Sequence[TableSource]) -> int:
@@ -93,13 +95,20 @@ class CatalogSnapshot:
 
         A session's own views are shown in its database, where they hide what is called as they are.
         """
-        found = {(database_of(name), name_in_database(name)): table.columns for name, table in self.tables.items()}
-        views = {(database_of(name), name_in_database(name)): view.columns for name, view in self.views.items()}
+        found: dict[tuple[str, str], Relation] = {}
+
+        def add(database: str, name: str, kind: RelationKind, told: TableSource | View, said: Annotations) -> None:
+            found[database, name] = Relation(database, name, kind, told.columns, said)
+
+        for name, table in self.tables.items():
+            said = self.annotations.get(name, NOT_ANNOTATED)
+            add(database_of(name), name_in_database(name), RelationKind.TABLE, table, said)
+        for name, view in self.views.items():
+            add(database_of(name), name_in_database(name), RelationKind.VIEW, view, view.annotations)
         if session is not None:
-            views |= {(session.database, name): view.columns for name, view in session.views.items()}
-        kinds = dict.fromkeys(found, RelationKind.TABLE) | dict.fromkeys(views, RelationKind.VIEW)
-        found |= views
-        return [Relation(*key, kinds[key], found[key]) for key in sorted(found)]
+            for name, view in session.views.items():
+                add(session.database, name, RelationKind.VIEW, view, view.annotations)
+        return [found[key] for key in sorted(found)]
 
     def statistics_version(self, tables: Sequence[TableSource]) -> str:
         """Return the builds that a statement over these tables is decided on; 0 where there is none.
@@ -157,6 +166,7 @@ class CatalogView:
             views=_kept(before.views, {view.name: view for view in self._metastore.views.list()}),
             databases={database.name: database for database in self._metastore.databases.list()},
             owners={name: table.owner for name, table in read.items()},
+            annotations={name: each.annotations for name, each in read.items() if each.annotations != NOT_ANNOTATED},
             changed={name: before.changed[name] if name in same else version for name in read},
         )
 

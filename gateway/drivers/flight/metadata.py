@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from engines.arrow_types import arrow_type
+from engines.protocol import Column
 from gateway.catalog.snapshot import Relation, RelationKind
 from gateway.drivers.jdbc import KNOWN, describe, matcher, matching
 from gateway.statistics.tables import rows_of
@@ -115,25 +116,23 @@ def question(name: str, request: Any) -> Question | None:
 def table_schema(table: Relation) -> pa.Schema:
     """Return the columns of a table or view as its rows have them, with what JDBC wants to know beside each."""
     return pa.schema(
-        [
-            pa.field(column.name, arrow_type(column.type), metadata=_told(table, column.data_type))
-            for column in table.columns
-        ]
+        [pa.field(column.name, arrow_type(column.type), metadata=_told(table, column)) for column in table.columns]
     )
 
 
-def _told(table: Relation, data_type: str) -> dict[str, str]:
-    kind = describe(data_type)
+def _told(table: Relation, column: Column) -> dict[str, str]:
+    kind = describe(column.data_type)
     told = {
         "DB_SCHEMA_NAME": table.database,
         "TABLE_NAME": table.name,
-        "TYPE_NAME": data_type.upper(),
+        "TYPE_NAME": column.data_type.upper(),
         "PRECISION": kind.size,
         "SCALE": kind.scale,
         "IS_AUTO_INCREMENT": 0,
         "IS_CASE_SENSITIVE": int(kind.is_text),
         "IS_READ_ONLY": 0,
         "IS_SEARCHABLE": 1,
+        "REMARKS": table.annotations.columns.get(column.name),
     }
     return {f"ARROW:FLIGHT:SQL:{name}": str(value) for name, value in told.items() if value is not None}
 

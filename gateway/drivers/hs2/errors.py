@@ -6,22 +6,60 @@ HTTP.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
 from gateway.drivers.hs2.protocol.messages import Status, StatusCode
-from gateway.errors import GENERAL, UnknownTable, failure_of, message, sqlstate
+from gateway.errors import GENERAL, SqlError, UnknownDatabase, UnknownTable, failure_of, message, sqlstate
+from gateway.sql.dialects.names import IMPALA
 
 # Hive's own exception, in the only form that its driver reads: class, message, and a stack trace of no lines. The hive
 # dialect of SQLAlchemy looks for exactly these words to learn that there is no such table.
 _HIVE_SAYS_NO_TABLE = "*org.apache.hadoop.hive.ql.parse.SemanticException:Table not found {name}:0:-1"
 
 
+# What other tools look for in a message to learn the same: those of dbt for Spark and for Impala, which then go on.
+_SPARKS_WORDS: Mapping[type[SqlError], str] = {
+    UnknownDatabase: "[SCHEMA_NOT_FOUND]",
+    UnknownTable: "[TABLE_OR_VIEW_NOT_FOUND]",
+}
+_IMPALAS_WORDS: Mapping[type[SqlError], str] = {
+    UnknownDatabase: "[Database does not exist]",
+    UnknownTable: "[Could not resolve path]",
+}
+
+
+class _Told(Exception):
+    """An error, with the words by which its client's tools know it."""
+
+    def __init__(self, error: SqlError, words: str) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.words = words
+
+
 class InvalidHandle(Exception):
     """A session or an operation that there is not, or that belongs to somebody else."""
+
+
+@contextmanager
+def told_in(dialect: str) -> Iterator[None]:
+    """Have errors carry the words by which tools know them that speak a dialect."""
+    try:
+        yield
+    except (UnknownDatabase, UnknownTable) as error:
+        words = _IMPALAS_WORDS if dialect == IMPALA else _SPARKS_WORDS
+        raise _Told(error, words[type(error)]) from error
 
 
 def status_of(error: Exception) -> Status:
     """Return the status that tells a client of an error. Of a defect nothing is told but that there is one."""
     if isinstance(error, InvalidHandle):
         return Status(StatusCode.INVALID_HANDLE, sqlstate=GENERAL, error_code=0, message=str(error))
+    if isinstance(error, _Told):
+        status = status_of(error.error)
+        status.message = f"{status.message} {error.words}"
+        return status
     failure = failure_of(error)
     status = Status(StatusCode.ERROR, sqlstate=sqlstate(failure), error_code=0, message=message(failure))
     if isinstance(error, UnknownTable) and error.name is not None:

@@ -105,7 +105,8 @@ def tables(request: TablesRequest, known: Iterable[Relation]) -> pa.Table:
     """Return tables and views whose names match."""
     found = matching(known, database=request.schema, table=request.table, kinds=request.types or ())
     nothing = [None] * (len(TABLES) - 5)
-    return rows_of(TABLES, [[NO_CATALOG, each.database, each.name, each.kind, "", *nothing] for each in found])
+    rows = [[NO_CATALOG, each.database, each.name, each.kind, each.annotations.comment, *nothing] for each in found]
+    return rows_of(TABLES, rows)
 
 
 def columns(request: ColumnsRequest, known: Iterable[Relation]) -> pa.Table:
@@ -117,12 +118,13 @@ def columns(request: ColumnsRequest, known: Iterable[Relation]) -> pa.Table:
             if named.fullmatch(column.name) is None:
                 continue
             kind = describe(column.data_type)
+            remarks = table.annotations.columns.get(column.name, "")
             octets = kind.size if kind.is_text or kind.jdbc is Jdbc.BINARY else None
             rows.append(
                 [
                     *(NO_CATALOG, table.database, table.name, column.name, int(kind.jdbc)),
                     *(hive_name(column.data_type).upper(), kind.size, None, kind.scale, kind.radix, NULLABLE),
-                    *("", None, None, None, octets, ordinal, "YES", None, None, None, None, "NO"),
+                    *(remarks, None, None, None, octets, ordinal, "YES", None, None, None, None, "NO"),
                 ]
             )
     return rows_of(COLUMNS, rows)

@@ -22,6 +22,7 @@ from gateway import PRODUCT
 from gateway.catalog.snapshot import CatalogView, Relation
 from gateway.drivers.hs2 import metadata, timeline
 from gateway.drivers.hs2.clients import dialect_at_first, dialect_at_opening
+from gateway.drivers.hs2.errors import told_in
 from gateway.drivers.hs2.operations import Operation, QueryOperation, TableOperation
 from gateway.drivers.hs2.protocol import messages, rowset, types
 from gateway.drivers.hs2.protocol.messages import (
@@ -191,7 +192,7 @@ class Service:
         early = request.run_async and is_query(statement.sql)  # its handle says that there are rows, and is right
 
         def started() -> messages.OperationReply:
-            with ExitStack() as undo:
+            with told_in(session.session.dialect), ExitStack() as undo:
                 undo.callback(self.registry.close_operation, operation)
                 if run.accepted.done():
                     run.require_accepted()

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot.tokenizer_core import Token, TokenType
 
 from engines.protocol import TableSource
+from engines.table_names import database_of
 from gateway.errors import NotAllowed, UnknownColumn, UnknownTable, ValueOutOfRange
 from gateway.sql.commands.commands import SetOwner
 from gateway.sql.commands.definitions import Condition, OwnedKind, Test
@@ -89,6 +90,7 @@ class RelationReader(WordReader):
     def _found(self, name: str, parts: Sequence[str], token: Token, *, to_mend: bool = False) -> TableSource:
         table = self._catalog.get(name)
         if table is None:
+            self._naming.require(database_of(name), self._position(token))
             message = f"There is no table {name}{did_you_mean(name, self._catalog)}"
             raise UnknownTable(message, self._position(token), name=".".join(parts))
         return table if to_mend else require_usable(table, self._position(token))

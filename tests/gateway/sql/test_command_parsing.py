@@ -184,7 +184,7 @@ def test_which_partitions_are_meant(text: str, years: set[str]) -> None:
         ("COMPUTE STATS", "SYNTAX_ERROR", (1, 14), "a name"),
         ("COMPUTE STATISTICS books", "SYNTAX_ERROR", (1, 9), "STATS"),
         ("COMPUTE STATS boks", "UNKNOWN_TABLE", (1, 15), "did you mean books"),
-        ("COMPUTE STATS other.books", "UNKNOWN_TABLE", (1, 15), "other.books"),
+        ("COMPUTE STATS other.books", "UNKNOWN_DATABASE", (1, 15), "other"),
         ("COMPUTE STATS 'books'", "SYNTAX_ERROR", (1, 15), "a name"),
         ("COMPUTE STATS books (id, pric)", "UNKNOWN_COLUMN", (1, 26), "did you mean price"),
         ("COMPUTE STATS books (id", "SYNTAX_ERROR", (1, 24), ")"),

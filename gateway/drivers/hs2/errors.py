@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from gateway.drivers.hs2.protocol.messages import Status, StatusCode
 from gateway.errors import GENERAL, SqlError, UnknownDatabase, UnknownTable, failure_of, message, sqlstate
 from gateway.sql.dialects.names import IMPALA
+from metastore.records import Failure
 
 # Hive's own exception, in the only form that its driver reads: class, message, and a stack trace of no lines. The hive
 # dialect of SQLAlchemy looks for exactly these words to learn that there is no such table.
@@ -19,23 +20,23 @@ _HIVE_SAYS_NO_TABLE = "*org.apache.hadoop.hive.ql.parse.SemanticException:Table 
 
 
 # What other tools look for in a message to learn the same: those of dbt for Spark and for Impala, which then go on.
-_SPARKS_WORDS: Mapping[type[SqlError], str] = {
-    UnknownDatabase: "[SCHEMA_NOT_FOUND]",
-    UnknownTable: "[TABLE_OR_VIEW_NOT_FOUND]",
+_SPARKS_WORDS: Mapping[str, str] = {
+    UnknownDatabase.code: "[SCHEMA_NOT_FOUND]",
+    UnknownTable.code: "[TABLE_OR_VIEW_NOT_FOUND]",
 }
-_IMPALAS_WORDS: Mapping[type[SqlError], str] = {
-    UnknownDatabase: "[Database does not exist]",
-    UnknownTable: "[Could not resolve path]",
+_IMPALAS_WORDS: Mapping[str, str] = {
+    UnknownDatabase.code: "[Database does not exist]",
+    UnknownTable.code: "[Could not resolve path]",
 }
 
 
 class _Told(Exception):
-    """An error, with the words by which its client's tools know it."""
+    """An error, with the dialect of the client that it is told to."""
 
-    def __init__(self, error: SqlError, words: str) -> None:
+    def __init__(self, error: SqlError, dialect: str) -> None:
         super().__init__(str(error))
         self.error = error
-        self.words = words
+        self.dialect = dialect
 
 
 class InvalidHandle(Exception):
@@ -44,12 +45,17 @@ class InvalidHandle(Exception):
 
 @contextmanager
 def told_in(dialect: str) -> Iterator[None]:
-    """Have errors carry the words by which tools know them that speak a dialect."""
+    """Have errors be told in the words by which tools know them that speak a dialect."""
     try:
         yield
     except (UnknownDatabase, UnknownTable) as error:
-        words = _IMPALAS_WORDS if dialect == IMPALA else _SPARKS_WORDS
-        raise _Told(error, words[type(error)]) from error
+        raise _Told(error, dialect) from error
+
+
+def message_in(dialect: str, failure: Failure) -> str:
+    """Return what a driver shows, with the words by which tools know it that speak a dialect."""
+    words = (_IMPALAS_WORDS if dialect == IMPALA else _SPARKS_WORDS).get(failure.code)
+    return f"{message(failure)} {words}" if words else message(failure)
 
 
 def status_of(error: Exception) -> Status:
@@ -58,7 +64,7 @@ def status_of(error: Exception) -> Status:
         return Status(StatusCode.INVALID_HANDLE, sqlstate=GENERAL, error_code=0, message=str(error))
     if isinstance(error, _Told):
         status = status_of(error.error)
-        status.message = f"{status.message} {error.words}"
+        status.message = message_in(error.dialect, failure_of(error.error))
         return status
     failure = failure_of(error)
     status = Status(StatusCode.ERROR, sqlstate=sqlstate(failure), error_code=0, message=message(failure))

@@ -22,7 +22,7 @@ from gateway import PRODUCT
 from gateway.catalog.snapshot import CatalogView, Relation
 from gateway.drivers.hs2 import metadata, timeline
 from gateway.drivers.hs2.clients import dialect_at_first, dialect_at_opening
-from gateway.drivers.hs2.errors import told_in
+from gateway.drivers.hs2.errors import message_in, told_in
 from gateway.drivers.hs2.operations import Operation, QueryOperation, TableOperation
 from gateway.drivers.hs2.protocol import messages, rowset, types
 from gateway.drivers.hs2.protocol.messages import (
@@ -35,7 +35,7 @@ from gateway.drivers.hs2.protocol.messages import (
 from gateway.drivers.hs2.protocol.messages import OperationType as Kind
 from gateway.drivers.hs2.protocol.thrift import Struct, encode
 from gateway.drivers.hs2.registry import Hs2Session, Peer, Registry
-from gateway.errors import GatewayStopped, InvalidSetting, NotOffered, TooManyDownloads, message, sqlstate
+from gateway.errors import GatewayStopped, InvalidSetting, NotOffered, TooManyDownloads, sqlstate
 from gateway.execution.coordinator import STOPPING, Coordinator
 from gateway.execution.downloads import NO_ROOM, ROOM_POLL_S, Downloads
 from gateway.execution.results import Spool
@@ -230,7 +230,8 @@ class Service:
             rows_written=operation.rows_written(),
         )
         if record.error is not None:
-            reply.message, reply.sqlstate = message(record.error), sqlstate(record.error)
+            reply.message = message_in(session.session.dialect, record.error)
+            reply.sqlstate = sqlstate(record.error)
             reply.error_code = 0
         if reply.state == OperationState.FINISHED:
             self.registry.keep_answer(session, operation, encode(reply), with_progress=with_progress)

@@ -354,3 +354,21 @@ def test_tables_of_another_database_are_written_read_and_dropped_with_it(house: 
     house.done("DROP DATABASE IF EXISTS shop")
     with pytest.raises(UnknownDatabase):
         house.ended("CREATE TABLE shop.again AS SELECT 1 AS id")
+
+
+def test_what_was_written_is_explained_and_made_again(house: House) -> None:
+    house.done(f"CREATE TABLE sold PARTITIONED BY (year) AS {SALES}")
+    location = str(house.location("sold"))
+    ((text,),) = (row.values() for row in house.done("SHOW CREATE TABLE sold"))
+    lines = house.done("EXPLAIN FORMATTED SELECT id FROM sold WHERE id > 0", engine="spark")
+    plan = "\n".join(row["plan"] for row in lines)
+    assert "Plan of spark:" in plan
+    assert "Scan parquet" in plan
+    assert location not in plan
+    assert Path(location).name not in plan
+    assert house.done("EXPLAIN INSERT INTO sold SELECT * FROM sold")[0] == {"plan": "Engine: spark"}
+    before = house.done("DESCRIBE sold")
+    house.done("DROP TABLE sold")
+    house.done(text)
+    assert house.done("DESCRIBE sold") == before
+    assert house.done("SELECT * FROM sold", engine="spark") == []

@@ -27,6 +27,8 @@ from metastore.store import Metastore
 
 log = logging.getLogger(__name__)
 
+PART = "-"  # behind a query's id and before a number, where it commits to several tables
+
 _STAGED = ".fusion-write-"
 _COMMITTED = ".fusion-commit-"
 _HIDDEN = ("_", ".")
@@ -132,7 +134,7 @@ class Commits:
 
     def _is_at_work(self, query_id: str) -> bool:
         """Tell whether a gateway still works on a query."""
-        query = self._metastore.queries.get(query_id)
+        query = self._metastore.queries.get(query_id.partition(PART)[0])
         return query is not None and not query.state.ended
 
 

@@ -6,8 +6,8 @@ import datetime as dt
 import logging
 import os
 import stat
+import threading
 import time
-from collections import deque
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,8 @@ class OwnFolders:
     def __init__(self, metastore: Metastore, warehouse: Path) -> None:
         self._metastore = metastore
         self._warehouse = warehouse
-        self._retired: deque[tuple[float, str]] = deque()  # with the time from which on each may go
+        self._lock = threading.Lock()
+        self._retired: list[tuple[float, str]] = []  # with the time from which on each may go
 
     def reserve(self, table: str, query_id: str) -> Path:
         """Record the folder of a table that is to be made, and return its path; an engine will make it."""
@@ -68,12 +69,17 @@ class OwnFolders:
 
     def retire(self, location: str) -> None:
         """Have a folder deleted once nobody reads it any more that began while it was a table's."""
-        self._retired.append((time.monotonic() + RETIRED_S, location))
+        with self._lock:
+            self._retired.append((time.monotonic() + RETIRED_S, location))
 
     def delete_retired(self) -> None:
         """Delete the folders that were retired long enough ago; the others go later, or at the next start."""
-        while self._retired and self._retired[0][0] <= time.monotonic():
-            self.delete(self._retired.popleft()[1])
+        now_s = time.monotonic()
+        with self._lock:
+            due = [location for at_s, location in self._retired if at_s <= now_s]
+            self._retired = [(at_s, location) for at_s, location in self._retired if at_s > now_s]
+        for location in due:
+            self.delete(location)
 
     def sweep(self) -> None:
         """Delete folders whose table was never made, or was dropped while they could not be deleted."""

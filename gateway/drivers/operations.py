@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
+from gateway.commands.answers import writes_rows
 from gateway.errors import NotFinished, QueryFailed, ResultGone
-from gateway.execution.answers import writes_rows
 from gateway.execution.coordinator import Coordinator
 from gateway.execution.results import Spool
 from gateway.statements.statement import Run

@@ -14,7 +14,7 @@ from gateway.execution.required_actions import required_actions
 from gateway.routing.engines import EngineRegistry
 from gateway.security.policy import Policy
 from gateway.sql.commands.commands import Command, CreateView, Explain
-from gateway.sql.commands.writes import ChangeRows, CreateTable, InsertInto, Write, reads
+from gateway.sql.commands.writes import ChangeRows, CreateTable, InsertInto, InsertIntoSeveral, Write, reads
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.planning.fairness import Requester
@@ -88,6 +88,8 @@ def _used(understood: Understood) -> tuple[TableSource, ...]:
             return understood.query.tables
         case InsertInto():
             return (*reads(understood), understood.target)
+        case InsertIntoSeveral():
+            return (*reads(understood), *(insert.target for insert in understood.inserts))
         case CreateTable() | ChangeRows():
             return reads(understood)
         case _:

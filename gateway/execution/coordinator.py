@@ -17,8 +17,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from engines.errors import EngineError, StatementCancelled
 from gateway.catalog.snapshot import CatalogSnapshot
+from gateway.commands.answers import writes_rows
 from gateway.errors import GatewayError, GatewayStopped, NotAllowed, failure_of
-from gateway.execution.answers import writes_rows
 from gateway.execution.authorized_reader import AuthorizedReader, Understood, asker_of
 from gateway.execution.executor import Executor, Outcome
 from gateway.execution.failover import SECOND_OPINION_S, FailoverPlan

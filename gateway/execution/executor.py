@@ -15,9 +15,9 @@ import pyarrow as pa
 from engines.errors import EngineError, StatementCancelled
 from engines.protocol import Actuals, Writer, WriteTarget
 from gateway.catalog.registration import Registration
+from gateway.commands.answers import answer
 from gateway.commands.command_runner import CommandRunner
 from gateway.errors import GatewayError, LocationRefused, ResultError, failure_of
-from gateway.execution.answers import answer
 from gateway.execution.failover import PlannedAttempt
 from gateway.execution.query_log import QueryLog, now
 from gateway.execution.results import Spool, SpooledResult

@@ -46,6 +46,7 @@ from gateway.sql.commands.writes import (
     DropDatabase,
     DropTable,
     InsertInto,
+    InsertIntoSeveral,
     Truncate,
     Write,
 )
@@ -83,6 +84,9 @@ def required_actions(checked: CompiledStatement | Command | Write, catalog: Owne
             yield from required_actions(statement, catalog)
         case InsertInto(target=target) | ChangeRows(target=target):
             yield Need(Action.WRITE_ROWS, _relation(target.name, catalog))
+        case InsertIntoSeveral(inserts=inserts):
+            for insert in inserts:
+                yield Need(Action.WRITE_ROWS, _relation(insert.table, catalog))
         case Truncate(table=name):
             yield Need(Action.WRITE_ROWS, _relation(name, catalog))
         case CreateTable(table=name, replace=replaces):

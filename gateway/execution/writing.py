@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,12 +20,12 @@ from engines.arrow_types import spark_type
 from engines.machine.private_files import private_folder
 from engines.protocol import Column, InvalidTable, TableSource, WriteTarget
 from engines.table_names import database_of
-from gateway.catalog.commits import Commits, FolderBusy
+from gateway.catalog.commits import PART, Commits, FolderBusy
 from gateway.catalog.empty_files import write_empty_file
 from gateway.catalog.folders import Folder
 from gateway.catalog.own_folders import OwnFolders
-from gateway.catalog.partition_values import value_of
 from gateway.catalog.registration import Registration
+from gateway.catalog.staged_rows import Produce, StagedRows
 from gateway.errors import (
     DatabaseNotEmpty,
     NotAllowed,
@@ -38,7 +38,6 @@ from gateway.errors import (
     WriteFailed,
     WritePending,
 )
-from gateway.execution.changing.rewrite import Produce
 from gateway.execution.changing.table_changer import TableChanger
 from gateway.security.policy import Action, Policy
 from gateway.sql.commands.writes import (
@@ -48,7 +47,7 @@ from gateway.sql.commands.writes import (
     DropDatabase,
     DropTable,
     InsertInto,
-    Overwrite,
+    InsertIntoSeveral,
     Truncate,
     Write,
 )
@@ -120,7 +119,9 @@ class TableWriter:
                 case CreateTable():
                     rows = self._create(write, run, produce)
                 case InsertInto():
-                    rows = self._insert(write, run, produce)
+                    rows = self._insert((write,), run, produce)
+                case InsertIntoSeveral():
+                    rows = self._insert(write.inserts, run, produce)
                 case Truncate():
                     rows = self._truncate(write, run)
                 case AddColumns():
@@ -205,40 +206,58 @@ class TableWriter:
             return 0
         raise TableExists(f"There is a table {write.table} already.")
 
-    def _insert(self, write: InsertInto, run: Run, produce: Produce) -> int | None:
+    def _insert(self, inserts: Sequence[InsertInto], run: Run, produce: Produce) -> int | None:
+        """Write all rows beside their tables first, then commit them table by table, with all others kept out."""
+        waiting: list[StagedRows] = []
+        numbers: list[int | None] = []
+        try:
+            for at, write in enumerate(inserts):
+                self._require_insertable(write)
+                place = Path(write.target.location)
+                commit_id = run.id if len(inserts) == 1 else f"{run.id}{PART}{at}"
+                waiting.append(StagedRows(write, commit_id, self._commits.begin(commit_id, place)))
+            for staged in waiting:
+                numbers.append(staged.produce(produce))
+            with contextlib.ExitStack() as stack:
+                roots = sorted({staged.root for staged in waiting})  # in one order, so that nobody waits in a circle
+                alone = partial(self._commits.alone, wait_s=self._turn_s, require=run.require)
+                folders = {root: stack.enter_context(alone(root)) for root in roots}
+                for root, folder in folders.items():
+                    self._commits.finish(folder, root)
+                committed: list[StagedRows] = []
+                try:
+                    for staged in list(waiting):
+                        files, replaced = staged.files(), staged.replaced()
+                        self._commits.commit(folders[staged.root], staged.commit_id, files=files, replaced=replaced)
+                        waiting.remove(staged)
+                        committed.append(staged)
+                except OSError as error:
+                    if not committed:
+                        raise
+                    done, rest = (", ".join(each.write.table for each in some) for some in (committed, waiting))
+                    message = (
+                        f"The rows for {done} are in their tables, those for {rest} are not: {error.strerror or error}."
+                    )
+                    raise WriteFailed(message) from error
+                finally:
+                    for staged in committed:
+                        self._make_visible(staged.write.target, folders[staged.root])
+        finally:
+            for staged in waiting:
+                self._commits.give_up(staged.commit_id, staged.root)
+        known = [number for number in numbers if number is not None]
+        return sum(known) if len(known) == len(numbers) else None
+
+    def _require_insertable(self, write: InsertInto) -> None:
+        """Refuse rows for files that none can be put beside. Raises WriteFailed, LocationRefused."""
         source = write.target
-        root = Path(source.location)
-        if source.format not in INSERTABLE or root.is_file():
-            what = "one file" if root.is_file() else source.format
+        is_file = Path(source.location).is_file()
+        if source.format not in INSERTABLE or is_file:
+            what = "one file" if is_file else source.format
             raise WriteFailed(f"Rows can be added to tables in {' or '.join(INSERTABLE)}; this is {what}.")
-        types = {column.name: column for column in source.columns}
-        others = {name: None for name in types if name not in write.columns} | dict(write.constants)
         self._registration.require_unchanged((source,))
         if write.overwrite is not None:
             self._require_alone(source)
-        staged = self._commits.begin(run.id, root)
-        target = WriteTarget(
-            str(staged),
-            source.format,
-            columns=tuple(types[name] for name in write.columns),
-            constants=tuple((types[name], value) for name, value in others.items()),
-            partition_columns=source.partition_columns,
-        )
-        committed = False
-        try:
-            produce(write.query.sql("spark"), target)
-            files = _visible_files(staged)
-            rows = inspect(source.name, staged, format=source.format).rows if files else 0
-            with self._commits.alone(root, wait_s=self._turn_s, require=run.require) as folder:
-                self._commits.finish(folder, root)
-                replaced = _replaced(write, root, staged) if write.overwrite is not None else []
-                self._commits.commit(folder, run.id, files=files, replaced=replaced)
-                committed = True
-                self._make_visible(source, folder)
-        finally:
-            if not committed:
-                self._commits.give_up(run.id, root)
-        return rows
 
     def _truncate(self, write: Truncate, run: Run) -> int:
         """Take rows out of a table, as INSERT OVERWRITE would."""
@@ -383,8 +402,8 @@ class TableWriter:
 
 def _table_of(write: Write) -> str:
     match write:
-        case InsertInto(target=target) | ChangeRows(target=target):
-            return target.name
+        case InsertInto() | InsertIntoSeveral() | ChangeRows():
+            return write.table
         case DropDatabase(database=database):
             return f"a table of {database}"
         case AddColumns(target=target):
@@ -411,28 +430,3 @@ def _made(write: CreateTable, folder: Path, schema: pa.Schema) -> Inspection:
         return inspect(write.table, folder, format=write.format, columns=own + last)
     source = TableSource(write.table, str(folder), write.format, own + last, partition_columns=folders)
     return Inspection(source, files=0, bytes=0, rows=0, declared=True)
-
-
-def _replaced(write: InsertInto, root: Path, staged: Path) -> list[str]:
-    """Return the files that an overwrite takes away: all of the partitions that it means."""
-    types = {column.name: column.data_type for column in write.target.columns}
-    written = data_files(staged)
-    dynamic = write.overwrite is Overwrite.DYNAMIC and len(write.constants) < len(write.target.partition_columns)
-    names = write.target.partition_columns if dynamic else tuple(write.constants)
-
-    def values_of(texts: Mapping[str, str | None]) -> tuple[object, ...]:
-        return tuple(value_of(texts.get(name), types[name]) for name in names)
-
-    if dynamic or written:  # the text of a constant is Spark's own, where there is a row
-        meant = {values_of(file.values) for file in written}
-    else:
-        meant = {values_of(write.constants)}
-    new = {file.path.relative_to(staged) for file in written}
-    old = [file.path.relative_to(root) for file in data_files(root) if values_of(file.values) in meant]
-    return [path.as_posix() for path in old if path not in new]
-
-
-def _visible_files(folder: Path) -> list[str]:
-    """Return the files that an engine wrote, as paths below its folder."""
-    found = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
-    return [file.as_posix() for file in found if not file.name.startswith(_NO_DATA)]

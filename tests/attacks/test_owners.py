@@ -32,6 +32,15 @@ ON_OTHERS = [
     "ALTER TABLE alices SET COLUMN STATS id ('numDVs' = '1')",
     "ALTER TABLE alices SET OWNER USER bob",
     "ALTER VIEW alices_view SET OWNER USER bob",
+    "CREATE OR REPLACE TABLE alices (a int)",
+    "CREATE OR REPLACE TABLE alices AS SELECT 1 AS a",
+    "TRUNCATE TABLE alices",
+    "ALTER TABLE alices RENAME TO bobs",
+    "ALTER TABLE alices ADD COLUMNS (more int)",
+    "ALTER TABLE alices UNSET TBLPROPERTIES ('a')",
+    "ALTER VIEW alices_view AS SELECT 1 AS a",
+    "COMMENT ON COLUMN alices.id IS 'mine'",
+    "FROM alices INSERT INTO alices SELECT * INSERT OVERWRITE alices SELECT *",
 ]
 FOR_WRITERS = [
     "CREATE VIEW carols AS SELECT 1 AS a",

@@ -17,10 +17,10 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from gateway.commands.answers import has_rows
 from gateway.drivers.hs2 import timeline
 from gateway.drivers.hs2.protocol.messages import HandleIdentifier, OperationType
 from gateway.drivers.operations import StatementOperation
-from gateway.execution.answers import has_rows
 from gateway.execution.coordinator import Coordinator
 from gateway.execution.downloads import WIDE_BYTES
 from gateway.execution.results import ResultFile, Spool, in_memory, weigh

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,15 +12,13 @@ import pyarrow.parquet as pq
 
 from engines.arrow_types import spark_type
 from engines.protocol import Column, TableFiles, TableSource, WriteTarget
+from gateway.catalog.staged_rows import Produce
 from gateway.errors import SeveralMatches
 from gateway.sql.commands import change_queries as queries
 from gateway.sql.commands.writes import ChangeKind, ChangeRows
 from gateway.sql.dialects.names import SPARK
 from metastore.discovery.inspection import DataFile, data_files, path_of
 from metastore.discovery.inspector import inspect
-
-Produce = Callable[[str, WriteTarget], pa.Schema]
-"""Has an engine write a query's rows; returns what their columns are."""
 
 _HIDDEN = "_"  # before names of folders, so that nobody takes what is in them for the table's
 

@@ -21,8 +21,9 @@ from engines.protocol import TableFiles, TableSource
 from gateway.catalog.commits import Commits
 from gateway.catalog.folders import Folder
 from gateway.catalog.registration import Registration
+from gateway.catalog.staged_rows import Produce
 from gateway.errors import WriteConflict, WriteFailed
-from gateway.execution.changing.rewrite import Changed, Produce, Rewrite, TableMoved
+from gateway.execution.changing.rewrite import Changed, Rewrite, TableMoved
 from gateway.sql.commands.writes import ChangeKind, ChangeRows, reads
 from gateway.statements.statement import Run
 from metastore.discovery.inspection import DataFile, data_files

@@ -1,44 +1,31 @@
-"""Tables and views that are made or dropped, in the words of Spark's, Hive's and Impala's users.
+"""Tables that are made or dropped, in the words of Spark's, Hive's and Impala's users.
 
-    CREATE [OR REPLACE] TABLE [IF NOT EXISTS] t [(c type [COMMENT '...'], ...)] [USING | STORED AS parquet | orc]
-        [PARTITIONED BY (c [type], ...)] [COMMENT '...'] [TBLPROPERTIES | OPTIONS ('k' = 'v', ...)] [AS query]
-    CREATE TABLE [IF NOT EXISTS] t LIKE s [STORED AS ...] [TBLPROPERTIES (...)]
-    CREATE [EXTERNAL] TABLE [IF NOT EXISTS] t [(c type, ...)] [PARTITIONED BY (c [type], ...)] [USING | STORED AS ...]
-        [ROW FORMAT DELIMITED FIELDS TERMINATED BY ',' | SERDE '...'] LOCATION '/folder'
-    DROP TABLE [IF EXISTS] t [PURGE]
-    CREATE [OR REPLACE] [TEMPORARY] VIEW [IF NOT EXISTS] v [(c, ...)] [COMMENT '...'] [TBLPROPERTIES (...)] AS query
-    DROP VIEW [IF EXISTS] v
-
-The head is read here, word by word; the query behind it is checked like any other, in the statement's dialect.
+CREATE [OR REPLACE] TABLE [IF NOT EXISTS] t [(c type [COMMENT '...'], ...)] [USING | STORED AS parquet | orc]
+[PARTITIONED BY (c [type], ...)] [COMMENT '...'] [TBLPROPERTIES | OPTIONS ('k' = 'v', ...)] [AS query]
+CREATE TABLE [IF NOT EXISTS] t LIKE s [STORED AS ...] [TBLPROPERTIES (...)]
+CREATE [EXTERNAL] TABLE [IF NOT EXISTS] t [(c type, ...)] [PARTITIONED BY (c [type], ...)] [USING | STORED AS ...]
+[ROW FORMAT DELIMITED FIELDS TERMINATED BY ',' | SERDE '...'] LOCATION '/folder'
+DROP TABLE [IF EXISTS] t [PURGE]
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from engines.protocol import FORMATS, OPTIONS, Column, InvalidTable, TableSource, require_options
-from engines.table_names import database_of, name_in_database
+from engines.protocol import FORMATS, OPTIONS, Column, InvalidTable, require_options
 from gateway.errors import NotAllowed, SyntaxInvalid, TableExists, UnknownColumn, UnknownTable
-from gateway.sql import parsing, statement
-from gateway.sql.commands.commands import CreateView, DropView
 from gateway.sql.commands.definitions import RegisterTable
-from gateway.sql.commands.relation_reader import RelationReader
+from gateway.sql.commands.view_parsing import ViewReader
 from gateway.sql.commands.writes import TABLE_FORMATS, CreateTable, DropTable
-from gateway.sql.names import Naming, did_you_mean, temporary_name
-from gateway.sql.parsing import ParserLimits
-from gateway.sql.position import position_at, position_of
-from gateway.sql.statement import CheckedStatement
-from gateway.sql.views import below, temporary_in
-from metastore.records import Annotations, View
+from gateway.sql.names import did_you_mean
+from gateway.sql.position import position_at
+from metastore.records import Annotations
 from selector.quoting import InvalidName, require_name
 from selector.types import DataType, InvalidType, Kind, parse_at
 
-_TABLE_NAME = re.compile(r"[a-z0-9_]{1,128}")
-_QUERY_WORDS = frozenset({"SELECT", "WITH", "VALUES", "FROM", "TABLE"})
 _TYPE_ENDS = frozenset({"NOT", "NULL", "DEFAULT", "GENERATED", "PRIMARY", "UNIQUE", "REFERENCES", "CHECK"})
 _FORMATS = {**{name: name for name in FORMATS}, "textfile": "csv", "jsonfile": "json"}  # as people call them
 _SERDES = {  # by the last part of the class's name
@@ -77,26 +64,8 @@ class _Clauses:
     options_at: Token | None = None
 
 
-class TableReader(RelationReader):
-    """Reads statements that make or drop a table or a view."""
-
-    def __init__(
-        self,
-        sql: str,
-        dialect: str,
-        tokens: Sequence[Token],
-        catalog: Mapping[str, TableSource],
-        limits: ParserLimits,
-        views: Mapping[str, View],
-        naming: Naming,
-        facts: Mapping[str, str],
-    ) -> None:
-        super().__init__(sql, tokens, catalog, views, naming)
-        self._dialect = dialect
-        self._limits = limits
-        self._facts = facts
-
-    # ------------------------------------------------------------------ tables
+class TableReader(ViewReader):
+    """Reads statements that make or drop a table; those about views, too."""
 
     def _create(self) -> CreateTable | RegisterTable:
         where = self._token()
@@ -117,7 +86,7 @@ class TableReader(RelationReader):
         if table in self._views or known:
             what = "view" if table in self._views else "table"
             raise TableExists(f"There is a {what} {table} already.", self._position(where))
-        like = self._like() if self._words("LIKE") else None
+        like = self._like(table) if self._words("LIKE") else None
         columns = self._definitions(types_needed=True) if self._sign(TokenType.L_PAREN) else ()
         clauses = self._clauses()
         if clauses.location is not None or external:
@@ -140,20 +109,22 @@ class TableReader(RelationReader):
         annotations = Annotations(clauses.comment, clauses.properties, _comments((*columns, *clauses.folders)))
         return CreateTable(table, query, told, folders, format, if_not_exists, replace, annotations)
 
-    def _like(self) -> TableSource:
-        """Read the name of a table or a view whose columns another table gets."""
+    def _like(self, table: str) -> CreateTable:
+        """Read the name of a table or a view, and return an empty table like it, under another name."""
         name = self._shown()
         view = self._views.get(name)
-        if view is None:
-            return self._catalog[name]
-        return TableSource("view", "/", TABLE_FORMATS[0], view.columns)
+        if view is not None:
+            return CreateTable(table, None, view.columns)
+        source = self._catalog[name]
+        format = source.format if source.format in TABLE_FORMATS else TABLE_FORMATS[0]
+        return CreateTable(table, None, source.columns, source.partition_columns, format)
 
-    def _made_format(self, clauses: _Clauses, like: TableSource | None) -> str:
+    def _made_format(self, clauses: _Clauses, like: CreateTable | None) -> str:
         if clauses.options_at is not None and clauses.options:
             message = f"{', '.join(clauses.options)} say how text is read, and tables are not made as text."
             raise NotAllowed(message, self._position(clauses.options_at))
         if clauses.format is None:
-            return like.format if like is not None and like.format in TABLE_FORMATS else TABLE_FORMATS[0]
+            return like.format if like is not None else TABLE_FORMATS[0]
         if clauses.format not in TABLE_FORMATS:
             assert clauses.format_at is not None
             raise NotAllowed(
@@ -354,151 +325,6 @@ class TableReader(RelationReader):
             raise UnknownTable(f"There is no table {table}{did_you_mean(table, self._catalog)}", self._position(where))
         return DropTable(table, existing=table in self._catalog)
 
-    # ------------------------------------------------------------------ views
-
-    def _create_view(self) -> CreateView:
-        replace = self._words("OR", "REPLACE")
-        where = self._token()
-        if self._words("GLOBAL"):
-            raise NotAllowed("There are no global temporary views; leave GLOBAL away.", self._position(where))
-        temporary = self._words("TEMPORARY") or self._words("TEMP")
-        self._need("VIEW")
-        if_not_exists = self._words("IF", "NOT", "EXISTS")
-        where = self._token()
-        view = self._bare_name() if temporary else self._new_name()
-        taken = view in self._views and not (replace or if_not_exists)
-        if not temporary and (view in self._catalog or taken):
-            what = "table" if view in self._catalog else "view"
-            raise TableExists(f"There is a {what} {view} already.", self._position(where))
-        columns = self._view_columns() if self._sign(TokenType.L_PAREN) else {}
-        comment, properties = "", {}
-        while not self._words("AS"):
-            if self._words("COMMENT"):
-                comment = self._text("a text")
-            elif self._words("TBLPROPERTIES"):
-                properties = self._properties()
-            else:
-                self._unexpected("AS")
-        told = {name: text for name, text in columns.items() if text}
-        return self._view(
-            view,
-            tuple(columns),
-            Annotations(comment, properties, told),
-            temporary=temporary,
-            replace=replace,
-            if_not_exists=if_not_exists,
-        )
-
-    def _view(
-        self,
-        view: str,
-        columns: tuple[str, ...],
-        annotations: Annotations | None,
-        *,
-        temporary: bool,
-        replace: bool,
-        if_not_exists: bool = False,
-    ) -> CreateView:
-        """Read a view's query. annotations: None for those that it has."""
-        text = self._rest()
-        if not temporary:
-            self._refuse_temporary_in(text)
-        found_by = temporary_name(view) if temporary else view
-        query = self._checked(text, below(self._views, found_by, temporary=temporary))
-        sql, database = _stripped(text), self._naming.database
-        return CreateView(
-            view, sql, self._dialect, database, query, columns, temporary, replace, if_not_exists, annotations
-        )
-
-    def _refuse_temporary_in(self, text: str) -> None:
-        """Refuse a session's own view in the query of one that is everybody's: nobody else could read it."""
-        place = temporary_in(parsing.parse(text, self._dialect, self._limits)[0], self._views)
-        if place is not None:
-            message = f"{place.name} is a temporary view, which only this session has; make this one TEMPORARY too."
-            raise NotAllowed(message, position_of(place))
-
-    def _view_columns(self) -> dict[str, str]:
-        """Read the rest of a list of a view's columns, with what is said of each."""
-        names: dict[str, tuple[str, str]] = {}
-        while True:
-            where = self._token()
-            name = self._name()
-            if name.lower() in names:
-                raise NotAllowed(f"There are two columns {name}.", self._position(where))
-            names[name.lower()] = name, self._text("a text") if self._words("COMMENT") else ""
-            if self._sign(TokenType.R_PAREN):
-                return dict(names.values())
-            self._need_sign(TokenType.COMMA, ", or )")
-
-    def _drop_view(self) -> DropView:
-        if_exists = self._words("IF", "EXISTS")
-        where = self._token()
-        view, parts = self._visible_name()
-        self._end()
-        if view in self._catalog and view not in self._views and not (if_exists and self._dialect == "impala"):
-            message = f"There is no view {view}: it is a table, DROP TABLE {view}."
-            raise UnknownTable(message, self._position(where))
-        if view not in self._views and not if_exists:
-            raise UnknownTable(f"There is no view {view}{did_you_mean(view, self._views)}", self._position(where))
-        temporary = view in self._views and self._views[view].temporary
-        return DropView(parts[-1].lower() if temporary else view, temporary, if_exists)
-
-    # ------------------------------------------------------------------ parts
-
-    def _query(self) -> CheckedStatement:
-        return self._checked(self._rest(), self._views)
-
-    def _checked(self, query: str, views: Mapping[str, View]) -> CheckedStatement:
-        return statement.check(
-            query,
-            self._dialect,
-            catalog=self._catalog,
-            limits=self._limits,
-            views=views,
-            naming=self._naming,
-            facts=self._facts,
-        )
-
-    def _rest(self) -> str:
-        """Return the rest as a query; what comes before it is blanked, so that positions stay what they are."""
-        start = self._token().start
-        query = re.sub(r"[^\n]", " ", self._sql[:start]) + self._sql[start:]
-        if self._words("VALUES"):  # a query of its own only behind FROM
-            query = f"SELECT * FROM ({query.strip().rstrip(';')})"  # noqa: S608 - it is parsed and checked next
-        elif self._words("TABLE"):
-            query = f"SELECT * FROM {self._sql[self._token().start :]}"  # noqa: S608 - the same
-        return query
-
-    def _starts_query(self) -> bool:
-        return self._token().text.upper() in _QUERY_WORDS
-
-    def _nested(self) -> bool:
-        """Tell whether the bracket that comes next opens a query."""
-        at = self._at
-        while at < len(self._tokens) and self._tokens[at].token_type is TokenType.L_PAREN:
-            at += 1
-        return self._at < at < len(self._tokens) and self._tokens[at].text.upper() in _QUERY_WORDS
-
-    def _new_name(self) -> str:
-        """Read the full name of a table or view that is to be made, in a database that is there."""
-        where = self._token()
-        name = self._full_name()
-        self._naming.require(database_of(name), self._position(where))
-        return self._well_formed(name_in_database(name), where) and name
-
-    def _bare_name(self) -> str:
-        """Read the name of what is in no database."""
-        where = self._token()
-        parts = self._parts()
-        if len(parts) > 1:
-            raise NotAllowed("A temporary view is in no database; give it a name of one part.", self._position(where))
-        return self._well_formed(parts[0].lower(), where)
-
-    def _well_formed(self, name: str, where: Token) -> str:
-        if not _TABLE_NAME.fullmatch(name):
-            raise NotAllowed("Such a name has letters, digits and _, at most 128.", self._position(where))
-        return name
-
 
 def _columns(told: Sequence[ColumnDefinition]) -> tuple[Column, ...]:
     return tuple(Column(each.name, str(each.type)) for each in told if each.type is not None)
@@ -515,11 +341,3 @@ def _unescaped(text: str) -> str:
     if len(text) == 4 and text[0] == "\\" and all(digit in "01234567" for digit in text[1:]):
         return chr(int(text[1:], 8))
     return text
-
-
-def _stripped(text: str) -> str:
-    """Return a text without white space around it, and without semicolons at its end."""
-    end = len(text)
-    while end and (text[end - 1] == ";" or text[end - 1].isspace()):
-        end -= 1
-    return text[:end].lstrip()

@@ -1,6 +1,7 @@
 """Statements that write rows, in the words of Spark's, Hive's and Impala's users; others of tables are read with them.
 
     INSERT INTO | OVERWRITE [TABLE] t [(c, ...)] [PARTITION (p = 1, q)] [(c, ...)] query
+    FROM source INSERT INTO | OVERWRITE [TABLE] t ... SELECT ... [INSERT ...]
     TRUNCATE TABLE [IF EXISTS] t [PARTITION (p = 1)]
 
 The head is read here, word by word; the query behind it is checked like any other, in the statement's dialect.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -19,10 +21,12 @@ from gateway.sql.commands.commands import CreateView, DropView
 from gateway.sql.commands.definitions import RegisterTable
 from gateway.sql.commands.table_parsing import TableReader
 from gateway.sql.commands.token_reader import words_of
+from gateway.sql.commands.view_parsing import blanked
 from gateway.sql.commands.writes import (
     AS_THE_DIALECT_HAS_IT,
     OVERWRITES,
     InsertInto,
+    InsertIntoSeveral,
     Overwrite,
     PartitionSettings,
     Truncate,
@@ -33,7 +37,7 @@ from gateway.sql.parsing import ParserLimits, require_length
 from metastore.records import View
 
 _WRITES = re.compile(
-    r"(?:[\s;]++|--[^\n]*+|/\*(?s:.)*?\*/)*+(?:INSERT|TRUNCATE|DROP\s+(?:TABLE|VIEW)"
+    r"(?:[\s;]++|--[^\n]*+|/\*(?s:.)*?\*/)*+(?:FROM|INSERT|TRUNCATE|DROP\s+(?:TABLE|VIEW)"
     r"|CREATE\s+(?:OR\s+REPLACE\s+)?(?:EXTERNAL\s+)?(?:GLOBAL\s+)?(?:TEMP(?:ORARY)?\s+)?(?:TABLE|VIEW))\b",
     re.IGNORECASE,
 )
@@ -56,7 +60,32 @@ def parse(
         return None
     require_length(sql, limits)
     tokens = words_of(sql, limits)
-    return _WriteReader(sql, dialect, tokens, catalog, limits, views, naming, facts, partitions).write()
+    inserts = _inserts(tokens) if tokens[0].text.upper() == "FROM" else []
+    if tokens[0].text.upper() == "FROM" and not inserts:  # a query
+        return None
+
+    def reader(text: str, words: Sequence[Token]) -> _WriteReader:
+        return _WriteReader(text, dialect, words, catalog, limits, views, naming, facts, partitions)
+
+    if not inserts:
+        return reader(sql, tokens).write()
+    source = tokens[0].start, inserts[0].start
+    found = []
+    for insert, following in zip(inserts, [*(each.start for each in inserts[1:]), len(sql)], strict=True):
+        text = sql[: source[1]] + blanked(sql[source[1] : insert.start]) + sql[insert.start : following]
+        found.append(reader(text, words_of(text, limits)).insert_from(source))
+    return InsertIntoSeveral(tuple(found))
+
+
+def _inserts(tokens: Sequence[Token]) -> list[Token]:
+    """Return the words INSERT that stand in no bracket."""
+    found, depth = [], 0
+    for token, following in pairwise(tokens):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        insert = token.token_type is TokenType.VAR and token.text.upper() == "INSERT"
+        if insert and not depth and following.text.upper() in ("INTO", "OVERWRITE"):
+            found.append(token)
+    return found
 
 
 class _WriteReader(TableReader):
@@ -86,6 +115,13 @@ class _WriteReader(TableReader):
             return self._drop_view()
         if self._words("TRUNCATE"):
             return self._truncate()
+        self._need("INSERT")
+        return self._insert()
+
+    def insert_from(self, source: tuple[int, int]) -> InsertInto:
+        """Read the one INSERT of a text whose query reads what stands between two places before it."""
+        self._source = source
+        self._at = next(at for at, token in enumerate(self._tokens) if token.start >= source[1])
         self._need("INSERT")
         return self._insert()
 

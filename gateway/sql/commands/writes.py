@@ -85,6 +85,18 @@ class InsertInto:
 
 
 @dataclass(frozen=True, slots=True)
+class InsertIntoSeveral:
+    """Rows for several tables, or several times for one: all are written before any of them is committed."""
+
+    inserts: tuple[InsertInto, ...]
+
+    @property
+    def table(self) -> str:
+        """The first table that is written."""
+        return self.inserts[0].table
+
+
+@dataclass(frozen=True, slots=True)
 class Truncate:
     """Rows that are to go, of a table that stays.
 
@@ -182,8 +194,8 @@ class ChangeRows:
         return self.target.name
 
 
-Write = CreateTable | InsertInto | ChangeRows | Truncate | AddColumns | DropTable | DropDatabase
-WRITES = (CreateTable, InsertInto, ChangeRows, Truncate, AddColumns, DropTable, DropDatabase)
+Write = CreateTable | InsertInto | InsertIntoSeveral | ChangeRows | Truncate | AddColumns | DropTable | DropDatabase
+WRITES = (CreateTable, InsertInto, InsertIntoSeveral, ChangeRows, Truncate, AddColumns, DropTable, DropDatabase)
 
 OWN_NAMES = ".."
 """What names begin with that only queries of ours have: no table, view or column of a client is called so there."""
@@ -192,12 +204,16 @@ OWN_NAMES = ".."
 def queries_of(write: Write) -> tuple[CheckedStatement | CompiledStatement, ...]:
     """Return the queries whose rows are written."""
     match write:
-        case DropTable() | DropDatabase() | Truncate() | AddColumns():
-            return ()
+        case InsertInto(query=query):
+            return (query,)
+        case InsertIntoSeveral(inserts=inserts):
+            return tuple(each.query for each in inserts)
         case ChangeRows(rows=rows, added=added, source=source):
             return tuple(query for query in (source, rows, added) if query is not None)
-        case CreateTable(query=query) | InsertInto(query=query):
-            return () if query is None else (query,)
+        case CreateTable(query=query) if query is not None:
+            return (query,)
+        case _:
+            return ()
 
 
 def reads(write: Write) -> tuple[TableSource, ...]:

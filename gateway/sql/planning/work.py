@@ -24,6 +24,7 @@ from gateway.sql.commands.writes import (
     ChangeRows,
     CreateTable,
     InsertInto,
+    InsertIntoSeveral,
     PartitionSettings,
     Write,
 )
@@ -175,6 +176,11 @@ def _with_query(statement: Command | Write, engines: Engines) -> Command | Write
         case ChangeRows():
             rows, added, source = (_compiled(each) for each in (statement.rows, statement.added, statement.source))
             return replace(statement, rows=rows, added=added, source=source)
+        case InsertIntoSeveral():
+            inserts = (
+                replace(each, query=compiled(_checked(each), {*engines.dialects, SPARK})) for each in statement.inserts
+            )
+            return InsertIntoSeveral(tuple(inserts))
         case _:
             return statement
 
@@ -182,3 +188,8 @@ def _with_query(statement: Command | Write, engines: Engines) -> Command | Write
 def _compiled(query: CheckedStatement | CompiledStatement | None) -> CompiledStatement | None:
     """Return a query as the engine that writes gets it: its texts are put into Spark's SQL."""
     return compiled(query, (SPARK,)) if isinstance(query, CheckedStatement) else query
+
+
+def _checked(insert: InsertInto) -> CheckedStatement:
+    assert isinstance(insert.query, CheckedStatement)  # as it was parsed a moment ago
+    return insert.query

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.errors import UnknownColumn
 from gateway.statements.statement import Statement
 from metastore.records import QueryState
 from tests.gateway.execution.test_writes import House, duckdb, house
@@ -137,3 +138,34 @@ def test_a_truncation_that_was_cancelled_has_changed_nothing(house: House) -> No
     run = house.gateway.coordinator.start(Statement(sql="TRUNCATE TABLE t", deadline_s=0.0))
     assert run.done.result(timeout=60).state is not QueryState.FINISHED
     assert house.both("SELECT a FROM t") == [{"a": 1}]
+
+
+def test_rows_for_several_tables_come_together_or_not_at_all(house: House) -> None:
+    house.done("CREATE TABLE src AS SELECT * FROM (VALUES (1, 'a'), (2, 'b'), (3, 'c')) v(id, s)")
+    house.done("CREATE TABLE odd AS SELECT 9 AS id")
+    house.done("CREATE TABLE parts (s STRING, id INT) PARTITIONED BY (id)")
+    written = house.done(
+        """FROM (SELECT id, s FROM src) q
+           INSERT INTO TABLE odd SELECT id WHERE id % 2 = 1
+           INSERT OVERWRITE TABLE parts PARTITION (id = 2) SELECT s WHERE id = 2""",
+        dialect="hive",
+    )
+    assert written == [{"rows_written": 3}]
+    assert house.both("SELECT id FROM odd ORDER BY id") == [{"id": 1}, {"id": 3}, {"id": 9}]
+    assert house.both("SELECT id, s FROM parts") == [{"id": 2, "s": "b"}]
+    failing = "FROM src INSERT INTO odd SELECT id INSERT INTO parts PARTITION (id = 1) SELECT s / (id - 2)"
+    assert house.failed(failing, dialect="hive") in ("STATEMENT_ERROR", "WRITE_FAILED")
+    assert house.both("SELECT count(*) AS n FROM odd") == [{"n": 3}]
+    assert house.both("SELECT count(*) AS n FROM parts") == [{"n": 1}]
+    assert list(house.location("odd").glob(".fusion*")) == []
+    twice = "FROM src INSERT INTO odd SELECT id + 10 INSERT INTO odd SELECT id + 20"
+    assert house.done(twice, dialect="hive") == [{"rows_written": 6}]
+    assert house.both("SELECT count(*) AS n FROM odd") == [{"n": 9}]
+
+
+def test_a_mistake_in_one_of_several_inserts_has_its_place(house: House) -> None:
+    house.done("CREATE TABLE src AS SELECT 1 AS id")
+    with pytest.raises(UnknownColumn) as caught:
+        house.ended("FROM src\nINSERT INTO src SELECT id\nINSERT INTO src SELECT nothing", dialect="hive")
+    assert caught.value.position is not None
+    assert (caught.value.position.line, caught.value.position.column) == (3, 24)

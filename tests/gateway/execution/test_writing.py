@@ -19,8 +19,8 @@ from engines.protocol import Column, TableSource, WriteTarget
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.partition_values import value_of
 from gateway.catalog.registration import Registration
+from gateway.catalog.staged_rows import Produce
 from gateway.errors import WriteFailed, WritePending
-from gateway.execution.changing.rewrite import Produce
 from gateway.execution.writing import TableWriter
 from gateway.security.policy import Policy
 from gateway.sql.commands.writes import CreateTable, DropTable, InsertInto, Overwrite, Write

@@ -14,8 +14,8 @@ from engines.errors import StatementError
 from engines.protocol import TableSource, WriteTarget
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
+from gateway.catalog.staged_rows import Produce
 from gateway.errors import SeveralMatches, WriteConflict
-from gateway.execution.changing.rewrite import Produce
 from gateway.execution.changing.table_changer import TRIES
 from gateway.execution.writing import TableWriter
 from gateway.security.policy import Policy

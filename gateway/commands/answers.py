@@ -31,6 +31,7 @@ from gateway.sql.commands.writes import (
     DropDatabase,
     DropTable,
     InsertInto,
+    InsertIntoSeveral,
     Truncate,
     Write,
     queries_of,
@@ -68,7 +69,7 @@ def writes_rows(command: Command | Write | None) -> TypeGuard[Write]:
 def _impala_words(command: Command | Write) -> str | None:
     """Return what Impala says when a statement is done, None where it says nothing."""
     match command:
-        case InsertInto():
+        case InsertInto() | InsertIntoSeveral():
             return None
         case CreateTable() | RegisterTable():
             return "Table has been created."

@@ -81,7 +81,7 @@ class TableChanger:
                     try:
                         changed = rewrite.run()
                     except (EngineError, TableMoved):
-                        if self._files(root, run) == before or number == TRIES:  # else it read files that are gone
+                        if self._files(root, run) == before:  # else it read files that are gone
                             raise
                         continue
                     if not (changed.files or changed.replaced):

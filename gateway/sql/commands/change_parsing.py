@@ -358,6 +358,10 @@ class _ChangeReader(RelationReader):
             raise SyntaxInvalid("Syntax error: one value is expected here.", self._position(start))
         found = columns[0]
         assert isinstance(found, exp.Expr)
+        for window in found.find_all(exp.Window):
+            if window.parent_select is query:  # it would see the rows of some files
+                message = "A window is not allowed here; put it into a sub-query, or into a MERGE's source."
+                raise NotAllowed(message, position_of(window))
         return found
 
     def _skip(self, *ends: str, list_of: bool = False) -> int:

@@ -158,6 +158,7 @@ MERGE = "MERGE INTO trees t USING new s ON t.id = s.id "
         ("UPDATE trees SET kilos = 1 WHERE id = 1; DELETE FROM trees", "MULTIPLE_STATEMENTS", (1, 42)),
         ("UPDATE trees SET kilos = 1 FROM new WHERE new.id = trees.id", "NOT_ALLOWED", (1, 28)),
         ("DELETE trees FROM trees JOIN new ON new.id = trees.id", "NOT_ALLOWED", (1, 14)),
+        ("UPDATE trees SET kilos = row_number() OVER (ORDER BY id)", "NOT_ALLOWED", (1, 54)),
         ("DELETE FROM trees WHERE id = 1) OR (1 = 1", "SYNTAX_ERROR", (1, 31)),
         ("DELETE FROM trees WHERE java_method('a', 'b')", "NOT_ALLOWED", None),
         ("DELETE FROM trees WHERE id = 1 UNION SELECT 1", "SYNTAX_ERROR", (1, 25)),

@@ -168,6 +168,9 @@ def test_a_failure_over_files_that_others_replaced_is_none_of_the_statements(wor
 
     world.change(UPDATE, once(lose))
     assert world.numbers() == [7]
+    with pytest.raises(WriteConflict):
+        world.change(UPDATE, lose)
+    assert world.numbers() == [5]
 
 
 def test_a_commit_that_was_broken_off_is_ended_by_the_next_gateway(

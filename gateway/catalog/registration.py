@@ -94,8 +94,10 @@ class Registration:
         self._policy.require_all(user, self._needs(wanted.name, place))
         self._locations.admit(place)
         if wanted.columns and self._locations.confined and not place.exists():
+            found = _without_files(wanted, place)
             place.mkdir(parents=True)
-        found = _first_look(wanted, place)
+        else:
+            found = _first_look(wanted, place)
         try:
             table = self._metastore.catalog.put(
                 found, at=began, new=True, owner=user.owner, annotations=wanted.annotations
@@ -237,18 +239,7 @@ class Registration:
 def _first_look(wanted: NewTable, place: Path) -> Inspection:
     """Look at a new table's files, if there are any. Raises InspectionFailed."""
     if wanted.columns and place.is_dir() and not data_files(place):
-        try:
-            source = TableSource(
-                wanted.name,
-                str(place),
-                wanted.format or "parquet",
-                _folders_last(wanted.columns, wanted.partition_columns),
-                partition_columns=_as_spelled(wanted),
-                options=dict(wanted.options),
-            )
-        except InvalidTable as error:
-            raise InspectionFailed(f"{wanted.name} cannot be a table: {error}") from error
-        return Inspection(source, files=0, bytes=0, rows=0, declared=True)
+        return _without_files(wanted, place)
     options = dict(wanted.options) or None
     found = inspect(wanted.name, place, format=wanted.format, options=options, columns=wanted.columns)
     folders = [name.lower() for name in found.source.partition_columns]
@@ -257,6 +248,22 @@ def _first_look(wanted: NewTable, place: Path) -> Inspection:
         has = ", ".join(folders) or "none"
         raise InspectionFailed(f"the partition folders there are {has}, not {', '.join(told)}; give these")
     return found
+
+
+def _without_files(wanted: NewTable, place: Path) -> Inspection:
+    """Return a table of the told columns, of which there are no files yet. Raises InspectionFailed."""
+    try:
+        source = TableSource(
+            wanted.name,
+            str(place),
+            wanted.format or "parquet",
+            _folders_last(wanted.columns, wanted.partition_columns),
+            partition_columns=_as_spelled(wanted),
+            options=dict(wanted.options),
+        )
+    except InvalidTable as error:
+        raise InspectionFailed(f"{wanted.name} cannot be a table: {error}") from error
+    return Inspection(source, files=0, bytes=0, rows=0, declared=True)
 
 
 def _folders_last(columns: Sequence[Column], folders: Sequence[str]) -> tuple[Column, ...]:

@@ -19,6 +19,7 @@ from metastore.records import CatalogTable, FileMark, Inspection, Partition
 __all__ = ["DEFAULT_PARTITION", "DataFile", "InspectionFailed", "data_files", "inspect", "listed", "path_of"]
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hive's folder for NULL
+LONGEST_PATH = 4_096  # as Linux has it
 MOST_LEVELS = 64  # of folders
 _INT_MAX = 2**31 - 1
 _BIGINT_MAX = 2**63 - 1
@@ -139,6 +140,8 @@ def path_of(location: str) -> Path:
         text = unquote(re.sub(r"^file:(//[^/]*)?", "", text))
     elif "://" in text:
         raise InspectionFailed(f"{text} is not on this machine: give a folder or file that the gateway can read")
+    if len(text) > LONGEST_PATH:
+        raise InspectionFailed(f"{text[:80]}... is no path: it has more than {LONGEST_PATH:,} characters")
     if "\0" in text:
         raise InspectionFailed(f"{text!r} is no path: it holds a zero byte")
     try:

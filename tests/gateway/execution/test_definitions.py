@@ -143,14 +143,18 @@ def test_a_table_over_files_that_lie_somewhere(house: House) -> None:
         ("LOCATION '/var/tmp/ddl-of-nobody'", "NOT_ALLOWED", "catalog.roots"),
         ("LOCATION 's3://bucket/t'", "TABLE_UNREADABLE", "not on this machine"),
         ("LOCATION 'relative'", "TABLE_UNREADABLE", "absolute"),
+        ("LOCATION '" + "/y" * 5_000 + "'", "TABLE_UNREADABLE", "characters"),
+        ("LOCATION '{roots}/a\nb'", "TABLE_UNREADABLE", "control character"),
+        ("LOCATION '{roots}/../home'", "NOT_ALLOWED", "own folders"),
     ],
 )
 def test_places_are_judged_as_those_of_other_tables(house: House, clauses: str, code: str, says: str) -> None:
-    record = house.ended(f"CREATE EXTERNAL TABLE x (a INT) STORED AS PARQUET {clauses}")
+    record = house.ended(f"CREATE EXTERNAL TABLE x (a INT) STORED AS PARQUET {clauses.format(roots=house.roots)}")
     assert record.error is not None
     assert record.error.code == code
     assert says in record.error.message
     assert house.gateway.metastore.catalog.get("x") is None
+    assert list(house.roots.iterdir()) == []
 
 
 def test_text_of_others(house: House) -> None:

@@ -20,6 +20,7 @@ from gateway.cli.text.layout import print_table, printable
 from gateway.cli.text.script import Place, ScriptStatement, statements_of
 from gateway.presentation.trees import branches
 from gateway.statements import AUTO
+from selector.types import FLOATING, WHOLE, Kind
 from selector.wording import percent, seconds_of
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ SHOWN_SQL = 60  # characters, on a terminal
 WIDE = 110  # cells of a terminal on which a list names users
 SPIN_AFTER_S = 1.0
 RUNNING = ("QUEUED", "RUNNING")
-NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
 query_app = typer.Typer()
 queries_app = typer.Typer(no_args_is_help=True, help="Queries on record.")
@@ -347,7 +347,8 @@ def _seconds(reply: Mapping[str, Any]) -> str:
 
 def _print_rows(reply: Mapping[str, Any]) -> None:
     columns, rows = reply["columns"] or [], reply["rows"] or []
-    right = {place for place, column in enumerate(columns) if column["type"].partition("(")[0] in NUMBERS}
+    numbers = {*WHOLE, Kind.DECIMAL, *FLOATING}
+    right = {place for place, column in enumerate(columns) if column["type"].partition("(")[0] in numbers}
     print_table(
         out, [column["name"] for column in columns], [[plain(value) for value in row] for row in rows], right=right
     )

@@ -10,7 +10,7 @@ from functools import partial
 from gateway.routing.admission import Places
 from gateway.routing.engines import EngineRegistry
 from gateway.security.principals import Principal
-from gateway.sql.commands.command_parsing import is_quick
+from gateway.sql.commands.parsing.command_parsing import is_quick
 from gateway.statements.statement import Run
 
 CANCEL_REPEAT_S = 0.25

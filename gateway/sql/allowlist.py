@@ -35,34 +35,33 @@ FUNCTIONS = frozenset(  # of Spark's
     """
     abs acos acosh add_months aggregate any any_value approx_count_distinct approx_percentile array array_agg
     array_compact array_contains array_distinct array_except array_intersect array_join array_max array_min
-    array_position array_remove array_size array_sort array_union arrays_overlap ascii asin asinh atan atan2 atanh
-    avg base64 bigint bin binary bit_and bit_count bit_get bit_length bit_or bit_xor bool_and bool_or boolean bround
-    btrim cardinality cbrt ceil ceiling char char_length character_length charindex chr coalesce collect_list
-    collect_set concat concat_ws contains conv corr cos cosh cot count count_if covar_pop covar_samp crc32 csc
-    cume_dist curdate current_date current_timestamp current_user date date_add date_diff date_format
-    date_from_unix_date date_part date_sub date_trunc dateadd datediff datepart day dayname dayofmonth dayofweek
-    dayofyear decimal decode degrees dense_rank div double effective_user element_at elt encode endswith equal_null
-    every exists exp explode explode_outer expm1 extract factorial filter find_in_set first first_value flatten
-    float floor forall format_number from_unixtime from_utc_timestamp get_json_object getbit greatest grouping
+    array_position array_remove array_size array_sort array_union arrays_overlap ascii asin asinh atan atan2 atanh avg
+    base64 bigint bin binary bit_and bit_count bit_get bit_length bit_or bit_xor bool_and bool_or boolean bround btrim
+    cardinality cbrt ceil ceiling char char_length character_length charindex chr coalesce collect_list collect_set
+    concat concat_ws contains conv corr cos cosh cot count count_if covar_pop covar_samp crc32 csc cume_dist curdate
+    current_catalog current_database current_date current_schema current_timestamp current_user date date_add date_diff
+    date_format date_from_unix_date date_part date_sub date_trunc dateadd datediff datepart day dayname dayofmonth
+    dayofweek dayofyear decimal decode degrees dense_rank div double effective_user element_at elt encode endswith
+    equal_null every exists exp explode explode_outer expm1 extract factorial filter find_in_set first first_value
+    flatten float floor forall format_number from_unixtime from_utc_timestamp get_json_object getbit greatest grouping
     grouping_id hash hex hour hypot if iff ifnull ilike initcap instr int isnan isnotnull isnull json_array_length
-    kurtosis lag last last_day last_value lcase lead least left len length levenshtein like listagg ln ln2 locate
-    log log10 log1p log2 logged_in_user lower lpad ltrim make_date make_timestamp map map_concat map_contains_key
-    map_entries map_from_arrays map_from_entries map_keys map_values max max_by md5 mean median min min_by minute
-    mod mode month monthname months_between named_struct nanvl ndv negative next_day nonnullvalue now nth_value
-    ntile nullif nullifzero nullvalue nvl nvl2 octet_length overlay percent_rank percentile percentile_approx
-    percentile_cont percentile_disc pi pmod posexplode posexplode_outer position positive pow power precision
-    quarter radians rand random rank reduce regexp regexp_count regexp_extract regexp_extract_all regexp_instr
-    regexp_like regexp_replace regexp_substr regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope
-    regr_sxx regr_sxy regr_syy repeat replace reverse right rint rlike round row_number rpad rtrim sec second
-    secondsofday session_user sha sha1 sha2 shiftleft shiftright shiftrightunsigned sign signum sin sinh size
-    skewness slice smallint some sort_array soundex space split split_part sqrt startswith std stddev stddev_pop
-    stddev_samp str_to_map string string_agg struct substr substring substring_index sum tan tanh timestamp
-    timestamp_cmp timestamp_micros timestamp_millis timestamp_seconds timestampadd timestampdiff tinyint to_char
-    to_date to_number to_timestamp to_unix_timestamp to_utc_timestamp to_varchar transform translate trim trunc
-    truncate try_add try_avg try_divide try_element_at try_mod try_multiply try_subtract try_sum try_to_date
-    try_to_number try_to_timestamp typeof ucase unbase64 unhex unix_date unix_micros unix_millis unix_seconds
-    unix_timestamp upper user uuid var_pop var_samp variance version weekday weekofyear width_bucket xxhash64 year
-    zeroifnull zip_with
+    kurtosis lag last last_day last_value lcase lead least left len length levenshtein like listagg ln ln2 locate log
+    log10 log1p log2 logged_in_user lower lpad ltrim make_date make_timestamp map map_concat map_contains_key
+    map_entries map_from_arrays map_from_entries map_keys map_values max max_by md5 mean median min min_by minute mod
+    mode month monthname months_between named_struct nanvl ndv negative next_day nonnullvalue now nth_value ntile
+    nullif nullifzero nullvalue nvl nvl2 octet_length overlay percent_rank percentile percentile_approx percentile_cont
+    percentile_disc pi pmod posexplode posexplode_outer position positive pow power precision quarter radians rand
+    random rank reduce regexp regexp_count regexp_extract regexp_extract_all regexp_instr regexp_like regexp_replace
+    regexp_substr regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy repeat
+    replace reverse right rint rlike round row_number rpad rtrim sec second secondsofday session_user sha sha1 sha2
+    shiftleft shiftright shiftrightunsigned sign signum sin sinh size skewness slice smallint some sort_array soundex
+    space split split_part sqrt startswith std stddev stddev_pop stddev_samp str_to_map string string_agg struct substr
+    substring substring_index sum tan tanh timestamp timestamp_cmp timestamp_micros timestamp_millis timestamp_seconds
+    timestampadd timestampdiff tinyint to_char to_date to_number to_timestamp to_unix_timestamp to_utc_timestamp
+    to_varchar transform translate trim trunc truncate try_add try_avg try_divide try_element_at try_mod try_multiply
+    try_subtract try_sum try_to_date try_to_number try_to_timestamp typeof ucase unbase64 unhex unix_date unix_micros
+    unix_millis unix_seconds unix_timestamp upper user uuid var_pop var_samp variance version weekday weekofyear
+    width_bucket xxhash64 year zeroifnull zip_with
     """.split()
 )
 

@@ -41,7 +41,7 @@ from gateway.execution.downloads import NO_ROOM, ROOM_POLL_S, Downloads
 from gateway.execution.results import Spool
 from gateway.security.authentication import Authenticator, Login
 from gateway.security.principals import Principal
-from gateway.sql.commands.command_parsing import is_query
+from gateway.sql.commands.parsing.command_parsing import is_query
 from gateway.sql.dialects.names import IMPALA, SPARK
 from gateway.statements.session import LONG_POLL_S, Limits, Session, expire_idle
 from metastore.records import QueryState

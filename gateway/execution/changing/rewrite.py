@@ -14,7 +14,7 @@ from engines.arrow_types import spark_type
 from engines.protocol import Column, TableFiles, TableSource, WriteTarget
 from gateway.catalog.staged_rows import Produce
 from gateway.errors import SeveralMatches
-from gateway.sql.commands import change_queries as queries
+from gateway.sql.commands.parsing import change_queries as queries
 from gateway.sql.commands.writes import ChangeKind, ChangeRows
 from gateway.sql.dialects.names import SPARK
 from metastore.discovery.inspection import DataFile, data_files, path_of

@@ -1,1 +1,1 @@
-"""Statements that are no queries: what they are, and how they are read. START HERE: command_parsing.py."""
+"""Statements that are no queries: what they are; parsing/ has how they are read. START HERE: commands.py."""

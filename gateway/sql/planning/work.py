@@ -9,7 +9,8 @@ from engines.protocol import TableSource
 from engines.table_names import DEFAULT_DATABASE
 from gateway.errors import NotAllowed
 from gateway.sql import statement as checking
-from gateway.sql.commands import (
+from gateway.sql.commands.commands import Command, CreateView, Explain
+from gateway.sql.commands.parsing import (
     alter_parsing,
     change_parsing,
     command_parsing,
@@ -17,7 +18,6 @@ from gateway.sql.commands import (
     show_parsing,
     write_parsing,
 )
-from gateway.sql.commands.commands import Command, CreateView, Explain
 from gateway.sql.commands.writes import (
     AS_THE_DIALECT_HAS_IT,
     WRITES,

@@ -15,7 +15,7 @@ import pytest
 from engines.protocol import Column, TableSource
 from gateway.errors import AccessDenied
 from gateway.security.principals import Principal, Role
-from gateway.sql.commands import write_parsing
+from gateway.sql.commands.parsing import write_parsing
 from gateway.sql.commands.writes import CreateTable
 from gateway.sql.names import Naming
 from gateway.sql.parsing import ParserLimits

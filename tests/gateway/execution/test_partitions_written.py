@@ -17,7 +17,7 @@ from gateway.errors import InvalidSetting, NotAllowed, SettingNotObeyed
 from gateway.execution.writing import TableWriter
 from gateway.security.policy import Policy
 from gateway.security.principals import IN_PROCESS
-from gateway.sql.commands.write_parsing import parse
+from gateway.sql.commands.parsing.write_parsing import parse
 from gateway.sql.commands.writes import AS_THE_DIALECT_HAS_IT, InsertInto, Overwrite, PartitionSettings
 from gateway.sql.parsing import ParserLimits
 from gateway.statements.session import Session

@@ -19,8 +19,8 @@ from gateway.errors import SeveralMatches, WriteConflict
 from gateway.execution.changing.table_changer import TRIES
 from gateway.execution.writing import TableWriter
 from gateway.security.policy import Policy
-from gateway.sql.commands import change_parsing, write_parsing
-from gateway.sql.commands.change_queries import CHANGED
+from gateway.sql.commands.parsing import change_parsing, write_parsing
+from gateway.sql.commands.parsing.change_queries import CHANGED
 from gateway.sql.commands.writes import ChangeRows, Overwrite, PartitionSettings
 from gateway.sql.parsing import ParserLimits
 from gateway.statements.statement import Run, Statement

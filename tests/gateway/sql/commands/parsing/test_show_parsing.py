@@ -6,7 +6,6 @@ import pytest
 
 from engines.protocol import Column, TableSource
 from gateway.errors import SqlError
-from gateway.sql.commands import command_parsing
 from gateway.sql.commands.commands import (
     Command,
     Describe,
@@ -26,7 +25,8 @@ from gateway.sql.commands.commands import (
     ShowTableExtended,
     ShowTables,
 )
-from gateway.sql.commands.show_parsing import explained
+from gateway.sql.commands.parsing import command_parsing
+from gateway.sql.commands.parsing.show_parsing import explained
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.names import Naming
 from gateway.sql.parsing import ParserLimits

@@ -18,7 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from engines.protocol import FORMATS, OPTIONS, Column, InvalidTable, require_options
 from gateway.errors import NotAllowed, SyntaxInvalid, TableExists, UnknownColumn, UnknownTable
 from gateway.sql.commands.definitions import RegisterTable
-from gateway.sql.commands.view_parsing import ViewReader
+from gateway.sql.commands.parsing.view_parsing import ViewReader
 from gateway.sql.commands.writes import TABLE_FORMATS, CreateTable, DropTable
 from gateway.sql.names import did_you_mean
 from gateway.sql.position import position_at

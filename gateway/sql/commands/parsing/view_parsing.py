@@ -18,7 +18,7 @@ from engines.table_names import database_of, name_in_database
 from gateway.errors import NotAllowed, TableExists, UnknownTable
 from gateway.sql import parsing, statement
 from gateway.sql.commands.commands import CreateView, DropView
-from gateway.sql.commands.relation_reader import RelationReader
+from gateway.sql.commands.parsing.relation_reader import RelationReader
 from gateway.sql.names import Naming, did_you_mean, temporary_name
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.position import position_of

@@ -36,9 +36,9 @@ from gateway.sql.commands.commands import (
     ShowOptions,
     UseDatabase,
 )
-from gateway.sql.commands.relation_reader import RelationReader
-from gateway.sql.commands.show_parsing import ShowReader
-from gateway.sql.commands.token_reader import words_of
+from gateway.sql.commands.parsing.relation_reader import RelationReader
+from gateway.sql.commands.parsing.show_parsing import ShowReader
+from gateway.sql.commands.parsing.token_reader import words_of
 from gateway.sql.names import IN_DEFAULT, Naming
 from gateway.sql.parsing import ParserLimits, require_length
 from gateway.sql.position import position_at

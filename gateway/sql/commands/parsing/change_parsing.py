@@ -26,10 +26,10 @@ from engines.protocol import TableSource
 from engines.table_names import name_in_database
 from gateway.errors import NotAllowed, StatementTooComplex, SyntaxInvalid, UnknownColumn
 from gateway.sql import parsing, statement
-from gateway.sql.commands import change_queries as queries
-from gateway.sql.commands.change_queries import Choice, Source
-from gateway.sql.commands.relation_reader import RelationReader
-from gateway.sql.commands.token_reader import words_of
+from gateway.sql.commands.parsing import change_queries as queries
+from gateway.sql.commands.parsing.change_queries import Choice, Source
+from gateway.sql.commands.parsing.relation_reader import RelationReader
+from gateway.sql.commands.parsing.token_reader import words_of
 from gateway.sql.commands.writes import OWN_NAMES, ChangeKind, ChangeRows, Clause
 from gateway.sql.dialects.names import SPARK
 from gateway.sql.names import IN_DEFAULT, Naming

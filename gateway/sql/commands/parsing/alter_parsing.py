@@ -44,8 +44,8 @@ from gateway.sql.commands.definitions import (
     SetProperties,
     UnsetProperties,
 )
-from gateway.sql.commands.table_parsing import TableReader
-from gateway.sql.commands.token_reader import words_of
+from gateway.sql.commands.parsing.table_parsing import TableReader
+from gateway.sql.commands.parsing.token_reader import words_of
 from gateway.sql.commands.writes import AddColumns, Truncate
 from gateway.sql.names import IN_DEFAULT, Naming, did_you_mean
 from gateway.sql.parsing import ParserLimits, require_length

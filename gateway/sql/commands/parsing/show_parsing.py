@@ -45,7 +45,7 @@ from gateway.sql.commands.commands import (
     ShowTables,
     ShowTableStats,
 )
-from gateway.sql.commands.relation_reader import RelationReader
+from gateway.sql.commands.parsing.relation_reader import RelationReader
 from gateway.sql.names import Naming, did_you_mean
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.position import position_at

@@ -19,9 +19,9 @@ from engines.protocol import TableSource
 from gateway.errors import NotAllowed, UnknownColumn
 from gateway.sql.commands.commands import CreateView, DropView
 from gateway.sql.commands.definitions import RegisterTable
-from gateway.sql.commands.table_parsing import TableReader
-from gateway.sql.commands.token_reader import words_of
-from gateway.sql.commands.view_parsing import blanked
+from gateway.sql.commands.parsing.table_parsing import TableReader
+from gateway.sql.commands.parsing.token_reader import words_of
+from gateway.sql.commands.parsing.view_parsing import blanked
 from gateway.sql.commands.writes import (
     AS_THE_DIALECT_HAS_IT,
     OVERWRITES,

@@ -9,8 +9,8 @@ import pytest
 
 from engines.protocol import Column, TableSource
 from gateway.errors import SqlError
-from gateway.sql.commands import change_parsing
-from gateway.sql.commands.change_queries import added, found, rewritten
+from gateway.sql.commands.parsing import change_parsing
+from gateway.sql.commands.parsing.change_queries import added, found, rewritten
 from gateway.sql.commands.writes import ChangeKind, ChangeRows, Clause, reads
 from gateway.sql.dialects.names import DIALECTS
 from gateway.sql.names import Naming

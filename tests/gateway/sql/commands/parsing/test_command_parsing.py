@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from engines.protocol import Column, TableSource
 from gateway.errors import SqlError
 from gateway.sql import statement
-from gateway.sql.commands import alter_parsing, command_parsing, write_parsing
 from gateway.sql.commands.commands import (
     Command,
     ComputeIncrementalStats,
@@ -33,6 +32,7 @@ from gateway.sql.commands.commands import (
     ShowTableStats,
     UseDatabase,
 )
+from gateway.sql.commands.parsing import alter_parsing, command_parsing, write_parsing
 from gateway.sql.dialects.names import DIALECTS
 from gateway.sql.parsing import RECURSION_LIMIT, ParserLimits
 from metastore.discovery.inspection import DEFAULT_PARTITION

@@ -12,7 +12,7 @@ from engines.table_names import database_of
 from gateway.errors import NotAllowed, UnknownColumn, UnknownTable, ValueOutOfRange
 from gateway.sql.commands.commands import SetOwner
 from gateway.sql.commands.definitions import Condition, OwnedKind, Test
-from gateway.sql.commands.token_reader import WordReader
+from gateway.sql.commands.parsing.token_reader import WordReader
 from gateway.sql.names import CATALOG, Naming, did_you_mean, require_usable, temporary_name
 from metastore.records import View
 from selector.types import WHOLE

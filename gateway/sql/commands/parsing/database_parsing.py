@@ -14,8 +14,8 @@ from engines.table_names import DEFAULT_DATABASE
 from gateway.errors import DatabaseExists, NotAllowed
 from gateway.sql.commands.commands import CreateDatabase, DescribeDatabase, SetOwner
 from gateway.sql.commands.definitions import OwnedKind, SetProperties
-from gateway.sql.commands.relation_reader import RelationReader
-from gateway.sql.commands.token_reader import words_of
+from gateway.sql.commands.parsing.relation_reader import RelationReader
+from gateway.sql.commands.parsing.token_reader import words_of
 from gateway.sql.commands.writes import DropDatabase
 from gateway.sql.names import Naming
 from gateway.sql.parsing import ParserLimits, require_length

@@ -23,8 +23,9 @@ import typer
 from sqlalchemy.exc import SQLAlchemyError
 
 from engines.spark.embedded.java import JavaNotFound
+from engines.table_names import DEFAULT_DATABASE
 from metastore.discovery.inspection import InspectionFailed
-from metastore.hive.client import DEFAULT_DATABASE, HiveFailed, HiveMetastore
+from metastore.hive.client import HiveFailed, HiveMetastore
 from metastore.records import SMALLEST_SHARE, JobRequest, Mode
 from metastore.repositories.jobs import TablesBusy
 from metastore.store import Metastore

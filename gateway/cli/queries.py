@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from engines.table_names import DEFAULT_DATABASE
 from gateway.cli.progress import progress_bar
 from gateway.cli.target import Target, connected, fail_request, to_gateway, under
 from gateway.cli.terminal import AsJson, ExitCode, count, fail, line, note, out, plain, print_json, size, terminable
@@ -37,6 +38,7 @@ query_app = typer.Typer()
 queries_app = typer.Typer(no_args_is_help=True, help="Queries on record.")
 
 Dialect = Annotated[str, typer.Option(help="Dialect of the text.")]
+Database = Annotated[str, typer.Option(help="Of names without one before them.")]
 EngineName = Annotated[str, typer.Option("--engine", help="auto, or the one engine that may run it.")]
 Sql = Annotated[str | None, typer.Argument(help="Statements with semicolons between; - reads standard input.")]
 File = Annotated[
@@ -82,6 +84,7 @@ def query(
     sql: Sql = None,
     file: File = None,
     dialect: Dialect = "spark",
+    database: Database = DEFAULT_DATABASE,
     engine: EngineName = AUTO,
     max_rows: Annotated[int, typer.Option(help="Rows of a table to print.", min=0, max=1_000_000)] = 100,
     output: Annotated[Output, typer.Option("--format", help="csv and json print the whole result.")] = Output.TABLE,
@@ -98,7 +101,8 @@ def query(
     """
     script = _script(sql, file, dialect)
     form = Output.JSON if as_json else output
-    options: dict[str, Any] = {"dialect": dialect, "engine": engine, "settings": dict(map(_setting, settings or ()))}
+    options: dict[str, Any] = {"dialect": dialect, "database": database, "engine": engine}
+    options["settings"] = dict(map(_setting, settings or ()))
     if timeout is not None:
         options["timeout_s"] = timeout
     options["max_rows"] = max_rows if form is Output.TABLE else 0
@@ -118,6 +122,7 @@ def explain(
     sql: Sql = None,
     file: File = None,
     dialect: Dialect = "spark",
+    database: Database = DEFAULT_DATABASE,
     engine: EngineName = AUTO,
     policy: Annotated[str, typer.Option(help="expected, safe or paper; the gateway's own without it.")] = "",
     as_json: AsJson = False,
@@ -129,7 +134,13 @@ def explain(
     if len(script.statements) > 1:
         fail(f"one query at a time is explained; there are {len(script.statements)}", ExitCode.USAGE)
     settings = {"fusion.policy": policy} if policy else {}
-    question = {"sql": script.statements[0].sql, "dialect": dialect, "engine": engine, "settings": settings}
+    question: dict[str, Any] = {
+        "sql": script.statements[0].sql,
+        "dialect": dialect,
+        "database": database,
+        "engine": engine,
+    }
+    question["settings"] = settings
     with connected(target) as client:
         try:
             reply = client.post("/v1/explain", question)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engines.table_names import DEFAULT_DATABASE, full_name
 from gateway.cli.target import Target, address_of, connected, to_gateway, under
 from gateway.cli.terminal import AsJson, ExitCode, count, err, fail, line, out, print_json, size
 from gateway.cli.text.layout import print_table, printable
-from metastore.hive.client import DEFAULT_DATABASE, HiveFailed, HiveMetastore
+from metastore.hive.client import HiveFailed, HiveMetastore
 from selector.quoting import spark_name
 
 if TYPE_CHECKING:
@@ -65,16 +66,22 @@ def import_tables(
     database: Annotated[str, typer.Option(help="Database of the metastore.")] = DEFAULT_DATABASE,
     as_json: AsJson = False,
 ) -> None:
-    """Register tables of a Hive Metastore, whose files the gateway must see where the metastore says that they are."""
+    """Register tables of a Hive Metastore, whose files the gateway must see where the metastore says that they are.
+
+    They come into the gateway's database of the same name, which is made if it is not there.
+    """
     from gateway.cli.client import RequestFailed
     from metastore.hive.tables import files_of
 
     refused, added = 0, []
     try:
         with connected(target) as client, HiveMetastore(hive_metastore) as hive:
-            for name in names or hive.tables(database):
+            wanted = names or hive.tables(database)
+            client.query(f"CREATE DATABASE IF NOT EXISTS {spark_name(database)}")
+            for name in wanted:
                 try:
-                    added.append(client.post(ROUTE, _registration(files_of(hive, database, name))))
+                    files = files_of(hive, database, name)
+                    added.append(client.post(ROUTE, _registration(files) | {"name": full_name(database, files.name)}))
                 except (HiveFailed, RequestFailed) as error:
                     refused += 1
                     err.print(f"{name}: {error}", style="red", markup=False, highlight=False, soft_wrap=True)

@@ -20,7 +20,6 @@ from metastore.hive.properties import join_property
 from selector.types import BY_NAME
 
 DEFAULT_PORT = 9083
-DEFAULT_DATABASE = "default"
 TIMEOUT_MS = 60_000
 PARTITIONS_AT_ONCE = 500
 SPARK_SCHEMA = "spark.sql.sources.schema"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engines.protocol import Column
+from engines.table_names import full_name
 from metastore.hive.client import HiveFailed, HiveMetastore, HiveTable
 from metastore.records import CatalogTable, StatisticsPart
 from metastore.store import Metastore
@@ -99,9 +100,9 @@ def exchange_all(tables: Sequence[str], one: Callable[[str], Exchanged], told: R
 
 def _both(metastore: Metastore, hive: HiveMetastore, name: str, database: str) -> tuple[CatalogTable, HiveTable]:
     """Look a table up on both sides; they must hold the same columns."""
-    table = metastore.catalog.get(name)
+    table = metastore.catalog.get(full_name(database, name)) or metastore.catalog.get(name)
     if table is None:
-        raise HiveFailed(f"table {name} is not registered")
+        raise HiveFailed(f"table {full_name(database, name)} is not registered")
     held = hive.table(database, name)
     ours = {column.name.lower(): column.data_type for column in table.source.columns}
     theirs = {column.name.lower(): column.data_type for column in held.columns}

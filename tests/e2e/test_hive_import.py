@@ -80,7 +80,7 @@ def test_imported_tables_are_read_by_the_fast_engine(spark: SparkConnectEngine, 
         text=True,
     )
     assert sorted(line.partition(":")[0] for line in imported.stdout.splitlines()) == [
-        *("by_year", "lines", "of_hive", "of_spark")
+        *("shop.by_year", "shop.lines", "shop.of_hive", "shop.of_spark")
     ]
     refused = dict(line.split(": ", 1) for line in imported.stderr.splitlines() if line)
     assert set(refused) == {"a_view", "astray", "hives_text"}
@@ -90,11 +90,11 @@ def test_imported_tables_are_read_by_the_fast_engine(spark: SparkConnectEngine, 
     assert imported.returncode != 0  # some were refused
 
     for table in ("of_spark", "of_hive", "by_year", "lines"):
-        sql = f"SELECT COUNT(*) AS n, SUM(price) AS total FROM {table}"
+        sql = f"SELECT COUNT(*) AS n, SUM(price) AS total FROM shop.{table}"
         asked = [FUSION, "query", sql, "--home", str(home), "--engine", "duckdb", "--format", "json"]
         reply = json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
         assert [[int(n), float(total)] for n, total in reply["rows"]] == [[ROWS, 1.5 * sum(range(ROWS))]]
-    sql = "SELECT DISTINCT year FROM by_year WHERE year > '2020' ORDER BY year"
+    sql = "SELECT DISTINCT year FROM shop.by_year WHERE year > '2020' ORDER BY year"
     asked = [FUSION, "query", sql, "--home", str(home), "--engine", "duckdb", "--format", "json"]
     reply = json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
     assert reply["rows"] == [["2021"], ["2022"]]  # strings, as the metastore says, not the numbers that folders suggest

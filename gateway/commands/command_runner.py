@@ -65,7 +65,7 @@ from gateway.sql.commands.definitions import (
 )
 from gateway.sql.dialects.names import IMPALA
 from gateway.statements.session import Session
-from gateway.statements.settings import OBEYED, level_of, options_of_impala
+from gateway.statements.settings import OBEYED, options_of_impala
 from gateway.statements.statement import Run
 from gateway.statistics.jobs import JobRunner, job_running
 from gateway.statistics.tables import rows_of
@@ -322,7 +322,7 @@ def _options(command: SetOption | ResetOptions | ShowOptions, session: Session |
                 others = {name: value for name, value in options_of_impala().items() if name not in set_here}
                 settings = {**settings, **{name: session.get(name) or value for name, value in others.items()}}
     own = {option.name: option for option in OBEYED}
-    rows = [[name, value, level_of(name)] for name, value in settings.items()]
+    rows = [[name, value, session.level_of(name)] for name, value in settings.items()]
     headings = IMPALA_OPTION_HEADINGS if session.dialect == IMPALA else OPTION_HEADINGS
     schema = pa.schema([(heading, pa.string()) for heading in headings])
     if not command.meanings:

@@ -25,18 +25,22 @@ from gateway.statements.settings import (
     IDLE_S,
     IGNORED,
     NESTED_JSON,
+    NOT_USED,
     OBEYED,
     OPTIONS,
     OVERWRITE,
     OWN,
     POLICY,
     POOL,
+    REGULAR,
     STRICT,
     SUBSTITUTE,
     TIMEOUT_S,
     Influence,
+    asks_for_leniency,
     influence_of,
     is_variable,
+    level_of,
     near_miss,
 )
 from gateway.statements.statement import Statement
@@ -118,9 +122,27 @@ class Session:
         """Whether its driver is sent nested values as JSON, not as Hive writes them."""
         return bool(NESTED_JSON.read(self.settings()[NESTED_JSON.name]))
 
+    def open_with(self, name: str, value: str) -> None:
+        """Take a setting that its client opens it with; one that only asks that less be refused does nothing.
+
+        Raises as ``set`` does.
+        """
+        try:
+            self.set(name, value)
+        except SettingNotObeyed as error:
+            if not asks_for_leniency(name):
+                raise
+            self._keep(name, value, f"{IGNORED}: {error}")
+
     def set(self, name: str, value: str) -> None:
         """Change a setting. Raises InvalidSetting, SettingNotObeyed, SessionFull."""
         name, value, known = self._checked(name, value)
+        self._keep(
+            name, value, None if known else f"{IGNORED}: {name[:200]} is not known here; it changes nothing."
+        )
+
+    def _keep(self, name: str, value: str, warning: str | None) -> None:
+        """Keep a setting; with a warning where it does nothing. Raises SessionFull."""
         with self._lock:
             others = {each: kept for each, kept in self._settings.items() if not _is_same(each, name)}
             if len(others) >= LARGEST_SETTINGS:
@@ -128,8 +150,9 @@ class Session:
             changed = others | {name: value}
             _require_memory(changed, self._views)
             self._settings = changed
-            if not known:
-                self._ignored[name] = f"{IGNORED}: {name[:200]} is not known here; it changes nothing."
+            self._ignored = {each: kept for each, kept in self._ignored.items() if each in others}
+            if warning is not None:
+                self._ignored[name] = warning
 
     def reset(self, name: str | None = None) -> None:
         """Give one setting, or all of them, back its default."""
@@ -153,9 +176,15 @@ class Session:
         spelled = _spelled(name)
         return next((value for each, value in self.settings().items() if _is_same(each, spelled)), None)
 
+    def level_of(self, name: str) -> str:
+        """Return what SET tells of a setting that is kept under this name."""
+        level = level_of(name)
+        with self._lock:
+            return NOT_USED if level == REGULAR and name in self._ignored else level
+
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Of settings that are kept although nobody knows them, a line each."""
+        """Of settings that are kept although nobody knows or obeys them, a line each."""
         with self._lock:
             return tuple(self._ignored.values())
 

@@ -1,8 +1,9 @@
 """Which settings of a session mean something here: one table for all interfaces.
 
 Clients send settings of Spark, Hive and Impala. One that changes what a statement does is obeyed, or refused where it
-asks for anything but what the gateway does anyway. One that only says how other products do their work (memory,
-parallelism, file sizes) is kept and shown, and does nothing. A setting of these products that is not in the table is
+asks for anything but what the gateway does anyway. Where a driver opens a session with one that only asks that less be
+refused, it is kept with a warning: some tools always send it (dbt-spark). One that only says how other products do their
+work (memory, parallelism, file sizes) is kept and shown, and does nothing. A setting of these products that is not in the table is
 refused, because nobody knows what it would change; from a driver of theirs, whose tools set what they know, it is kept
 with a warning, SETTING_IGNORED, unless it is one of the table that is misspelt. Any other name is a variable of the
 client's own.
@@ -26,6 +27,7 @@ from selector.decision import Rule
 OWN = "fusion."
 _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
 IGNORED = "SETTING_IGNORED"
+REGULAR, NOT_USED = "REGULAR", "NOT USED"  # what SET tells of a setting
 LONGEST_MISSPELT = 100  # characters of a name that are compared with those of known settings
 
 
@@ -61,10 +63,12 @@ class Fixed:
     """A setting that can only say what the gateway does anyway.
 
     values: texts that say so, in lower case. does: what the gateway does, and how else to ask for something else.
+    is_stricter: whether other values only ask that less be refused, so that what is not refused means the same.
     """
 
     values: tuple[str, ...]
     does: str
+    is_stricter: bool = False
 
 
 def _seconds(text: str) -> float | None:
@@ -180,7 +184,7 @@ _BY_LOGIN = "Who somebody is follows from the login alone."
 _NO_LIMIT = "There is no such limit here; fusion.timeout_s limits a statement's time."
 FIXED: Mapping[str, Fixed] = {
     "spark.sql.ansi.enabled": Fixed(
-        _TRUE, "Statements mean what they mean in Spark's ANSI mode; use try_... for NULL."
+        _TRUE, "Statements mean what they mean in Spark's ANSI mode; use try_... for NULL.", is_stricter=True
     ),
     "spark.sql.ansi.doublequotedidentifiers": Fixed(_FALSE, "Double quotes are for texts; names have `."),
     "spark.sql.ansi.enforcereservedkeywords": Fixed(_FALSE, "Words that SQL reserves can be names."),
@@ -188,8 +192,10 @@ FIXED: Mapping[str, Fixed] = {
     "spark.sql.session.timezone": Fixed(_UTC, _IN_UTC),
     "spark.sql.timestamptype": Fixed(("timestamp_ltz",), "TIMESTAMP is a moment; write TIMESTAMP_NTZ."),
     "spark.sql.casesensitive": Fixed(_FALSE, "Names are the same in upper and lower case."),
-    "spark.sql.storeassignmentpolicy": Fixed(("ansi",), "Rows that do not fit a column's type are refused."),
-    "spark.sql.mapkeydeduppolicy": Fixed(("exception",), "A map with a key twice is an error."),
+    "spark.sql.storeassignmentpolicy": Fixed(
+        ("ansi",), "Rows that do not fit a column's type are refused.", is_stricter=True
+    ),
+    "spark.sql.mapkeydeduppolicy": Fixed(("exception",), "A map with a key twice is an error.", is_stricter=True),
     "spark.sql.groupbyaliases": Fixed(_TRUE, "GROUP BY takes aliases."),
     "spark.sql.groupbyordinal": Fixed(_TRUE, "GROUP BY takes places of columns."),
     "spark.sql.orderbyordinal": Fixed(_TRUE, "ORDER BY takes places of columns."),
@@ -199,8 +205,8 @@ FIXED: Mapping[str, Fixed] = {
     "spark.sql.function.concatbinaryasstring": Fixed(_FALSE, "Bytes that are put together stay bytes."),
     "spark.sql.function.eltoutputasstring": Fixed(_FALSE, "elt of bytes gives bytes."),
     "spark.sql.legacy.timeparserpolicy": Fixed(("corrected",), "Patterns of times are those of Spark since 3.0."),
-    "spark.sql.files.ignorecorruptfiles": Fixed(_FALSE, "A file that cannot be read is an error."),
-    "spark.sql.files.ignoremissingfiles": Fixed(_FALSE, "A file that is gone is an error."),
+    "spark.sql.files.ignorecorruptfiles": Fixed(_FALSE, "A file that cannot be read is an error.", is_stricter=True),
+    "spark.sql.files.ignoremissingfiles": Fixed(_FALSE, "A file that is gone is an error.", is_stricter=True),
     "spark.sql.parquet.binaryasstring": Fixed(_FALSE, "Bytes are not read as texts; CAST them."),
     "spark.sql.parquet.int96astimestamp": Fixed(_TRUE, "INT96 is read as a time."),
     "spark.sql.parquet.int96timestampconversion": Fixed(_FALSE, _IN_UTC),
@@ -223,15 +229,15 @@ FIXED: Mapping[str, Fixed] = {
     "hive.default.fileformat.managed": Fixed(("none", "", "parquet"), _IN_PARQUET),
     "hive.exec.default.partition.name": Fixed(("__hive_default_partition__",), "NULL has Hive's usual folder."),
     "hive.error.on.empty.partition": Fixed(_FALSE, "An INSERT may write no rows."),
-    "hive.exec.drop.ignorenonexistent": Fixed(_FALSE, "Write DROP TABLE IF EXISTS."),
-    "hive.typecheck.on.insert": Fixed(_TRUE, "Rows that do not fit a column's type are refused."),
+    "hive.exec.drop.ignorenonexistent": Fixed(_FALSE, "Write DROP TABLE IF EXISTS.", is_stricter=True),
+    "hive.typecheck.on.insert": Fixed(_TRUE, "Rows that do not fit a column's type are refused.", is_stricter=True),
     "hive.limit.optimize.enable": Fixed(_FALSE, "LIMIT reads as many rows as it takes."),
     "hive.create.as.acid": Fixed(_FALSE, "Tables are folders of files, without transactions of rows."),
     "hive.create.as.insert.only": Fixed(_FALSE, "Tables are folders of files, without transactions of rows."),
     "hive.local.time.zone": Fixed(_UTC, _IN_UTC),
     "hive.server2.proxy.user": Fixed((), _BY_LOGIN),
     "impala.doas.user": Fixed((), _BY_LOGIN),
-    "abort_on_error": Fixed(_TRUE, "A file that cannot be read is an error; nothing is left out."),
+    "abort_on_error": Fixed(_TRUE, "A file that cannot be read is an error; nothing is left out.", is_stricter=True),
     "allow_unsafe_casts": Fixed(_FALSE, "Write the CAST."),
     "appx_count_distinct": Fixed(_FALSE, "COUNT(DISTINCT) is exact; write NDV(x)."),
     "convert_legacy_hive_parquet_utc_timestamps": Fixed(_FALSE, _IN_UTC),
@@ -355,7 +361,7 @@ def influence_of(name: str, value: str) -> Influence:
     lower = name.lower().removeprefix("spark.hadoop.")
     if lower in OPTIONS:
         return Influence.OBEYED
-    fixed = FIXED.get(lower) or (_LEGACY if lower.startswith("spark.sql.legacy.") else None)
+    fixed = _fixed(lower)
     if fixed is not None:
         if value.strip().lower() not in fixed.values:
             raise SettingNotObeyed(f"{name} = {value[:80]} is not obeyed here. {fixed.does}")
@@ -363,6 +369,16 @@ def influence_of(name: str, value: str) -> Influence:
     if lower in _NO_INFLUENCE or lower.startswith(_NO_INFLUENCE_BELOW):
         return Influence.NONE
     return Influence.VARIABLE if is_variable(name) else Influence.UNKNOWN
+
+
+def asks_for_leniency(name: str) -> bool:
+    """Tell whether a setting, where it asks for what the gateway does not do, only asks that less be refused."""
+    fixed = _fixed(name.lower().removeprefix("spark.hadoop."))
+    return fixed is not None and fixed.is_stricter
+
+
+def _fixed(lower: str) -> Fixed | None:
+    return FIXED.get(lower) or (_LEGACY if lower.startswith("spark.sql.legacy.") else None)
 
 
 def is_variable(name: str) -> bool:
@@ -375,9 +391,9 @@ def level_of(name: str) -> str:
     """Return what SET tells of a setting beside its value; impala-shell prints the first of these."""
     lower = name.lower().removeprefix("spark.hadoop.")
     if lower in OPTIONS or lower in FIXED:
-        return "REGULAR"
+        return REGULAR
     known = lower in _NO_INFLUENCE or lower.startswith(_NO_INFLUENCE_BELOW)
-    return "UNKNOWN" if lower.startswith(_PRODUCTS) and not known else "NOT USED"
+    return "UNKNOWN" if lower.startswith(_PRODUCTS) and not known else NOT_USED
 
 
 def near_miss(name: str) -> str | None:

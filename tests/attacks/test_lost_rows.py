@@ -90,6 +90,13 @@ def test_what_drivers_say_while_they_connect(duckdb_gateway: Served) -> None:
 
     with pytest.raises(Exception, match="Times are in UTC here"):
         connected(spark__sql__session__timeZone="Europe/Paris")
+    with closing(connected(spark__sql__ansi__enabled="false")) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("SELECT 2147483647 + 0")
+        assert "SETTING_IGNORED: spark.sql.ansi.enabled = false" in "\n".join(cursor.fetch_logs())
+        cursor.execute("SET spark.sql.ansi.enabled")
+        assert cursor.fetchall()[0][:2] == ("spark.sql.ansi.enabled", "false")
+        with pytest.raises(Exception, match="ANSI mode"):
+            cursor.execute("SET spark.sql.ansi.enabled=false")
     with closing(connected(hive__nobody__knows="1", hive__execution__engine="tez")) as connection:
         with closing(connection.cursor()) as cursor:
             cursor.execute("SELECT 1")

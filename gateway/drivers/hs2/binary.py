@@ -37,6 +37,7 @@ WATCH_S = 0.5  # between two looks whether a client that waits is still there
 GONE_S = 8.0  # after which a client whose machine is silent is gone
 KEEPALIVE_S, KEEPALIVE_REPEAT_S = 4, 2  # how often it is asked, where nothing is on its way to it
 SMALL_REPLY_BYTES = 64 << 10  # that a client's machine takes at once, whether the client reads or not
+HIVE_REFUSES = "Error validating the login"  # the words by which clients know that a login is wrong
 _LENGTH = struct.Struct(">I")
 _TIMEVAL = struct.Struct("ll")  # as the kernel has it
 _GONE = select.POLLRDHUP | select.POLLHUP | select.POLLERR
@@ -196,12 +197,13 @@ class Connection:
         if first != SASL_START:
             raise Hangup("neither SASL nor Thrift's binary protocol")
         try:
-            told = sasl.read_credentials(self.take)
-            if told.authorization_id not in ("", told.name):
-                raise Refused(f"{told.name} cannot act for {told.authorization_id}.")
-            self.peer.user = service.login(Login(told.name, told.password, self.peer.address))
+            login = sasl.read_credentials(self.take)
+            if login.authorization_id not in ("", login.name):
+                raise Refused(f"{login.name} cannot act for {login.authorization_id}.")
+            self.peer.user = service.login(Login(login.name, login.password, self.peer.address))
         except (Refused, AuthenticationFailed) as error:
-            self._socket.sendall(sasl.frame(SaslStatus.BAD, str(error).encode()))
+            told = f"{HIVE_REFUSES}: {error}" if isinstance(error, AuthenticationFailed) else str(error)
+            self._socket.sendall(sasl.frame(SaslStatus.BAD, told.encode()))
             raise Hangup(f"refused: {error}") from error
         self._socket.sendall(sasl.frame(SaslStatus.COMPLETE, b""))
         return True

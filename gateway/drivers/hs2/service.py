@@ -419,7 +419,7 @@ def _configure(session: Session, name: str, value: str) -> None:
         if value != session.user:
             raise InvalidSetting(f"{session.user} cannot act for {value}.")
     else:
-        session.set(own, value)
+        session.open_with(own, value)
 
 
 def _info(session: Hs2Session, statement_bytes: int) -> Mapping[int, messages.InfoValue]:

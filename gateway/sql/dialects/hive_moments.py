@@ -1,8 +1,8 @@
 """Texts and numbers as Impala's times: which it reads, and what they are in Spark, which reads others.
 
 Impala's times lie between the years 1400 and 9999; all else is NULL. A text has a day, or a day and a clock with
-seconds; a zone behind a T is dropped. What has no equal, such as nanoseconds, ends the statement: before it runs where
-it is written out, else as it runs.
+seconds; a zone behind a T is dropped, and so are digits behind the microsecond, of which times here have none. What has
+no equal ends the statement: before it runs where it is written out, else as it runs.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _MOMENT = re.compile(
 )
 _CLOCK = "[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}"
 _DAY = "^\\\\s*[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
-_PLAIN = f"{_DAY}([ T]{_CLOCK}(\\\\.[0-9]{{1,6}}0*)?)?\\\\s*$"
+_PLAIN = f"{_DAY}([ T]{_CLOCK}(\\\\.[0-9]+)?)?\\\\s*$"
 _ODD = f"{_DAY}[ T] *{_CLOCK}"
 _PLAIN_DAY = f"^\\\\s*[0-9]{{4}}-[0-9]{{1,2}}-[0-9]{{1,2}}([ T]{_CLOCK}(\\\\.[0-9]{{1,9}})?)?\\\\s*$"
-_OTHERWISE = "raise_error('a text as a time with nanoseconds, a zone or several spaces, which Impala reads otherwise')"
+_OTHERWISE = "raise_error('a text as a time with a zone or several spaces, which Impala reads otherwise')"
 _READ = (
     "CASE WHEN a RLIKE '^\\\\s*0' OR a RLIKE '^\\\\s*1[0-3]' THEN CAST(NULL AS TIMESTAMP) "
     f"WHEN a RLIKE '{_PLAIN}' THEN TRY_CAST(a AS TIMESTAMP) "
@@ -47,12 +47,6 @@ _CLOCK_ALONE = "^\\\\s*[0-9]{2}:[0-9]{2}:[0-9]{2}(\\\\.[0-9]+)?\\\\s*$"
 _CLOCK_OF_A_DAY = "TRY_CAST(concat('1970-01-01 ', trim(a)) AS TIMESTAMP)"
 _READ_CLOCK = f"CASE WHEN a RLIKE '{_CLOCK_ALONE}' THEN {_CLOCK_OF_A_DAY} ELSE b END"
 _OF_SECONDS = f"CASE WHEN a BETWEEN {FIRST_SECOND} AND {LAST_SECOND}.999999 THEN CAST(a AS TIMESTAMP) END"
-_CUT = frozenset(  # functions that give the same without nanoseconds
-    """
-    year month day dayofmonth dayofweek dayofyear weekofyear week quarter hour minute second millisecond dayname
-    monthname last_day next_day to_date datediff date_trunc trunc date_part extract nullvalue nonnullvalue
-    """.split()
-)
 
 
 def no_time(kind: str = TIMESTAMP) -> exp.Expr:
@@ -69,7 +63,7 @@ def as_time(node: exp.Expr, value: exp.Expr) -> exp.Expr:
     """Return a CAST to TIMESTAMP. node: to be named where it is refused. Raises NotAllowed."""
     kind = type_of(value)
     if is_text(value):
-        text = written_moment(node, value.name, cut=_is_cut(value))
+        text = written_moment(value.name)
         found = no_time() if text is None else exp.cast(exp.Literal.string(text), exp.DType.TIMESTAMP)
     elif kind == STRING:
         found = filled(_READ, a=value)
@@ -116,11 +110,8 @@ def as_clock(node: exp.Expr, value: exp.Expr) -> exp.Expr:
     return as_time(node, moment)
 
 
-def written_moment(node: exp.Expr, text: str, *, cut: bool = False) -> str | None:
-    """Return a text that is written out as Spark reads it as Impala's time; None where that is NULL.
-
-    Raises NotAllowed for nanoseconds, unless they are cut off.
-    """
+def written_moment(text: str) -> str | None:
+    """Return a text that is written out as Spark reads it as Impala's time; None where that is NULL."""
     found = _MOMENT.fullmatch(text.strip(_BLANK))
     if found is None or (found["zone"] and found["between"] != "T"):
         return None
@@ -132,11 +123,7 @@ def written_moment(node: exp.Expr, text: str, *, cut: bool = False) -> str | Non
     hour, minute, second = (int(each) for each in found["clock"].split(":"))
     if hour > 23 or minute > 59 or second > 59:
         return None
-    fraction = (found["fraction"] or "").rstrip("0")
-    if cut:
-        fraction = fraction[:6].rstrip("0")
-    if len(fraction) > 6:
-        raise refused(node, "Times here have microseconds, and no nanoseconds: write six digits behind the second.")
+    fraction = (found["fraction"] or "")[:6].rstrip("0")
     return f"{day} {hour:02}:{minute:02}:{second:02}{'.' if fraction else ''}{fraction}"
 
 
@@ -146,16 +133,6 @@ def _is_day(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_cut(text: exp.Expr) -> bool:
-    """Tell whether nobody sees the nanoseconds of a text that is read as a time."""
-    place = text.parent
-    while isinstance(place, exp.Paren) or (isinstance(place, exp.Cast) and type_of(place) == TIMESTAMP):
-        place = place.parent
-    if isinstance(place, exp.Anonymous):
-        return place.name.lower() in _CUT
-    return isinstance(place, exp.Extract) or (isinstance(place, exp.Cast) and type_of(place) == DATE)
 
 
 def constant(node: exp.Expr) -> dt.datetime | None:

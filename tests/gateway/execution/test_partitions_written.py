@@ -235,6 +235,26 @@ def test_what_nobody_knows_is_refused_or_warned_of(name: str) -> None:
     assert driver.warnings == ()
 
 
+def test_a_session_opens_with_what_only_asks_that_less_be_refused() -> None:
+    name = "spark.sql.ansi.enabled"
+    driver = Session(IN_PROCESS, deadline_s=60, of_hive=True)
+    driver.open_with(name, "false")
+    assert driver.get(name) == "false"
+    assert driver.level_of(name) == "NOT USED"
+    (warning,) = driver.warnings
+    assert warning.startswith(f"SETTING_IGNORED: {name} = false is not obeyed here.")
+    with pytest.raises(SettingNotObeyed):
+        driver.set(name, "false")
+    driver.set(name, "true")
+    assert (driver.level_of(name), driver.warnings) == ("REGULAR", ())
+    for refused in ("spark.sql.session.timeZone", "spark.sql.legacy.sizeOfNull", "spark.sql.ansi.enabledd"):
+        with pytest.raises(SettingNotObeyed):
+            driver.open_with(refused, "sideways")
+    with pytest.raises(InvalidSetting):
+        driver.open_with(name, "x" * 70_000)
+    assert (driver.get(name), driver.warnings) == ("true", ())
+
+
 def test_impala_has_no_variables_of_the_clients_own() -> None:
     session = Session(IN_PROCESS, deadline_s=60)
     session.set("appx_count_distinkt", "1")

@@ -137,9 +137,7 @@ class Session:
     def set(self, name: str, value: str) -> None:
         """Change a setting. Raises InvalidSetting, SettingNotObeyed, SessionFull."""
         name, value, known = self._checked(name, value)
-        self._keep(
-            name, value, None if known else f"{IGNORED}: {name[:200]} is not known here; it changes nothing."
-        )
+        self._keep(name, value, None if known else f"{IGNORED}: {name[:200]} is not known here; it changes nothing.")
 
     def _keep(self, name: str, value: str, warning: str | None) -> None:
         """Keep a setting; with a warning where it does nothing. Raises SessionFull."""

@@ -2,11 +2,11 @@
 
 Clients send settings of Spark, Hive and Impala. One that changes what a statement does is obeyed, or refused where it
 asks for anything but what the gateway does anyway. Where a driver opens a session with one that only asks that less be
-refused, it is kept with a warning: some tools always send it (dbt-spark). One that only says how other products do their
-work (memory, parallelism, file sizes) is kept and shown, and does nothing. A setting of these products that is not in the table is
-refused, because nobody knows what it would change; from a driver of theirs, whose tools set what they know, it is kept
-with a warning, SETTING_IGNORED, unless it is one of the table that is misspelt. Any other name is a variable of the
-client's own.
+refused, it is kept with a warning: some tools always send it (dbt-spark). One that only says how other products do
+their work (memory, parallelism, file sizes) is kept and shown, and does nothing. A setting of these products that is
+not in the table is refused, because nobody knows what it would change; from a driver of theirs, whose tools set what
+they know, it is kept with a warning, SETTING_IGNORED, unless it is one of the table that is misspelt. Any other name is
+a variable of the client's own.
 """
 
 from __future__ import annotations

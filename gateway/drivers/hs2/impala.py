@@ -153,10 +153,16 @@ class ImpalaCalls:
         return PingReply(version=PRODUCT, webserver=self._service.page_url, timestamp=int(time.time()))
 
     def get_log(self, request: OperationRequest, peer: Peer) -> LogReply:
-        """Return what has happened since the last call; to impala-shell, attempts that failed."""
+        """Return what has happened since the last call; to impala-shell, attempts that failed.
+
+        To others who speak Impala's dialect: how far the query is, and all that has happened so far, as Impala does.
+        """
         session, operation = self._service.registry.operation(request.operation, peer)
         if session.is_impala_shell and operation.run is not None:
             return LogReply(log="\n".join(timeline.failures(operation.run.record)))
+        if session.session.dialect == IMPALA and operation.run is not None:
+            lines = [timeline.completion(operation.run.record), *operation.log_lines(rewind=True)]
+            return LogReply(log="\n".join(lines))
         return LogReply(log="\n".join(operation.log_lines(rewind=False)))
 
     def close(self, request: OperationRequest, peer: Peer) -> CloseReply:

@@ -39,7 +39,7 @@ _RETURNS: Mapping[str, str] = {
         from_timestamp from_unixtime get_json_object group_concat hex initcap lcase left lower lpad ltrim md5 monthname
         parse_url regexp_escape regexp_extract regexp_replace repeat replace reverse right rpad rtrim sha1 sha2 space
         split_part strleft strright substr substring substring_index translate trim ucase unhex upper user uuid version
-        current_user effective_user logged_in_user session_user
+        current_catalog current_schema current_user effective_user logged_in_user session_user
         lower_utf8 upper_utf8 lcase_utf8 ucase_utf8 initcap_utf8 utf8_substr utf8_reverse utf8_trim date_format concat
         """.split(),
         STRING,

@@ -126,6 +126,16 @@ def test_functions_tell_of_the_user(dialect: str, user: str) -> None:
     assert not checked("SELECT 'ann' AS c, b AS `user` FROM t", "spark").tells_of_session
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("database", ["default", "sales", ODD_NAME])
+def test_functions_tell_of_the_database(dialect: str, database: str) -> None:
+    facts = facts_of("ann", dialect, database)
+    sql = "SELECT current_database() AS d, current_schema() AS s, current_catalog() AS c FROM t"
+    said = check(sql, dialect, catalog=TABLES, limits=ParserLimits(), facts=facts)
+    assert [each.this.name for each in query(said).selects] == [database, database, "spark_catalog"]
+    assert said.tells_of_session
+
+
 def test_statements_of_two_users_are_two_and_have_one_template() -> None:
     sql = "SELECT count(*) FROM t WHERE b = current_user()"
     anns, joes = checked(sql, user="ann"), checked(sql, user="joe")

@@ -18,6 +18,7 @@ from gateway.sql.commands.parsing import (
     show_parsing,
     write_parsing,
 )
+from gateway.sql.commands.parsing.relation_reader import Context
 from gateway.sql.commands.writes import (
     AS_THE_DIALECT_HAS_IT,
     WRITES,
@@ -97,41 +98,13 @@ def understand(
     if to_explain is not None:
         sql, details = to_explain
         return _explanation(understand(replace(text, sql=sql), tables, views, databases, engines), details=details)
-    visible = visible_views(views, text.views)
     naming, facts = Naming(text.database, frozenset(databases)), facts_of(text.user, text.dialect, text.database)
-    about_database = database_parsing.parse(text.sql, limits=text.limits, naming=naming)
-    if about_database is not None:
-        return about_database
-    altered = alter_parsing.parse(
-        text.sql, text.dialect, catalog=tables, limits=text.limits, views=visible, naming=naming, facts=facts
-    )
-    if altered is not None:
-        return _with_query(altered, engines)
-    command = command_parsing.parse(text.sql, catalog=tables, limits=text.limits, views=visible, naming=naming)
-    if command is not None:
-        return _with_query(command, engines)
-    write = write_parsing.parse(
-        text.sql,
-        text.dialect,
-        catalog=tables,
-        limits=text.limits,
-        views=visible,
-        partitions=text.partitions,
-        naming=naming,
-        facts=facts,
-    )
-    if write is None:
-        write = change_parsing.parse(
-            text.sql,
-            text.dialect,
-            catalog=tables,
-            limits=text.limits,
-            views=visible,
-            naming=naming,
-            facts=facts,
-        )
-    if write is not None:
-        return _with_query(write, engines)
+    visible = visible_views(views, text.views)
+    context = Context(text.dialect, tables, text.limits, visible, naming, facts, text.partitions)
+    for parsing in (database_parsing, alter_parsing, command_parsing, write_parsing, change_parsing):
+        found = parsing.parse(text.sql, context)
+        if found is not None:
+            return _with_query(found, engines)
     checked = checking.check(
         text.sql, text.dialect, catalog=tables, limits=text.limits, views=visible, naming=naming, facts=facts
     )

@@ -16,6 +16,7 @@ from engines.protocol import Column, TableSource
 from gateway.errors import AccessDenied
 from gateway.security.principals import Principal, Role
 from gateway.sql.commands.parsing import write_parsing
+from gateway.sql.commands.parsing.relation_reader import Context
 from gateway.sql.commands.writes import CreateTable
 from gateway.sql.names import Naming
 from gateway.sql.parsing import ParserLimits
@@ -249,7 +250,7 @@ def test_a_table_is_made_again(house: House, dialect: str, form: str, folders: t
         house.gateway.metastore.catalog.remove("sales.odd")
     assert "/nowhere" not in text
     naming = Naming(databases=frozenset({"default", "sales"}))
-    made = write_parsing.parse(text, dialect, catalog={}, limits=ParserLimits(), naming=naming)
+    made = write_parsing.parse(text, Context(dialect, {}, ParserLimits(), naming=naming))
     assert made == CreateTable("sales.odd", None, columns, folders, form)
 
 

@@ -17,6 +17,7 @@ from gateway.errors import InvalidSetting, NotAllowed, SettingNotObeyed
 from gateway.execution.writing import TableWriter
 from gateway.security.policy import Policy
 from gateway.security.principals import IN_PROCESS
+from gateway.sql.commands.parsing.relation_reader import Context
 from gateway.sql.commands.parsing.write_parsing import parse
 from gateway.sql.commands.writes import AS_THE_DIALECT_HAS_IT, InsertInto, Overwrite, PartitionSettings
 from gateway.sql.parsing import ParserLimits
@@ -39,7 +40,7 @@ DYNAMIC, STATIC = Overwrite.DYNAMIC, Overwrite.STATIC
 
 
 def insert(sql: str, dialect: str, partitions: PartitionSettings = AS_THE_DIALECT_HAS_IT) -> InsertInto:
-    write = parse(sql, dialect, catalog={"sales": SALES}, limits=ParserLimits(), partitions=partitions)
+    write = parse(sql, Context(dialect, {"sales": SALES}, ParserLimits(), partitions=partitions))
     assert isinstance(write, InsertInto)
     return write
 

@@ -44,12 +44,12 @@ from gateway.sql.commands.definitions import (
     SetProperties,
     UnsetProperties,
 )
+from gateway.sql.commands.parsing.relation_reader import Context
 from gateway.sql.commands.parsing.table_parsing import TableReader
 from gateway.sql.commands.parsing.token_reader import words_of
 from gateway.sql.commands.writes import AddColumns, Truncate
-from gateway.sql.names import IN_DEFAULT, Naming, did_you_mean
-from gateway.sql.parsing import ParserLimits, require_length
-from metastore.records import View
+from gateway.sql.names import did_you_mean
+from gateway.sql.parsing import require_length
 
 ROWS_KEY = "numRows"
 MARK_KEY = (
@@ -99,21 +99,12 @@ Alteration = (
 )
 
 
-def parse(
-    sql: str,
-    dialect: str,
-    *,
-    catalog: Mapping[str, TableSource],
-    limits: ParserLimits,
-    views: Mapping[str, View] = {},
-    naming: Naming = IN_DEFAULT,
-    facts: Mapping[str, str] = {},
-) -> Alteration | None:
+def parse(sql: str, context: Context) -> Alteration | None:
     """Return what a text changes, None where it is no such statement. Raises SqlError with what is wrong and where."""
     if _START.match(sql) is None:
         return None
-    require_length(sql, limits)
-    return _AlterReader(sql, dialect, words_of(sql, limits), catalog, limits, views, naming, facts).alteration()
+    require_length(sql, context.limits)
+    return _AlterReader(sql, words_of(sql, context.limits), context).alteration()
 
 
 class _AlterReader(TableReader):

@@ -28,15 +28,13 @@ from gateway.errors import NotAllowed, StatementTooComplex, SyntaxInvalid, Unkno
 from gateway.sql import parsing, statement
 from gateway.sql.commands.parsing import change_queries as queries
 from gateway.sql.commands.parsing.change_queries import Choice, Source
-from gateway.sql.commands.parsing.relation_reader import RelationReader
+from gateway.sql.commands.parsing.relation_reader import Context, RelationReader
 from gateway.sql.commands.parsing.token_reader import words_of
 from gateway.sql.commands.writes import OWN_NAMES, ChangeKind, ChangeRows, Clause
 from gateway.sql.dialects.names import SPARK
-from gateway.sql.names import IN_DEFAULT, Naming
-from gateway.sql.parsing import ParserLimits, require_length
+from gateway.sql.parsing import require_length
 from gateway.sql.position import position_of
 from gateway.sql.statement import CheckedStatement
-from metastore.records import View
 
 MOST_CLAUSES = 20  # of a MERGE; each looks at the conditions of those before it
 
@@ -50,41 +48,19 @@ _MOMENTS = ("now", "current_timestamp")
 _DAYS = ("curdate", "current_date")
 
 
-def parse(
-    sql: str,
-    dialect: str,
-    *,
-    catalog: Mapping[str, TableSource],
-    limits: ParserLimits,
-    views: Mapping[str, View] = {},
-    naming: Naming = IN_DEFAULT,
-    facts: Mapping[str, str] = {},
-) -> ChangeRows | None:
+def parse(sql: str, context: Context) -> ChangeRows | None:
     """Return the change in a text, None where it is none. Raises SqlError with what is wrong and where."""
     if _CHANGES.match(sql) is None:
         return None
-    require_length(sql, limits)
-    return _ChangeReader(sql, dialect, words_of(sql, limits), catalog, limits, views, naming, facts).change()
+    require_length(sql, context.limits)
+    return _ChangeReader(sql, words_of(sql, context.limits), context).change()
 
 
 class _ChangeReader(RelationReader):
     """Reads one UPDATE, DELETE or MERGE."""
 
-    def __init__(
-        self,
-        sql: str,
-        dialect: str,
-        tokens: Sequence[Token],
-        catalog: Mapping[str, TableSource],
-        limits: ParserLimits,
-        views: Mapping[str, View],
-        naming: Naming,
-        facts: Mapping[str, str],
-    ) -> None:
-        super().__init__(sql, tokens, catalog, views, naming)
-        self._facts = facts
-        self._dialect = dialect
-        self._limits = limits
+    def __init__(self, sql: str, tokens: Sequence[Token], context: Context) -> None:
+        super().__init__(sql, tokens, context)
         self._now = dt.datetime.now(dt.UTC)
 
     def change(self) -> ChangeRows:
@@ -413,7 +389,7 @@ class _ChangeReader(RelationReader):
             limits=self._limits,
             views=self._views,
             naming=self._naming,
-            facts=self._facts,
+            facts=self._context.facts,
         )
         return replace(checked, tree=checked.tree.transform(partial(_at_one_moment, now=self._now)))
 

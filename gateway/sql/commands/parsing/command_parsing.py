@@ -15,7 +15,6 @@ They are the same in every dialect: names plain, in backquotes or in double quot
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from sqlglot.tokenizer_core import TokenType
 
@@ -36,13 +35,12 @@ from gateway.sql.commands.commands import (
     ShowOptions,
     UseDatabase,
 )
-from gateway.sql.commands.parsing.relation_reader import RelationReader
+from gateway.sql.commands.parsing.relation_reader import Context, RelationReader
 from gateway.sql.commands.parsing.show_parsing import ShowReader
 from gateway.sql.commands.parsing.token_reader import words_of
-from gateway.sql.names import IN_DEFAULT, Naming
-from gateway.sql.parsing import ParserLimits, require_length
+from gateway.sql.parsing import require_length
 from gateway.sql.position import position_at
-from metastore.records import SMALLEST_SHARE, View
+from metastore.records import SMALLEST_SHARE
 
 _FIRST_WORD = re.compile(r"(?:[\s;]++|--[^\n]*+|/\*(?s:.)*?\*/)*+([A-Za-z]+)")
 _VERBS = frozenset({"COMPUTE", "DROP", "SHOW", "REFRESH", "INVALIDATE", "DESCRIBE", "DESC", "USE"})
@@ -58,25 +56,18 @@ SERVER_TIME_ZONE = "UTC"  # of a gateway, wherever it stands
 _RESET = re.compile(rf"(?P<name>{_OPTION_NAME})?")
 
 
-def parse(
-    sql: str,
-    *,
-    catalog: Mapping[str, TableSource],
-    limits: ParserLimits,
-    views: Mapping[str, View] = {},
-    naming: Naming = IN_DEFAULT,
-) -> Command | None:
+def parse(sql: str, context: Context) -> Command | None:
     """Return the command in a text, None where it is none of ours. Raises SqlError with what is wrong and where."""
     first = _FIRST_WORD.match(sql)
     if first is None or first[1].upper() not in _VERBS | _OPTION_VERBS:
         return None
-    require_length(sql, limits)
+    require_length(sql, context.limits)
     if first[1].upper() in _OPTION_VERBS:
         return _option(sql, first)
-    words = words_of(sql, limits)
+    words = words_of(sql, context.limits)
     if first[1].upper() in _ASKING_VERBS:
-        return ShowReader(sql, words, catalog, views, naming, limits).command()
-    return _CommandReader(sql, words, catalog, views, naming).command()
+        return ShowReader(sql, words, context).command()
+    return _CommandReader(sql, words, context).command()
 
 
 def is_quick(sql: str) -> bool:

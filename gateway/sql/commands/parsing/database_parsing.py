@@ -14,11 +14,10 @@ from engines.table_names import DEFAULT_DATABASE
 from gateway.errors import DatabaseExists, NotAllowed
 from gateway.sql.commands.commands import CreateDatabase, DescribeDatabase, SetOwner
 from gateway.sql.commands.definitions import OwnedKind, SetProperties
-from gateway.sql.commands.parsing.relation_reader import RelationReader
+from gateway.sql.commands.parsing.relation_reader import Context, RelationReader
 from gateway.sql.commands.parsing.token_reader import words_of
 from gateway.sql.commands.writes import DropDatabase
-from gateway.sql.names import Naming
-from gateway.sql.parsing import ParserLimits, require_length
+from gateway.sql.parsing import require_length
 
 _HEAD = re.compile(
     r"(?:[\s;]++|--[^\n]*+|/\*(?s:.)*?\*/)*+(?:CREATE|DROP|ALTER|DESCRIBE|DESC)\s+(?:DATABASE|SCHEMA)\s+[^\s;]",
@@ -28,13 +27,13 @@ _NAME = re.compile(r"[a-z0-9_]{1,128}")
 
 
 def parse(
-    sql: str, *, limits: ParserLimits, naming: Naming
+    sql: str, context: Context
 ) -> CreateDatabase | DropDatabase | DescribeDatabase | SetOwner | SetProperties | None:
     """Return what a text says of a database, None where it says nothing of one. Raises SqlError."""
     if _HEAD.match(sql) is None:
         return None
-    require_length(sql, limits)
-    return _DatabaseReader(sql, words_of(sql, limits), {}, {}, naming).command()
+    require_length(sql, context.limits)
+    return _DatabaseReader(sql, words_of(sql, context.limits), context).command()
 
 
 class _DatabaseReader(RelationReader):

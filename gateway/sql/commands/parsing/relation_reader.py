@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -13,7 +14,9 @@ from gateway.errors import NotAllowed, UnknownColumn, UnknownTable, ValueOutOfRa
 from gateway.sql.commands.commands import SetOwner
 from gateway.sql.commands.definitions import Condition, OwnedKind, Test
 from gateway.sql.commands.parsing.token_reader import WordReader
-from gateway.sql.names import CATALOG, Naming, did_you_mean, require_usable, temporary_name
+from gateway.sql.commands.writes import AS_THE_DIALECT_HAS_IT, PartitionSettings
+from gateway.sql.names import CATALOG, IN_DEFAULT, Naming, did_you_mean, require_usable, temporary_name
+from gateway.sql.parsing import ParserLimits
 from metastore.records import View
 from selector.types import WHOLE
 
@@ -27,21 +30,31 @@ _COMPARISONS: Mapping[TokenType, Test] = {
 }
 
 
-class RelationReader(WordReader):
-    """Reads words and names. naming: what bare names mean. views: by the names by which they are found."""
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a statement is read against.
 
-    def __init__(
-        self,
-        sql: str,
-        tokens: Sequence[Token],
-        catalog: Mapping[str, TableSource],
-        views: Mapping[str, View],
-        naming: Naming,
-    ) -> None:
+    catalog: tables by full name. views: by the names by which they are found. naming: what bare names mean. facts: what
+    functions that tell of the session give. partitions: how the session writes them.
+    """
+
+    dialect: str
+    catalog: Mapping[str, TableSource]
+    limits: ParserLimits
+    views: Mapping[str, View] = field(default_factory=dict)
+    naming: Naming = IN_DEFAULT
+    facts: Mapping[str, str] = field(default_factory=dict)
+    partitions: PartitionSettings = AS_THE_DIALECT_HAS_IT
+
+
+class RelationReader(WordReader):
+    """Reads words, and names against what there is."""
+
+    def __init__(self, sql: str, tokens: Sequence[Token], context: Context) -> None:
         super().__init__(sql, tokens)
-        self._catalog = catalog
-        self._views = views
-        self._naming = naming
+        self._context = context
+        self._dialect, self._limits = context.dialect, context.limits
+        self._catalog, self._views, self._naming = context.catalog, context.views, context.naming
 
     def _parts(self) -> list[str]:
         """Read a name and what stands before it, with dots between."""

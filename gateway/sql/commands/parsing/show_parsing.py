@@ -16,11 +16,9 @@ What is said of databases is in database_parsing.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from engines.protocol import TableSource
 from gateway.errors import NotAllowed, UnknownColumn
 from gateway.sql import parsing
 from gateway.sql.commands.commands import (
@@ -46,8 +44,7 @@ from gateway.sql.commands.commands import (
     ShowTableStats,
 )
 from gateway.sql.commands.parsing.relation_reader import RelationReader
-from gateway.sql.names import Naming, did_you_mean
-from gateway.sql.parsing import ParserLimits
+from gateway.sql.names import did_you_mean
 from gateway.sql.position import position_at
 from metastore.records import View
 
@@ -78,18 +75,6 @@ def explained(sql: str) -> tuple[str, bool] | None:
 
 class ShowReader(RelationReader):
     """Reads one statement that begins with SHOW or DESCRIBE."""
-
-    def __init__(
-        self,
-        sql: str,
-        tokens: Sequence[Token],
-        catalog: Mapping[str, TableSource],
-        views: Mapping[str, View],
-        naming: Naming,
-        limits: ParserLimits,
-    ) -> None:
-        super().__init__(sql, tokens, catalog, views, naming)
-        self._limits = limits
 
     def command(self) -> Listing | Description:
         """Return what is asked."""

@@ -13,14 +13,12 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from engines.protocol import TableSource
 from engines.table_names import database_of, name_in_database
 from gateway.errors import NotAllowed, TableExists, UnknownTable
 from gateway.sql import parsing, statement
 from gateway.sql.commands.commands import CreateView, DropView
-from gateway.sql.commands.parsing.relation_reader import RelationReader
-from gateway.sql.names import Naming, did_you_mean, temporary_name
-from gateway.sql.parsing import ParserLimits
+from gateway.sql.commands.parsing.relation_reader import Context, RelationReader
+from gateway.sql.names import did_you_mean, temporary_name
 from gateway.sql.position import position_of
 from gateway.sql.statement import CheckedStatement
 from gateway.sql.views import below, temporary_in
@@ -33,22 +31,9 @@ _QUERY_WORDS = frozenset({"SELECT", "WITH", "VALUES", "FROM", "TABLE"})
 class ViewReader(RelationReader):
     """Reads statements that make or drop a view."""
 
-    def __init__(
-        self,
-        sql: str,
-        dialect: str,
-        tokens: Sequence[Token],
-        catalog: Mapping[str, TableSource],
-        limits: ParserLimits,
-        views: Mapping[str, View],
-        naming: Naming,
-        facts: Mapping[str, str],
-    ) -> None:
-        super().__init__(sql, tokens, catalog, views, naming)
-        self._dialect = dialect
-        self._facts = facts
+    def __init__(self, sql: str, tokens: Sequence[Token], context: Context) -> None:
+        super().__init__(sql, tokens, context)
         self._source = (0, 0)  # of the text: what the query reads, where that stands before its head
-        self._limits = limits
 
     # ------------------------------------------------------------------ views
 
@@ -152,7 +137,7 @@ class ViewReader(RelationReader):
             limits=self._limits,
             views=views,
             naming=self._naming,
-            facts=self._facts,
+            facts=self._context.facts,
         )
 
     def _rest(self) -> str:

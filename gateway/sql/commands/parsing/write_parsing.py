@@ -19,22 +19,19 @@ from engines.protocol import TableSource
 from gateway.errors import NotAllowed, UnknownColumn
 from gateway.sql.commands.commands import CreateView, DropView
 from gateway.sql.commands.definitions import RegisterTable
+from gateway.sql.commands.parsing.relation_reader import Context
 from gateway.sql.commands.parsing.table_parsing import TableReader
 from gateway.sql.commands.parsing.token_reader import words_of
 from gateway.sql.commands.parsing.view_parsing import blanked
 from gateway.sql.commands.writes import (
-    AS_THE_DIALECT_HAS_IT,
     OVERWRITES,
     InsertInto,
     InsertIntoSeveral,
     Overwrite,
-    PartitionSettings,
     Truncate,
     Write,
 )
-from gateway.sql.names import IN_DEFAULT, Naming
-from gateway.sql.parsing import ParserLimits, require_length
-from metastore.records import View
+from gateway.sql.parsing import require_length
 
 _WRITES = re.compile(
     r"(?:[\s;]++|--[^\n]*+|/\*(?s:.)*?\*/)*+(?:FROM|INSERT|TRUNCATE|DROP\s+(?:TABLE|VIEW)"
@@ -44,28 +41,18 @@ _WRITES = re.compile(
 _BEFORE_VIEW = ("OR", "REPLACE", "GLOBAL", "TEMPORARY", "TEMP")
 
 
-def parse(
-    sql: str,
-    dialect: str,
-    *,
-    catalog: Mapping[str, TableSource],
-    limits: ParserLimits,
-    views: Mapping[str, View] = {},
-    partitions: PartitionSettings = AS_THE_DIALECT_HAS_IT,
-    naming: Naming = IN_DEFAULT,
-    facts: Mapping[str, str] = {},
-) -> Write | RegisterTable | CreateView | DropView | None:
+def parse(sql: str, context: Context) -> Write | RegisterTable | CreateView | DropView | None:
     """Return the write in a text, None where it is none. Raises SqlError with what is wrong and where."""
     if _WRITES.match(sql) is None:
         return None
-    require_length(sql, limits)
-    tokens = words_of(sql, limits)
+    require_length(sql, context.limits)
+    tokens = words_of(sql, context.limits)
     inserts = _inserts(tokens) if tokens[0].text.upper() == "FROM" else []
     if tokens[0].text.upper() == "FROM" and not inserts:  # a query
         return None
 
     def reader(text: str, words: Sequence[Token]) -> _WriteReader:
-        return _WriteReader(text, dialect, words, catalog, limits, views, naming, facts, partitions)
+        return _WriteReader(text, words, context)
 
     if not inserts:
         return reader(sql, tokens).write()
@@ -73,7 +60,7 @@ def parse(
     found = []
     for insert, following in zip(inserts, [*(each.start for each in inserts[1:]), len(sql)], strict=True):
         text = sql[: source[1]] + blanked(sql[source[1] : insert.start]) + sql[insert.start : following]
-        found.append(reader(text, words_of(text, limits)).insert_from(source))
+        found.append(reader(text, words_of(text, context.limits)).insert_from(source))
     return InsertIntoSeveral(tuple(found))
 
 
@@ -90,21 +77,6 @@ def _inserts(tokens: Sequence[Token]) -> list[Token]:
 
 class _WriteReader(TableReader):
     """Reads one statement that writes."""
-
-    def __init__(
-        self,
-        sql: str,
-        dialect: str,
-        tokens: Sequence[Token],
-        catalog: Mapping[str, TableSource],
-        limits: ParserLimits,
-        views: Mapping[str, View],
-        naming: Naming,
-        facts: Mapping[str, str],
-        partitions: PartitionSettings,
-    ) -> None:
-        super().__init__(sql, dialect, tokens, catalog, limits, views, naming, facts)
-        self._partitions = partitions
 
     def write(self) -> Write | RegisterTable | CreateView | DropView:
         if self._words("CREATE"):
@@ -160,17 +132,21 @@ class _WriteReader(TableReader):
             self._unexpected("a query")
         if any(name in constants for name in named):
             raise NotAllowed("A column has a value already.", self._position(where))
-        mode = (self._partitions.overwrite or OVERWRITES.get(self._dialect, Overwrite.STATIC)) if overwrite else None
+        mode = (
+            (self._context.partitions.overwrite or OVERWRITES.get(self._dialect, Overwrite.STATIC))
+            if overwrite
+            else None
+        )
         return InsertInto(target, self._query(), named or tuple(free), constants, mode)
 
     def _check_dynamic(self, target: TableSource, constants: Mapping[str, str | None], where: Token) -> None:
         """Refuse rows that choose their partitions where the session does not want that."""
         if all(name in constants for name in target.partition_columns):
             return
-        if not self._partitions.dynamic:
+        if not self._context.partitions.dynamic:
             message = "hive.exec.dynamic.partition is false: give all partition columns values, PARTITION (p = 1)."
             raise NotAllowed(message, self._position(where))
-        if self._partitions.strict and not constants:
+        if self._context.partitions.strict and not constants:
             message = (
                 "hive.exec.dynamic.partition.mode is strict: give at least one partition column a value, "
                 "PARTITION (p = 1, q), or SET it to nonstrict."

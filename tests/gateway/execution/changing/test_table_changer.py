@@ -21,6 +21,7 @@ from gateway.execution.writing import TableWriter
 from gateway.security.policy import Policy
 from gateway.sql.commands.parsing import change_parsing, write_parsing
 from gateway.sql.commands.parsing.change_queries import CHANGED
+from gateway.sql.commands.parsing.relation_reader import Context
 from gateway.sql.commands.writes import ChangeRows, Overwrite, PartitionSettings
 from gateway.sql.parsing import ParserLimits
 from gateway.statements.statement import Run, Statement
@@ -56,17 +57,15 @@ class World:
         self.rewrites = 0
 
     def change(self, sql: str, meanwhile: Callable[[], None] = lambda: None, *, matches: int = 1) -> pa.Table:
-        change = change_parsing.parse(sql, "spark", catalog={"t": self.source}, limits=ParserLimits())
+        change = change_parsing.parse(sql, Context("spark", {"t": self.source}, ParserLimits()))
         assert isinstance(change, ChangeRows)
         return self.writer.write(change, Run(Statement(sql=sql)), self._producing(meanwhile, matches))
 
     def insert(self, value: int, mode: Overwrite | None = None) -> None:
         verb = "OVERWRITE" if mode else "INTO"
         sql = f"INSERT {verb} t SELECT {value} AS n"
-        partitions = PartitionSettings(mode)
-        write = write_parsing.parse(
-            sql, "spark", catalog={"t": self.source}, limits=ParserLimits(), partitions=partitions
-        )
+        context = Context("spark", {"t": self.source}, ParserLimits(), partitions=PartitionSettings(mode))
+        write = write_parsing.parse(sql, context)
 
         def produce(_sql: str, target: WriteTarget) -> pa.Schema:
             put_file(Path(target.folder) / f"added-{value}-{self.rewrites}.parquet", value)

@@ -11,6 +11,7 @@ from engines.protocol import Column, TableSource
 from gateway.errors import SqlError
 from gateway.sql.commands.parsing import change_parsing
 from gateway.sql.commands.parsing.change_queries import added, found, rewritten
+from gateway.sql.commands.parsing.relation_reader import Context
 from gateway.sql.commands.writes import ChangeKind, ChangeRows, Clause, reads
 from gateway.sql.dialects.names import DIALECTS
 from gateway.sql.names import Naming
@@ -33,7 +34,7 @@ EVERY = {"id": 0, "kilos": 1, "kind": 2, "year": 3}
 def read(sql: str, dialect: str = "spark", **fields: object) -> ChangeRows:
     naming = Naming(str(fields.get("database", "default")), frozenset({"default", "shop"}))
     views = {"latest": VIEW, ".changed": replace(VIEW, name="changed", temporary=True)}
-    change = change_parsing.parse(sql, dialect, catalog=CATALOG, limits=ParserLimits(), views=views, naming=naming)
+    change = change_parsing.parse(sql, Context(dialect, CATALOG, ParserLimits(), views, naming))
     assert change is not None
     return change
 
@@ -191,7 +192,7 @@ def test_what_is_refused(sql: str, code: str, position: tuple[int, int] | None) 
 
 def test_other_texts_are_no_changes() -> None:
     for sql in ("SELECT 1", "INSERT INTO trees SELECT 1", "updates", "", "-- UPDATE\nSELECT 1"):
-        assert change_parsing.parse(sql, "spark", catalog=CATALOG, limits=ParserLimits()) is None
+        assert change_parsing.parse(sql, Context("spark", CATALOG, ParserLimits())) is None
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
@@ -200,6 +201,6 @@ def test_nothing_but_an_sql_error_escapes(dialect: str) -> None:
     for end in range(len(whole)):
         for text in (whole[:end], "MERGE " + whole[end:], whole[:end] + "(" + whole[end:]):
             try:
-                change_parsing.parse(text, dialect, catalog=CATALOG, limits=ParserLimits())
+                change_parsing.parse(text, Context(dialect, CATALOG, ParserLimits()))
             except SqlError:
                 continue

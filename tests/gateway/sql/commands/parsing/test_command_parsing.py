@@ -33,6 +33,7 @@ from gateway.sql.commands.commands import (
     UseDatabase,
 )
 from gateway.sql.commands.parsing import alter_parsing, command_parsing, write_parsing
+from gateway.sql.commands.parsing.relation_reader import Context
 from gateway.sql.dialects.names import DIALECTS
 from gateway.sql.parsing import RECURSION_LIMIT, ParserLimits
 from metastore.discovery.inspection import DEFAULT_PARTITION
@@ -53,8 +54,9 @@ CATALOG = {table.name: table for table in (BOOKS, SALES, STATS)}
 
 
 def parsed(sql: str) -> Command | alter_parsing.Alteration | None:
-    altered = alter_parsing.parse(sql, "spark", catalog=CATALOG, limits=LIMITS)
-    return altered if altered is not None else command_parsing.parse(sql, catalog=CATALOG, limits=LIMITS)
+    context = Context("spark", CATALOG, LIMITS)
+    altered = alter_parsing.parse(sql, context)
+    return altered if altered is not None else command_parsing.parse(sql, context)
 
 
 @pytest.mark.parametrize(
@@ -232,9 +234,9 @@ def test_mistakes_are_named_with_their_place(sql: str, code: str, place: tuple[i
 
 def test_limits_hold_for_commands() -> None:
     with pytest.raises(SqlError, match="words and signs"):
-        command_parsing.parse("SHOW " + "x " * 100, catalog=CATALOG, limits=ParserLimits(tokens=50))
+        command_parsing.parse("SHOW " + "x " * 100, Context("spark", CATALOG, ParserLimits(tokens=50)))
     with pytest.raises(SqlError, match="longer than"):
-        command_parsing.parse("SHOW " + "x " * 100, catalog=CATALOG, limits=ParserLimits(statement_bytes=50))
+        command_parsing.parse("SHOW " + "x " * 100, Context("spark", CATALOG, ParserLimits(statement_bytes=50)))
     with pytest.raises(SqlError):
         parsed("COMPUTE STATS 'open")
 
@@ -259,7 +261,7 @@ WORDS = st.sampled_from(
 @example("COMMENT ON COLUMN", "hive")
 def test_no_soup_of_words_raises_anything_but_sql_errors(sql: str, dialect: str) -> None:
     try:
-        found = parsed(sql) or write_parsing.parse(sql, dialect, catalog=CATALOG, limits=LIMITS)
+        found = parsed(sql) or write_parsing.parse(sql, Context(dialect, CATALOG, LIMITS))
         if found is None:
             statement.check(sql, dialect, catalog=CATALOG, limits=LIMITS)
     except SqlError as error:

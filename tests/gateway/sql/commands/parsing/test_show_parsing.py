@@ -26,6 +26,7 @@ from gateway.sql.commands.commands import (
     ShowTables,
 )
 from gateway.sql.commands.parsing import command_parsing
+from gateway.sql.commands.parsing.relation_reader import Context
 from gateway.sql.commands.parsing.show_parsing import explained
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.names import Naming
@@ -49,7 +50,7 @@ NAMING = Naming(databases=frozenset({"default", "sales"}))
 
 
 def parsed(sql: str) -> Command | None:
-    return command_parsing.parse(sql, catalog=CATALOG, limits=LIMITS, views=VIEWS, naming=NAMING)
+    return command_parsing.parse(sql, Context("spark", CATALOG, LIMITS, VIEWS, NAMING))
 
 
 @pytest.mark.parametrize(

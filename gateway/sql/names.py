@@ -13,12 +13,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
-from sqlglot.errors import OptimizeError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from engines.protocol import TableSource
 from engines.table_names import DEFAULT_DATABASE, canonical, full_name
-from gateway.errors import NotAllowed, SyntaxInvalid, TableUnreadable, UnknownColumn, UnknownDatabase, UnknownTable
+from gateway.errors import NotAllowed, TableUnreadable, UnknownColumn, UnknownDatabase, UnknownTable
 from gateway.sql.position import position_of
 from metastore.records import Position
 
@@ -109,26 +108,26 @@ def _tell_same_names_apart(tree: exp.Expr) -> None:
         sources = [select.args.get("from_"), *(select.args.get("joins") or ())]
         bare = [each.this for each in sources if each is not None and isinstance(each.this, exp.Table)]
         called = Counter(node.alias_or_name.lower() for node in bare)
-        for node in bare:
-            if node.db and not node.alias and called[node.name.lower()] > 1:
-                alias = exp.to_identifier(_free_name(f"{node.db}_{node.name}".lower(), called), quoted=True)
-                for column in select.find_all(exp.Column):
-                    if (column.db.lower(), column.table.lower()) == (node.db.lower(), node.name.lower()):
-                        column.set("table", alias.copy())
-                        column.set("db", None)
-                node.set("alias", exp.TableAlias(this=alias))
+        again = [node for node in bare if node.db and not node.alias and called[node.name.lower()] > 1]
+        columns: dict[tuple[str, str], list[exp.Column]] = {}
+        for column in select.find_all(exp.Column) if again else ():
+            columns.setdefault((column.db.lower(), column.table.lower()), []).append(column)
+        for node in again:
+            alias = exp.to_identifier(_free_name(f"{node.db}_{node.name}".lower(), called), quoted=True)
+            for column in columns.pop((node.db.lower(), node.name.lower()), ()):
+                column.set("table", alias.copy())
+                column.set("db", None)
+            node.set("alias", exp.TableAlias(this=alias))
 
 
 def resolve(tree: exp.Expr, catalog: Mapping[str, TableSource]) -> tuple[TableSource, ...]:
     """Return the tables that a query reads, by the full names in its tree.
 
-    Raises UnknownTable or UnknownColumn with the nearest names and the position.
+    Raises UnknownTable or UnknownColumn with the nearest names and the position, and OptimizeError where two tables of
+    one SELECT have the same name.
     """
     _fold_case(tree)
-    try:
-        scopes = traverse_scope(tree)
-    except OptimizeError as error:
-        raise SyntaxInvalid(f"The statement cannot be resolved: {error}") from error
+    scopes = traverse_scope(tree)
     _check_all_seen(tree, scopes)
     found: dict[str, TableSource] = {}
     for scope in scopes:

@@ -11,11 +11,11 @@ from functools import lru_cache, partial
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import ErrorLevel, ParseError, TokenError, UnsupportedError
+from sqlglot.errors import ErrorLevel, OptimizeError, ParseError, TokenError, UnsupportedError
 
 from engines.errors import UnsupportedFeature
 from engines.protocol import Column, TableSource
-from gateway.errors import NotAllowed, StatementTooDeep
+from gateway.errors import NotAllowed, StatementTooDeep, SyntaxInvalid
 from gateway.sql import allowlist, names, parsing, rewriting
 from gateway.sql.brackets import put_brackets
 from gateway.sql.dialects.column_types import tell_types
@@ -200,6 +200,8 @@ def check_tree(
         return CheckedStatement(tree, tables, _digest(normal), template, engine, tells_of_session)
     except RecursionError as error:
         raise StatementTooDeep("The statement is nested too deep.") from error
+    except OptimizeError as error:
+        raise SyntaxInvalid(f"{error}: tables that stand side by side need names of their own, with AS.") from error
 
 
 def _put_into_sparks(

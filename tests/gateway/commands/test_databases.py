@@ -89,6 +89,14 @@ def test_bare_names_are_of_the_database_in_use(house: House, in_sales: Session, 
     assert house.gateway.coordinator.submit(asked).done.result(timeout=60).database == "sales"
 
 
+@pytest.mark.parametrize("sql", ["SELECT 1 FROM a, a", "SELECT 1 FROM sales.a, sales.a", "SELECT 1 FROM a x, orders x"])
+@pytest.mark.parametrize("dialect", ["spark", "impala"])
+def test_one_name_for_two_tables_is_refused(house: House, sql: str, dialect: str) -> None:
+    with pytest.raises(SqlError, match="need names of their own") as caught:
+        house.ended(sql, dialect=dialect, database="sales")
+    assert caught.value.code == "SYNTAX_ERROR"
+
+
 def test_one_text_has_one_meaning_per_database(house: House) -> None:
     assert len(house.rows("SELECT id FROM a")) == 3
     assert len(house.rows("SELECT id FROM a", database="sales")) == 2

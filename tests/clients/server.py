@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -32,16 +33,12 @@ class SetupFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServedGateway:
-    """A gateway that runs. drivers_port, http_port: TCP, on 127.0.0.1."""
+    """A gateway that runs. data: where tables may lie beside its own. drivers_port, http_port: TCP, on 127.0.0.1."""
 
     home: Path
+    data: Path
     http: httpx.Client
     drivers_port: int
-
-    @property
-    def data(self) -> Path:
-        """Return the folder under which tables may lie, beside the gateway's own."""
-        return self.home / "data"
 
     @property
     def http_port(self) -> int:
@@ -60,10 +57,12 @@ class ServedGateway:
 
 @contextmanager
 def serving(home: Path) -> Iterator[ServedGateway]:
-    """Serve a gateway over an empty home folder until the block ends; its log is HOME/serve.log."""
+    """Serve a gateway over an empty home folder until the block ends; its log is HOME/serve.log, its data HOME.data."""
     home.mkdir(parents=True)
     command = [str(Path(sys.executable).with_name("fusion")), "serve", "--home", str(home), "--port", "0"]
-    (home / "data").mkdir()
+    data = home.with_name(f"{home.name}.data")
+    shutil.rmtree(data, ignore_errors=True)
+    data.mkdir()
     users = home / "users"
     users.write_text("".join(f"{user_line(name, password)}\n" for name, password in USERS.items()), encoding="utf-8")
     users.chmod(0o600)
@@ -73,7 +72,7 @@ def serving(home: Path) -> Iterator[ServedGateway]:
         "FUSION_DUCKDB__MEMORY_LIMIT": "1GiB",
         "FUSION_AUTHENTICATION__USERS_FILE": str(users),
         "FUSION_AUTHENTICATION__ANONYMOUS_ROLE": "admin",
-        "FUSION_CATALOG__ROOTS": json.dumps([str(home / "data")]),
+        "FUSION_CATALOG__ROOTS": json.dumps([str(data)]),
     }
     with (home / "serve.log").open("wb") as log:
         process = subprocess.Popen(command, env={**os.environ, **variables}, stdout=log, stderr=log)
@@ -84,7 +83,7 @@ def serving(home: Path) -> Iterator[ServedGateway]:
                 raise SetupFailed(f"The gateway did not start:\n{(home / 'serve.log').read_text(encoding='utf-8')}")
             time.sleep(0.2)
         with httpx.Client(base_url=url, timeout=STATEMENT_WITHIN_S + 10) as client:
-            yield ServedGateway(home, client, _drivers_port(home))
+            yield ServedGateway(home, data, client, _drivers_port(home))
     finally:
         process.terminate()
         try:

@@ -31,7 +31,7 @@ _UNITS_OF_TRUNC = {
     **dict.fromkeys("DDD DD J".split(), "DAY"),
     **dict.fromkeys("DAY DY D".split(), "WEEK"),
     **dict.fromkeys("HH HH12 HH24".split(), "HOUR"),
-    "Q": "QUARTER",
+    **dict.fromkeys(("Q", "QUARTER"), "QUARTER"),  # Impala knows Q alone, and Superset writes it out
     "MI": "MINUTE",
 }
 _UNITS_OF_INTERVALS = frozenset("YEAR QUARTER MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND".split())

@@ -133,6 +133,8 @@ def _cast_of_hive(node: exp.Cast, to: str) -> exp.Expr:
     if of == STRING and to in WHOLE:
         through = f"TRY_CAST(TRY_CAST(a AS DECIMAL(38, 18)) AS {to})"  # of a fraction, but of no exponent
         return filled(f"coalesce(TRY_CAST(a AS {to}), CASE WHEN NOT a RLIKE '[eE]' THEN {through} END)", a=node.this)
+    if to == TIMESTAMP and of in WHOLE:  # which count milliseconds
+        return filled("timestamp_millis(a)", a=node.this)
     return _strict(node) if to in WHOLE and of in NUMBERS else node
 
 

@@ -84,8 +84,8 @@ class ViewMaker:
         assert isinstance(command.query, CompiledStatement)  # as all that a planner read
         selected = command.query.outputs
         starred = selected is None
-        if command.columns and starred:
-            raise StatementError("A view that names its columns has to list them in its query, too: it selects *.")
+        if starred and command.columns not in ((), tuple(schema.names)):
+            raise StatementError("A view that renames its columns has to list them in its query, too: it selects *.")
         names = command.columns or (tuple(schema.names) if selected is None else selected)
         if len(names) != len(schema):
             raise StatementError(f"The view names {len(names)} columns, its query has {len(schema)}.")

@@ -52,7 +52,7 @@ def project(round: str) -> Path:
     folder = FOLDER / "project"
     if round == "first":
         shutil.copytree(Path(__file__).parent / "orchard", folder)
-        profile = {"host": "127.0.0.1", "port": int(PORT), "schema": SCHEMA, "threads": 1, **PROFILES[ADAPTER]}
+        profile = {"host": "127.0.0.1", "port": int(PORT), "schema": SCHEMA, "threads": 4, **PROFILES[ADAPTER]}
         profiles = {"orchard": {"target": "gateway", "outputs": {"gateway": profile}}}
         (folder / "profiles.yml").write_text(json.dumps(profiles), encoding="utf-8")  # JSON is YAML
         return folder

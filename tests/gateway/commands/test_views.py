@@ -275,3 +275,12 @@ def test_views_that_are_refused(house: House, sql: str, error: str) -> None:
 def test_views_whose_columns_do_not_fit(house: House, columns: str, query: str) -> None:
     assert house.failed(f"CREATE VIEW v {columns} AS {query}") == "STATEMENT_ERROR"
     assert house.rows("SHOW TABLES") == [("a",)]
+
+
+def test_a_view_may_name_the_columns_that_its_star_gives(house: House) -> None:
+    house.rows("CREATE VIEW starred (`id` COMMENT 'the key') AS SELECT * FROM a")
+    assert house.rows("SELECT id FROM starred ORDER BY id") == [(1,), (2,), (3,)]
+    assert house.rows("DESCRIBE starred")[0] == ("id", "bigint", "the key")
+    for names in ("other", "id, id2", "ID"):
+        assert house.failed(f"CREATE OR REPLACE VIEW starred ({names}) AS SELECT * FROM a") == "STATEMENT_ERROR"
+    house.rows("DROP VIEW starred")

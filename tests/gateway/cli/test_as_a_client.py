@@ -110,6 +110,12 @@ def peak_of(pid: int) -> int:
     return int(told[0]) << 10 if told else 0
 
 
+def _own_terminal() -> None:
+    """Have Ctrl-C of the terminal reach a process, also where whoever started the tests had it ignored."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A command on a terminal of WIDTH columns, as a person has it. shown: all that came, without its styles."""
 
@@ -125,7 +131,7 @@ class Terminal:
             stderr=terminal,
             env=variables,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that its Ctrl-C is this one's
+            preexec_fn=_own_terminal,
         )
         os.close(terminal)
         self._master = master

@@ -11,6 +11,7 @@ import pyarrow as pa
 from engines.protocol import WriteTarget
 from gateway.catalog.partition_values import value_of
 from gateway.sql.commands.writes import InsertInto, Overwrite
+from gateway.sql.dialects.names import SPARK
 from metastore.discovery.inspection import data_files
 from metastore.discovery.inspector import inspect
 
@@ -45,7 +46,7 @@ class StagedRows:
             constants=tuple((types[name], value) for name, value in others.items()),
             partition_columns=source.partition_columns,
         )
-        produce(self.write.query.sql("spark"), target)
+        produce(self.write.query.sql(SPARK), target)
         return inspect(source.name, self.folder, format=source.format).rows if _visible_files(self.folder) else 0
 
     def files(self) -> list[str]:

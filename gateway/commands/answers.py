@@ -36,14 +36,14 @@ from gateway.sql.commands.writes import (
     Write,
     queries_of,
 )
+from gateway.sql.dialects.names import IMPALA
 
 SUMMARY = pa.schema([("summary", pa.string())])
-_IMPALA = "impala"
 
 
 def answer(command: Command | Write, dialect: str, table: pa.Table) -> pa.Table:
     """Return the rows that a client sees of a command's own."""
-    if dialect != _IMPALA:
+    if dialect != IMPALA:
         return table
     told: str | None
     if isinstance(command, CreateTable) and command.query is not None:
@@ -58,7 +58,7 @@ def has_rows(command: Command | Write | None, dialect: str) -> bool:
     """Tell whether clients fetch rows of a statement; of what is not read yet, as if it were a query."""
     if not isinstance(command, WITHOUT_ROWS + WRITES):
         return True
-    return dialect == _IMPALA and (isinstance(command, CreateTable) or _impala_words(command) is not None)
+    return dialect == IMPALA and (isinstance(command, CreateTable) or _impala_words(command) is not None)
 
 
 def writes_rows(command: Command | Write | None) -> TypeGuard[Write]:

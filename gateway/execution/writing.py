@@ -51,6 +51,7 @@ from gateway.sql.commands.writes import (
     Truncate,
     Write,
 )
+from gateway.sql.dialects.names import SPARK
 from gateway.statements.statement import Run
 from metastore.database.retry import retry
 from metastore.discovery.inspection import DataFile, InspectionFailed, data_files
@@ -179,7 +180,7 @@ class TableWriter:
         kept = False
         try:
             if write.query is not None:
-                schema = produce(write.query.sql("spark"), target)
+                schema = produce(write.query.sql(SPARK), target)
             else:
                 schema = pa.schema([])
                 _make_empty(write, folder, run.id)

@@ -7,10 +7,10 @@ from sqlglot.generator import Generator
 
 from gateway.errors import SyntaxInvalid
 from gateway.sql import names
+from gateway.sql.dialects.names import HIVES
 from gateway.sql.parser_dialects import LIBRARY_DEFECTS, SparkAsWritten
 from gateway.sql.position import position_of
 
-FORGIVING_DIALECTS = frozenset({"hive", "impala"})  # there CAST of a value that does not fit is NULL
 LONGEST_NAME = 120
 _WRITE_TIMES = ("date_format", "from_unixtime")  # by a pattern
 
@@ -23,7 +23,7 @@ def settle_casts(tree: exp.Expr, dialect: str) -> None:
     for cast in list(tree.find_all(exp.TryCast)):
         if cast.args.get("safe"):
             continue
-        if dialect in FORGIVING_DIALECTS:
+        if dialect in HIVES:
             cast.set("safe", True)
         else:
             cast.replace(exp.Cast(**{name: value for name, value in cast.args.items() if name in ("this", "to")}))

@@ -19,7 +19,7 @@ from gateway.errors import NotAllowed, StatementTooDeep, SyntaxInvalid
 from gateway.sql import allowlist, names, parsing, rewriting
 from gateway.sql.brackets import put_brackets
 from gateway.sql.dialects.column_types import tell_types
-from gateway.sql.dialects.names import DIALECTS, HIVES, SPARK
+from gateway.sql.dialects.names import DIALECTS, HIVE, HIVES, SPARK
 from gateway.sql.dialects.normalize import put_into_sparks
 from gateway.sql.dialects.session_functions import put_in_facts
 from gateway.sql.divisions import mark_typed_divisions, resolve_divisions
@@ -37,7 +37,7 @@ from selector.types import NoSuchType
 FINGERPRINT_HEX = 32
 READ_BACK = 2_048
 DUCKDB = "duckdb"
-OF_HIVES_TOOLS = (SPARK, "hive")  # dialects in which tools made for Hive write
+OF_HIVES_TOOLS = (SPARK, HIVE)  # dialects in which tools made for Hive write
 
 _WORDS = re.compile(
     r"(?P<alias> AS `(?:[^`]|``)*`)|(?P<name>`(?:[^`]|``)*`)|'(?:[^'\\]|\\.)*'"

@@ -9,6 +9,7 @@ from enum import StrEnum
 from engines.protocol import Column, TableSource
 from gateway.sql.commands.definitions import Condition
 from gateway.sql.compiled import CompiledStatement
+from gateway.sql.dialects.names import HIVES
 from gateway.sql.statement import CheckedStatement
 from metastore.records import NOT_ANNOTATED, Annotations, Partition
 
@@ -25,7 +26,7 @@ class Overwrite(StrEnum):
     """Of these, only those that rows are written to."""
 
 
-OVERWRITES = {"hive": Overwrite.DYNAMIC, "impala": Overwrite.DYNAMIC}  # dialects; static in all others, as in Spark
+OVERWRITES = dict.fromkeys(HIVES, Overwrite.DYNAMIC)  # by dialect; static in all others, as in Spark
 
 
 @dataclass(frozen=True, slots=True)

@@ -372,10 +372,9 @@ def test_a_table_is_not_replaced_by_accident_and_can_be_removed(house: House, tm
 
 
 def test_a_table_is_removed_and_its_files_stay(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark", reason="DROP TABLE takes an engine that writes")
     file, home = tmp_path / "t.parquet", tmp_path / "home"
     pq.write_table(pa.table({"id": [1]}), file)
-    variables = {"FUSION_HOME": str(home), "FUSION_SPARK__ENABLED": "true"}
+    variables = {"FUSION_HOME": str(home)}
     assert run("tables", "add", "t", str(file), **variables).returncode == 0
     removed = run("tables", "remove", "t", "--yes", **variables)
     assert removed.stdout == "t is removed\n", removed.stderr

@@ -20,6 +20,7 @@ from gateway.errors import NotAllowed, SyntaxInvalid, TableExists, UnknownColumn
 from gateway.sql.commands.definitions import RegisterTable
 from gateway.sql.commands.parsing.view_parsing import ViewReader
 from gateway.sql.commands.writes import TABLE_FORMATS, CreateTable, DropTable
+from gateway.sql.dialects.names import IMPALA
 from gateway.sql.names import did_you_mean
 from gateway.sql.position import position_at
 from metastore.records import Annotations
@@ -319,7 +320,7 @@ class TableReader(ViewReader):
         table = self._full_name()
         self._words("PURGE")
         self._end()
-        if table in self._views and not (if_exists and self._dialect == "impala"):
+        if table in self._views and not (if_exists and self._dialect == IMPALA):
             raise NotAllowed(f"{table} is a view: DROP VIEW {table}.", self._position(where))
         if table not in self._catalog and not if_exists:
             raise UnknownTable(f"There is no table {table}{did_you_mean(table, self._catalog)}", self._position(where))

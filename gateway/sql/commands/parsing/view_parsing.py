@@ -18,6 +18,7 @@ from gateway.errors import NotAllowed, TableExists, UnknownTable
 from gateway.sql import parsing, statement
 from gateway.sql.commands.commands import CreateView, DropView
 from gateway.sql.commands.parsing.relation_reader import Context, RelationReader
+from gateway.sql.dialects.names import IMPALA
 from gateway.sql.names import did_you_mean, temporary_name
 from gateway.sql.position import position_of
 from gateway.sql.statement import CheckedStatement
@@ -116,7 +117,7 @@ class ViewReader(RelationReader):
         where = self._token()
         view, parts = self._visible_name()
         self._end()
-        if view in self._catalog and view not in self._views and not (if_exists and self._dialect == "impala"):
+        if view in self._catalog and view not in self._views and not (if_exists and self._dialect == IMPALA):
             message = f"There is no view {view}: it is a table, DROP TABLE {view}."
             raise UnknownTable(message, self._position(where))
         if view not in self._views and not if_exists:

@@ -31,6 +31,7 @@ from gateway.sql.commands.writes import (
     Truncate,
     Write,
 )
+from gateway.sql.dialects.names import HIVE, IMPALA
 from gateway.sql.parsing import require_length
 
 _WRITES = re.compile(
@@ -175,9 +176,9 @@ class _WriteReader(TableReader):
             message = f"PARTITION names each partition column once: {', '.join(target.partition_columns)}."
             raise NotAllowed(message, self._position(opening))
         in_order = tuple(name for name in target.partition_columns if name in dynamic)
-        if self._dialect == "impala":
+        if self._dialect == IMPALA:
             return constants, tuple(dynamic)
-        if self._dialect == "hive" and in_order != tuple(dynamic):
+        if self._dialect == HIVE and in_order != tuple(dynamic):
             message = f"Hive wants partition columns in the table's order: {', '.join(target.partition_columns)}."
             raise NotAllowed(message, self._position(opening))
         return constants, in_order

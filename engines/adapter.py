@@ -89,13 +89,15 @@ class EngineContext:
 class BuiltEngine:
     """An engine, and what the gateway counts of it.
 
-    limit_bytes: memory that one statement may take, None where it spills instead of failing. guests: slots more, for
+    limit_bytes: memory that one statement may take, None where it spills instead of failing. capacity_bytes: that all
+    statements together may take; None: the limit for each slot. guests: slots more, for
     small statements of users who hold none. threads, hosts: that work for one statement, for its cost model. planners:
     statements that it plans at once. speed: before it has run anything; None: as usual for its kind.
     """
 
     engine: Engine
     limit_bytes: int | None = None
+    capacity_bytes: int | None = None
     guests: int = 0
     threads: int = 1
     hosts: int = 1

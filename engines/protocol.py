@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
@@ -133,13 +133,34 @@ def require_options(format: str, options: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What an attempt may use. memory_bytes: the engine's limit for this one statement.
+    """What an attempt may use. memory_bytes: the engine's limit for this one statement, until it is raised.
 
-    careful: the statement ran out of memory on this engine; a dependable one runs it by itself, and so that it spills.
+    threads: that work for it; None: as many as the engine has for one statement. careful: the statement ran out of
+    memory on this engine; a dependable one runs it by itself, and so that it spills.
     """
 
     memory_bytes: int
+    threads: int | None = None
     careful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a running statement is; None where the engine cannot tell.
+
+    held_bytes: memory that it holds now, as its limit counts it. share: of its work that is done, 0..1.
+    """
+
+    held_bytes: int | None = None
+    share: float | None = None
+
+
+Watch: TypeAlias = Callable[[Progress], None]
+"""Hears now and then how far a statement is, on the thread that reads its rows or on one of the engine's."""
+
+
+def unwatched(progress: Progress) -> None:
+    """Nobody looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +269,13 @@ class Engine(Protocol):
     def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
         """Return the engine's plan text for a statement. cancelled: asked now and then whether anybody still waits."""
 
-    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> ResultStream:
-        """Start a statement. deadline_s: seconds from now after which it is ended."""
+    def execute(
+        self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+    ) -> ResultStream:
+        """Start a statement. deadline_s: seconds from now after which it is ended.
+
+        watch: hears how far it is, where the engine can tell that while it runs.
+        """
 
     def cancel(self, query_id: str) -> None:
         """End a running statement from another thread; an unknown id is not an error."""
@@ -259,6 +285,14 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Stop everything that the adapter started."""
+
+
+@runtime_checkable
+class Elastic(Protocol):
+    """An engine that gives a statement more memory while it runs. Thread-safe."""
+
+    def raise_limit(self, query_id: str, memory_bytes: int) -> None:
+        """Let a running statement take more than its lease says; one that has ended is not an error."""
 
 
 @runtime_checkable

@@ -19,7 +19,7 @@ from typing import Self, TypeAlias
 import pyarrow as pa
 
 from engines.errors import DeadlineExceeded, EngineError, EngineUnavailable, StatementCancelled, StatementError
-from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, TableSource, never
+from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, TableSource, Watch, never, unwatched
 
 _WAIT_STEP_S = 0.005
 
@@ -121,7 +121,9 @@ class ScriptedEngine:
             self.explained.append(sql)
             return self._scripts_for(sql)[0].plan
 
-    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> ScriptedResult:
+    def execute(
+        self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+    ) -> ScriptedResult:
         """Play the statement's next script."""
         with self._lock:
             self._raise_if_closed()

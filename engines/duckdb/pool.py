@@ -25,7 +25,7 @@ from engines.errors import (
     MemoryExceeded,
     StatementCancelled,
 )
-from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, TableSource, never
+from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, TableSource, Watch, never, unwatched
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,9 @@ class DuckDBEngine:
         """Return the physical plan as JSON (EXPLAIN (FORMAT JSON)). A planner that is lost says nothing about it."""
         return self._planners.explain(sql, deadline_s=deadline_s, cancelled=cancelled)
 
-    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> PooledStatement:
+    def execute(
+        self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+    ) -> PooledStatement:
         """Run a statement in a worker of its own."""
         with self._changed:
             self._running[query_id] = None

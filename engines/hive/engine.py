@@ -26,7 +26,7 @@ from engines.hive.session import CANCELLED, FINISHED, RUNNING, TIMED_OUT, Operat
 from engines.hive.transport import Access, Address
 from engines.hive.views import named_in, view_statements
 from engines.parser_settings import HIVE_AS_WRITTEN, SPARK_AS_WRITTEN
-from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, TableSource, never
+from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, TableSource, Watch, never, unwatched
 from engines.running_statement import RunningStatement, StatementResult
 from engines.spark_sql.session_settings import CAREFUL_SETTINGS, FORMATS, SESSION_SETTINGS
 from engines.table_names import in_two_parts, with_names
@@ -141,7 +141,9 @@ class HiveEngine:
             plan = pa.Table.from_batches(result, result.schema)
         return "\n".join(line or "" for line in plan.column(0).to_pylist())
 
-    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> StatementResult:
+    def execute(
+        self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+    ) -> StatementResult:
         """Run a statement until its rows can be fetched. Of the lease only ``careful`` counts: the server spills."""
         statement = self._admit(query_id, deadline_s)
         statement.careful = lease.careful and self.dialect == "spark"  # Hive's own tasks have memory of their own

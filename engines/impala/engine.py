@@ -24,7 +24,7 @@ from engines.impala.catalog import ImpalaCatalog, Settled
 from engines.impala.connection import FAILED, RUNNING, Access, Address, Connection, Operation
 from engines.impala.coordinators import Coordinator, Coordinators
 from engines.impala.errors import CoordinatorLost, from_text, impala_errors
-from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, TableSource, never
+from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, TableSource, Watch, never, unwatched
 from engines.running_statement import RunningStatement, StatementResult
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,9 @@ class ImpalaEngine:
             lines = self._table(connection, f"EXPLAIN {settled.sql}", {**options, **settled.options}, statement)
         return "\n".join(line or "" for line in lines.column(0).to_pylist())
 
-    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> ImpalaResult:
+    def execute(
+        self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+    ) -> ImpalaResult:
         """Run a statement; returns when its first rows can be fetched. MEM_LIMIT, per host, is the lease."""
         options = {
             **self._options,

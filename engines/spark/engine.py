@@ -22,7 +22,17 @@ from engines.errors import (
     StatementCancelled,
     StatementError,
 )
-from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, TableSource, WriteTarget, never
+from engines.protocol import (
+    EXPLAIN_S,
+    EngineKind,
+    EngineStatus,
+    Lease,
+    TableSource,
+    Watch,
+    WriteTarget,
+    never,
+    unwatched,
+)
 from engines.running_statement import RunningStatement, StatementResult
 from engines.spark.connect import (
     ConnectSession,
@@ -173,7 +183,9 @@ class SparkConnectEngine:
             raise StatementError("Spark cannot plan the statement")
         return plan
 
-    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> StatementResult:
+    def execute(
+        self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+    ) -> StatementResult:
         """Start a statement. Of the lease only ``careful`` counts: memory belongs to the server, which spills."""
         return self._execute(sql, query_id, deadline_s, careful=lease.careful)
 

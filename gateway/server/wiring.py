@@ -227,7 +227,7 @@ def _entry(adapter: Adapter[Any], section: EngineSettings, settings: Settings) -
         hint = f"{adapter.product} is configured: pip install 'fusion-sql-gateway[{adapter.extra}]'"
         raise MissingExtra(hint) from error
     engine, limit = built.engine, built.limit_bytes
-    capacity = None if limit is None else limit * engine.slots
+    capacity = built.capacity_bytes or (None if limit is None else limit * engine.slots)
     ledger = Ledger(engine.name, slots=engine.slots, capacity_bytes=capacity, guests=built.guests)
     return EngineEntry(
         engine,

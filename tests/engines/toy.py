@@ -13,7 +13,17 @@ from pydantic import ByteSize
 
 from engines.adapter import BuiltEngine, CheckResult, EngineContext, EngineSettings, Size
 from engines.duckdb.pool import DuckDBEngine
-from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, ResultStream, TableSource, never
+from engines.protocol import (
+    EXPLAIN_S,
+    EngineKind,
+    EngineStatus,
+    Lease,
+    ResultStream,
+    TableSource,
+    Watch,
+    never,
+    unwatched,
+)
 
 MIB = 1 << 20
 TAKES_MIB, HUNGRY_MIB = 5, 10_000
@@ -42,7 +52,9 @@ class ToyEngine:
         self._duckdb.explain(sql, deadline_s=deadline_s, cancelled=cancelled)
         return f"takes {HUNGRY_MIB if 'hungry' in sql else TAKES_MIB} MiB for its scan"
 
-    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> ResultStream:
+    def execute(
+        self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+    ) -> ResultStream:
         """Run a statement; the dependable one takes what it needs."""
         if self.kind is EngineKind.DEPENDABLE:
             lease = replace(lease, memory_bytes=SPILLING_BYTES)

@@ -15,7 +15,7 @@ import httpx
 import pyarrow as pa
 
 from engines.errors import MemoryExceeded
-from engines.protocol import Actuals, EngineKind, Lease
+from engines.protocol import Actuals, EngineKind, Lease, Watch, unwatched
 from engines.scripted import Script, ScriptedEngine, ScriptedResult
 from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
@@ -38,7 +38,9 @@ ROWS = pa.RecordBatch.from_pydict({"id": [1, 2]})
 class SlowEngine(ScriptedEngine):
     """Takes a while for everything."""
 
-    def execute(self, sql: str, *, query_id: str, lease: Lease, deadline_s: float) -> ScriptedResult:
+    def execute(
+        self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+    ) -> ScriptedResult:
         time.sleep(SLOW_S)
         return super().execute(sql, query_id=query_id, lease=lease, deadline_s=deadline_s)
 

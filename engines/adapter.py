@@ -91,8 +91,9 @@ class BuiltEngine:
 
     limit_bytes: memory that one statement may take, None where it spills instead of failing. capacity_bytes: that all
     statements together may take; None: the limit for each slot. guests: slots more, for
-    small statements of users who hold none. threads, hosts: that work for one statement, for its cost model. planners:
-    statements that it plans at once. speed: before it has run anything; None: as usual for its kind.
+    small statements of users who hold none. threads, hosts: that work for one statement, for its cost model.
+    most_threads: that a lease may name; None where it has always the same. planners: statements that it plans at once.
+    speed: before it has run anything; None: as usual for its kind.
     """
 
     engine: Engine
@@ -100,6 +101,7 @@ class BuiltEngine:
     capacity_bytes: int | None = None
     guests: int = 0
     threads: int = 1
+    most_threads: int | None = None
     hosts: int = 1
     planners: int = 2
     speed: Speed | None = None

@@ -1,4 +1,8 @@
-"""The DuckDB engine: a warm pool of worker processes, one statement each, and a few for planning."""
+"""The DuckDB engine: a warm pool of worker processes, one statement each, and a few for planning.
+
+There are as many workers as statements run, between a smallest and a largest number, and some spare ones ahead: a
+process takes a second to start. Those that a burst of statements leaves behind end once they were idle for a while.
+"""
 
 from __future__ import annotations
 
@@ -33,15 +37,19 @@ WORKER_WAIT_S = 30.0  # admission keeps statements out while all are busy; this 
 RESPAWN_BACKOFF_S = 1.0
 RECYCLE_AFTER = 1_000
 RECYCLE_GROWTH_BYTES = 512 << 20
+IDLE_S = 60.0
+LOOKS = 4  # at idle workers, in the time after which one ends
+STARTING_AT_ONCE = max(1, (os.cpu_count() or 1))  # each takes a processor for a second; more would all be ready later
 
 
 class DuckDBEngine:
     """DuckDB in worker processes. Calls block; only EngineError escapes; thread-safe.
 
-    workers: statements at once. threads: of each worker. planners: statements that are planned at once. spare: workers
-    more that stand ready to take the place of one that ends. recycle_after: statements after which a worker is
-    replaced; recycle_growth_bytes: memory that it may hold between statements beyond what a new one holds. Tables whose
-    form DuckDB cannot read are left out.
+    workers: that stand ready at least. most_workers: statements at once, as many as ``workers`` where it is not given.
+    threads: of each worker, for a statement whose lease names none. planners: statements that are planned at once.
+    spare: workers more, ready for the next statement or to take the place of one that ends. idle_s: after which one of
+    too many ends. recycle_after: statements after which a worker is replaced; recycle_growth_bytes: memory that it may
+    hold between statements beyond what a new one holds. Tables whose form DuckDB cannot read are left out.
     """
 
     kind = EngineKind.FAST
@@ -54,31 +62,40 @@ class DuckDBEngine:
         *,
         name: str = "duckdb",
         workers: int = 2,
+        most_workers: int | None = None,
         threads: int | None = None,
         planners: int = 1,
         spare: int = 0,
+        idle_s: float = IDLE_S,
         recycle_after: int = RECYCLE_AFTER,
         recycle_growth_bytes: int = RECYCLE_GROWTH_BYTES,
     ) -> None:
         self.name = name
-        self.slots = workers
+        self.slots = max(workers, most_workers or 0)
         self.guests = min(1, spare)  # statements more, as long as a spare worker stands ready
         self._threads = threads or os.cpu_count() or 1
-        self._size = workers + spare
+        self._least = workers
+        self._spare = spare
+        self._idle_s = idle_s
         self._recycle_after = recycle_after
         self._recycle_growth_bytes = recycle_growth_bytes
         self._tables: Mapping[str, TableSource] = {}
         self._numbers = itertools.count(1)
         self._changed = threading.Condition()
-        self._idle: list[WorkerProcess] = []
+        self._idle: list[tuple[WorkerProcess, float]] = []  # and since when, the longest first
         self._workers: set[WorkerProcess] = set()
         self._starting = 0
+        self._waiting = 0  # statements that no worker is free for
         self._running: dict[str, Statement | None] = {}
         self._cancelled: set[str] = set()
+        self._raised: dict[str, int] = {}  # bytes, of statements that no worker has yet
         self._failure: str | None = None
         self._closed = False
+        self._ended = threading.Event()
         self._planners = Planners(self._spawn, self._update, size=planners)
         self._fill()
+        if self.slots > self._least:
+            threading.Thread(target=self._shrink, name="duckdb-shrink", daemon=True).start()
 
     def use_tables(self, tables: Sequence[TableSource]) -> None:
         """Replace the tables. A worker hears what changed before its next statement: many changes cost nothing."""
@@ -98,18 +115,22 @@ class DuckDBEngine:
         with self._changed:
             self._running[query_id] = None
         try:
-            worker, statement = self._send(sql, query_id, lease, deadline_s)
+            worker, statement = self._send(sql, query_id, lease, deadline_s, watch)
             try:
                 with self._changed:
                     self._running[query_id] = statement
                     cancelled = query_id in self._cancelled
+                    raised_bytes = self._raised.get(query_id)
+                if raised_bytes is not None:
+                    statement.raise_limit(raised_bytes)
                 if cancelled:
                     statement.cancel()
                 statement.open()
-            except EngineError as error:
+            except BaseException as error:
+                statement.close()  # it runs on where not the engine but who watches failed
                 self._give_back(worker, error)
                 raise
-        except EngineError:
+        except BaseException:
             self._forget(query_id)
             raise
         return PooledStatement(self, worker, statement, query_id)
@@ -125,6 +146,17 @@ class DuckDBEngine:
         if statement is not None:
             statement.cancel()
 
+    def raise_limit(self, query_id: str, memory_bytes: int) -> None:
+        """Let a statement take more memory, from now on or once a worker has it; one that has ended is no error."""
+        with self._changed:
+            if query_id not in self._running:
+                return
+            statement = self._running[query_id]
+            if statement is None:
+                self._raised[query_id] = max(memory_bytes, self._raised.get(query_id, 0))
+        if statement is not None:
+            statement.raise_limit(memory_bytes)
+
     def status(self) -> EngineStatus:
         """Report the pool."""
         with self._changed:
@@ -134,7 +166,7 @@ class DuckDBEngine:
             if not alive and self._failure:
                 return EngineStatus(False, self._failure)
             busy = max(0, alive - len(self._idle))
-            return EngineStatus(True, f"{alive} of {self._size} workers, {busy} busy, {self._starting} starting")
+            return EngineStatus(True, f"{alive} of {self._wanted()} workers, {busy} busy, {self._starting} starting")
 
     def worker_pids(self) -> tuple[int, ...]:
         """Return the process ids of the workers that run statements."""
@@ -150,13 +182,16 @@ class DuckDBEngine:
         with self._changed:
             self._closed = True
             workers, self._idle = list(self._workers), []
+            self._ended.set()
             self._workers.clear()
             self._changed.notify_all()
         for worker in workers:
             worker.close()
         self._planners.close()
 
-    def _send(self, sql: str, query_id: str, lease: Lease, deadline_s: float) -> tuple[WorkerProcess, Statement]:
+    def _send(
+        self, sql: str, query_id: str, lease: Lease, deadline_s: float, watch: Watch
+    ) -> tuple[WorkerProcess, Statement]:
         """Send a statement to a worker; one that died while it was idle has run nothing, so the next is taken."""
         until = time.monotonic() + deadline_s
         while True:
@@ -166,7 +201,7 @@ class DuckDBEngine:
             worker = self._take(min(remaining_s, WORKER_WAIT_S), query_id)
             try:
                 self._update(worker)
-                return worker, Statement(worker, next(self._numbers), sql, lease.memory_bytes, remaining_s)
+                return worker, Statement(worker, next(self._numbers), sql, lease, remaining_s, watch)
             except EngineError as error:
                 self._give_back(worker, error)
                 if not isinstance(error, EngineUnavailable):
@@ -181,32 +216,60 @@ class DuckDBEngine:
     def _take(self, wait_s: float, query_id: str) -> WorkerProcess:
         until = time.monotonic() + wait_s
         with self._changed:
-            while True:
-                if self._closed:
-                    raise EngineUnavailable("DuckDB is shutting down.")
-                if query_id in self._cancelled:
-                    raise StatementCancelled("The statement was cancelled.")
-                while self._idle and len(self._workers) - len(self._idle) < self.slots + self.guests:
-                    worker = self._idle.pop()
-                    if worker.alive and not self._is_outworn(worker):
+            self._waiting += 1
+            try:
+                while True:
+                    if self._closed:
+                        raise EngineUnavailable("DuckDB is shutting down.")
+                    if query_id in self._cancelled:
+                        raise StatementCancelled("The statement was cancelled.")
+                    worker = self._take_idle()
+                    if worker is not None:
                         return worker
-                    self._retire(worker)
-                if self._failure and not self._starting and not self._workers:
-                    raise EngineUnavailable(self._failure)
-                remaining = until - time.monotonic()
-                if remaining <= 0:
-                    raise EngineBusy("No DuckDB worker became free in time.")
-                self._changed.wait(remaining)
+                    self._fill()
+                    if self._failure and not self._starting and not self._workers:
+                        raise EngineUnavailable(self._failure)
+                    remaining = until - time.monotonic()
+                    if remaining <= 0:
+                        raise EngineBusy("No DuckDB worker became free in time.")
+                    self._changed.wait(remaining)
+            finally:
+                self._waiting -= 1
+                self._fill()  # a spare one in place of the one that was taken
 
-    def _give_back(self, worker: WorkerProcess, error: EngineError | None) -> None:
+    def _take_idle(self) -> WorkerProcess | None:
+        """Return the worker that was busy last, whose memory is warm, and leave the others to become superfluous."""
+        while self._idle and self._busy() < self.slots + self.guests:
+            worker, _ = self._idle.pop()
+            if worker.alive and not self._is_outworn(worker):
+                return worker
+            self._retire(worker)
+        return None
+
+    def _give_back(self, worker: WorkerProcess, error: BaseException | None) -> None:
         """Keep a healthy worker. One that ran out of memory starts afresh: allocators keep what they took."""
         healthy = worker.alive and not isinstance(error, MemoryExceeded | EngineUnavailable)
         with self._changed:
             if healthy and not self._closed:
-                self._idle.append(worker)
+                self._idle.append((worker, time.monotonic()))
                 self._changed.notify_all()
                 return
             self._retire(worker)
+
+    def _busy(self) -> int:
+        return len(self._workers) - len(self._idle)
+
+    def _wanted(self) -> int:
+        """Return how many workers there are to be now."""
+        return max(self._least, min(self._busy() + self._waiting, self.slots)) + self._spare
+
+    def _shrink(self) -> None:
+        """End workers that have been idle for long and are too many."""
+        while not self._ended.wait(self._idle_s / LOOKS):
+            before = time.monotonic() - self._idle_s
+            with self._changed:
+                while self._idle and len(self._workers) > self._wanted() and self._idle[0][1] < before:
+                    self._retire(self._idle.pop(0)[0])
 
     def _is_outworn(self, worker: WorkerProcess) -> bool:
         return worker.statements >= self._recycle_after or worker.growth_bytes > self._recycle_growth_bytes
@@ -220,12 +283,14 @@ class DuckDBEngine:
         with self._changed:
             self._running.pop(query_id, None)
             self._cancelled.discard(query_id)
+            self._raised.pop(query_id, None)
 
     def _fill(self) -> None:
         """Start as many workers as are missing, each in a thread of its own."""
         with self._changed:
-            missing = 0 if self._closed else self._size - len(self._workers) - self._starting
-            self._starting += max(0, missing)
+            missing = 0 if self._closed else self._wanted() - len(self._workers) - self._starting
+            missing = max(0, min(missing, STARTING_AT_ONCE - self._starting))
+            self._starting += missing
         for _ in range(missing):
             threading.Thread(target=self._start_worker, name="duckdb-start", daemon=True).start()
 
@@ -243,7 +308,7 @@ class DuckDBEngine:
             if worker is not None and not self._closed:
                 self._failure = None
                 self._workers.add(worker)
-                self._idle.append(worker)
+                self._idle.append((worker, time.monotonic()))
                 worker = None
             self._changed.notify_all()
         if worker is not None:

@@ -27,7 +27,7 @@ from engines.errors import (
     StatementCancelled,
 )
 from engines.machine.environment import child_environment
-from engines.protocol import Actuals, OperatorActual, TableSource
+from engines.protocol import Actuals, Lease, OperatorActual, Progress, TableSource, Watch, unwatched
 
 START_TIMEOUT_S = 60.0
 POLL_S = 0.1  # between two looks at whether a statement that is planned was cancelled
@@ -55,7 +55,7 @@ class NoAnswer(EngineUnavailable):
 
 
 class WorkerProcess:
-    """One worker. Not thread-safe, except ``interrupt`` and ``kill``.
+    """One worker. Not thread-safe, except ``interrupt``, ``raise_limit`` and ``kill``.
 
     tables: that statements may name, by their names in small letters.
     """
@@ -139,10 +139,11 @@ class WorkerProcess:
                 plan: str = json.loads(bytes(payload))["plan"]
                 return plan
 
-    def start_statement(self, number: int, sql: str, memory_bytes: int) -> None:
+    def start_statement(self, number: int, sql: str, lease: Lease) -> None:
         """Send a statement; its frames are to be received until END or an error."""
         self.statements += 1
-        self._send({"op": "execute", "number": number, "sql": sql, "memory_bytes": memory_bytes})
+        terms = {"memory_bytes": lease.memory_bytes, "threads": lease.threads}
+        self._send({"op": "execute", "number": number, "sql": sql, **terms})
 
     def receive(self, *, wait_s: float | None) -> tuple[wire.Frame, memoryview]:
         """Receive one frame; an ERROR frame is raised as what it means. Raises TimeoutError if none begins."""
@@ -159,6 +160,11 @@ class WorkerProcess:
         """Ask the worker to stop a statement, if it still runs that one."""
         with contextlib.suppress(EngineUnavailable):
             self._send({"op": "interrupt", "number": number})
+
+    def raise_limit(self, number: int, memory_bytes: int) -> None:
+        """Let a statement take more, if it still runs."""
+        with contextlib.suppress(EngineUnavailable):
+            self._send({"op": "raise", "number": number, "memory_bytes": memory_bytes})
 
     def kill(self) -> None:
         """End the process at once."""
@@ -191,11 +197,14 @@ class Statement:
     """A running statement: a ResultStream over a worker's frames.
 
     The thread that reads drives it. ``cancel`` may come from any thread: it interrupts, and kills the worker
-    if that does not help within a grace period.
+    if that does not help within a grace period. watch: hears how far it is, on the thread that reads.
     """
 
-    def __init__(self, worker: WorkerProcess, number: int, sql: str, memory_bytes: int, deadline_s: float) -> None:
+    def __init__(
+        self, worker: WorkerProcess, number: int, sql: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+    ) -> None:
         self._worker = worker
+        self._watch = watch
         self._number = number
         self._deadline = time.monotonic() + deadline_s
         self._ended = False
@@ -205,7 +214,7 @@ class Statement:
         self._state = threading.Lock()
         self._actuals = Actuals()
         self._schema: pa.Schema | None = None
-        worker.start_statement(number, sql, memory_bytes)
+        worker.start_statement(number, sql, lease)
 
     def open(self) -> None:
         """Wait until the worker tells the schema; only then are there rows to read."""
@@ -251,6 +260,11 @@ class Statement:
             self._cancelled = True
             self._stop()
 
+    def raise_limit(self, memory_bytes: int) -> None:
+        """Let it take more, from another thread or from ``watch``."""
+        if not self._ended:
+            self._worker.raise_limit(self._number, memory_bytes)
+
     def close(self) -> None:
         """Stop the statement if it still runs, and read what is left of its frames."""
         if self._ended:
@@ -275,6 +289,15 @@ class Statement:
         self._grace.start()
 
     def _next_frame(self) -> tuple[wire.Frame, memoryview]:
+        """Return the next frame of the statement itself, and tell who watches of what came before it."""
+        while True:
+            kind, payload = self._receive()
+            if kind is not wire.Frame.PROGRESS:
+                return kind, payload
+            if not (self._cancelled or self._late):
+                self._watch(Progress(**json.loads(bytes(payload))))
+
+    def _receive(self) -> tuple[wire.Frame, memoryview]:
         try:
             while True:
                 try:

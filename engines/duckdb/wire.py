@@ -1,14 +1,15 @@
 """Frames between the pool and a worker process, over a socket pair: kind (1 byte), length (8), payload.
 
 The pool sends COMMAND frames. The worker answers a command with one REPLY or ERROR, and a statement with
-SCHEMA, any number of BATCH, then END or ERROR. A BATCH is an Arrow IPC stream of its own, so that
-dictionaries travel with the rows that need them.
+SCHEMA, any number of BATCH, then END or ERROR; before either of these, any number of PROGRESS may come between.
+A BATCH is an Arrow IPC stream of its own, so that dictionaries travel with the rows that need them.
 """
 
 from __future__ import annotations
 
 import json
 import queue
+import select
 import socket
 import struct
 import threading
@@ -31,6 +32,7 @@ class Frame(IntEnum):
     BATCH = 4
     END = 5
     ERROR = 6
+    PROGRESS = 7
 
 
 class PeerGone(ConnectionError):
@@ -86,6 +88,35 @@ def _exactly(connection: socket.socket, size: int) -> memoryview:
     return payload
 
 
+class Sender:
+    """A worker's way out: every frame goes whole, whichever thread sends it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+
+    def send(self, kind: Frame, payload: bytes | memoryview | pa.Buffer) -> None:
+        """Send one frame; blocks while the other side does not read. Raises PeerGone."""
+        with self._lock:
+            send(self._connection, kind, payload)
+
+    def send_json(self, kind: Frame, message: Mapping[str, Any]) -> None:
+        """Send one frame of JSON."""
+        self.send(kind, json.dumps(message).encode())
+
+    def offer(self, kind: Frame, message: Mapping[str, Any]) -> bool:
+        """Send a short frame unless that would wait, for another one or for the other side; tell whether it went."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if not select.select((), (self._connection,), (), 0)[1]:
+                return False
+            send_json(self._connection, kind, message)
+            return True
+        finally:
+            self._lock.release()
+
+
 class BatchSender:
     """Sends batches in a thread of its own, so that the next one is made meanwhile; one waits at most.
 
@@ -93,8 +124,8 @@ class BatchSender:
     raised by the next ``send``, or at the end.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
         self._waiting: queue.Queue[pa.RecordBatch | None] = queue.Queue(maxsize=1)
         self._failure: BaseException | None = None
         self._memory = pa.allocate_buffer(0)
@@ -122,7 +153,7 @@ class BatchSender:
         while (batch := self._waiting.get()) is not None:
             if self._failure is None:
                 try:
-                    send(self._connection, Frame.BATCH, self._encoded(batch))
+                    self._sender.send(Frame.BATCH, self._encoded(batch))
                 except BaseException as error:
                     self._failure = error  # and take what comes, or whoever sends would wait for ever
 

@@ -1,9 +1,9 @@
 """One worker process: one statement at a time, in a DuckDB instance that can read its tables.
 
 An instance is locked down before it sees anything that came from a client, the tables' definitions too: no files but
-the tables', no extensions, no spilling, no change of settings but the memory limit, which is the statement's lease. A
-cap on the process's address space stands above it, because some of DuckDB's memory (long strings, IN lists, results)
-is outside its limit.
+the tables', no extensions, no spilling, no change of settings but the memory limit and the threads, which are the
+statement's lease. A cap on the process's address space stands above the limit, because some of DuckDB's memory (long
+strings, IN lists, results) is outside it. Both are raised while a statement runs, when the gateway says so.
 
 Run as ``python -m engines.duckdb.worker FD THREADS``; FD is the worker's end of a socket pair. The process ends when
 the other end closes, so a killed gateway leaves no worker behind.
@@ -20,7 +20,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import duckdb
@@ -29,6 +29,7 @@ import pyarrow as pa
 from engines.duckdb import wire
 from engines.duckdb.errors import translated
 from engines.duckdb.instance import Blank, Instance, Instances, address_space_bytes
+from engines.duckdb.sampler import Sampler
 from engines.errors import EngineError, StatementCancelled, StatementError, UnsupportedFeature
 from engines.protocol import Column, TableSource
 
@@ -41,6 +42,9 @@ class Worker:
 
     def __init__(self, connection: socket.socket, *, threads: int) -> None:
         self._socket = connection
+        self._sender = wire.Sender(connection)
+        self._sampler = Sampler(self._sender)
+        self._threads = threads
         self._commands: queue.Queue[dict[str, Any]] = queue.Queue()
         self._parser = _empty_instance()
         self._tables: dict[str, dict[str, Any]] = {}  # as they were described, by their names in small letters
@@ -48,6 +52,8 @@ class Worker:
         self._lock = threading.Lock()
         self._running: tuple[int, Instance] | None = None
         self._cancelled: int | None = None
+        self._raised: tuple[int, int] | None = None  # a statement's number, and the bytes that it may have
+        self._cap = AddressSpaceCap()
         Blank(threads=threads).connection.close()  # what the first one loads stays
         self._own_bytes = address_space_bytes()
 
@@ -62,17 +68,20 @@ class Worker:
                 self._run(command)
             except EngineError as error:
                 answer = {"kind": type(error).__name__, "message": error.message, "peak_bytes": error.peak_bytes}
-                wire.send_json(self._socket, wire.Frame.ERROR, answer)
+                self._sender.send_json(wire.Frame.ERROR, answer)
 
     def _read(self) -> None:
         try:
             while True:
                 _, payload = wire.receive(self._socket)
                 command = json.loads(bytes(payload))
-                if command["op"] == "interrupt":
-                    self._interrupt(command["number"])
-                else:
-                    self._commands.put(command)
+                match command["op"]:
+                    case "interrupt":
+                        self._interrupt(command["number"])
+                    case "raise":
+                        self._raise(command["number"], command["memory_bytes"])
+                    case _:
+                        self._commands.put(command)
         except wire.PeerGone:
             os._exit(0)
 
@@ -82,17 +91,28 @@ class Worker:
             if self._running is not None and self._running[0] == number:
                 self._running[1].interrupt()
 
+    def _raise(self, number: int, memory_bytes: int) -> None:
+        """Let a statement take more: the one that runs, or the one that is about to."""
+        with self._lock:
+            if self._raised is None or self._raised[0] <= number:
+                self._raised = number, memory_bytes
+            if self._running is None or self._running[0] != number:
+                return
+            self._cap.raise_to(self._cap_bytes(memory_bytes))
+            with suppress(duckdb.Error, MemoryError):  # too late: it has no memory left to hear it with
+                self._running[1].raise_limit(memory_bytes)
+
     def _run(self, command: dict[str, Any]) -> None:
         with translated():
             match command["op"]:
                 case "tables":
                     self._learn(command["changed"], command["gone"])
-                    wire.send_json(self._socket, wire.Frame.REPLY, {})
+                    self._sender.send_json(wire.Frame.REPLY, {})
                 case "explain":
                     plan = self._explain(command["sql"], command["memory_bytes"])
-                    wire.send_json(self._socket, wire.Frame.REPLY, {"plan": plan})
+                    self._sender.send_json(wire.Frame.REPLY, {"plan": plan})
                 case "execute":
-                    self._execute(command["number"], command["sql"], command["memory_bytes"])
+                    self._execute(command["number"], command["sql"], command["memory_bytes"], command["threads"])
                 case unknown:
                     raise ValueError(f"unknown command {unknown}")
 
@@ -128,33 +148,40 @@ class Worker:
     def _explain(self, sql: str, memory_bytes: int) -> str:
         instance = self._instance_for(sql)
         instance.limit(memory_bytes)
-        with self._cap(memory_bytes):
+        with self._cap.hold(self._cap_bytes(memory_bytes)):
             return instance.explain(sql)
 
-    def _execute(self, number: int, sql: str, memory_bytes: int) -> None:
+    def _execute(self, number: int, sql: str, memory_bytes: int, threads: int | None) -> None:
         instance = self._instance_for(sql)
-        with self._lock:
+        instance.use_threads(threads or self._threads)
+        with self._lock:  # a raise that came before is heard here, a later one finds what runs
+            if self._raised is not None and self._raised[0] == number:
+                memory_bytes = max(memory_bytes, self._raised[1])
+            instance.limit(memory_bytes)
             self._running = number, instance
         try:
-            instance.limit(memory_bytes)
-            with wire.BatchSender(self._socket) as sender, self._cap(memory_bytes):
+            with (
+                wire.BatchSender(self._sender) as sender,
+                self._cap.hold(self._cap_bytes(memory_bytes)),
+                self._sampler.watching(instance),
+            ):
                 self._refuse_if_cancelled(number)
                 relation = instance.query(sql)
                 reader = relation.to_arrow_reader(BATCH_ROWS)
                 schema = _with_bigint_sums(reader.schema, relation.types)
-                wire.send(self._socket, wire.Frame.SCHEMA, schema.serialize())
+                self._sender.send(wire.Frame.SCHEMA, schema.serialize())
                 for batch in _batches(reader):
                     self._refuse_if_cancelled(number)
                     sender.send(_cast(batch, schema))
                 reader.close()
-            wire.send_json(self._socket, wire.Frame.END, _actuals(instance.profile()))
+            self._sender.send_json(wire.Frame.END, _actuals(instance.profile()))
         finally:
             with self._lock:
                 self._running = None
 
-    def _cap(self, memory_bytes: int) -> AbstractContextManager[None]:
-        """Hold the process to what a statement may take beyond what the process holds without it."""
-        return _address_space_cap(self._own_bytes + self._instances.held_bytes + memory_bytes + HEADROOM_BYTES)
+    def _cap_bytes(self, memory_bytes: int) -> int:
+        """Return the most that the process may hold while a statement runs: what it holds without it, and that."""
+        return self._own_bytes + self._instances.held_bytes + memory_bytes + HEADROOM_BYTES
 
     def _refuse_if_cancelled(self, number: int) -> None:
         if self._cancelled == number:
@@ -224,17 +251,38 @@ def _actuals(profile: str) -> dict[str, Any]:
     return {"peak_bytes": measured.get("system", {}).get("peak_buffer_memory"), "operators": operators}
 
 
-@contextmanager
-def _address_space_cap(limit_bytes: int) -> Iterator[None]:
-    """Hold the process's address space below a limit; only where it can be measured (Linux)."""
-    if sys.platform != "linux":
-        yield
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, hard))
-    try:
-        yield
-    finally:
+class AddressSpaceCap:
+    """Holds the process's address space below a limit; only where it can be measured (Linux). Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._limit_bytes: int | None = None
+
+    @contextmanager
+    def hold(self, limit_bytes: int) -> Iterator[None]:
+        """Hold it, until it is raised or this ends."""
+        if sys.platform != "linux":
+            yield
+            return
+        with self._lock:
+            soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+            self._set(limit_bytes, hard)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._limit_bytes = None
+                resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+    def raise_to(self, limit_bytes: int) -> None:
+        """Hold it to more, where it is held at all."""
+        with self._lock:
+            if self._limit_bytes is not None and limit_bytes > self._limit_bytes:
+                self._set(limit_bytes, resource.getrlimit(resource.RLIMIT_AS)[1])
+
+    def _set(self, limit_bytes: int, hard: int) -> None:
+        self._limit_bytes = limit_bytes
+        soft = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 

@@ -16,7 +16,7 @@ MANY = 10  # more than may wait
 def test_batches_arrive_in_order() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        with wire.BatchSender(ours) as sender:
+        with wire.BatchSender(wire.Sender(ours)) as sender:
             for size in range(1, 4):
                 sender.send(BATCH.slice(0, size))
         frames = [wire.receive(theirs) for _ in range(3)]
@@ -27,7 +27,7 @@ def test_batches_arrive_in_order() -> None:
 def test_a_peer_that_is_gone_is_told() -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
-    with ours, pytest.raises(wire.PeerGone), wire.BatchSender(ours) as sender:
+    with ours, pytest.raises(wire.PeerGone), wire.BatchSender(wire.Sender(ours)) as sender:
         for _ in range(MANY):
             sender.send(BATCH)
 
@@ -37,7 +37,7 @@ def test_memory_that_is_not_to_be_had_is_told_and_nobody_waits_for_ever(monkeypa
         raise pa.ArrowMemoryError(f"malloc of size {size} failed")
 
     ours, theirs = socket.socketpair()
-    with ours, theirs, pytest.raises(pa.ArrowMemoryError), wire.BatchSender(ours) as sender:
+    with ours, theirs, pytest.raises(pa.ArrowMemoryError), wire.BatchSender(wire.Sender(ours)) as sender:
         monkeypatch.setattr(pa, "allocate_buffer", refuse)
         for _ in range(MANY):
             sender.send(BATCH)

@@ -1,0 +1,77 @@
+"""Tells how far a worker's statement is while it runs: one more thread of the worker, which looks and sends.
+
+A hash join fills 1.5 GB of memory in a second. What moves is looked at every 8 ms, what stands still every 20: a look
+takes about 0.1 ms. Statements that end within 20 ms are not looked at at all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+
+from engines.duckdb import wire
+from engines.duckdb.instance import Instance
+from engines.protocol import Progress
+
+FIRST_S = 0.02
+SHORTEST_S = 0.008
+LONGEST_S = 0.02
+MOVED_BYTES = 1 << 20
+MOVED_SHARE = 0.01
+
+
+class Sampler:
+    """Looks at the instance that runs a statement, and sends what has changed."""
+
+    def __init__(self, sender: wire.Sender) -> None:
+        self._sender = sender
+        self._changed = threading.Condition()
+        self._watched: Instance | None = None
+        self._statements = 0
+        threading.Thread(target=self._run, name="progress", daemon=True).start()
+
+    @contextmanager
+    def watching(self, instance: Instance) -> Iterator[None]:
+        """Watch a statement of this instance; nothing more is sent once this has ended."""
+        with self._changed:
+            self._watched = instance
+            self._statements += 1
+            self._changed.notify()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._watched = None
+                self._changed.notify()
+
+    def _run(self) -> None:
+        with self._changed:
+            while True:
+                self._changed.wait_for(lambda: self._watched is not None)
+                self._follow()
+
+    def _follow(self) -> None:
+        """Look at one statement until it ends; the lock is held but while waiting."""
+        told, statement, gap_s = Progress(), self._statements, FIRST_S
+        while not self._changed.wait_for(lambda: self._watched is None or self._statements != statement, gap_s):
+            assert self._watched is not None
+            gap_s = LONGEST_S
+            try:
+                now = self._watched.progress()
+                if _moved(told, now):
+                    gap_s = SHORTEST_S
+                    message = {"held_bytes": now.held_bytes, "share": now.share}
+                    if self._sender.offer(wire.Frame.PROGRESS, message):
+                        told = now
+            except (duckdb.Error, MemoryError, wire.PeerGone):  # no memory to look with, or nobody to tell
+                continue
+
+
+def _moved(told: Progress, now: Progress) -> bool:
+    """Whether a statement holds clearly other memory than was told, or is clearly further."""
+    more_bytes = abs((now.held_bytes or 0) - (told.held_bytes or 0))
+    further = abs((now.share or 0.0) - (told.share or 0.0))
+    return told == Progress() or more_bytes >= MOVED_BYTES or further >= MOVED_SHARE

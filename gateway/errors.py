@@ -256,6 +256,25 @@ class AccessDenied(SqlError):
     why_refused = "its user may not do that"
 
 
+class RuleDenied(SqlError):
+    """A routing rule denies the statement. rule: its name."""
+
+    code = "RULE_DENIED"
+    sqlstate = "42501"
+    why_refused = "a routing rule denies it"
+
+    def __init__(self, message: str, rule: str) -> None:
+        super().__init__(message)
+        self.rule = rule
+
+
+class RuleForbidsEngine(RuleDenied):
+    """A routing rule keeps the statement from the engine that its client asked for by name."""
+
+    code = "RULE_FORBIDS_ENGINE"
+    why_refused = "a routing rule keeps it from the engine that it asks for"
+
+
 # ---------------------------------------------------------------------- sessions and logins
 
 

@@ -29,6 +29,7 @@ EngineSection = TypeVar("EngineSection", bound=EngineSettings)
 
 DEFAULT_HOME = ".fusion"
 FILE_NAME = "fusion.toml"
+RULES_NAME = "rules.toml"
 
 
 class ServerSettings(Section):
@@ -138,6 +139,8 @@ class RoutingSettings(Section):
     """What decides: `expected`, the least expected seconds; `safe`, a bound on running out of memory; `paper`."""
     pools: dict[str, Rule] = Field(default_factory=dict)
     """Policies of pools; a session says which pool it is in with `SET fusion.pool` or Impala's `request_pool`."""
+    rules: Path | None = None
+    """File of routing rules, TOML; without it, `rules.toml` under the home folder, where there is one."""
     safe_miss: float = Field(0.05, ge=0.0, lt=1.0)
     """Largest probability of running out of memory, by the policy `safe`."""
     miss_price_s: float = Field(0.0, ge=0.0)
@@ -289,6 +292,11 @@ class CoreSettings(BaseSettings):
     def warehouse(self) -> Path:
         """Folder of the tables that statements make, absolute."""
         return (self.catalog.warehouse or self.home / "warehouse").absolute()
+
+    @property
+    def rules_file(self) -> Path:
+        """The file of routing rules, which has to be there only where it is named."""
+        return (self.routing.rules or self.home / RULES_NAME).absolute()
 
     @property
     def metastore_url(self) -> str:

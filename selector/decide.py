@@ -19,6 +19,7 @@ from dataclasses import replace
 from selector.decision import (
     Candidate,
     Decision,
+    Demand,
     EngineEstimate,
     EnginePrice,
     NoEngine,
@@ -27,6 +28,7 @@ from selector.decision import (
     Remedy,
     RoutingPolicy,
     Rule,
+    RuleAction,
 )
 from selector.estimate import UNKNOWN
 from selector.forecast.experience import Forecast
@@ -39,16 +41,60 @@ COMES_BACK = 2.0  # times that a statement is expected to be asked again
 
 
 def decide(
-    candidates: Sequence[Candidate], *, policy: RoutingPolicy, pinned: str | None = None, template: str = ""
+    candidates: Sequence[Candidate],
+    *,
+    policy: RoutingPolicy,
+    pinned: str | None = None,
+    template: str = "",
+    demand: Demand | None = None,
 ) -> Decision:
     """Rank the candidates by the policy's rule.
 
     A fast engine that is ruled out is not in the ranking at all: failing over INTO a place where the statement
     does not fit would only cost time. Where no dependable engine can ever run the statement, it may try. A pinned
-    engine stands alone, and failover obeys that. template: of the statement, for what chance decides. Raises NoEngine.
+    engine stands alone, and failover obeys that. template: of the statement, for what chance decides. demand: of a
+    routing rule; what the client asks for by name goes before it. Raises NoEngine.
     """
     if pinned is not None:
-        return _pinned(candidates, pinned, policy)
+        reason = Reason(ReasonCode.PINNED, f"The statement asked for {pinned}; it runs nowhere else.")
+        return _alone(candidates, pinned, reason, policy)
+    if demand is not None and demand.action is RuleAction.STRICT:
+        return _alone(candidates, demand.engines[0], demand.reason, policy)
+    if demand is not None:
+        return _demanded(candidates, demand, policy, template)
+    return _ranked(candidates, policy, template)
+
+
+def _demanded(candidates: Sequence[Candidate], demand: Demand, policy: RoutingPolicy, template: str) -> Decision:
+    """Rank the candidates that a routing rule leaves, with those before that it puts first."""
+    only = demand.only
+    left = [each for each in candidates if only is None or each.engine in only]
+    first = [each for name in demand.first for each in left if each.engine == name and _goes_first(each, demand)]
+    try:
+        decided = _ranked(left, policy, template)
+    except NoEngine as none:
+        if not first:
+            raise NoEngine([demand.reason, *none.reasons], only=only) from none
+        decided = _priced(first[0], left, policy, none.reasons)
+    names = [each.engine for each in first]
+    ranking = (*names, *(name for name in decided.ranking if name not in names))
+    if ranking[0] != decided.engine:  # what is said of memory is then of the engine that it goes to
+        chosen = next(each for each in left if each.engine == ranking[0])
+        decided = _priced(chosen, left, policy, decided.reasons)
+    reasons = [each for each in decided.reasons if only is None or each.code is not ReasonCode.NO_FAST_ENGINE]
+    return replace(decided, engine=ranking[0], ranking=ranking, reasons=(demand.reason, *reasons), remedy=None)
+
+
+def _goes_first(candidate: Candidate, demand: Demand) -> bool:
+    """Tell whether an engine that a rule names can go first. What is preferred has to fit; what is pinned is tried."""
+    if _obstacles(candidate):
+        return False
+    fits = candidate.dependable or (not candidate.misestimates and (candidate.fits or 0.0) >= LIKELY)
+    return fits or demand.action is RuleAction.PIN
+
+
+def _ranked(candidates: Sequence[Candidate], policy: RoutingPolicy, template: str) -> Decision:
+    """Rank the candidates by the policy's rule. Raises NoEngine."""
     fast = [candidate for candidate in candidates if not candidate.dependable]
     able = [each for each in candidates if each.dependable and not _obstacles(each)]
     able.sort(key=_seconds)
@@ -65,7 +111,8 @@ def decide(
         # A guess about memory only matters where there is somewhere else to go.
         ranking = [candidate for candidate in fast if not _obstacles(candidate)]
         if ranking:
-            text = f"No dependable engine can run it, so that {ranking[0].engine} tries, whatever its memory may be."
+            none = "can run it" if any(each.dependable for each in candidates) else "is there to run it"
+            text = f"No dependable engine {none}, so that {ranking[0].engine} tries, whatever its memory may be."
             reasons.append(Reason(ReasonCode.UNSUPPORTED_FEATURE, text))
     if not ranking:
         raise NoEngine(reasons)
@@ -80,23 +127,33 @@ def decide(
     return replace(decision, remedy=choice.remedy(weighed, decision.turning_bytes))
 
 
-def decide_write(candidates: Sequence[Candidate], *, pinned: str | None = None) -> Decision:
+def decide_write(
+    candidates: Sequence[Candidate], *, pinned: str | None = None, demand: Demand | None = None
+) -> Decision:
     """Choose the engine that writes: the first dependable one that can. There is no other to fail over to.
 
-    A write that was broken off may have happened in part, so that nobody may send it again unasked. Raises NoEngine.
+    A write that was broken off may have happened in part, so that nobody may send it again unasked. demand: of a
+    routing rule; what the client asks for by name goes before it. Raises NoEngine.
     """
+    demand = demand if pinned is None else None
+    ruled = [demand.reason] if demand else []
+    first, only = (demand.first, demand.only) if demand else ((), None)
     obstacles: list[Reason] = []
-    for candidate in candidates:
+    for candidate in sorted(
+        candidates, key=lambda each: first.index(each.engine) if each.engine in first else len(first)
+    ):
         if not candidate.dependable or (pinned is not None and candidate.engine != pinned):
+            continue
+        if only is not None and candidate.engine not in only:
             continue
         why = _obstacles(candidate)
         if not why:
             reason = Reason(ReasonCode.WRITE, f"It writes: that is {candidate.engine}'s, and it runs nowhere else.")
-            return Decision(candidate.engine, (candidate.engine,), (reason,), UNKNOWN, None)
+            return Decision(candidate.engine, (candidate.engine,), (*ruled, reason), UNKNOWN, None)
         obstacles += why
-    raise NoEngine(
-        obstacles or [Reason(ReasonCode.WRITE, f"{pinned or 'no engine that is configured'} does not write.")]
-    )
+    unable = pinned or (" and ".join(only) if only else "no engine that is configured")
+    none = [Reason(ReasonCode.WRITE, f"{unable} {'do' if only and len(only) > 1 else 'does'} not write.")]
+    raise NoEngine([*ruled, *(obstacles or none)], only=only)
 
 
 def _weighed(chosen: Candidate, fast: Sequence[Candidate]) -> Candidate | None:
@@ -364,16 +421,24 @@ def _decision(
     )
 
 
-def _pinned(candidates: Sequence[Candidate], name: str, policy: RoutingPolicy) -> Decision:
+def _alone(candidates: Sequence[Candidate], name: str, reason: Reason, policy: RoutingPolicy) -> Decision:
+    """Return the decision for an engine that was named, outside of which the statement never runs. Raises NoEngine."""
     candidate = next(candidate for candidate in candidates if candidate.engine == name)
     obstacles = _obstacles(candidate)
     if obstacles:
-        raise NoEngine(obstacles)
-    reason = Reason(ReasonCode.PINNED, f"The statement asked for {name}; it runs nowhere else.")
-    fast = [candidate for candidate in candidates if not candidate.dependable]
+        ruled = [reason] if reason.code is ReasonCode.RULE else []
+        raise NoEngine([*ruled, *obstacles], only=(name,))
+    return replace(_priced(candidate, candidates, policy, [reason]), strict=True)
+
+
+def _priced(
+    candidate: Candidate, candidates: Sequence[Candidate], policy: RoutingPolicy, reasons: Sequence[Reason]
+) -> Decision:
+    """Return the decision for one engine, with the prices of all."""
+    fast = [each for each in candidates if not each.dependable]
     able = sorted((each for each in candidates if each.dependable and not _obstacles(each)), key=_seconds)
     choice = _Choice(fast, able, policy, "")
-    return _decision([name], [reason], _weighed(candidate, fast), candidates, policy, choice)
+    return _decision([candidate.engine], reasons, _weighed(candidate, fast), candidates, policy, choice)
 
 
 def _obstacles(candidate: Candidate) -> list[Reason]:

@@ -29,6 +29,7 @@ class ReasonCode(StrEnum):
     LEARNED_FROM_RUNS = "LEARNED_FROM_RUNS"
     MISESTIMATE_ON_RECORD = "MISESTIMATE_ON_RECORD"
     PINNED = "PINNED"
+    RULE = "RULE"
     UNSUPPORTED_FEATURE = "UNSUPPORTED_FEATURE"
     DIALECT = "DIALECT"
     ENGINE_DOWN = "ENGINE_DOWN"
@@ -55,6 +56,53 @@ class Rule(StrEnum):
 
     PAPER = "paper"
     """The fast engine where the paper's Eqs. (4) and (5) say that it fits."""
+
+
+class RuleAction(StrEnum):
+    """What a routing rule says of engines."""
+
+    ALLOW = "allow"
+    """It runs on these alone."""
+
+    PREFER = "prefer"
+    """Those of these in which it probably fits are tried first, in this order; the others come after them."""
+
+    PIN = "pin"
+    """This one is tried first, whatever is expected of it; the others come after it."""
+
+    STRICT = "strict"
+    """It runs here and nowhere else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a routing rule demands of a ranking. rule: its name. engines: of PIN and STRICT, one."""
+
+    rule: str
+    action: RuleAction
+    engines: tuple[str, ...]
+
+    @property
+    def only(self) -> tuple[str, ...] | None:
+        """The engines that the statement may run on, None for all."""
+        return self.engines if self.action in (RuleAction.ALLOW, RuleAction.STRICT) else None
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """The engines that go before the others."""
+        return self.engines if self.action in (RuleAction.PREFER, RuleAction.PIN) else ()
+
+    @property
+    def reason(self) -> Reason:
+        """The same as a reason."""
+        names = " or ".join(self.engines)
+        says = {
+            RuleAction.ALLOW: f"lets it run on {names} alone",
+            RuleAction.PREFER: f"prefers {', then '.join(self.engines)}",
+            RuleAction.PIN: f"has {names} tried first",
+            RuleAction.STRICT: f"has it run on {names} and nowhere else",
+        }
+        return Reason(ReasonCode.RULE, f"The routing rule '{self.rule}' {says[self.action]}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +212,8 @@ class Decision:
     estimate, limit_bytes: of the fast engine that the statement goes to, or that was considered first; estimated_for is
         its name. others: the same of the other fast engines.
     remedy: of that engine, where no fast one is in the ranking; None for a pinned statement.
+    strict: it runs on the engine and nowhere else, because its client or a routing rule says so. matched: the name of
+        the routing rule that it met, None where it met none.
     rule: that decided. prices: of all engines that were considered. turning_bytes: the least limit with which that
         engine is tried; None where no limit decides.
     """
@@ -179,6 +229,8 @@ class Decision:
     rule: Rule = Rule.EXPECTED
     prices: tuple[EnginePrice, ...] = ()
     turning_bytes: int | None = None
+    strict: bool = False
+    matched: str | None = None
 
     @property
     def codes(self) -> str:
@@ -207,8 +259,9 @@ class Decision:
 
 
 class NoEngine(Exception):
-    """No candidate can take the statement. reasons: why, one each."""
+    """No candidate can take the statement. reasons: why, one each. only: engines that it may run on; None for all."""
 
-    def __init__(self, reasons: Sequence[Reason]) -> None:
+    def __init__(self, reasons: Sequence[Reason], *, only: tuple[str, ...] | None = None) -> None:
         super().__init__("; ".join(reason.text for reason in reasons) or "no engine is configured")
         self.reasons = tuple(reasons)
+        self.only = only

@@ -65,14 +65,8 @@ class Explainer:
     def _decision(self, command: Explain, query: CompiledStatement, run: Run) -> Decision:
         statement, asked = run.statement, command.statement
         if not isinstance(asked, CompiledStatement | CreateView):
-            return self._router.decide_write(asked, pinned=statement.pinned)
-        return self._router.decide(
-            query,
-            self._catalog.current(),
-            pinned=statement.pinned or query.engine,
-            asker=run.asker,
-            rule=self._router.rule_of(statement),
-        )
+            return self._router.route_write(statement, asked, self._catalog.current())
+        return self._router.route(statement, query, self._catalog.current(), run.asker)
 
     def _plan(self, entry: EngineEntry, query: CompiledStatement, run: Run) -> Sequence[str]:
         """Have an engine plan a query, and return its words without where files lie."""

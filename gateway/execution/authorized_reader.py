@@ -12,9 +12,10 @@ from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
 from gateway.errors import NotAllowed
 from gateway.execution.required_actions import required_actions
 from gateway.routing.engines import EngineRegistry
+from gateway.routing.rules.kinds import Understood
 from gateway.security.policy import Policy
-from gateway.sql.commands.commands import Command, CreateView, Explain
-from gateway.sql.commands.writes import ChangeRows, CreateTable, InsertInto, InsertIntoSeveral, Write, reads
+from gateway.sql.commands.commands import CreateView, Explain
+from gateway.sql.commands.writes import ChangeRows, CreateTable, InsertInto, InsertIntoSeveral, reads
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.planning.fairness import Requester
@@ -23,7 +24,6 @@ from gateway.sql.planning.work import Text
 from gateway.statements.statement import Statement
 
 Result = TypeVar("Result")
-Understood = CompiledStatement | Command | Write
 
 
 class AuthorizedReader:

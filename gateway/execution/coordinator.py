@@ -19,7 +19,7 @@ from engines.errors import EngineError, StatementCancelled
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.commands.answers import writes_rows
 from gateway.errors import GatewayError, GatewayStopped, NotAllowed, failure_of
-from gateway.execution.authorized_reader import AuthorizedReader, Understood, asker_of
+from gateway.execution.authorized_reader import AuthorizedReader, asker_of
 from gateway.execution.executor import Executor, Outcome
 from gateway.execution.failover import SECOND_OPINION_S, FailoverPlan
 from gateway.execution.live import LiveStatements
@@ -30,6 +30,7 @@ from gateway.execution.writing import TableWriter
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.joins import JoinLearner
 from gateway.routing.router import Router
+from gateway.routing.rules.kinds import Understood
 from gateway.sql.commands.writes import Write
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.parsing import require_length
@@ -117,7 +118,7 @@ class Coordinator:
         """Have a function run where it holds up nobody: for all that parses what clients sent. Raises as it does."""
         return self._reader.call(asker_of(statement), function, *arguments)
 
-    def explain(self, statement: Statement) -> tuple[CompiledStatement, Decision]:
+    def explain(self, statement: Statement, *, by_rules: bool = True) -> tuple[CompiledStatement, Decision]:
         """Return where a query would go and why; nothing runs. Raises SqlError, UnknownEngine, NoEngine."""
         self._engines.require(statement.pinned)
         with self._alive.place(statement.principal):
@@ -125,9 +126,7 @@ class Coordinator:
             snapshot, query = self._reader.understand(statement, asker)
             if not isinstance(query, CompiledStatement):
                 raise NotAllowed("Only queries can be explained; commands run in the gateway itself.")
-            pinned = statement.pinned or query.engine
-            rule = self._router.rule_of(statement)
-            return query, self._router.decide(query, snapshot, pinned=pinned, asker=asker, rule=rule)
+            return query, self._router.route(statement, query, snapshot, asker, by_rules=by_rules)
 
     def find(self, query_id: str) -> Run | None:
         """Return a query that is still alive."""
@@ -189,8 +188,9 @@ class Coordinator:
         if isinstance(understood, CompiledStatement):
             self._query(run, understood, snapshot)
         elif writes_rows(understood):
-            self._write(run, understood)
+            self._write(run, understood, snapshot)
         else:
+            self._router.require_allowed(run.statement, understood, snapshot, runs=True)
             attempt = _attempt(1, ITSELF)
             self._log.attempt_started(run, attempt)
             self._close(run, self._executor.command(run, understood, attempt))
@@ -224,9 +224,9 @@ class Coordinator:
             if not plan.waiting:
                 self._log.close(run, QueryState.FAILED, error=failure_of(plan.final_error(error)))
 
-    def _write(self, run: Run, write: Write) -> None:
+    def _write(self, run: Run, write: Write, snapshot: CatalogSnapshot) -> None:
         """Have one engine write, once: whatever fails, nothing is tried again."""
-        decision = self._router.decide_write(write, pinned=run.statement.pinned)
+        decision = self._router.route_write(run.statement, write, snapshot, runs=True)
         attempt = _attempt(1, decision.engine)
         self._log.decided(run, decision, attempt)
         self._close(run, self._executor.write(run, write, attempt))

@@ -10,6 +10,7 @@ from functools import partial
 
 from engines.errors import StatementCancelled
 from gateway.catalog.snapshot import CatalogSnapshot
+from gateway.errors import RuleDenied
 from gateway.execution.failover import PlannedAttempt
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.router import Router
@@ -75,23 +76,31 @@ class Waiting:
     def decision(self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot) -> Decision:
         """Decide; where no engine can take it now but one will soon, or another run of it is trying, wait for that.
 
-        Raises NoEngine, LocationRefused, EngineError.
+        Raises NoEngine, LocationRefused, RuleDenied, EngineError.
         """
-        pinned = run.statement.pinned or query.engine
-        rule = self._router.rule_of(run.statement)
-        decide = partial(self._router.decide, query, snapshot, pinned=pinned, asker=run.asker, rule=rule)
+        route = partial(self._router.route, run.statement, query, snapshot, run.asker)
+        try:
+            decided = self._awaited(run, query, route)
+        except RuleDenied as denied:
+            self._router.rules.hit(denied.rule)
+            raise
+        self._router.rules.hit(decided.matched)
+        return decided
+
+    def _awaited(self, run: Run, query: CompiledStatement, decide: Callable[[], Decision]) -> Decision:
         until_s = time.monotonic() + min(self._queue_s, run.remaining_s)
         patient_until_s = until_s
         while True:
             try:
                 decided = retry(decide)
-                this = self._tries.claim(run, query.fingerprint, decided) if pinned is None else None
+                this = self._tries.claim(run, query.fingerprint, decided) if not decided.strict else None
                 if this is None or time.monotonic() > patient_until_s:
                     return decided
                 if this.run_id == run.id:
                     return self._again(run, decided, decide)
-            except NoEngine:
-                rests_s = [each.breaker.open_for_s() for each in self._engines.values() if pinned in (None, each.name)]
+            except NoEngine as none:
+                able = self._engines if none.only is None else none.only
+                rests_s = [self._engines[name].breaker.open_for_s() for name in able]
                 wait_s = min((rest_s for rest_s in rests_s if rest_s > 0), default=None)
                 if wait_s is None or time.monotonic() + wait_s > until_s:
                     raise

@@ -52,7 +52,7 @@ def _question(body: HistoryRequest, limit: int) -> Question:
 def _explain(gateway: Services, user: Principal) -> Explain:
     def explain(record: QueryRecord) -> tuple[Decision, str]:
         asked = Statement(sql=record.sql, dialect=record.dialect, database=record.database, principal=user)
-        query, decision = gateway.coordinator.explain(asked)
+        query, decision = gateway.coordinator.explain(asked, by_rules=False)
         return decision, gateway.catalog.current().statistics_version(query.tables)
 
     return explain

@@ -106,6 +106,8 @@ def decision_sentence(decision: Decision) -> str:
     code = decision.reasons[0].code
     if code is ReasonCode.PINNED:
         return f"It was sent to {engine} because the client asked for it by name; it runs nowhere else."
+    if code is ReasonCode.RULE:
+        return f"It was sent to {engine}. {decision.reasons[0].text}{line}"
     why = _weighed(decision, code) or ELSEWHERE.get(code, code.value)
     return f"It was sent to {engine} because {why}.{line}"
 

@@ -57,6 +57,8 @@ def _change(decision: Decision) -> str:
     codes = [reason.code for reason in decision.reasons]
     if ReasonCode.PINNED in codes:
         return "The estimate would decide if no engine were asked for by name."
+    if ReasonCode.RULE in codes:
+        return "Routing rules had a say: see fusion rules explain."
     if decision.remedy is not None:
         return _opening(decision.remedy, decision, codes)
     is_tried = bool(codes) and codes[0] in (ReasonCode.FITS, ReasonCode.WORTH_A_TRY)

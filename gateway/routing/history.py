@@ -87,7 +87,8 @@ def recorded(
     assert decision is not None
     estimating, version = now or (decision, record.statistics_version or "")
     candidates = tuple(_candidate(entry, decision) for entry in engines.values())
-    pinned = decision.engine if _told(decision, ReasonCode.PINNED) else None
+    named = _told(decision, ReasonCode.PINNED) or _told(decision, ReasonCode.RULE)  # rules are not replayed
+    pinned = decision.engine if named else None
     attempts = tuple(_attempts(record))
     estimates = dict(_estimates(estimating))
     first = next((estimates[name] for name in engines if name in estimates and estimates[name].known), UNKNOWN)

@@ -7,12 +7,19 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import chain
 
 from engines.errors import EngineError, MemoryExceeded, UnsupportedFeature
 from engines.protocol import EXPLAIN_S, TableSource, Writer
 from gateway.catalog.snapshot import CatalogSnapshot
-from gateway.errors import StatementTooComplex
+from gateway.errors import RuleDenied, RuleForbidsEngine, StatementTooComplex
 from gateway.routing.engines import EngineEntry, EngineRegistry
+from gateway.routing.rules.kinds import Understood, kinds_of, tables_of
+from gateway.routing.rules.matching import first_match
+from gateway.routing.rules.rules import RoutingRule
+from gateway.routing.rules.rules_file import RulesFile
+from gateway.routing.rules.subject import EngineExpectation, EngineState, subject_of
 from gateway.sql.commands.writes import Write, queries_of, reads
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.duckdb.values import NoEquivalent
@@ -25,7 +32,7 @@ from gateway.statements.statement import Statement
 from metastore.records import Attempt, QueryRecord, QueryState
 from metastore.store import Metastore
 from selector.decide import decide, decide_write
-from selector.decision import Candidate, Decision, RoutingPolicy, Rule
+from selector.decision import Candidate, Decision, Demand, RoutingPolicy, Rule, RuleAction
 from selector.estimate import UNKNOWN, MemoryEstimate
 from selector.forecast.experience import Experience
 from selector.forecast.history import Ground, PastRun, WorkloadKey
@@ -57,7 +64,8 @@ class Router:
     """Decides where statements go. Estimates are kept per fingerprint until one of the statement's tables changes.
 
     What runs taught is read once; after that, the executor tells each run that ends. Estimates are kept without it.
-    pools: rules of pools, by name. require_unchanged: looks at tables whose files an engine is about to open for its
+    pools: rules of pools, by name. rules: of the administrator's file. has_users: names can be proved.
+    require_unchanged: looks at tables whose files an engine is about to open for its
     plan, and may raise.
     """
 
@@ -69,9 +77,13 @@ class Router:
         planners: Planners,
         *,
         pools: Mapping[str, Rule] = {},
+        rules: RulesFile | None = None,
+        has_users: bool = False,
         require_unchanged: Callable[[Sequence[TableSource]], None] = lambda _: None,
     ) -> None:
         self._pools = pools
+        self.rules = rules or RulesFile(None, engines)
+        self._has_users = has_users
         self._engines = engines
         self._require_unchanged = require_unchanged
         self._metastore = metastore
@@ -87,28 +99,128 @@ class Router:
         speeds = {entry.name: entry.first_speed for entry in engines.values()}
         self._experience = Experience(speeds, metastore.queries.runs(limit=RUNS_READ))
 
-    def decide(
+    def route(
+        self,
+        statement: Statement,
+        query: CompiledStatement,
+        snapshot: CatalogSnapshot,
+        asker: Requester,
+        *,
+        by_rules: bool = True,
+    ) -> Decision:
+        """Return where a query of a statement goes: the one place where it is run, explained and told as a trial.
+
+        by_rules: whether routing rules have a say. Raises RuleDenied, RuleForbidsEngine, NoEngine where nothing can
+        take it, LocationRefused, StatementCancelled or DeadlineExceeded where nobody waits for it any more.
+        """
+        pinned = statement.pinned or query.engine
+        candidates = cache(partial(self._candidates, query, snapshot, asker))
+
+        def expected() -> Mapping[str, EngineExpectation]:
+            return {
+                each.engine: EngineExpectation(
+                    each.estimate.peak_bytes, each.forecast.seconds if each.forecast else None
+                )
+                for each in candidates()
+                if not each.dependable
+            }
+
+        matched = self._matched(statement, query, snapshot, expected) if by_rules else None
+        demand = self._demand(matched, pinned)
+        known = candidates() if candidates.cache_info().currsize else None
+        if known is None and demand is not None and demand.only is not None:
+            known = self._candidates(query, snapshot, asker, only=demand.only)
+        policy = replace(self._policy, rule=self.rule_of(statement))
+        known = candidates() if known is None else known
+        decided = decide(known, policy=policy, pinned=pinned, template=query.template, demand=demand)
+        return replace(decided, matched=matched.name if matched is not None else None)
+
+    def route_write(
+        self, statement: Statement, write: Write, snapshot: CatalogSnapshot, *, runs: bool = False
+    ) -> Decision:
+        """Return where a write goes. runs: not only explained. Raises RuleDenied, RuleForbidsEngine, NoEngine."""
+        matched = self._matched(statement, write, snapshot, runs=runs)
+        demand = self._demand(matched, statement.pinned)
+        decided = self.decide_write(write, pinned=statement.pinned, demand=demand)
+        return replace(decided, matched=matched.name if matched is not None else None)
+
+    def require_allowed(
+        self, statement: Statement, command: Understood, snapshot: CatalogSnapshot, *, runs: bool = False
+    ) -> str | None:
+        """Return the rule that a command meets, which no engine runs. runs: not only told. Raises RuleDenied."""
+        matched = self._matched(statement, command, snapshot, runs=runs)
+        return matched.name if matched is not None else None
+
+    def _matched(
+        self,
+        statement: Statement,
+        understood: Understood,
+        snapshot: CatalogSnapshot,
+        expected: Callable[[], Mapping[str, EngineExpectation]] = lambda: {},
+        *,
+        runs: bool = False,
+    ) -> RoutingRule | None:
+        """Return the rule that a statement meets, None where it meets none. Raises RuleDenied."""
+        rules = self.rules.current()
+        if not rules.rule:
+            return None
+        subject = subject_of(
+            statement,
+            kinds=kinds_of(understood),
+            tables=tables_of(understood, chain(snapshot.tables, snapshot.views)),
+            states=cache(self._state),
+            expected=expected,
+            has_users=self._has_users,
+        )
+        matched = first_match(rules, subject)
+        if runs and matched is not None:
+            self.rules.hit(matched.name)
+        if matched is not None and matched.deny is not None:
+            raise RuleDenied(f"{matched.deny} (Denied by the routing rule '{matched.name}'.)", matched.name)
+        return matched
+
+    @staticmethod
+    def _demand(matched: RoutingRule | None, pinned: str | None) -> Demand | None:
+        """Return what a rule demands; what only prefers gives way to the client's choice. Raises RuleForbidsEngine."""
+        demand = matched.demand if matched is not None else None
+        if demand is None or pinned is None:
+            return demand
+        if demand.only is not None and pinned not in demand.only:
+            names = " or ".join(demand.only)
+            where = f"on {names} alone" if demand.action is RuleAction.ALLOW else f"on {names} and nowhere else"
+            message = (
+                f"The statement asks for {pinned}, and the routing rule '{demand.rule}' has it run {where}. Ask for "
+                "that engine, or for none."
+            )
+            raise RuleForbidsEngine(message, demand.rule)
+        return None
+
+    def _state(self, name: str) -> EngineState:
+        entry = self._engines[name]
+        with self._lock:
+            mean_s = self._experience.mean_seconds(name)
+        return EngineState(
+            entry.why_down() is not None, entry.ledger.queue(1.0)[0] > 0.0, entry.ledger.queue(mean_s)[0]
+        )
+
+    def _candidates(
         self,
         statement: CompiledStatement,
         snapshot: CatalogSnapshot,
-        *,
-        pinned: str | None,
         asker: Requester,
-        rule: Rule | None = None,
-    ) -> Decision:
-        """Return the ranking and its reasons. rule: that decides; None for the gateway's own.
-
-        Raises NoEngine where nothing can take the statement, LocationRefused, StatementCancelled or DeadlineExceeded
-        where nobody waits for it any more.
-        """
+        *,
+        only: Sequence[str] | None = None,
+    ) -> list[Candidate]:
+        """Return the engines as they are now. only: these; no other is asked for a plan."""
+        entries = [entry for entry in self._engines.values() if only is None or entry.name in only]
         version = snapshot.statistics_version(statement.tables)
         missed = self._metastore.misestimates.about(statement.fingerprint)
-        prospects = {entry.name: self._prospect(entry, statement, snapshot, asker) for entry in self._engines.values()}
+        prospects = {entry.name: self._prospect(entry, statement, snapshot, asker) for entry in entries}
         known = (prospect.estimate for prospect in prospects.values() if prospect.estimate.known)
         work = Work.of(next(known, UNKNOWN))
         subject = WorkloadKey(statement.fingerprint, statement.template)
         candidates = []
-        for entry in self._engines.values():
+        for entry in entries:
             prospect = prospects[entry.name]
             ground = Ground(entry.name, entry.limit_bytes, version, prospect.estimate.peak_bytes)
             standing = [one for one in missed if one.stands_on(ground)]
@@ -131,15 +243,14 @@ class Router:
                     missed_bytes=max((one.limit_bytes for one in standing), default=None),
                 )
             )
-        policy = self._policy if rule is None else replace(self._policy, rule=rule)
-        return decide(candidates, policy=policy, pinned=pinned, template=statement.template)
+        return candidates
 
     def rule_of(self, statement: Statement) -> Rule:
         """Return what decides about a statement: its own rule, that of its pool, or the gateway's."""
         return statement.rule or self._pools.get(statement.pool, self._policy.rule)
 
-    def decide_write(self, write: Write, *, pinned: str | None) -> Decision:
-        """Return the engine that writes. Raises NoEngine."""
+    def decide_write(self, write: Write, *, pinned: str | None, demand: Demand | None = None) -> Decision:
+        """Return the engine that writes. demand: of a routing rule. Raises NoEngine."""
         formats = {table.format: table.name for table in reads(write)}
         candidates = []
         for entry in self._engines.values():
@@ -150,7 +261,7 @@ class Router:
             if not isinstance(entry.engine, Writer):
                 unsupported = "it does not write."
             candidates.append(Candidate(entry.name, entry.dependable, down=entry.why_down(), unsupported=unsupported))
-        return decide_write(candidates, pinned=pinned)
+        return decide_write(candidates, pinned=pinned, demand=demand)
 
     def learn(self, query: QueryRecord, attempt: Attempt) -> None:
         """Learn from an attempt that has ended well, or that ran out of memory."""

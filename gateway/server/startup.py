@@ -23,6 +23,10 @@ class CertificateInvalid(StartFailed):
     """The certificate or its key cannot be used."""
 
 
+class RulesFileInvalid(StartFailed):
+    """The file of routing rules is wrong; the message says where. Later, the last good one would hold on."""
+
+
 class MissingExtra(StartFailed):
     """A configured engine's driver is not installed; the message says which extra brings it."""
 

@@ -29,11 +29,13 @@ from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.joins import JoinLearner
 from gateway.routing.replaying import Replaying
 from gateway.routing.router import Router
+from gateway.routing.rules.reading import RulesInvalid
+from gateway.routing.rules.rules_file import RulesFile
 from gateway.security import policy as access_policy
 from gateway.security.authentication import UsersFile
 from gateway.server.heartbeat import Heartbeat, gateway_id
 from gateway.server.runtime import Gateway
-from gateway.server.startup import MissingExtra
+from gateway.server.startup import MissingExtra, RulesFileInvalid
 from gateway.settings import Settings
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.planning.pool import Planners
@@ -51,13 +53,14 @@ log = logging.getLogger(__name__)
 
 
 def build(settings: Settings) -> Gateway:
-    """Build a gateway that is ready to be started. Raises MissingExtra."""
+    """Build a gateway that is ready to be started. Raises MissingExtra, RulesFileInvalid."""
     return assemble(settings, EngineRegistry(_entries(settings)))
 
 
 def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
-    """Put a gateway together over engines that exist already."""
+    """Put a gateway together over engines that exist already. Raises RulesFileInvalid."""
     private_folder(settings.home)
+    rules = _rules(settings, engines)
     metastore = Metastore(settings.metastore_url)
     catalog = CatalogView(metastore, engines)
     results = settings.results
@@ -98,6 +101,8 @@ def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
         routing.routing_policy,
         planners,
         pools=routing.pools,
+        rules=rules,
+        has_users=login.users_file is not None,
         require_unchanged=registration.require_unchanged,
     )
     name = gateway_id(settings.home)
@@ -213,6 +218,14 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
         drain_s=flight.drain_s,
         certificate=certificate,
     )
+
+
+def _rules(settings: Settings, engines: EngineRegistry) -> RulesFile:
+    try:
+        return RulesFile(settings.rules_file, engines, required=settings.routing.rules is not None)
+    except RulesInvalid as error:
+        told = "; ".join(map(str, error.problems))
+        raise RulesFileInvalid(f"the routing rules in {settings.rules_file} are wrong: {told}") from error
 
 
 def _entries(settings: Settings) -> list[EngineEntry]:

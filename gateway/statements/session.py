@@ -35,6 +35,8 @@ from gateway.statements.settings import (
     REGULAR,
     STRICT,
     SUBSTITUTE,
+    TAGS,
+    TAGS_HEADER,
     TIMEOUT_S,
     Influence,
     asks_for_leniency,
@@ -42,6 +44,7 @@ from gateway.statements.settings import (
     is_variable,
     level_of,
     near_miss,
+    tags_of,
 )
 from gateway.statements.statement import Statement
 from gateway.statements.variables import substitute
@@ -195,11 +198,13 @@ class Session:
         dialect: str | None = None,
         engine: str | None = None,
         with_values: bool = False,
+        headers: Mapping[str, str] = {},
     ) -> Statement:
         """Make a statement under these settings, with the values of its variables in it.
 
         overlay: settings of this statement alone; dialect and engine: in the place of the session's.
-        with_values: its variables are put in already; what looks like one is data.
+        with_values: its variables are put in already; what looks like one is data. headers: that came with it, by name
+        in lower case.
         Raises InvalidSetting, SettingNotObeyed, SqlError.
         """
         settings = dict(self.settings())
@@ -220,6 +225,8 @@ class Session:
             database=self._database,
             rule=POLICY.read(settings[POLICY.name]),
             pool=POOL.read(settings[POOL.name]),
+            tags=_tags(TAGS.read(settings[TAGS.name]), headers.get(TAGS_HEADER, "")),
+            headers=headers,
             partitions=PartitionSettings(
                 overwrite=OVERWRITE.read(settings[OVERWRITE.name]),
                 dynamic=DYNAMIC.read(settings[DYNAMIC.name]),
@@ -321,6 +328,14 @@ def expire_idle(close_idle: Callable[[], object], stopping: threading.Event, *, 
             close_idle()
 
     threading.Thread(target=keep_house, name=name, daemon=True).start()
+
+
+def _tags(own: tuple[str, ...], told: str) -> tuple[str, ...]:
+    """Return a statement's tags: its session's, and those of its header. Raises InvalidSetting."""
+    try:
+        return (*own, *tags_of(told))
+    except ValueError as error:
+        raise InvalidSetting(f"The header {TAGS_HEADER} holds {error}, not {told[:80]}.") from error
 
 
 def _require_memory(settings: Mapping[str, str], views: Mapping[str, View]) -> None:

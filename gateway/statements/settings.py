@@ -28,6 +28,8 @@ OWN = "fusion."
 _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
 IGNORED = "SETTING_IGNORED"
 REGULAR, NOT_USED = "REGULAR", "NOT USED"  # what SET tells of a setting
+TAGS_HEADER = "x-fusion-tags"  # that HTTP clients send in the place of fusion.tags, or beside it
+MOST_TAGS, LONGEST_TAG = 64, 128
 LONGEST_MISSPELT = 100  # characters of a name that are compared with those of known settings
 
 
@@ -97,6 +99,14 @@ def _rule(text: str) -> Rule | None:
     return Rule(text.lower()) if text else None
 
 
+def tags_of(text: str) -> tuple[str, ...]:
+    """Read tags with commas between them. Raises ValueError."""
+    tags = tuple(dict.fromkeys(tag for tag in map(str.strip, text.split(",")) if tag))
+    if len(tags) > MOST_TAGS or any(len(tag) > LONGEST_TAG or not tag.isprintable() for tag in tags):
+        raise ValueError(f"at most {MOST_TAGS} tags with commas between them, each of at most {LONGEST_TAG} signs")
+    return tags
+
+
 def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false", "1", "0"):
         raise ValueError("true or false")
@@ -119,6 +129,7 @@ POLICY = Option(
     _rule,
 )
 POOL = Option(f"{OWN}pool", "", "the pool whose policy holds, see routing.pools", str)
+TAGS = Option(f"{OWN}tags", "", "what routing rules are told of statements, with commas between", tags_of)
 TIMEOUT_S = Option(f"{OWN}timeout_s", "0", "seconds that a statement may take; 0 for the gateway's limit", _seconds)
 IDLE_S = Option(
     f"{OWN}idle_s", "0", "seconds without a call after which the session is closed; 0 for the gateway's limit", _seconds
@@ -151,7 +162,7 @@ SUBSTITUTE = Option(
     "whether ${hivevar:x} and ${x} stand for values of the session, in the dialects spark and hive",
     _boolean,
 )
-OBEYED = (ENGINE, DIALECT, POLICY, POOL, TIMEOUT_S, IDLE_S, NESTED_JSON, OVERWRITE, DYNAMIC, STRICT, SUBSTITUTE)
+OBEYED = (ENGINE, DIALECT, POLICY, POOL, TAGS, TIMEOUT_S, IDLE_S, NESTED_JSON, OVERWRITE, DYNAMIC, STRICT, SUBSTITUTE)
 OPTIONS: Mapping[str, Option] = {
     **{option.name.lower(): option for option in OBEYED},
     "exec_time_limit_s": TIMEOUT_S,  # Impala's name of the same

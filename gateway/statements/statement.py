@@ -6,7 +6,7 @@ import datetime as dt
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Presumed:
+    """What routing rules are to take for true of a statement that is only explained. moment: None for now."""
+
+    principal: Principal
+    moment: dt.datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
     """What was asked.
 
@@ -39,6 +47,8 @@ class Statement:
     session: that it belongs to, None where the interface keeps none. partitions: how it writes them.
     database: of bare names in it.
     rule: that decides where it runs; None for that of its pool, or the gateway's own.
+    tags, headers: what its client says of it, for routing rules; headers by name in lower case, those that rules name.
+    presumed: in the place of who asks and when, for routing rules alone; None for what is so.
     """
 
     sql: str
@@ -51,6 +61,9 @@ class Statement:
     database: str = DEFAULT_DATABASE
     rule: Rule | None = None
     pool: str = ""
+    tags: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    presumed: Presumed | None = None
     id: str = field(default_factory=lambda: new_query_id())
     submitted_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
 

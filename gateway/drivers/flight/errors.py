@@ -30,6 +30,8 @@ _SHORTENED = " ..."
 _STATUS: Mapping[type[GatewayError] | type[EngineError], grpc.StatusCode] = {
     errors.AuthenticationFailed: grpc.StatusCode.UNAUTHENTICATED,
     errors.AccessDenied: grpc.StatusCode.PERMISSION_DENIED,
+    errors.RuleDenied: grpc.StatusCode.PERMISSION_DENIED,
+    errors.RuleForbidsEngine: grpc.StatusCode.PERMISSION_DENIED,
     errors.UnknownTable: grpc.StatusCode.NOT_FOUND,
     errors.UnknownDatabase: grpc.StatusCode.NOT_FOUND,
     errors.NotFound: grpc.StatusCode.NOT_FOUND,

@@ -1,0 +1,35 @@
+"""Patterns in which ``*`` is any text. Looking takes time in proportion to the text, whoever wrote that."""
+
+from __future__ import annotations
+
+from engines.table_names import DEFAULT_DATABASE, database_of, name_in_database
+
+ANY = "*"
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Tell whether a text is what a pattern says: each piece between stars is looked for once, from left to right."""
+    first, *rest = pattern.split(ANY)
+    if not rest:
+        return text == pattern
+    *middle, last = rest
+    if len(text) < len(first) + len(last) or not text.startswith(first) or not text.endswith(last):
+        return False
+    place, end = len(first), len(text) - len(last)
+    for piece in middle:
+        found = text.find(piece, place, end)
+        if found < 0:
+            return False
+        place = found + len(piece)
+    return True
+
+
+def matches_table(pattern: str, full_name: str) -> bool:
+    """Tell whether a table or view is meant. A pattern without a database means ``default``, ``*`` alone everything."""
+    if pattern == ANY:
+        return True
+    database, dot, name = pattern.lower().partition(".")
+    if not dot:
+        database, name = DEFAULT_DATABASE, database
+    full = full_name.lower()
+    return matches(database, database_of(full)) and matches(name, name_in_database(full))

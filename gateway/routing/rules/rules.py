@@ -1,0 +1,246 @@
+"""Rules as values: what a file of them says, checked.
+
+The first rule whose conditions all hold decides; those behind it are not looked at, and where none holds, prices decide
+as they do without rules. A rule that names no kind of statement is not about what drivers and tools send by themselves.
+"""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    NonNegativeFloat,
+    PlainValidator,
+    model_validator,
+)
+
+from engines.adapter import Size
+from gateway.routing.rules.kinds import USUAL, Kind
+from gateway.routing.rules.times import Span, days_of
+from gateway.security.principals import Role
+from gateway.sql.names import did_you_mean
+from selector.decision import Demand, RuleAction
+
+LONGEST_NAME = 100
+LONGEST_TEXT = 1_000
+MOST_RULES = 1_000
+MOST_NAMES = 1_000  # in one list
+SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization", "set-cookie"})
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("a text that is not empty is needed")
+    if len(value) > LONGEST_TEXT or not value.isprintable():
+        raise ValueError(f"a text has at most {LONGEST_TEXT:,} signs, all of which can be printed")
+    return value
+
+
+def _several(read: Callable[[object], Any]) -> Callable[[object], tuple[Any, ...]]:
+    """Return what reads one value or a list of them."""
+
+    def read_all(value: object) -> tuple[Any, ...]:
+        values = value if isinstance(value, list) else [value]
+        if not values:
+            raise ValueError("the list is empty: leave the key out, or name something")
+        if len(values) > MOST_NAMES:
+            raise ValueError(f"a list has at most {MOST_NAMES:,} entries")
+        return tuple(read(each) for each in values)
+
+    return read_all
+
+
+def _kind(value: object) -> Kind:
+    text = _text(value).lower()
+    if text not in list(Kind):
+        raise ValueError(f"there is no kind {text[:LONGEST_NAME]}{did_you_mean(text, list(Kind))}")
+    return Kind(text)
+
+
+def _days(value: object) -> tuple[str, ...]:
+    return tuple(day for text in _several(_text)(value) for day in days_of(text))
+
+
+def _zone(value: object) -> zoneinfo.ZoneInfo:
+    name = _text(value)
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (LookupError, ValueError, OSError) as error:
+        near = did_you_mean(name[:LONGEST_NAME], zoneinfo.available_timezones())
+        raise ValueError(f"there is no time zone {name[:LONGEST_NAME]}{near}") from error
+
+
+def _header(name: str) -> str:
+    if name.lower() in SECRET_HEADERS:
+        raise ValueError(f"the header {name} is secret; rules do not look at it")
+    return name.lower()
+
+
+def _tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+Name = Annotated[str, AfterValidator(_text), Field(max_length=LONGEST_NAME)]
+Names = Annotated[tuple[str, ...], PlainValidator(_several(_text))]
+Seconds = Annotated[NonNegativeFloat, FiniteFloat]
+
+
+class _Part(BaseModel):
+    """Base of what a file says: nothing else than its fields, of exactly their types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+
+class Estimate(_Part):
+    """What is expected of the statement on a fast engine; without one, the first that has an estimate.
+
+    Where its peak could not be estimated, only ``unknown`` can hold.
+    """
+
+    engine: Name | None = None
+    peak_above: Size | None = None
+    peak_below: Size | None = None
+    seconds_above: Seconds | None = None
+    seconds_below: Seconds | None = None
+    unknown: bool | None = None
+
+    @model_validator(mode="after")
+    def _asks(self) -> Self:
+        if self.model_fields_set <= {"engine"}:
+            asked = ", ".join(name for name in type(self).model_fields if name != "engine")
+            raise ValueError(f"an estimate is compared with something: {asked}")
+        return self
+
+
+class Match(_Part):
+    """Conditions; all hold that are there. Of a list, one entry has to.
+
+    user, group, pool, tag, header, table: patterns with ``*``. time, days: in the zone. down, up, busy: each engine
+    named is. waiting_above: seconds until a slot is expected to be free there.
+    """
+
+    user: Names = ()
+    group: Names = ()
+    authenticated: bool | None = None
+    tag: Names = ()
+    header: dict[Annotated[Name, AfterValidator(_header)], Names] = {}
+    pool: Names = ()
+    table: Names = ()
+    kind: Annotated[tuple[Kind, ...], PlainValidator(_several(_kind))] = ()
+    time: Annotated[tuple[Span, ...], PlainValidator(_several(lambda value: Span.read(_text(value))))] = ()
+    days: Annotated[tuple[str, ...], PlainValidator(_days)] = ()
+    zone: Annotated[zoneinfo.ZoneInfo, PlainValidator(_zone)] = zoneinfo.ZoneInfo("UTC")
+    down: Names = ()
+    up: Names = ()
+    busy: Names = ()
+    waiting_above: dict[Name, Seconds] = {}
+    estimate: Estimate | None = None
+
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        """The kinds of statements that it is about."""
+        return frozenset(self.kind) or USUAL
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """The conditions that a client fulfils, or does not, by what it merely says."""
+        return tuple(name for name in ("tag", "header", "pool") if getattr(self, name))
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether every statement of its kinds meets it."""
+        return self.model_fields_set <= {"kind", "zone"}
+
+    @property
+    def engines(self) -> Iterator[tuple[str, str]]:
+        """Each engine that a condition names, with the name of the condition."""
+        for key in ("down", "up", "busy", "waiting_above"):
+            yield from ((key, name) for name in getattr(self, key))
+        if self.estimate is not None and self.estimate.engine is not None:
+            yield "estimate", self.estimate.engine
+
+
+class RoutingRule(_Part):
+    """One rule: its conditions and one thing that it says. deny: what the client is told."""
+
+    name: Name
+    match: Match = Match()
+    allow: Names = ()
+    prefer: Names = ()
+    pin: Name | None = None
+    strict: Name | None = None
+    deny: Annotated[str, AfterValidator(_text)] | None = None
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        said = [name for name in (*RuleAction, "deny") if name in self.model_fields_set]
+        if len(said) != 1:
+            told = f"says {' and '.join(said)}" if said else "says nothing"
+            raise ValueError(f"the rule {told}; it needs one of {', '.join((*RuleAction, 'deny'))}")
+        return self
+
+    @property
+    def demand(self) -> Demand | None:
+        """What it demands of a ranking; None where it denies."""
+        for action in RuleAction:
+            value: tuple[str, ...] | str | None = getattr(self, action.value)
+            if value:
+                return Demand(self.name, action, (value,) if isinstance(value, str) else value)
+        return None
+
+    @property
+    def restricts(self) -> bool:
+        """Whether it keeps a statement from something that it might do without it."""
+        return bool(self.deny or self.allow or self.strict)
+
+    def described(self) -> Mapping[str, Any]:
+        """Return it as the file has it, with values in their usual forms."""
+        return self.model_dump(mode="python", exclude_unset=True)
+
+
+class RuleSet(_Part):
+    """All rules, in their order. groups: names of users, by group; a role is a group, too, of all who have it."""
+
+    groups: dict[Name, Names] = {}
+    rule: Annotated[tuple[RoutingRule, ...], BeforeValidator(_tuple), Field(max_length=MOST_RULES)] = ()
+
+    @property
+    def headers(self) -> frozenset[str]:
+        """Names of the headers that some rule looks at, in lower case."""
+        return frozenset(name for rule in self.rule for name in rule.match.header)
+
+    @property
+    def known_groups(self) -> frozenset[str]:
+        """Names that a condition on groups can have."""
+        return frozenset(self.groups) | {role.value for role in Role}
+
+    def warnings(self) -> Iterator[str]:
+        """Say what is allowed in a file and hardly meant."""
+        for number, rule in enumerate(self.rule):
+            said, before = rule.match.claims, self.rule[:number]
+            if rule.restricts and said:
+                yield (
+                    f"'{rule.name}' restricts by what a client says of itself ({', '.join(said)}): "
+                    "who does not say it is not bound."
+                )
+            if over := next((each for each in before if _covers(each, rule)), None):
+                yield f"'{rule.name}' is never reached: '{over.name}' before it meets every such statement."
+            for each in before if rule.restricts else ():
+                if each.match.claims and not each.deny and each.match.kinds & rule.match.kinds:
+                    yield (
+                        f"'{each.name}' stands before '{rule.name}' and matches what a client says of itself "
+                        f"({', '.join(each.match.claims)}): who says it gets past '{rule.name}'."
+                    )
+                    break
+
+
+def _covers(earlier: RoutingRule, later: RoutingRule) -> bool:
+    return earlier.match.is_everything and later.match.kinds <= earlier.match.kinds

@@ -1,0 +1,168 @@
+"""The file of rules: read at the start, and again once it has changed; one that is wrong leaves the last good one."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import stat
+import threading
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.routing.rules.reading import LARGEST_BYTES, Problem, RulesInvalid, read_rules
+from gateway.routing.rules.rules import RuleSet
+from gateway.statements.settings import TAGS_HEADER
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0  # between two looks whether the file has changed
+LONGEST_HEADER = 8 << 10  # signs of one that are looked at
+SETTLED_S = 0.2  # a file that changed this long ago is still being written, perhaps
+GONE = "the file is gone; what it said before holds on. An empty file says that there are no rules"
+NO_RULES = RuleSet()
+
+_Mark = tuple[int, int, int] | None  # of a file; None where there is none
+
+
+@dataclass(frozen=True, slots=True)
+class RulesState:
+    """The rules that hold, and how it stands with their file.
+
+    path: None where rules are not read from a file. read_at: when those that hold were. problems: of what the file says
+    now, where that is not what holds. hits: statements that each rule decided about since the start, by its name.
+    """
+
+    rules: RuleSet
+    path: Path | None
+    read_at: dt.datetime | None
+    problems: tuple[Problem, ...]
+    hits: Mapping[str, int]
+
+
+class RulesFile:
+    """The rules of a gateway. Thread-safe; who asks for them never waits for a file that is being read.
+
+    path: None for no rules at all. required: whether it is wrong that there is no such file. engines: names that rules
+    can have.
+    """
+
+    def __init__(self, path: Path | None, engines: Collection[str], *, required: bool = True) -> None:
+        """Read the file. Raises RulesInvalid."""
+        self._path = path
+        self._engines = tuple(engines)
+        self._rules = NO_RULES
+        self._read_at: dt.datetime | None = None
+        self._mark: _Mark = None
+        self._problems: tuple[Problem, ...] = ()
+        self._hits: Counter[str] = Counter()
+        self._lock = threading.Lock()  # of what is told
+        self._looking = threading.Lock()
+        self._next_look = time.monotonic() + LOOK_S
+        if path is None:
+            return
+        mark = self._marked()
+        if mark is None and not required:
+            return
+        self._take(mark)
+        if self._problems:
+            raise RulesInvalid(self._problems)
+
+    def current(self) -> RuleSet:
+        """Return the rules that hold, once it was looked whether they have changed, at most once a second."""
+        if self._path is not None and time.monotonic() >= self._next_look and self._looking.acquire(blocking=False):
+            try:
+                self._look(self._path)
+            finally:
+                self._looking.release()
+        return self._rules
+
+    def reload(self) -> RulesState:
+        """Read the file now, whether it has changed or not."""
+        if self._path is not None:
+            with self._looking:
+                mark = self._marked()
+                if mark is not None or self._mark is not None or self._read_at is not None:
+                    self._take(mark)
+        return self.state()
+
+    def state(self) -> RulesState:
+        """Return how it stands with the rules."""
+        self.current()
+        with self._lock:
+            hits = {rule.name: self._hits[rule.name] for rule in self._rules.rule}
+            return RulesState(self._rules, self._path, self._read_at, self._problems, hits)
+
+    def headers_of(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers of a request that rules look at, and the one that has tags. Names are in any case."""
+        wanted = self.current().headers | {TAGS_HEADER}
+        return {name: headers[name][:LONGEST_HEADER] for name in sorted(wanted) if name in headers}
+
+    def hit(self, rule: str | None) -> None:
+        """Count a statement that a rule decided about; None for one that met none."""
+        if rule is not None:
+            with self._lock:
+                self._hits[rule] += 1
+
+    def _look(self, path: Path) -> None:
+        self._next_look = time.monotonic() + LOOK_S
+        mark = self._marked()
+        if mark == self._mark:
+            return
+        if mark is not None and abs(time.time() - mark[0] / 1e9) < SETTLED_S:
+            self._next_look = time.monotonic() + SETTLED_S
+            return
+        log.info("the routing rules in %s have changed", path)
+        self._take(mark)
+
+    def _marked(self) -> _Mark:
+        assert self._path is not None
+        try:
+            found = self._path.stat()
+        except (OSError, ValueError):
+            return None
+        return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+    def _take(self, mark: _Mark) -> None:
+        """Read the file and have it hold, or note what is wrong with it. mark: from before it is read."""
+        rules: RuleSet | None = None
+        problems: tuple[Problem, ...] = ()
+        try:
+            rules = read_rules(self._content(), self._engines)
+        except RulesInvalid as error:
+            problems = error.problems
+        is_news = problems != self._problems or rules is not None
+        with self._lock:
+            self._mark, self._problems = mark, problems
+            if rules is not None:
+                self._rules, self._read_at = rules, dt.datetime.now(dt.UTC)
+                known = {rule.name for rule in rules.rule}
+                self._hits = Counter({name: count for name, count in self._hits.items() if name in known})
+        for problem in problems if is_news else ():
+            log.error("the routing rules in %s are wrong, those of before hold on: %s", self._path, problem)
+        for warning in rules.warnings() if rules is not None else ():
+            log.warning("routing rules in %s: %s", self._path, warning)
+
+    def _content(self) -> bytes:
+        """Return the file's bytes, no more than it can have. Raises RulesInvalid."""
+        assert self._path is not None
+        return content_of(self._path, gone=GONE if self._read_at is not None else "there is no such file")
+
+
+def content_of(path: Path, *, gone: str = "there is no such file") -> bytes:
+    """Return the bytes of a file of rules, no more than it can have. gone: what to say without it.
+
+    Raises RulesInvalid.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise RulesInvalid([Problem("it is no file")])
+        with path.open("rb") as file:
+            return file.read(LARGEST_BYTES + 1)
+    except FileNotFoundError as error:
+        raise RulesInvalid([Problem(gone)]) from error
+    except (OSError, ValueError) as error:
+        told = error.strerror if isinstance(error, OSError) else str(error)
+        raise RulesInvalid([Problem(f"the file cannot be read: {told}")]) from error

@@ -1,0 +1,80 @@
+"""What a rule is asked about: one statement, who sent it, when, and how its engines are."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gateway.routing.rules.kinds import Kind
+from gateway.security.principals import ANONYMOUS
+from gateway.statements.statement import Statement
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """An engine now. busy: no slot is free. wait_s: expected until one is."""
+
+    down: bool = False
+    busy: bool = False
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineExpectation:
+    """What a statement is expected to take on a fast engine. peak_bytes: None where it could not be estimated."""
+
+    peak_bytes: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One statement as rules see it.
+
+    user: the name that was proved; where nobody can prove one, as there is no users file, the name that was told.
+    role: of that user. tags, headers, pool: what the client says; headers by name in lower case.
+    kinds: a CREATE TABLE ... AS is of two. tables: full names of all that it reads or changes; of views, their tables.
+    moment: with a time zone. states: by engine. expected: by fast engine, in the order in which they are configured; it
+    is called only where a rule depends on it, as engines are asked for their plans then.
+    """
+
+    user: str = ""
+    role: str = ""
+    authenticated: bool = False
+    tags: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    pool: str = ""
+    kinds: frozenset[Kind] = frozenset()
+    tables: tuple[str, ...] = ()
+    moment: dt.datetime = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    states: Callable[[str], EngineState] = lambda _: EngineState()
+    expected: Callable[[], Mapping[str, EngineExpectation]] = lambda: {}
+
+
+def subject_of(
+    statement: Statement,
+    *,
+    kinds: frozenset[Kind],
+    tables: tuple[str, ...],
+    states: Callable[[str], EngineState],
+    expected: Callable[[], Mapping[str, EngineExpectation]],
+    has_users: bool,
+) -> Subject:
+    """Return a statement as rules see it. has_users: names can be proved, so that those that are only told are none."""
+    presumed = statement.presumed
+    who = presumed.principal if presumed is not None else statement.principal
+    moment = presumed.moment if presumed is not None else None
+    return Subject(
+        user=who.name if who.authenticated or not has_users else ANONYMOUS,
+        role=who.role.value,
+        authenticated=who.authenticated,
+        tags=statement.tags,
+        headers=statement.headers,
+        pool=statement.pool,
+        kinds=kinds,
+        tables=tables,
+        moment=moment or dt.datetime.now(dt.UTC),
+        states=states,
+        expected=expected,
+    )

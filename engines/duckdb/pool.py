@@ -94,8 +94,7 @@ class DuckDBEngine:
         self._ended = threading.Event()
         self._planners = Planners(self._spawn, self._update, size=planners)
         self._fill()
-        if self.slots > self._least:
-            threading.Thread(target=self._shrink, name="duckdb-shrink", daemon=True).start()
+        threading.Thread(target=self._tend, name="duckdb-idle", daemon=True).start()
 
     def use_tables(self, tables: Sequence[TableSource]) -> None:
         """Replace the tables. A worker hears what changed before its next statement: many changes cost nothing."""
@@ -263,13 +262,17 @@ class DuckDBEngine:
         """Return how many workers there are to be now."""
         return max(self._least, min(self._busy() + self._waiting, self.slots)) + self._spare
 
-    def _shrink(self) -> None:
-        """End workers that have been idle for long and are too many."""
+    def _tend(self) -> None:
+        """Replace idle workers that were killed, and end those that have been idle for long and are too many."""
         while not self._ended.wait(self._idle_s / LOOKS):
             before = time.monotonic() - self._idle_s
             with self._changed:
-                while self._idle and len(self._workers) > self._wanted() and self._idle[0][1] < before:
-                    self._retire(self._idle.pop(0)[0])
+                lost = [(worker, since) for worker, since in self._idle if not worker.alive]
+                self._idle = [each for each in self._idle if each not in lost]
+                while self._idle and len(self._workers) > self._wanted() + len(lost) and self._idle[0][1] < before:
+                    lost.append(self._idle.pop(0))
+                for worker, _ in lost:
+                    self._retire(worker)
 
     def _is_outworn(self, worker: WorkerProcess) -> bool:
         return worker.statements >= self._recycle_after or worker.growth_bytes > self._recycle_growth_bytes

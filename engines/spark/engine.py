@@ -34,7 +34,14 @@ from engines.protocol import (
     unwatched,
 )
 from engines.running_statement import RunningStatement, StatementResult
-from engines.spark.connect import (
+from engines.spark.embedded.gate import Gate
+from engines.spark.embedded.health import OWN_DEADLINE_S, HealthThresholds, HealthWatch
+from engines.spark.embedded.orphaned_jobs import OrphanedJobs
+from engines.spark.embedded.server import ServerState, SparkConnectServer
+from engines.spark.errors import spark_errors
+from engines.spark.staging import can_be_staged, may_be_large, staged_rows
+from engines.spark.writing import selected
+from engines.spark_sql.connect import (
     ConnectSession,
     MonthsInResult,
     Plan,
@@ -43,13 +50,6 @@ from engines.spark.connect import (
     count_months,
     statement_plan,
 )
-from engines.spark.embedded.gate import Gate
-from engines.spark.embedded.health import OWN_DEADLINE_S, HealthThresholds, HealthWatch
-from engines.spark.embedded.orphaned_jobs import OrphanedJobs
-from engines.spark.embedded.server import ServerState, SparkConnectServer
-from engines.spark.errors import spark_errors
-from engines.spark.staging import can_be_staged, may_be_large, staged_rows
-from engines.spark.writing import selected
 from engines.spark_sql.session_settings import FORMATS
 
 _DEFAULT_PORT = 15002

@@ -27,12 +27,12 @@ from engines.errors import (
     EngineError,
     EngineFault,
     EngineUnavailable,
-    MemoryExceeded,
     StatementCancelled,
     StatementError,
     UnsupportedFeature,
 )
 from engines.spark_sql.error_messages import by_sqlstate, by_text, short_message
+from engines.spark_sql.grpc_status import by_grpc_status
 
 BY_CONDITION: dict[str, type[EngineError]] = {
     "UNSUPPORTED_DATA_TYPE_FOR_ARROW_CONVERSION": UnsupportedFeature,
@@ -56,15 +56,6 @@ BY_CLASS: tuple[tuple[type[Exception], type[EngineError]], ...] = (
     (OSError, EngineFault),  # a staged file that cannot be read
     (ValueError, EngineUnavailable),  # grpc's word for a closed channel
 )
-
-BY_GRPC_STATUS: dict[grpc.StatusCode, type[EngineError]] = {
-    grpc.StatusCode.UNAVAILABLE: EngineUnavailable,
-    grpc.StatusCode.DEADLINE_EXCEEDED: EngineUnavailable,
-    grpc.StatusCode.CANCELLED: EngineUnavailable,
-    grpc.StatusCode.UNAUTHENTICATED: EngineUnavailable,
-    grpc.StatusCode.PERMISSION_DENIED: EngineUnavailable,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: MemoryExceeded,
-}
 
 _MESSAGES: dict[type[EngineError], str] = {
     EngineUnavailable: "The connection to Spark was lost or refused",
@@ -98,12 +89,4 @@ def _classify(error: Exception, text: str) -> type[EngineError]:
         return found
     if found := next((kind for name, kind in BY_CLASS if isinstance(error, name)), None):
         return found
-    status = _grpc_status(error)
-    return BY_GRPC_STATUS.get(status, EngineFault) if status else EngineFault
-
-
-def _grpc_status(error: Exception) -> grpc.StatusCode | None:
-    if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call):
-        return error.code()
-    ask = getattr(error, "getGrpcStatusCode", None)
-    return ask() if ask else None
+    return by_grpc_status(error) or EngineFault

@@ -19,7 +19,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from engines.spark.connect import ConnectSession, Plan
+from engines.spark_sql.connect import ConnectSession, Plan
 
 SMALL_ROWS = 10_000
 """A LIMIT up to this shows that an answer is small."""

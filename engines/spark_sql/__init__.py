@@ -1,4 +1,4 @@
-"""What Spark SQL is through either door, Spark Connect or HiveServer2: settings of its sessions, meaning of its errors.
+"""What speaks Spark SQL shares, through Spark Connect or HiveServer2: sessions, their settings, meaning of errors.
 
 START HERE: session_settings.py.
 """

@@ -748,7 +748,7 @@ def _count(engine: Engine, table: str) -> int:
 
 
 def _quoted(engine: Engine, name: str) -> str:
-    quote = "`" if engine.dialect in ("spark", "hive", "impala") else '"'
+    quote = "`" if engine.dialect in ("spark", "hive", "impala", "sail") else '"'
     return f"{quote}{name}{quote}"
 
 

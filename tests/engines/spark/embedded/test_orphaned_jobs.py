@@ -12,11 +12,11 @@ import pytest
 from pyspark.errors import PySparkException
 
 from engines.errors import StatementCancelled
-from engines.spark.connect import ConnectSession, statement_plan
 from engines.spark.embedded.orphaned_jobs import OrphanedJobs
 from engines.spark.embedded.server import SparkConnectServer
 from engines.spark.embedded.web_ui import WebUi
 from engines.spark.engine import SparkConnectEngine
+from engines.spark_sql.connect import ConnectSession, statement_plan
 from tests.engines.conformance import SLOW_SPARK_SQL, SOON_S, Warehouse, ask
 
 pytestmark = pytest.mark.spark

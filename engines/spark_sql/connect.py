@@ -168,6 +168,15 @@ class ConnectSession:
         finally:
             self._client.remove_tag(tag)
 
+    def name_table(self, name: str, source: TableSource) -> None:
+        """Let the session's statements read a table by a name, for a server that plans bring no tables to."""
+        command = pb2.Command()
+        view = command.create_dataframe_view
+        view.input.project.CopyFrom(_table(source).subquery_alias.input.project)
+        view.name = name
+        view.replace = True
+        self._client.execute_command(command)
+
     def interrupt(self, tag: str) -> bool:
         """Stop the statement with this tag; False if the server does not know it."""
         return bool(self._client.interrupt_tag(tag))

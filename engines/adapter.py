@@ -92,8 +92,9 @@ class BuiltEngine:
     limit_bytes: memory that one statement may take, None where it spills instead of failing. capacity_bytes: that all
     statements together may take; None: the limit for each slot. guests: slots more, for
     small statements of users who hold none. threads, hosts: that work for one statement, for its cost model.
-    most_threads: that a lease may name; None where it has always the same. planners: statements that it plans at once.
-    speed: before it has run anything; None: as usual for its kind.
+    most_threads: that a lease may name; None where it has always the same. processors: of this machine, that one
+    statement keeps busy; 0 where it runs elsewhere. planners: statements that it plans at once. speed: before it has
+    run anything; None: as usual for its kind.
     """
 
     engine: Engine
@@ -103,6 +104,7 @@ class BuiltEngine:
     threads: int = 1
     most_threads: int | None = None
     hosts: int = 1
+    processors: int = 0
     planners: int = 2
     speed: Speed | None = None
 

@@ -10,6 +10,8 @@ EngineError
     EngineRestarted   started again on purpose        fails over
   DeadlineExceeded    time is spent                   never fails over
   StatementCancelled  the client left                 never fails over
+    BrokenOff         it would not have fitted        fails over, remembered
+    Superseded        another engine answered first   its query has ended
   EngineFault         anything not recognised         never fails over
 
 Each adapter turns its driver's exceptions into this tree exactly once. What it does not recognise becomes
@@ -121,6 +123,23 @@ class StatementCancelled(EngineError):
     code = "CANCELLED"
     how_failed = "was told to stop"
     sqlstate = "57014"
+
+
+class BrokenOff(StatementCancelled):
+    """The gateway ended it, because it was about to run out of memory. peak_bytes: the most that it had held."""
+
+    code = "BROKEN_OFF"
+    how_failed = "was broken off, as it was about to run out of memory"
+    sqlstate = "53200"
+    fails_over = True
+    remembered = True
+
+
+class Superseded(StatementCancelled):
+    """Another engine ended the same query first."""
+
+    code = "SUPERSEDED"
+    how_failed = "was stopped, as another engine had ended the query first"
 
 
 class EngineFault(EngineError):

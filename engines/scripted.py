@@ -19,7 +19,18 @@ from typing import Self, TypeAlias
 import pyarrow as pa
 
 from engines.errors import DeadlineExceeded, EngineError, EngineUnavailable, StatementCancelled, StatementError
-from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, TableSource, Watch, never, unwatched
+from engines.protocol import (
+    EXPLAIN_S,
+    Actuals,
+    EngineKind,
+    EngineStatus,
+    Lease,
+    Progress,
+    TableSource,
+    Watch,
+    never,
+    unwatched,
+)
 
 _WAIT_STEP_S = 0.005
 
@@ -30,8 +41,8 @@ class Pause(Enum):
     UNTIL_ENDED = "until the statement is cancelled, closed or late"
 
 
-Step: TypeAlias = pa.RecordBatch | EngineError | threading.Event | Pause
-"""A batch to deliver, an error to raise, an event to wait for, or an endless wait."""
+Step: TypeAlias = pa.RecordBatch | EngineError | threading.Event | Pause | Progress
+"""A batch to deliver, an error to raise, an event to wait for, an endless wait, or how far the statement is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +54,7 @@ class Script:
     """
 
     steps: tuple[Step, ...] = ()
-    before: tuple[EngineError | threading.Event | Pause, ...] = ()
+    before: tuple[EngineError | threading.Event | Pause | Progress, ...] = ()
     schema: pa.Schema | None = None
     actuals: Actuals = field(default_factory=Actuals)
     plan: str = "SCRIPTED SCAN"
@@ -66,9 +77,9 @@ class Asked:
 
 
 class ScriptedEngine:
-    """Implements ``Engine``. A statement without a script is a StatementError.
+    """Implements ``Engine`` and ``Elastic``. A statement without a script is a StatementError.
 
-    asked, explained, cancelled: the calls so far, in order. tables: what statements may name now.
+    asked, explained, cancelled, raised: the calls so far, in order. tables: what statements may name now.
     open_results: statements that were started and not yet closed or read to their end.
     reported_status: what ``status`` answers; a test may replace it.
     """
@@ -92,6 +103,7 @@ class ScriptedEngine:
         self.asked: list[Asked] = []
         self.explained: list[str] = []
         self.cancelled: list[str] = []
+        self.raised: list[tuple[str, int]] = []
         self.tables: tuple[TableSource, ...] = ()
         self.open_results = 0
         self.closed = False
@@ -130,7 +142,7 @@ class ScriptedEngine:
             self.asked.append(Asked(sql, query_id, lease, deadline_s))
             scripts = self._scripts_for(sql)
             script = scripts.pop(0) if len(scripts) > 1 else scripts[0]
-            result = ScriptedResult(script, deadline_s, on_end=lambda: self._forget(query_id))
+            result = ScriptedResult(script, deadline_s, watch, on_end=lambda: self._forget(query_id))
             self._running[query_id] = result
             self.open_results += 1
         result.start()
@@ -143,6 +155,11 @@ class ScriptedEngine:
             result = self._running.get(query_id)
         if result is not None:
             result.cancel()
+
+    def raise_limit(self, query_id: str, memory_bytes: int) -> None:
+        """Remember what a statement may take from now on."""
+        with self._lock:
+            self.raised.append((query_id, memory_bytes))
 
     def status(self) -> EngineStatus:
         """Return what the test set."""
@@ -176,8 +193,9 @@ class ScriptedEngine:
 class ScriptedResult:
     """The playback of one script."""
 
-    def __init__(self, script: Script, deadline_s: float, on_end: Callable[[], None]) -> None:
+    def __init__(self, script: Script, deadline_s: float, watch: Watch, on_end: Callable[[], None]) -> None:
         self._script = script
+        self._watch = watch
         self._deadline_s = deadline_s
         self._late_at_s = time.monotonic() + deadline_s
         self._on_end = on_end
@@ -244,8 +262,10 @@ class ScriptedResult:
                 self._take(step)
         self._raise_if_over()
 
-    def _take(self, step: EngineError | threading.Event | Pause) -> None:
+    def _take(self, step: EngineError | threading.Event | Pause | Progress) -> None:
         self._raise_if_over()
+        if isinstance(step, Progress):
+            self._watch(step)
         if isinstance(step, EngineError):
             raise step
         while step is Pause.UNTIL_ENDED or (isinstance(step, threading.Event) and not step.is_set()):

@@ -149,6 +149,8 @@ class RoutingSettings(Section):
     """Whether a template that always went elsewhere is tried on the fast engine once caution has cost as much."""
     seed: int = 0
     """Of the thresholds of such tries, which are spread over the templates."""
+    early_failover: bool = True
+    """Whether the next engine starts before a statement runs out of memory, where that is expected to end sooner."""
 
     @property
     def routing_policy(self) -> RoutingPolicy:

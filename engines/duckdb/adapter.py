@@ -89,6 +89,7 @@ class DuckDBAdapter:
             guests=engine.guests,
             threads=threads,
             most_threads=max(threads, around.processors),
+            processors=threads,
             planners=around.planners,
             speed=SPEED,
         )

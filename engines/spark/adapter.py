@@ -111,7 +111,8 @@ class SparkAdapter:
                     log.warning("Spark did not warm up: %s", error.message)
 
             threading.Thread(target=warm_up, name="spark warm-up", daemon=True).start()
-        return BuiltEngine(engine, speed=SPEED)
+        is_here = settings.remote is None and (settings.master or "local").startswith("local")
+        return BuiltEngine(engine, processors=around.processors if is_here else 0, speed=SPEED)
 
     def findings(self, settings: SparkSettings) -> Iterator[CheckResult]:
         """Look for the package, and for the Java of an embedded server."""

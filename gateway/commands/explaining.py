@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager
 
 import pyarrow as pa
 
-from engines.protocol import EXPLAIN_S, Lease, TableSource
+from engines.protocol import EXPLAIN_S, TableSource
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
+from gateway.routing.admission import Grant
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.router import Router
 from gateway.sql.commands.commands import CreateView, Explain
@@ -71,15 +72,14 @@ class Explainer:
     def _plan(self, entry: EngineEntry, query: CompiledStatement, run: Run) -> Sequence[str]:
         """Have an engine plan a query, and return its words without where files lie."""
         sql = query.sql(entry.engine.dialect)
-        with self._lease(entry, run), entry.breaker.watched():
+        with self._lease(entry, run), entry.breaker.watched(), run.on(entry.name):
             run.require()
-            run.engine = entry.name
             self._registration.require_unchanged(query.tables)
             deadline_s = min(EXPLAIN_S, run.remaining_s)
             text = entry.engine.explain(sql, deadline_s=deadline_s, cancelled=lambda: run.cancelled)
         return _without_places(text, query.tables).splitlines()
 
-    def _lease(self, entry: EngineEntry, run: Run) -> AbstractContextManager[Lease]:
+    def _lease(self, entry: EngineEntry, run: Run) -> AbstractContextManager[Grant]:
         """Hold a slot: planning takes hardly any memory."""
         return entry.ledger.lease(
             0,

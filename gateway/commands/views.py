@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from engines.arrow_types import spark_type
 from engines.errors import EngineError, EngineUnavailable, StatementError
-from engines.protocol import Column, InvalidTable, Lease
+from engines.protocol import Column, InvalidTable
 from gateway.errors import NoSession, TableExists, UnknownDatabase
+from gateway.routing.admission import Grant
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.policy import Action, Policy
 from gateway.security.principals import Principal
@@ -105,10 +106,12 @@ class ViewMaker:
                 continue
             try:
                 sql = f"SELECT * FROM ({command.query.sql(entry.engine.dialect)}) AS described LIMIT 0"  # noqa: S608 - checked
-                with self._lease(entry, run) as lease, entry.breaker.watched():
+                with self._lease(entry, run) as grant, entry.breaker.watched(), run.on(entry.name):
                     run.require()
-                    run.engine = entry.name
-                    with entry.engine.execute(sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s) as result:
+                    remaining_s = run.remaining_s
+                    with entry.engine.execute(
+                        sql, query_id=run.id, lease=grant.lease, deadline_s=remaining_s
+                    ) as result:
                         return result.schema
             except EngineError as error:
                 if not error.fails_over:
@@ -116,7 +119,7 @@ class ViewMaker:
                 failure = error
         raise failure
 
-    def _lease(self, entry: EngineEntry, run: Run) -> AbstractContextManager[Lease]:
+    def _lease(self, entry: EngineEntry, run: Run) -> AbstractContextManager[Grant]:
         """Hold a slot like a query's; without rows it needs hardly any memory."""
         return entry.ledger.lease(
             entry.limit_bytes or 0,

@@ -23,7 +23,8 @@ from gateway.execution.authorized_reader import AuthorizedReader, asker_of
 from gateway.execution.executor import Executor, Outcome
 from gateway.execution.failover import SECOND_OPINION_S, FailoverPlan
 from gateway.execution.live import LiveStatements
-from gateway.execution.query_log import QueryLog, now
+from gateway.execution.query_log import QueryLog, new_attempt
+from gateway.execution.racing.race import Race, Races
 from gateway.execution.results import Spool
 from gateway.execution.waiting import Waiting
 from gateway.execution.writing import TableWriter
@@ -36,9 +37,8 @@ from gateway.sql.compiled import CompiledStatement
 from gateway.sql.parsing import require_length
 from gateway.statements.statement import Run, Statement
 from metastore.database.retry import retry
-from metastore.records import Attempt, QueryState
+from metastore.records import QueryState
 from selector.decision import Decision, NoEngine
-from selector.forecast.history import Expectation
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +61,7 @@ class Coordinator:
         router: Router,
         reader: AuthorizedReader,
         executor: Executor,
+        races: Races,
         query_log: QueryLog,
         writer: TableWriter,
         spool: Spool,
@@ -72,6 +73,7 @@ class Coordinator:
         self._router = router
         self._reader = reader
         self._executor = executor
+        self._races = races
         self._log = query_log
         self._writer = writer
         self._spool = spool
@@ -191,7 +193,7 @@ class Coordinator:
             self._write(run, understood, snapshot)
         else:
             self._router.require_allowed(run.statement, understood, snapshot, runs=True)
-            attempt = _attempt(1, ITSELF)
+            attempt = new_attempt(1, ITSELF)
             self._log.attempt_started(run, attempt)
             self._close(run, self._executor.command(run, understood, attempt))
 
@@ -202,32 +204,22 @@ class Coordinator:
         retry(partial(self._joins.learn, query))
         dependable = [name for name in decision.ranking if self._engines[name].dependable]
         plan = FailoverPlan(decision.ranking, dependable=dependable)
-        ordinal = 0
+        version, tried = snapshot.statistics_version(query.tables), partial(self._waiting.tried, run)
+        race = Race(self._races, run, query, decision, plan, version, tried=tried)
         while plan.waiting:
-            this, ordinal = plan.next(), ordinal + 1
-            attempt = _attempt(ordinal, this.engine, decision)
-            if ordinal == 1:
-                self._log.decided(run, decision, attempt, query, snapshot.statistics_version(query.tables))
-            else:
-                self._log.attempt_started(run, attempt)
-            wait_s = SECOND_OPINION_S if plan.data_error else self._queue_s
-            outcome = self._executor.query(run, query, this, attempt, wait_s=wait_s)
-            self._waiting.tried(run)
-            error = outcome.error
-            if not isinstance(error, EngineError) or not plan.may_continue(this, error):
-                self._close(run, outcome, plan)
+            ended = race.next(SECOND_OPINION_S if plan.data_error else self._queue_s)
+            if ended is not None:
+                self._close(run, ended, plan)
                 return
-            log.info("query %s: %s failed with %s, trying on", run.id, this.engine, error.code)
-            self._log.attempt_failed(run, outcome.attempt)
             if not plan.waiting and not plan.data_error:
                 plan.resume(self._waiting.returned(run, plan.lost))
-            if not plan.waiting:
-                self._log.close(run, QueryState.FAILED, error=failure_of(plan.final_error(error)))
+            if not plan.waiting and plan.last_error is not None:
+                self._log.close(run, QueryState.FAILED, error=failure_of(plan.final_error(plan.last_error)))
 
     def _write(self, run: Run, write: Write, snapshot: CatalogSnapshot) -> None:
         """Have one engine write, once: whatever fails, nothing is tried again."""
         decision = self._router.route_write(run.statement, write, snapshot, runs=True)
-        attempt = _attempt(1, decision.engine)
+        attempt = new_attempt(1, decision.engine)
         self._log.decided(run, decision, attempt)
         self._close(run, self._executor.write(run, write, attempt))
 
@@ -243,8 +235,3 @@ class Coordinator:
             result=outcome.result,
             error=failure_of(error) if error is not None else None,
         )
-
-
-def _attempt(ordinal: int, engine: str, decision: Decision | None = None) -> Attempt:
-    expected = decision.expectation(engine) if decision else Expectation()
-    return Attempt(ordinal, engine, QueryState.RUNNING, started_at=now(), expected=expected)

@@ -17,9 +17,9 @@ from engines.protocol import Actuals, Writer, WriteTarget
 from gateway.catalog.registration import Registration
 from gateway.commands.answers import answer
 from gateway.commands.command_runner import CommandRunner
-from gateway.errors import GatewayError, LocationRefused, ResultError, failure_of
-from gateway.execution.failover import PlannedAttempt
+from gateway.errors import GatewayError, ResultError, failure_of
 from gateway.execution.query_log import QueryLog, now
+from gateway.execution.racing.runner import Runner
 from gateway.execution.results import Spool, SpooledResult
 from gateway.execution.writing import TableWriter
 from gateway.routing.engines import EngineEntry, EngineRegistry
@@ -74,18 +74,16 @@ class Executor:
         self._misestimated = misestimated
         self._queue_s = queue_s
 
-    def query(
-        self, run: Run, query: CompiledStatement, this: PlannedAttempt, attempt: Attempt, *, wait_s: float
-    ) -> Outcome:
+    def query(self, query: CompiledStatement, runner: Runner, *, wait_s: float) -> Outcome:
         """Run a query on an engine, and learn from how it went. wait_s: longest wait for a slot."""
-        entry = self._engines[attempt.engine]
-        run.waited_s = 0.0
-        outcome = _carried_out(attempt, partial(self._query, run, query, this, entry, wait_s))
-        outcome = replace(outcome, attempt=replace(outcome.attempt, waited_s=run.waited_s))
+        run, entry = runner.run, self._engines[runner.attempt.engine]
+        outcome = _carried_out(runner.attempt, partial(self._query, query, runner, entry, wait_s))
+        attempt = runner.noted(outcome.attempt)
+        outcome = replace(outcome, attempt=attempt)
         if isinstance(outcome.error, EngineError) and outcome.error.remembered and entry.limit_bytes is not None:
-            self._remember(run, query, outcome.attempt, entry.limit_bytes, outcome.error)
+            self._remember(run, query, attempt, runner.limit_bytes or entry.limit_bytes, outcome.error)
         if not isinstance(outcome.error, GatewayError):
-            self._router.learn(run.record, outcome.attempt)
+            self._router.learn(run.record, attempt)
         return outcome
 
     def write(self, run: Run, write: Write, attempt: Attempt) -> Outcome:
@@ -101,39 +99,41 @@ class Executor:
         done = self._writer.write(command, run) if isinstance(command, WRITES) else self._commands.run(command, run)
         return _Done(self._spool.write(run.id, answer(command, run.statement.dialect, done).to_reader()))
 
-    def _query(
-        self, run: Run, query: CompiledStatement, this: PlannedAttempt, entry: EngineEntry, wait_s: float
-    ) -> _Done:
-        """Hold a lease, run the engine's own SQL and spool every row."""
-        sql = query.sql(entry.engine.dialect)
+    def _query(self, query: CompiledStatement, runner: Runner, entry: EngineEntry, wait_s: float) -> _Done:
+        """Hold a lease, run the engine's own SQL, spool every row, and publish them all where nobody else has."""
+        run, sql = runner.run, query.sql(entry.engine.dialect)
         expected = run.record.decision.on(entry.name) if run.record.decision else None
         estimate = expected.estimate if expected else None
         lease_held = entry.ledger.lease(
             entry.limit_bytes or 0,
             wait_s=min(wait_s, self._queue_s, max(0.0, run.remaining_s)),
-            cancelled=lambda: run.cancelled,
+            cancelled=lambda: runner.is_unwanted,
             who=run.statement.principal,
             needed_bytes=(estimate.learned or estimate).upper_bytes if estimate else None,
         )
-        asked = time.monotonic()
-        with lease_held as lease, entry.breaker.watched():
-            run.waited_s = time.monotonic() - asked
-            run.require()
-            run.engine = entry.name
-            lease = replace(lease, careful=this.careful)
+
+        def publish(rename: Callable[[], None]) -> None:
             self._registration.require_unchanged(query.tables)
-            stream = entry.engine.execute(sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s)
-            with stream:
-                result = self._spool.write(run.id, stream)
-        self._require_unchanged_tables(run, query)
+            runner.finish.cross(rename)
+
+        try:
+            with lease_held as grant, entry.breaker.watched(), runner.holding(entry, grant):
+                lease = replace(grant.lease, careful=runner.this.careful)
+                self._registration.require_unchanged(query.tables)
+                stream = entry.engine.execute(
+                    sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s, watch=runner.watch
+                )
+                with stream:
+                    result = self._spool.write(run.id, stream, attempt=runner.attempt.ordinal, publish=publish)
+        except EngineError as error:
+            raise runner.reason(error) from error
         return _Done(result, stream.actuals)
 
     def _write(self, run: Run, write: Write, entry: EngineEntry) -> _Done:
         def produce(sql: str, target: WriteTarget) -> pa.Schema:
             wait_s = min(self._queue_s, max(0.0, run.remaining_s))
             lease = entry.ledger.lease(0, wait_s=wait_s, cancelled=lambda: run.cancelled, who=run.statement.principal)
-            with lease, entry.breaker.watched():
-                run.engine = entry.name
+            with lease, entry.breaker.watched(), run.on(entry.name):
                 assert isinstance(entry.engine, Writer)
                 schema = entry.engine.write(sql, target, query_id=run.id, deadline_s=run.remaining_s)
             self._registration.require_unchanged(reads(write))
@@ -144,14 +144,6 @@ class Executor:
             return _Done(self._spool.write(run.id, table.to_reader()))
         except ResultError as error:
             raise type(error)(WRITTEN) from error
-
-    def _require_unchanged_tables(self, run: Run, query: CompiledStatement) -> None:
-        """Delete rows that were read while a table's place was exchanged, before anybody sees them."""
-        try:
-            self._registration.require_unchanged(query.tables)
-        except LocationRefused:
-            self._spool.delete(run.id)
-            raise
 
     def _remember(
         self, run: Run, query: CompiledStatement, attempt: Attempt, limit_bytes: int, error: EngineError

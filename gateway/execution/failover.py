@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from engines.errors import DataError, EngineBusy, EngineError, EngineRestarted, EngineUnavailable, MemoryExceeded
+from engines.errors import (
+    BrokenOff,
+    DataError,
+    EngineBusy,
+    EngineError,
+    EngineRestarted,
+    EngineUnavailable,
+    MemoryExceeded,
+)
 
 LOSSES = 1
 """How often a query goes back to an engine that was lost under it: it may be what kills the engine."""
@@ -20,23 +28,28 @@ RESTARTS = 10
 
 @dataclass(frozen=True, slots=True)
 class PlannedAttempt:
-    """One engine, once. careful: after an out-of-memory of a dependable engine, see ``Lease.careful``."""
+    """One engine, once. careful: after an out-of-memory of a dependable engine, see ``Lease.careful``.
+
+    to_the_end: it was broken off before, and is not again.
+    """
 
     engine: str
     careful: bool = False
+    to_the_end: bool = False
 
 
 class FailoverPlan:
     """The tries of one query, in the order of a decision's ranking.
 
     waiting: what comes next. lost: what comes back once its engine is available again. data_error: what an engine
-    said of the data; another one may accept it.
+    said of the data; another one may accept it. last_error: of the attempt that failed last.
     """
 
     def __init__(self, ranking: Sequence[str], *, dependable: Collection[str]) -> None:
         self.waiting = [PlannedAttempt(engine) for engine in ranking]
         self.lost: list[PlannedAttempt] = []
         self.data_error: DataError | None = None
+        self.last_error: EngineError | None = None
         self._dependable = frozenset(dependable)
         self._losses: Counter[tuple[PlannedAttempt, bool]] = Counter()
 
@@ -46,12 +59,15 @@ class FailoverPlan:
 
     def may_continue(self, this: PlannedAttempt, error: EngineError) -> bool:
         """Note how a try failed; tell whether another one may follow."""
+        self.last_error = error
         if not error.fails_over:
             return False
         if isinstance(error, DataError):
             self.data_error = error
         if isinstance(error, MemoryExceeded) and this.engine in self._dependable and not this.careful:
             self.waiting.insert(0, PlannedAttempt(this.engine, careful=True))
+        if isinstance(error, BrokenOff):  # where nobody else ends it, it may yet
+            self.waiting.append(replace(this, to_the_end=True))
         if isinstance(error, EngineUnavailable):
             on_purpose = isinstance(error, EngineRestarted)
             self._losses[this, on_purpose] += 1

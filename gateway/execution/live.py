@@ -73,6 +73,6 @@ class LiveStatements:
     def _cancel_until_done(self, run: Run) -> None:
         """Repeat a cancel until it is heard: it may come while an engine is just about to start the statement."""
         while not run.done.done():
-            if run.engine is not None:
-                self._engines[run.engine].engine.cancel(run.id)
+            for engine in run.engines:
+                self._engines[engine].engine.cancel(run.id)
             time.sleep(CANCEL_REPEAT_S)

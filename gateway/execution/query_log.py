@@ -32,6 +32,7 @@ from metastore.database.retry import retry, retry_insert
 from metastore.records import Attempt, Failure, Misestimate, QueryRecord, QueryState
 from metastore.store import Metastore
 from selector.decision import Decision, NoEngine
+from selector.forecast.history import NOTHING
 
 log = logging.getLogger(__name__)
 
@@ -98,9 +99,9 @@ class QueryLog:
         retry_insert(partial(self._queries.attempt_started, run.id, attempt))
 
     def attempt_failed(self, run: Run, attempt: Attempt) -> None:
-        """Record an attempt that failed, with another one to follow."""
+        """Record an attempt that failed, with another one to follow, or beside it."""
         retry(partial(self._queries.attempt_ended, run.id, attempt))
-        run.record = replace(run.record, attempts=(*run.record.attempts, attempt))
+        run.record = replace(run.record, attempts=_in_order(run, attempt))
 
     def misestimated(self, missed: Misestimate) -> None:
         """Remember that a statement did not fit."""
@@ -121,7 +122,7 @@ class QueryLog:
             run.record,
             state=state,
             engine=attempt.engine if attempt else None,
-            attempts=(*run.record.attempts, attempt) if attempt else run.record.attempts,
+            attempts=_in_order(run, attempt) if attempt else run.record.attempts,
             rows=result.rows if result else None,
             result_bytes=result.bytes if result else None,
             error=error,
@@ -184,6 +185,17 @@ class QueryLog:
                 record = self._late[0]
                 self._queries.close(record.id, record.state, at=record.finished_at or now(), error=record.error)
                 self._late.popleft()
+
+
+def new_attempt(ordinal: int, engine: str, decision: Decision | None = None) -> Attempt:
+    """Return an attempt that begins now."""
+    expected = decision.expectation(engine) if decision else NOTHING
+    return Attempt(ordinal, engine, QueryState.RUNNING, started_at=now(), expected=expected)
+
+
+def _in_order(run: Run, attempt: Attempt) -> tuple[Attempt, ...]:
+    """Return a query's attempts that have ended with another one, as they began: of two at once, either ends first."""
+    return tuple(sorted((*run.record.attempts, attempt), key=lambda each: each.ordinal))
 
 
 def now() -> dt.datetime:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,6 +109,11 @@ def in_memory(table: pa.Table) -> ResultFile:
     return ResultFile(pa.BufferReader(sink.getvalue()))
 
 
+def at_once(rename: Callable[[], None]) -> None:
+    """Publish a result whatever else there is."""
+    rename()
+
+
 class Spool:
     """A folder of results. limit_bytes: of one of them; row_bytes: of one row."""
 
@@ -118,9 +123,20 @@ class Spool:
         self._row_bytes = row_bytes
         private_folder(folder)
 
-    def write(self, query_id: str, stream: ResultStream | pa.RecordBatchReader) -> SpooledResult:
-        """Write a whole result. On any error nothing is left; engine errors pass through."""
-        unfinished = self._folder / f"{query_id}{_UNFINISHED}"
+    def write(
+        self,
+        query_id: str,
+        stream: ResultStream | pa.RecordBatchReader,
+        *,
+        attempt: int = 1,
+        publish: Callable[[Callable[[], None]], None] = at_once,
+    ) -> SpooledResult:
+        """Write a whole result. On any error nothing is left; engine errors pass through.
+
+        attempt: several of a query write at the same time, each its own file. publish: is handed the rename that makes
+        a file the query's result, and calls it, or raises.
+        """
+        unfinished = self._folder / f"{query_id}.{attempt}{_UNFINISHED}"
         schema = _plain_schema(stream.schema)
         rows = 0
         try:
@@ -133,10 +149,14 @@ class Spool:
                                 raise ResultTooLarge(f"The result is larger than {self._limit:,} bytes.")
                         rows += batch.num_rows
                 size = file.tell()
-            unfinished.rename(self.path(query_id))
+            publish(lambda: self._publish(unfinished, query_id))
         finally:
             unfinished.unlink(missing_ok=True)
         return SpooledResult(rows, size)
+
+    def _publish(self, unfinished: Path, query_id: str) -> None:
+        with _disk_errors():
+            unfinished.rename(self.path(query_id))
 
     def path(self, query_id: str) -> Path:
         """Return where a result lies, whether it is there or not."""
@@ -174,7 +194,7 @@ class Spool:
 
     def query_ids(self) -> frozenset[str]:
         """Return the queries that have a file here, whole or not."""
-        return frozenset(file.stem for file in self._folder.iterdir())
+        return frozenset(file.name.partition(".")[0] for file in self._folder.iterdir())
 
     def keep_only(self, query_ids: Collection[str]) -> int:
         """Delete every file that is not the whole result of one of these queries; returns how many."""

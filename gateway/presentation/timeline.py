@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from engines.errors import MemoryExceeded
+from engines.errors import BrokenOff, MemoryExceeded, Superseded
 from gateway.errors import KINDS, GatewayError
 from gateway.presentation.formatting import counted, duration, memory
 from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
@@ -64,9 +64,12 @@ class Step:
     code: str | None = None
 
 
+DID_NOT_FIT = (MemoryExceeded.code, BrokenOff.code)
+
+
 def failed_over(record: QueryRecord) -> bool:
-    """Tell whether an engine failed and another one took over."""
-    return len(record.attempts) > 1
+    """Tell whether an engine failed, or was too slow, and another one took over."""
+    return len(_before(record)) > 0
 
 
 def failure(attempt: Attempt) -> str:
@@ -76,13 +79,14 @@ def failure(attempt: Attempt) -> str:
 
 def headline(record: QueryRecord) -> str:
     """Say in one sentence what became of a query."""
-    before = _before(record.attempts[:-1])
-    last = record.attempts[-1] if record.attempts else None
+    before = " ".join(f"{attempt.engine} {failure(attempt)}." for attempt in _before(record))
+    last = _deciding(record)
     match record.state:
         case QueryState.QUEUED:
             return "Waiting for its decision."
         case QueryState.RUNNING:
-            return f"{before} Running on {record.engine} now.".strip()
+            running = [each.engine for each in record.attempts if not each.state.ended] or [record.engine or "no engine"]
+            return f"{before} Running on {' and '.join(running)} now.".strip()
         case QueryState.FINISHED if before:
             return f"{before} {record.engine} answered instead, under the same query id."
         case QueryState.FINISHED:
@@ -138,7 +142,7 @@ def steps(record: QueryRecord, misestimates: Sequence[Misestimate]) -> tuple[Ste
         told.append(Step(f"Sent to {decision.engine}", decision_sentence(decision), Tone.PLAIN, code))
     for attempt in record.attempts:
         told.append(_attempt(record, attempt))
-    missed = next((a for a in record.attempts if a.failure == MemoryExceeded.code), None)
+    missed = next((a for a in record.attempts if a.failure in DID_NOT_FIT), None)
     if missed is not None:
         told.append(_next_time(record, missed, misestimates))
     return tuple(told)
@@ -151,7 +155,7 @@ def _attempt(record: QueryRecord, attempt: Attempt) -> Step:
             rows = counted(attempt.rows, "row") if attempt.rows is not None else "its rows"
             again = " ran it again under the same query id and" if attempt.ordinal > 1 else ""
             text = f"{engine}{again} returned {rows} in {duration(attempt.wall_s)}."
-            if attempt.ordinal > 1:
+            if len(record.attempts) > 1:
                 text += " The client saw one query and one answer."
             return Step(f"{engine} answered", text, Tone.GOOD)
         case QueryState.RUNNING | QueryState.QUEUED:
@@ -160,20 +164,32 @@ def _attempt(record: QueryRecord, attempt: Attempt) -> Step:
             after = f" after {duration(attempt.wall_s)}" if attempt.wall_s is not None else ""
             peak = f", at {memory(attempt.peak_bytes)}" if attempt.peak_bytes is not None else ""
             text = f"{engine} {failure(attempt)}{after}{peak}."
-            if attempt.ordinal < len(record.attempts):
+            if attempt is not _deciding(record):
                 text += " No row of it had reached the client."
-            return Step(f"{engine} {failure(attempt)}", text, Tone.BAD, attempt.failure)
+            tone = Tone.NOTE if attempt.failure == Superseded.code else Tone.BAD
+            return Step(f"{engine} {failure(attempt)}", text, tone, attempt.failure)
 
 
 def _next_time(record: QueryRecord, missed: Attempt, misestimates: Sequence[Misestimate]) -> Step:
     if not any(misestimate.engine == missed.engine for misestimate in misestimates):
         text = f"The miss is no longer on record: the next run may try {missed.engine} again."
         return Step("Next time", text, Tone.NOTE)
-    later = [attempt.engine for attempt in record.attempts if attempt.ordinal > missed.ordinal]
+    others = [attempt for attempt in record.attempts if attempt.engine != missed.engine]
+    later = [attempt.engine for attempt in others if attempt.ordinal > missed.ordinal]
     where = f"straight to {later[0]}" if later else f"past {missed.engine}"
     text = f"The miss is on record. While statistics and limit stay as they are, the same statement goes {where}."
     return Step("Next time", text, Tone.NOTE, ReasonCode.MISESTIMATE_ON_RECORD.value)
 
 
-def _before(attempts: Sequence[Attempt]) -> str:
-    return " ".join(f"{attempt.engine} {failure(attempt)}." for attempt in attempts)
+def _deciding(record: QueryRecord) -> Attempt | None:
+    """Return the attempt whose answer, or error, is the query's; else the last."""
+    ended = [each for each in record.attempts if each.state is QueryState.FINISHED]
+    ended += [each for each in reversed(record.attempts) if each.failure != Superseded.code]
+    return next(iter((*ended, *record.attempts)), None)
+
+
+def _before(record: QueryRecord) -> list[Attempt]:
+    """Return the attempts that another engine took over from."""
+    deciding = _deciding(record)
+    others = (each for each in record.attempts if each is not deciding and each.state.ended)
+    return [each for each in others if each.failure != Superseded.code or (deciding and each.ordinal < deciding.ordinal)]

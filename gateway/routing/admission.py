@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from engines.errors import EngineBusy, StatementCancelled
 from engines.protocol import Lease
@@ -81,6 +82,14 @@ class _Waiter:
     is_small: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What an attempt holds. raise_to: takes more, to a total of bytes; False where there is no room. Never waits."""
+
+    lease: Lease
+    raise_to: Callable[[int], bool]
+
+
 class Ledger:
     """One engine's slots and memory. capacity_bytes: None where memory is not counted.
 
@@ -112,7 +121,7 @@ class Ledger:
         cancelled: Callable[[], bool],
         who: Principal = IN_PROCESS,
         needed_bytes: int | None = None,
-    ) -> Iterator[Lease]:
+    ) -> Iterator[Grant]:
         """Hold a slot and memory. Raises EngineBusy when none is free in time, StatementCancelled.
 
         who: takes turns with others who wait. needed_bytes: what the statement takes at most, None where not known.
@@ -122,18 +131,27 @@ class Ledger:
         waiter = _Waiter(who, memory_bytes, next(self._numbers), is_small)
         is_guest = self._acquire(waiter, wait_s, cancelled)
         try:
-            yield Lease(memory_bytes)
+            yield Grant(Lease(memory_bytes), partial(self._raise, waiter, is_guest))
         finally:
             with self._changed:
                 if is_guest:
                     self._held_guests -= 1
                 else:
                     self._held_slots -= 1
-                    self._held_bytes -= memory_bytes
+                    self._held_bytes -= waiter.memory_bytes
                 _subtract(self._of_account, who.account)
                 _subtract(self._of_source, who.quota_key)
                 self._forget(who)
                 self._changed.notify_all()
+
+    def _raise(self, waiter: _Waiter, is_guest: bool, total_bytes: int) -> bool:
+        with self._changed:
+            more_bytes = total_bytes - waiter.memory_bytes
+            if not is_guest and self._capacity is not None and self._held_bytes + more_bytes > self._capacity:
+                return False
+            waiter.memory_bytes = total_bytes
+            self._held_bytes += 0 if is_guest else more_bytes
+            return True
 
     def _acquire(self, waiter: _Waiter, wait_s: float, cancelled: Callable[[], bool]) -> bool:
         """Wait for a slot; returns whether it is the guests'."""

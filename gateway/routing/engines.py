@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ class EngineEntry:
     limit_bytes: memory that one statement may take there; None for an engine that spills instead of failing.
     planners: statements that it plans at once, of those that are decided about.
     threads: that scan at once for one statement; hosts: that it runs on; both for the memory model.
+    processors: of this machine, that one statement on it keeps busy; 0 where it runs elsewhere.
     speed: before it has run anything; None: as usual for its kind.
     """
 
@@ -28,6 +30,7 @@ class EngineEntry:
     threads: int = 1
     hosts: int = 1
     planners: int = 2
+    processors: int = 0
     speed: Speed | None = None
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
 
@@ -71,6 +74,11 @@ class EngineRegistry(Mapping[str, EngineEntry]):
         """Raise UnknownEngine for a name that no engine has; None is whichever the gateway chooses."""
         if name is not None and name not in self:
             raise UnknownEngine(f"There is no engine {name}; there are {', '.join(self)}.")
+
+    def slowed(self, one: str, other: str) -> float:
+        """Return how many times longer a statement on one engine takes while another one runs on the other."""
+        busy = self[one].processors + self[other].processors
+        return max(1.0, busy / (os.cpu_count() or 1)) if self[one].processors and self[other].processors else 1.0
 
     def use_tables(self, tables: Sequence[TableSource]) -> None:
         """Tell every engine which tables there are."""

@@ -179,7 +179,8 @@ def _estimates(decision: Decision) -> Iterator[tuple[str, MemoryEstimate]]:
 
 def _attempts(record: QueryRecord) -> Iterator[RecordedAttempt]:
     """Yield what was tried. When the router learned of a try lies between its end and what was on record next."""
-    for attempt, after in zip_longest(record.attempts, record.attempts[1:]):
+    attempts = [each for each in record.attempts if each.failure != Superseded.code]  # such a one says nothing
+    for attempt, after in zip_longest(attempts, attempts[1:]):
         known_at = after.started_at if after else record.finished_at or attempt.started_at
         known_s, ended_s = known_at.timestamp(), attempt.started_at.timestamp() + (attempt.wall_s or 0.0)
         yield RecordedAttempt(
@@ -189,6 +190,7 @@ def _attempts(record: QueryRecord) -> Iterator[RecordedAttempt]:
             attempt.run_s,
             finished=attempt.state is QueryState.FINISHED,
             ran_out=attempt.failure == MemoryExceeded.code,
+            broken_off=attempt.failure == BrokenOff.code,
             waited_s=attempt.waited_s or 0.0,
             peak_bytes=attempt.peak_bytes,
             expected=attempt.expected,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain
 
-from engines.errors import EngineError, MemoryExceeded, UnsupportedFeature
+from engines.errors import BrokenOff, EngineError, MemoryExceeded, UnsupportedFeature
 from engines.protocol import EXPLAIN_S, TableSource, Writer
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.errors import RuleDenied, RuleForbidsEngine, StatementTooComplex
@@ -34,8 +34,8 @@ from metastore.store import Metastore
 from selector.decide import decide, decide_write
 from selector.decision import Candidate, Decision, Demand, RoutingPolicy, Rule, RuleAction
 from selector.estimate import UNKNOWN, MemoryEstimate
-from selector.forecast.experience import Experience
-from selector.forecast.history import Ground, PastRun, WorkloadKey
+from selector.forecast.experience import Experience, PeakForecast
+from selector.forecast.history import NOTHING, Ground, PastRun, WorkloadKey
 from selector.forecast.seconds import Work
 
 log = logging.getLogger(__name__)
@@ -264,20 +264,27 @@ class Router:
         return decide_write(candidates, pinned=pinned, demand=demand)
 
     def learn(self, query: QueryRecord, attempt: Attempt) -> None:
-        """Learn from an attempt that has ended well, or that ran out of memory."""
-        ran_out = attempt.failure == MemoryExceeded.code
-        if attempt.state is not QueryState.FINISHED and not ran_out:
+        """Learn from an attempt that has ended well, that ran out of memory, or was broken off before it did."""
+        ran_out, broken_off = attempt.failure == MemoryExceeded.code, attempt.failure == BrokenOff.code
+        if attempt.state is not QueryState.FINISHED and not (ran_out or broken_off):
             return
         run = PastRun(
             attempt.engine,
-            WorkloadKey(query.fingerprint or "", query.template or ""),
+            _subject(query),
             attempt.expected,
             ran_out,
             None if ran_out else attempt.peak_bytes,
             attempt.run_s,
+            broken_off,
         )
         with self._lock:
             self._experience.learn(run)
+
+    def peak(self, query: QueryRecord, engine: str) -> PeakForecast | None:
+        """Return the peak to expect of a query that was decided about; None where nothing is known."""
+        expected = query.decision.expectation(engine) if query.decision else NOTHING
+        with self._lock:
+            return self._experience.peak(engine, _subject(query), expected)
 
     def forget_misses(self, fingerprint: str) -> None:
         """Forget that a statement ran out of memory; the metastore was told already."""
@@ -339,6 +346,10 @@ class Router:
             log.exception("an estimate failed; the statement goes on without one")
             return UNKNOWN
         return found
+
+
+def _subject(query: QueryRecord) -> WorkloadKey:
+    return WorkloadKey(query.fingerprint or "", query.template or "")
 
 
 def _unsafe_pattern(entry: EngineEntry, statement: CheckedStatement | CompiledStatement) -> str | None:

@@ -22,6 +22,7 @@ from gateway.execution.coordinator import Coordinator
 from gateway.execution.downloads import WIDE_ROWS, Downloads
 from gateway.execution.executor import Executor
 from gateway.execution.query_log import QueryLog
+from gateway.execution.racing.race import Races
 from gateway.execution.results import Spool
 from gateway.execution.writing import TableWriter
 from gateway.routing.admission import Ledger
@@ -138,6 +139,7 @@ def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
             StatementReader(planners, written_for), catalog, engines, registration, access, parser_limits
         ),
         executor=executor,
+        races=Races(engines, router, executor, query_log, early=routing.early_failover),
         query_log=query_log,
         writer=writer,
         spool=spool,
@@ -248,6 +250,7 @@ def _entry(adapter: Adapter[Any], section: EngineSettings, settings: Settings) -
         limit_bytes=limit,
         threads=built.threads,
         hosts=built.hosts,
+        processors=built.processors,
         planners=built.planners,
         speed=built.speed,
     )

@@ -6,8 +6,9 @@ import datetime as dt
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -88,7 +89,7 @@ class Run:
 
     record: what the metastore holds of it. accepted: complete once it is read, with what it is refused for, or None.
     done: the record once it is closed, whichever way the query ended.
-    engine: where it is tried now. waited_s: for a slot there. command: what it is, where it is no query.
+    command: what it is, where it is no query.
     give_back: ends what it holds of the gateway, once it holds something.
     """
 
@@ -109,8 +110,7 @@ class Run:
         )
         self.accepted: Future[Exception | None] = Future()
         self.done: Future[QueryRecord] = Future()
-        self.engine: str | None = None
-        self.waited_s = 0.0
+        self._engines: list[str] = []
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
         self._expires = time.monotonic() + statement.deadline_s
@@ -119,6 +119,23 @@ class Run:
     def id(self) -> str:
         """The query's id."""
         return self.statement.id
+
+    @contextmanager
+    def on(self, engine: str) -> Iterator[None]:
+        """Run on an engine, which hears of a cancel for as long as this lasts."""
+        with self._lock:
+            self._engines.append(engine)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._engines.remove(engine)
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """Where it runs now: on two engines where they race."""
+        with self._lock:
+            return tuple(self._engines)
 
     @property
     def cancelled(self) -> bool:

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import Connection, Engine, and_, exists, insert, or_, select, update
 from sqlalchemy.orm import Session
 
-from engines.errors import MemoryExceeded
+from engines.errors import BrokenOff, MemoryExceeded
 from engines.protocol import Actuals
 from metastore.database.batches import batched
 from metastore.database.models import AttemptRow, GatewayRow, MisestimateRow, QueryRow
@@ -108,6 +108,7 @@ class Queries:
                 .where(QueryRow.id == query_id, QueryRow.state.in_(_OPEN))
                 .values(
                     state=state,
+                    **({"engine": attempt.engine} if attempt is not None else {}),
                     finished_at=at,
                     rows=rows,
                     result_bytes=result_bytes,
@@ -149,12 +150,14 @@ class Queries:
                 yield tuple(_record(row) for row in session.scalars(rows))
 
     def runs(self, *, limit: int, before: dt.datetime | None = None) -> tuple[PastRun, ...]:
-        """Return the last runs of each engine that teach something, oldest first: ended well, or out of memory.
+        """Return the last runs of each engine that teach something, oldest first.
+
+        Those that ended well, that ran out of memory, or were broken off before they did.
 
         A run that was cancelled, or that failed otherwise, teaches nothing; nor does a miss that somebody forgot.
         limit: of each engine. before: only those of queries submitted earlier.
         """
-        ran_out = AttemptRow.failure == MemoryExceeded.code
+        did_not_fit = AttemptRow.failure.in_((MemoryExceeded.code, BrokenOff.code))
         of_statement = MisestimateRow.fingerprint == QueryRow.fingerprint
         remembered = exists().where(of_statement, MisestimateRow.engine == AttemptRow.engine)
         wanted = (
@@ -174,7 +177,8 @@ class Queries:
             )
             .join(AttemptRow, AttemptRow.query_id == QueryRow.id)
             .where(
-                or_(AttemptRow.state == QueryState.FINISHED, and_(ran_out, remembered)), QueryRow.template.is_not(None)
+                or_(AttemptRow.state == QueryState.FINISHED, and_(did_not_fit, remembered)),
+                QueryRow.template.is_not(None),
             )
             .order_by(AttemptRow.started_at.desc())
             .limit(limit)
@@ -190,8 +194,9 @@ class Queries:
                 WorkloadKey(row.fingerprint, row.template),
                 _expectation(row),
                 ran_out=row.failure == MemoryExceeded.code,
-                measured_bytes=row.peak_bytes if row.failure is None else None,
+                measured_bytes=None if row.failure == MemoryExceeded.code else row.peak_bytes,
                 seconds=None if row.wall_s is None else max(0.0, row.wall_s - (row.waited_s or 0.0)),
+                broken_off=row.failure == BrokenOff.code,
             )
             for row in sorted(rows, key=lambda row: row.started_at)
         )
@@ -262,6 +267,8 @@ def _start(connection: Connection, query_id: str, attempt: Attempt) -> None:
 
 
 def _closing(query_id: str, attempt: Attempt) -> Any:
+    limit_bytes = attempt.expected.limit_bytes
+    got = {} if limit_bytes is None else {"limit_bytes": limit_bytes}  # what it had in the end
     return (
         update(AttemptRow)
         .where(AttemptRow.query_id == query_id, AttemptRow.ordinal == attempt.ordinal)
@@ -274,6 +281,7 @@ def _closing(query_id: str, attempt: Attempt) -> Any:
             rows=attempt.rows,
             peak_bytes=attempt.peak_bytes,
             actuals=_ACTUALS.dump_python(attempt.actuals, mode="json") if attempt.actuals else None,
+            **got,
         )
     )
 

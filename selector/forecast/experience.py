@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from selector.estimate import LARGEST_BYTES, UNKNOWN, Learned, MemoryEstimate
 from selector.forecast.distribution import ErrorDistribution
-from selector.forecast.history import SMALLEST_BYTES, PastRun, WorkloadKey, log_ratio
+from selector.forecast.history import SMALLEST_BYTES, Expectation, PastRun, WorkloadKey, log_ratio
 from selector.forecast.peaks import Peaks
 from selector.forecast.seconds import Seconds, Speed, Work
 
@@ -124,6 +124,13 @@ class Experience:
             model = estimate.peak_bytes, estimate.upper_bytes
             learned = Learned(found.text, found.runs, *model, of_statement=found.of_statement)
         return Forecast(replace(estimate, peak_bytes=expected, upper_bytes=upper, learned=learned), peak, *rest)
+
+    def peak(self, engine: str, subject: WorkloadKey, expected: Expectation) -> PeakForecast | None:
+        """Return the peak of a statement as a distribution, of what the model expects; None where that is nothing."""
+        if expected.peak_bytes is None:
+            return None
+        estimate = MemoryEstimate(expected.peak_bytes, expected.peak_bytes, 1.0, uncertainty=expected.uncertainty)
+        return PeakForecast(expected.peak_bytes, self._peaks[engine].errors(estimate, subject).errors)
 
     def mean_seconds(self, engine: str) -> float:
         """Return how long statements took on an engine on average; zero before any ran."""

@@ -40,7 +40,11 @@ NOTHING = Expectation()
 
 @dataclass(frozen=True)
 class PastRun:
-    """One run on one engine. measured_bytes: its peak, None where the engine cannot tell. seconds: without waiting."""
+    """One run on one engine. measured_bytes: its peak, None where the engine cannot tell. seconds: without waiting.
+
+    broken_off: the gateway ended it before it could run out of memory: its peak is above measured_bytes, and how long
+    it takes is not known.
+    """
 
     engine: str
     subject: WorkloadKey
@@ -48,6 +52,12 @@ class PastRun:
     ran_out: bool
     measured_bytes: int | None
     seconds: float | None
+    broken_off: bool = False
+
+    @property
+    def is_censored(self) -> bool:
+        """Whether only the least is known that its peak can have been."""
+        return self.ran_out or self.broken_off
 
     @property
     def teaches_memory(self) -> bool:

@@ -81,8 +81,8 @@ class Peaks:
             self._changed()
 
     def forget_misses(self, fingerprint: str) -> None:
-        """Forget a statement's runs that ran out of memory."""
-        kept = [run for run in self._recent if not (run.ran_out and run.subject.fingerprint == fingerprint)]
+        """Forget a statement's runs that ran out of memory, or were broken off before they did."""
+        kept = [run for run in self._recent if not (run.is_censored and run.subject.fingerprint == fingerprint)]
         self._recent = deque(kept, maxlen=RECENT)
         self._changed()
 
@@ -110,14 +110,15 @@ class Peaks:
             runs = []
             for run in self._diverse[:NEWEST]:
                 kind = self._kind(run.expected.uncertainty)
-                runs.append(RunError(kind.in_deviations(run.peak_error), run.ran_out))
+                runs.append(RunError(kind.in_deviations(run.peak_error), run.is_censored))
             self._shape = self._usual.with_runs(runs, weight=SHAPE_WEIGHT, bandwidth=0.0)
         return self._shape
 
     def _kind(self, model: Uncertainty) -> Uncertainty:
         """Return a kind's median and deviations as its runs move them."""
         if model not in self._kinds:
-            own = [run.peak_error for run in self._diverse if run.expected.uncertainty.kind == model.kind]
+            alike = (run for run in self._diverse if run.expected.uncertainty.kind == model.kind)
+            own = [run.peak_error for run in alike if not run.broken_off]
             if not own:
                 return self._kinds.setdefault(model, model)
             errors = np.array(own[:NEWEST])
@@ -149,7 +150,7 @@ def blended(known: float, found: float, runs: int, weight: float = KIND_WEIGHT) 
 
 
 def _mixed(errors: ErrorDistribution, runs: Sequence[PastRun], circle: _Circle) -> ErrorDistribution:
-    seen = [RunError(run.peak_error, run.ran_out) for run in runs]
+    seen = [RunError(run.peak_error, run.is_censored) for run in runs]
     return errors.with_runs(seen, weight=circle.weight, bandwidth=circle.bandwidth)
 
 

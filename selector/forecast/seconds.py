@@ -71,7 +71,7 @@ class Seconds:
 
     def add(self, run: PastRun) -> None:
         """Learn from a run; the oldest is forgotten."""
-        if run.seconds is None:
+        if run.seconds is None or run.broken_off:
             return
         if run.ran_out:
             self._misses.append(run.seconds)

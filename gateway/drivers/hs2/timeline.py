@@ -19,8 +19,7 @@ def log_lines(record: QueryRecord) -> list[str]:
     if record.decision is not None:
         lines.append(f"routed to {record.decision.engine}: {decided(record.decision)}")
         lines += [f"  {reason.code.value}: {reason.text}" for reason in record.decision.reasons]
-    for attempt in record.attempts:
-        lines.append(attempted(attempt))
+    lines += [attempted(attempt) for attempt in sorted(record.attempts, key=_ended_s)]
     if record.state.ended:
         lines.append(f"{record.state.value.lower()} after {duration(elapsed_s(record))}")
     return lines
@@ -52,17 +51,21 @@ def attempted(attempt: Attempt) -> str:
     return told if attempt.peak_bytes is None else f"{told}, peak {memory(attempt.peak_bytes)}"
 
 
+def _ended_s(attempt: Attempt) -> float:
+    return attempt.started_at.timestamp() + (attempt.wall_s or 0.0)
+
+
 def elapsed_s(record: QueryRecord) -> float:
     """Return how long a query has taken, or takes by now."""
     return ((record.finished_at or dt.datetime.now(dt.UTC)) - record.submitted_at).total_seconds()
 
 
 def progress(run: Run) -> Progress:
-    """Return a bar per attempt, and one for what runs now."""
+    """Return a bar per attempt that has ended, and one for each engine on which it runs now."""
     record = run.record
     rows = [_bar(each.engine, each.ordinal, each.state) for each in record.attempts]
-    if not record.state.ended and run.engine is not None:
-        rows.append(_bar(run.engine, len(rows) + 1, QueryState.RUNNING))
+    if not record.state.ended:
+        rows += [_bar(engine, len(rows) + at, QueryState.RUNNING) for at, engine in enumerate(run.engines, 1)]
     return Progress(
         list(HEADINGS),
         rows,

@@ -31,8 +31,8 @@ def never() -> bool:
 
 def test_slots_and_bytes_are_held_until_the_lease_ends() -> None:
     ledger = Ledger("fast", slots=2, capacity_bytes=100)
-    with ledger.lease(60, wait_s=0, cancelled=never) as lease:
-        assert lease.memory_bytes == 60
+    with ledger.lease(60, wait_s=0, cancelled=never) as grant:
+        assert grant.lease.memory_bytes == 60
         with pytest.raises(EngineBusy), ledger.lease(60, wait_s=0, cancelled=never):
             pass
         with ledger.lease(40, wait_s=0, cancelled=never):
@@ -165,7 +165,7 @@ def test_a_result_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
 def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     spool = Spool(tmp_path, limit_bytes=MIB, row_bytes=MIB)
-    (tmp_path / "q.part").symlink_to("/dev/full")
+    (tmp_path / "q.1.part").symlink_to("/dev/full")
     with pytest.raises(ResultStoreFull, match="No space left"):
         spooled(spool, "q", Script(steps=(BATCH,)))
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,1 @@
+"""Attempts of one query that may run at the same time. START HERE: race.py."""

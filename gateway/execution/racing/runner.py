@@ -1,0 +1,139 @@
+"""One attempt while it runs: who watches it, what ends it before its time, and whether its answer counts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from engines.errors import EngineError, StatementCancelled, Superseded
+from engines.protocol import Progress
+from gateway.execution.failover import PlannedAttempt
+from gateway.execution.racing.memory_watch import MemoryWatch
+from gateway.routing.admission import Grant
+from gateway.routing.engines import EngineEntry
+from gateway.statements.statement import Run
+from metastore.records import Attempt, QueryState
+from selector.forecast.continuation import Standing
+
+CANCEL_REPEAT_S = 0.25
+
+
+class FinishLine:
+    """Where the first whole answer of a query wins. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._crossed = False
+
+    def cross(self, rename: Callable[[], None]) -> None:
+        """Make an answer the query's. Raises Superseded where there is one."""
+        with self._lock:
+            if self._crossed:
+                raise Superseded("Another engine answered first.")
+            rename()
+            self._crossed = True
+
+
+class Runner:
+    """One attempt. Thread-safe. started: hears once it holds its lease; judge: hears how it stands, again and again."""
+
+    def __init__(
+        self,
+        run: Run,
+        this: PlannedAttempt,
+        attempt: Attempt,
+        finish: FinishLine,
+        *,
+        started: Callable[[Runner], None],
+        judge: Callable[[Runner, Standing], None],
+    ) -> None:
+        self.run = run
+        self.this = this
+        self.attempt = attempt
+        self.finish = finish
+        self.waited_s = 0.0
+        self.watch: Callable[[Progress], None] = lambda progress: None
+        self._started = started
+        self._judge = judge
+        self._begun_s = time.monotonic()
+        self._memory: MemoryWatch | None = None
+        self._entry: EngineEntry | None = None
+        self._ending: StatementCancelled | None = None
+        self._ended = threading.Event()
+
+    @contextmanager
+    def holding(self, entry: EngineEntry, grant: Grant) -> Iterator[None]:
+        """Run on an engine, which hears for as long as this lasts if the attempt or its query is to end."""
+        self.waited_s = time.monotonic() - self._begun_s
+        self._memory = MemoryWatch(
+            self.run.id, entry.engine, grant, entry.limit_bytes or 0, lambda standing: self._judge(self, standing)
+        )
+        self.watch = self._memory
+        self._entry = entry
+        with self.run.on(entry.name):
+            self._started(self)
+            self.require()
+            yield
+
+    @property
+    def is_unwanted(self) -> bool:
+        """Whether it, or its whole query, is to end."""
+        return self._ending is not None or self.run.cancelled
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """What it might take in the end; None before it held a lease."""
+        return self._memory.leased_bytes if self._memory else None
+
+    @property
+    def held_bytes(self) -> int | None:
+        """The most that it has held; None where nobody told."""
+        return self._memory.most_bytes if self._memory else None
+
+    def require(self) -> None:
+        """Raise StatementCancelled or DeadlineExceeded where nobody waits for it any more."""
+        if self._ending is not None:
+            raise self._ending
+        self.run.require()
+
+    def end(self, reason: StatementCancelled) -> Attempt:
+        """End it, and return it as it ends, whatever the engine still says of it. The first reason counts."""
+        if self._ending is None:
+            self._ending = reason
+            threading.Thread(target=self._cancel_until_ended, name=f"end {self.run.id}", daemon=True).start()
+        ended = replace(
+            self.attempt,
+            state=QueryState.CANCELLED,
+            wall_s=time.monotonic() - self._begun_s,
+            failure=self._ending.code,
+            message=self._ending.message,
+            peak_bytes=self.held_bytes,
+        )
+        return self.noted(ended)
+
+    def noted(self, attempt: Attempt) -> Attempt:
+        """Return the attempt with what it got of its engine; what it is expected to fit into is what it had."""
+        expected = attempt.expected
+        if self.limit_bytes is not None and expected.limit_bytes is not None:
+            expected = replace(expected, limit_bytes=self.limit_bytes)
+        return replace(attempt, waited_s=self.waited_s, expected=expected)
+
+    def ended(self) -> None:
+        """Note that nothing of it runs any more."""
+        self._ended.set()
+
+    def reason(self, error: EngineError) -> EngineError:
+        """Return what an attempt that was cancelled really ended of."""
+        if self._ending is None or self.run.cancelled or not isinstance(error, StatementCancelled):
+            return error
+        return self._ending
+
+    def _cancel_until_ended(self) -> None:
+        """Repeat a cancel until it is heard: it may come while the engine is just about to start the statement."""
+        while not self._ended.is_set():
+            if self._entry is not None:
+                self._entry.engine.cancel(self.run.id)
+            self._ended.wait(CANCEL_REPEAT_S)

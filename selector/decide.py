@@ -209,7 +209,7 @@ class _Choice:
         reasons = _obstacles(candidate)
         if candidate.misestimates:
             query = candidate.misestimates[-1]
-            text = f"It ran out of memory on {candidate.engine} before, on the same ground (query {query})."
+            text = f"It ran out of memory on {candidate.engine} before, or was about to, on the same ground (query {query})."
             reasons.append(Reason(ReasonCode.MISESTIMATE_ON_RECORD, text))
         fits = candidate.fits
         if fits is None:

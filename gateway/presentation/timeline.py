@@ -85,7 +85,9 @@ def headline(record: QueryRecord) -> str:
         case QueryState.QUEUED:
             return "Waiting for its decision."
         case QueryState.RUNNING:
-            running = [each.engine for each in record.attempts if not each.state.ended] or [record.engine or "no engine"]
+            running = [each.engine for each in record.attempts if not each.state.ended] or [
+                record.engine or "no engine"
+            ]
             return f"{before} Running on {' and '.join(running)} now.".strip()
         case QueryState.FINISHED if before:
             return f"{before} {record.engine} answered instead, under the same query id."
@@ -192,4 +194,6 @@ def _before(record: QueryRecord) -> list[Attempt]:
     """Return the attempts that another engine took over from."""
     deciding = _deciding(record)
     others = (each for each in record.attempts if each is not deciding and each.state.ended)
-    return [each for each in others if each.failure != Superseded.code or (deciding and each.ordinal < deciding.ordinal)]
+    return [
+        each for each in others if each.failure != Superseded.code or (deciding and each.ordinal < deciding.ordinal)
+    ]

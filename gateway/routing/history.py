@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from engines.errors import EngineError, MemoryExceeded
+from engines.errors import BrokenOff, EngineError, MemoryExceeded, Superseded
 from gateway.errors import GatewayError
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.router import RUNS_READ
@@ -189,7 +189,7 @@ def _attempts(record: QueryRecord) -> Iterator[RecordedAttempt]:
             known_s if after is None or ended_s > known_s else (ended_s + known_s) / 2,
             attempt.run_s,
             finished=attempt.state is QueryState.FINISHED,
-            ran_out=attempt.failure == MemoryExceeded.code,
+            ran_out=attempt.failure in (MemoryExceeded.code, BrokenOff.code),
             broken_off=attempt.failure == BrokenOff.code,
             waited_s=attempt.waited_s or 0.0,
             peak_bytes=attempt.peak_bytes,

@@ -17,6 +17,7 @@ class RecordedAttempt:
     """One try on one engine. ended_s: when the router had learned of it. finished: with all its rows.
 
     run_s: without waiting for a slot, None where nobody noted it; waited_s: for a slot. peak_bytes: measured.
+    ran_out: of memory, or broken_off before it did.
     """
 
     engine: str
@@ -28,6 +29,7 @@ class RecordedAttempt:
     waited_s: float = 0.0
     peak_bytes: int | None = None
     expected: Expectation = field(default_factory=Expectation)
+    broken_off: bool = False
 
     @property
     def teaches(self) -> bool:
@@ -36,8 +38,9 @@ class RecordedAttempt:
 
     def run(self, subject: WorkloadKey, expected: Expectation) -> PastRun:
         """Return it as it teaches."""
-        peak_bytes = None if self.ran_out else self.peak_bytes
-        return PastRun(self.engine, subject, expected, self.ran_out, peak_bytes, self.run_s)
+        ran_out = self.ran_out and not self.broken_off
+        peak_bytes = None if ran_out else self.peak_bytes
+        return PastRun(self.engine, subject, expected, ran_out, peak_bytes, self.run_s, self.broken_off)
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,7 +249,7 @@ class _Walk:
 
         def learn() -> None:
             self._experience.learn(run)
-            if run.ran_out and run.expected.limit_bytes is not None:
+            if run.is_censored and run.expected.limit_bytes is not None:
                 expected = run.expected
                 ground = Ground(run.engine, expected.limit_bytes, statement.statistics_version, expected.peak_bytes)
                 self._missed[run.subject.fingerprint].append(Missed(ground, statement.id))

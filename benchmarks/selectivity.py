@@ -32,7 +32,6 @@ from engines.errors import EngineError
 from engines.protocol import Lease
 from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
 from gateway.cli.progress import progress_bar
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from metastore.database.connection import sqlite_url
 from metastore.store import Metastore
@@ -150,7 +149,7 @@ def _planner(folder: Path) -> Iterator[tuple[DuckDBEngine, CatalogSnapshot]]:
         url = sqlite_url(Path(scratch) / "metastore.db")
         describe(folder, url, DESCRIBED, [BOOK_SOLD])
         engine = DuckDBEngine(workers=1)
-        engines = EngineRegistry([EngineEntry(engine, Ledger(engine.name, slots=engine.slots, capacity_bytes=None))])
+        engines = EngineRegistry([EngineEntry(engine)])
         try:
             with Metastore(url) as store:
                 yield engine, CatalogView(store, engines).current()

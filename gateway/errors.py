@@ -435,6 +435,14 @@ class TooManyQueries(Unavailable):
     sqlstate = "53300"
 
 
+class PoolFull(Unavailable):
+    """The statement's pool has no room, and is set up to refuse what it has no room for."""
+
+    code = "POOL_FULL"
+    sqlstate = "53300"
+    how_failed = "found its pool full"
+
+
 class TooManyDownloads(Unavailable):
     """As many replies of rows are under way as the settings allow, of one user or in total."""
 

@@ -137,8 +137,6 @@ class RoutingSettings(Section):
 
     policy: Rule = Rule.EXPECTED
     """What decides: `expected`, the least expected seconds; `safe`, a bound on running out of memory; `paper`."""
-    pools: dict[str, Rule] = Field(default_factory=dict)
-    """Policies of pools; a session says which pool it is in with `SET fusion.pool` or Impala's `request_pool`."""
     rules: Path | None = None
     """File of routing rules, TOML; without it, `rules.toml` under the home folder, where there is one."""
     safe_miss: float = Field(0.05, ge=0.0, lt=1.0)
@@ -151,11 +149,39 @@ class RoutingSettings(Section):
     """Of the thresholds of such tries, which are spread over the templates."""
     early_failover: bool = True
     """Whether the next engine starts before a statement runs out of memory, where that is expected to end sooner."""
+    lease_by_estimate: bool = True
+    """Whether a statement is leased the memory that it is likely to need, instead of its engine's whole limit."""
 
     @property
     def routing_policy(self) -> RoutingPolicy:
         """The same as the selector takes it."""
-        return RoutingPolicy(self.policy, self.safe_miss, self.miss_price_s, self.explore, self.seed)
+        return RoutingPolicy(
+            self.policy, self.safe_miss, self.miss_price_s, self.explore, self.seed, self.lease_by_estimate
+        )
+
+
+class PoolSettings(Section):
+    """One pool: limits of its statements, over all engines together, and its share beside other pools.
+
+    Statements that name no pool, or none that is configured, are in the pool `default`.
+    """
+
+    memory: Size | None = Field(None, ge=16 << 20)
+    """Memory of all its statements on engines that do not spill; one of them has no more. Without it, no limit."""
+    slots: int | None = Field(None, ge=1)
+    """Its statements at once."""
+    queue: int | None = Field(None, ge=0)
+    """Its statements that may wait at once."""
+    queue_s: float | None = Field(None, ge=0.0)
+    """Longest wait of its statements; without it, `limits.queue_s`."""
+    when_full: Literal["next", "refuse"] = "next"
+    """When its queue is full or the wait over: take the `next` engine, or `refuse` with 503 and the code POOL_FULL."""
+    weight: float = Field(1.0, ge=0.001, le=1000.0)
+    """Its share of an engine beside other pools that wait for it."""
+    policy: Rule | None = None
+    """What decides for its statements; without it, `routing.policy`."""
+    threads: int | None = Field(None, ge=1)
+    """Threads of each of its statements, where an engine lets that be chosen; without it, the engine's own setting."""
 
 
 class LimitSettings(Section):
@@ -256,6 +282,8 @@ class CoreSettings(BaseSettings):
     metastore: MetastoreSettings = MetastoreSettings()
     catalog: CatalogSettings = CatalogSettings()
     routing: RoutingSettings = RoutingSettings()
+    pools: dict[str, PoolSettings] = Field(default_factory=dict)
+    """Pools by name, each with the settings below; `SET fusion.pool` or Impala's `request_pool` names a session's."""
     limits: LimitSettings = LimitSettings()
     results: ResultSettings = ResultSettings()
     history: HistorySettings = HistorySettings()

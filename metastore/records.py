@@ -166,7 +166,8 @@ class Attempt:
     """One try on one engine.
 
     wall_s: from its start to its end; waited_s: of that, for a slot. failure: the error's code. peak_bytes: measured,
-    None where the engine cannot tell. expected: of it, by the models alone.
+    None where the engine cannot tell. expected: of it, by the models alone. lease_bytes: memory that it might take, in
+    the end; None of an engine that spills. threads: that worked for it.
     """
 
     ordinal: int
@@ -181,6 +182,8 @@ class Attempt:
     actuals: Actuals | None = None
     waited_s: float | None = None
     expected: Expectation = NOTHING
+    lease_bytes: int | None = None
+    threads: int | None = None
 
     @property
     def run_s(self) -> float | None:

@@ -209,7 +209,7 @@ class _Choice:
         reasons = _obstacles(candidate)
         if candidate.misestimates:
             query = candidate.misestimates[-1]
-            text = f"It ran out of memory on {candidate.engine} before, or was about to, on the same ground (query {query})."
+            text = f"It ran out of memory on {candidate.engine} on the same ground, or was about to (query {query})."
             reasons.append(Reason(ReasonCode.MISESTIMATE_ON_RECORD, text))
         fits = candidate.fits
         if fits is None:
@@ -223,6 +223,25 @@ class _Choice:
             return reasons
         code, conclusion = self._conclusion(candidate, fits, candidate in order)
         return [Reason(code, f"{conclusion} {self._numbers(candidate, fits)}")]
+
+    def lease(self, candidate: Candidate) -> tuple[int | None, bool]:
+        """Return the bytes to lease, and whether the whole limit is worth a try should they be too few.
+
+        That is so where it then takes less time, on average, than going elsewhere at once. Where by the forecast it
+        cannot have been too few, the forecast is wrong, and whether the statement fits is anybody's guess.
+        """
+        limit, forecast = candidate.limit_bytes, candidate.forecast
+        if limit is None:
+            return None, False
+        lease = candidate.lease_bytes
+        if lease is None or forecast is None or forecast.peak is None:
+            return limit, False
+        above = 1.0 - forecast.peak.below(lease)
+        fits = (forecast.peak.below(limit) - forecast.peak.below(lease)) / above if above > 0.0 else LIKELY
+        if not math.isfinite(self.elsewhere_s):
+            return lease, lease < limit
+        again_s = fits * forecast.seconds + (1.0 - fits) * (self._miss_s(forecast) + self.elsewhere_s)
+        return lease, lease < limit and again_s < self.elsewhere_s
 
     def remedy(self, candidate: Candidate, turning: int | None) -> Remedy:
         """Return what would let a statement into a fast engine. turning: the least limit from which it is tried."""
@@ -403,6 +422,7 @@ def _decision(
             each.held_s,
             choice.first_s(each),
             each.forecast.peak.model_bytes if each.forecast.peak else None,
+            *choice.lease(each),
         )
         for each in candidates
         if each.forecast is not None

@@ -115,7 +115,7 @@ class Candidate:
     forecast: what the statement takes there; None of one that cannot run it.
     wait_s: until a slot is free. held_s: seconds that others wait longer because it is taken.
     misestimates: query ids of runs of this statement that ran out of memory there, on the same ground.
-    missed_bytes: the largest limit of those runs.
+    missed_bytes: the largest limit of those runs. lease_bytes: that it would be leased; None: the limit.
     """
 
     engine: str
@@ -129,6 +129,7 @@ class Candidate:
     held_s: float = 0.0
     misestimates: tuple[str, ...] = ()
     missed_bytes: int | None = None
+    lease_bytes: int | None = None
 
     @property
     def estimate(self) -> MemoryEstimate:
@@ -150,6 +151,7 @@ class RoutingPolicy:
 
     safe_miss: the largest probability of running out of memory, by the rule ``safe``.
     miss_price_s: what a statement that runs out of memory costs beside its own seconds, such as others' memory.
+    lease_by_estimate: whether a statement is leased what it is likely to need instead of the whole limit.
     explore: whether a template that always ran elsewhere is tried once caution has cost as much as a try would.
     seed: of the thresholds of such tries.
     """
@@ -159,6 +161,7 @@ class RoutingPolicy:
     miss_price_s: float = 0.0
     explore: bool = True
     seed: int = 0
+    lease_by_estimate: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,8 @@ class EnginePrice:
     miss_s: until it runs out of memory, if it does. wait_s: until a slot is free. held_s: that others wait longer.
     first_s: expected in all if this engine is tried first, and the others after it; None of one that may not run it.
     model_bytes: its peak by the memory model alone, None where nothing is known.
+    lease_bytes: of memory, None of an engine that spills. whole_pays: whether it is tried again with the whole limit,
+    if that lease was too small.
     """
 
     engine: str
@@ -193,6 +198,8 @@ class EnginePrice:
     held_s: float
     first_s: float | None
     model_bytes: int | None = None
+    lease_bytes: int | None = None
+    whole_pays: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ByteSize
 
@@ -31,6 +31,9 @@ def settings_rows(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
             yield from settings_rows(type(default), f"{prefix}{name}.")
         else:
             yield f"| `{prefix}{name}` | `{_shown(default)}` | {' '.join((field.description or '').split())} |"
+            for model_of_each in get_args(field.annotation):
+                if isinstance(model_of_each, type) and issubclass(model_of_each, BaseModel):
+                    yield from settings_rows(model_of_each, f"{prefix}{name}.NAME.")
 
 
 def _shown(default: Any) -> str:

@@ -11,7 +11,8 @@ import pyarrow as pa
 from engines.protocol import EXPLAIN_S, TableSource
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
-from gateway.routing.admission import Grant
+from gateway.routing.admission.admission import Admission, Grant
+from gateway.routing.admission.values import Request
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.router import Router
 from gateway.sql.commands.commands import CreateView, Explain
@@ -38,6 +39,7 @@ class Explainer:
         registration: Registration,
         router: Router,
         engines: EngineRegistry,
+        admission: Admission,
         *,
         queue_s: float,
     ) -> None:
@@ -45,6 +47,7 @@ class Explainer:
         self._registration = registration
         self._router = router
         self._engines = engines
+        self._admission = admission
         self._queue_s = queue_s
 
     def answer(self, command: Explain, run: Run) -> pa.Table:
@@ -81,13 +84,9 @@ class Explainer:
 
     def _lease(self, entry: EngineEntry, run: Run) -> AbstractContextManager[Grant]:
         """Hold a slot: planning takes hardly any memory."""
-        return entry.ledger.lease(
-            0,
-            wait_s=min(self._queue_s, max(0.0, run.remaining_s)),
-            cancelled=lambda: run.cancelled,
-            who=run.statement.principal,
-            needed_bytes=0,
-        )
+        asked = Request(entry.name, 0, run.statement.principal, run.statement.pool, run.id)
+        wait_s = min(self._queue_s, max(0.0, run.remaining_s))
+        return self._admission.lease(asked, wait_s=wait_s, cancelled=lambda: run.cancelled)
 
 
 def _decided(decision: Decision) -> Iterator[str]:

@@ -12,7 +12,8 @@ from engines.arrow_types import spark_type
 from engines.errors import EngineError, EngineUnavailable, StatementError
 from engines.protocol import Column, InvalidTable
 from gateway.errors import NoSession, TableExists, UnknownDatabase
-from gateway.routing.admission import Grant
+from gateway.routing.admission.admission import Admission, Grant
+from gateway.routing.admission.values import Request
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.policy import Action, Policy
 from gateway.security.principals import Principal
@@ -22,15 +23,19 @@ from gateway.statements.statement import Run
 from metastore.records import NOT_ANNOTATED, Annotations, View
 from metastore.repositories.catalog import AlreadyExists, NoDatabase
 from metastore.store import Metastore
+from selector.lease import LEAST_BYTES
 
 
 class ViewMaker:
     """Makes and forgets views. Thread-safe. queue_s: longest wait for an engine that tells a view's columns."""
 
-    def __init__(self, metastore: Metastore, engines: EngineRegistry, policy: Policy, *, queue_s: float) -> None:
+    def __init__(
+        self, metastore: Metastore, engines: EngineRegistry, policy: Policy, admission: Admission, *, queue_s: float
+    ) -> None:
         self._metastore = metastore
         self._policy = policy
         self._engines = engines
+        self._admission = admission
         self._queue_s = queue_s
 
     def make(self, command: CreateView, run: Run) -> None:
@@ -108,9 +113,8 @@ class ViewMaker:
                 sql = f"SELECT * FROM ({command.query.sql(entry.engine.dialect)}) AS described LIMIT 0"  # noqa: S608 - checked
                 with self._lease(entry, run) as grant, entry.breaker.watched(), run.on(entry.name):
                     run.require()
-                    remaining_s = run.remaining_s
                     with entry.engine.execute(
-                        sql, query_id=run.id, lease=grant.lease, deadline_s=remaining_s
+                        sql, query_id=run.id, lease=grant.lease, deadline_s=run.remaining_s
                     ) as result:
                         return result.schema
             except EngineError as error:
@@ -121,10 +125,7 @@ class ViewMaker:
 
     def _lease(self, entry: EngineEntry, run: Run) -> AbstractContextManager[Grant]:
         """Hold a slot like a query's; without rows it needs hardly any memory."""
-        return entry.ledger.lease(
-            entry.limit_bytes or 0,
-            wait_s=min(self._queue_s, max(0.0, run.remaining_s)),
-            cancelled=lambda: run.cancelled,
-            who=run.statement.principal,
-            needed_bytes=0,
-        )
+        memory_bytes = min(LEAST_BYTES, entry.limit_bytes or 0)
+        asked = Request(entry.name, memory_bytes, run.statement.principal, run.statement.pool, run.id)
+        wait_s = min(self._queue_s, max(0.0, run.remaining_s))
+        return self._admission.lease(asked, wait_s=wait_s, cancelled=lambda: run.cancelled)

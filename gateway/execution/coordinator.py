@@ -28,6 +28,7 @@ from gateway.execution.racing.race import Race, Races
 from gateway.execution.results import Spool
 from gateway.execution.waiting import Waiting
 from gateway.execution.writing import TableWriter
+from gateway.routing.admission.admission import Admission
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.joins import JoinLearner
 from gateway.routing.router import Router
@@ -58,6 +59,7 @@ class Coordinator:
         self,
         *,
         engines: EngineRegistry,
+        admission: Admission,
         router: Router,
         reader: AuthorizedReader,
         executor: Executor,
@@ -81,7 +83,7 @@ class Coordinator:
         self._queue_s = queue_s
         self._waiting = Waiting(engines, router, queue_s)
         self.parser_limits = reader.limits
-        self._alive = LiveStatements(engines, queries)
+        self._alive = LiveStatements(engines, admission, queries)
         self._stopping = False
 
     # ------------------------------------------------------------------ what clients ask for

@@ -18,10 +18,13 @@ from gateway.catalog.registration import Registration
 from gateway.commands.answers import answer
 from gateway.commands.command_runner import CommandRunner
 from gateway.errors import GatewayError, ResultError, failure_of
+from gateway.execution.failover import PlannedAttempt
 from gateway.execution.query_log import QueryLog, now
 from gateway.execution.racing.runner import Runner
 from gateway.execution.results import Spool, SpooledResult
 from gateway.execution.writing import TableWriter
+from gateway.routing.admission.admission import Admission
+from gateway.routing.admission.values import Request
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.router import Router
 from gateway.sql.commands.commands import Command
@@ -55,6 +58,7 @@ class Executor:
         self,
         *,
         engines: EngineRegistry,
+        admission: Admission,
         router: Router,
         commands: CommandRunner,
         writer: TableWriter,
@@ -65,6 +69,7 @@ class Executor:
         queue_s: float,
     ) -> None:
         self._engines = engines
+        self._admission = admission
         self._router = router
         self._commands = commands
         self._writer = writer
@@ -80,8 +85,8 @@ class Executor:
         outcome = _carried_out(runner.attempt, partial(self._query, query, runner, entry, wait_s))
         attempt = runner.noted(outcome.attempt)
         outcome = replace(outcome, attempt=attempt)
-        if isinstance(outcome.error, EngineError) and outcome.error.remembered and entry.limit_bytes is not None:
-            self._remember(run, query, attempt, runner.limit_bytes or entry.limit_bytes, outcome.error)
+        if isinstance(outcome.error, EngineError) and outcome.error.remembered and attempt.lease_bytes is not None:
+            self._remember(run, query, attempt, attempt.lease_bytes, outcome.error)
         if not isinstance(outcome.error, GatewayError):
             self._router.learn(run.record, attempt)
         return outcome
@@ -102,14 +107,9 @@ class Executor:
     def _query(self, query: CompiledStatement, runner: Runner, entry: EngineEntry, wait_s: float) -> _Done:
         """Hold a lease, run the engine's own SQL, spool every row, and publish them all where nobody else has."""
         run, sql = runner.run, query.sql(entry.engine.dialect)
-        expected = run.record.decision.on(entry.name) if run.record.decision else None
-        estimate = expected.estimate if expected else None
-        lease_held = entry.ledger.lease(
-            entry.limit_bytes or 0,
-            wait_s=min(wait_s, self._queue_s, max(0.0, run.remaining_s)),
-            cancelled=lambda: runner.is_unwanted,
-            who=run.statement.principal,
-            needed_bytes=(estimate.learned or estimate).upper_bytes if estimate else None,
+        wait_s = min(wait_s, self._queue_s, max(0.0, run.remaining_s))
+        lease_held = self._admission.lease(
+            self._request(run, runner.this, entry), wait_s=wait_s, cancelled=lambda: runner.is_unwanted
         )
 
         def publish(rename: Callable[[], None]) -> None:
@@ -118,10 +118,9 @@ class Executor:
 
         try:
             with lease_held as grant, entry.breaker.watched(), runner.holding(entry, grant):
-                lease = replace(grant.lease, careful=runner.this.careful)
                 self._registration.require_unchanged(query.tables)
                 stream = entry.engine.execute(
-                    sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s, watch=runner.watch
+                    sql, query_id=run.id, lease=grant.lease, deadline_s=run.remaining_s, watch=runner.watch
                 )
                 with stream:
                     result = self._spool.write(run.id, stream, attempt=runner.attempt.ordinal, publish=publish)
@@ -129,10 +128,26 @@ class Executor:
             raise runner.reason(error) from error
         return _Done(result, stream.actuals)
 
+    def _request(self, run: Run, this: PlannedAttempt, entry: EngineEntry) -> Request:
+        """Ask for what the decision says that the statement needs; for the engine's limit where it says nothing."""
+        statement, decision = run.statement, run.record.decision
+        price = decision.price(entry.name) if decision else None
+        lease_bytes = price.lease_bytes if price and not this.whole else None
+        return Request(
+            entry.name,
+            (entry.limit_bytes or 0) if lease_bytes is None else lease_bytes,
+            statement.principal,
+            statement.pool,
+            run.id,
+            expected_s=price.seconds if price else None,
+            careful=this.careful,
+        )
+
     def _write(self, run: Run, write: Write, entry: EngineEntry) -> _Done:
         def produce(sql: str, target: WriteTarget) -> pa.Schema:
             wait_s = min(self._queue_s, max(0.0, run.remaining_s))
-            lease = entry.ledger.lease(0, wait_s=wait_s, cancelled=lambda: run.cancelled, who=run.statement.principal)
+            asked = Request(entry.name, 0, run.statement.principal, run.statement.pool, run.id)
+            lease = self._admission.lease(asked, wait_s=wait_s, cancelled=lambda: run.cancelled)
             with lease, entry.breaker.watched(), run.on(entry.name):
                 assert isinstance(entry.engine, Writer)
                 schema = entry.engine.write(sql, target, query_id=run.id, deadline_s=run.remaining_s)

@@ -15,6 +15,8 @@ from engines.errors import (
     EngineUnavailable,
     MemoryExceeded,
 )
+from metastore.records import Attempt
+from selector.decision import Decision
 
 LOSSES = 1
 """How often a query goes back to an engine that was lost under it: it may be what kills the engine."""
@@ -30,11 +32,13 @@ RESTARTS = 10
 class PlannedAttempt:
     """One engine, once. careful: after an out-of-memory of a dependable engine, see ``Lease.careful``.
 
-    to_the_end: it was broken off before, and is not again.
+    whole: with the engine's whole limit, after an out-of-memory with a lease that was smaller. to_the_end: it was
+    broken off before, and is not again.
     """
 
     engine: str
     careful: bool = False
+    whole: bool = False
     to_the_end: bool = False
 
 
@@ -57,8 +61,11 @@ class FailoverPlan:
         """Take the next try."""
         return self.waiting.pop(0)
 
-    def may_continue(self, this: PlannedAttempt, error: EngineError) -> bool:
-        """Note how a try failed; tell whether another one may follow."""
+    def may_continue(self, this: PlannedAttempt, error: EngineError, *, lease_was_small: bool = False) -> bool:
+        """Note how a try failed; tell whether another one may follow.
+
+        lease_was_small: it ran out of a lease below the engine's limit, and the whole limit is worth another try.
+        """
         self.last_error = error
         if not error.fails_over:
             return False
@@ -66,6 +73,8 @@ class FailoverPlan:
             self.data_error = error
         if isinstance(error, MemoryExceeded) and this.engine in self._dependable and not this.careful:
             self.waiting.insert(0, PlannedAttempt(this.engine, careful=True))
+        if isinstance(error, MemoryExceeded) and lease_was_small and not this.whole:
+            self.waiting.insert(0, PlannedAttempt(this.engine, whole=True))
         if isinstance(error, BrokenOff):  # where nobody else ends it, it may yet
             self.waiting.append(replace(this, to_the_end=True))
         if isinstance(error, EngineUnavailable):
@@ -83,3 +92,15 @@ class FailoverPlan:
         """Queue the lost tries whose engines take work again; forget the others."""
         self.waiting += [lost for lost in self.lost if lost.engine in engines]
         self.lost = []
+
+
+def whole_pays(decision: Decision, attempt: Attempt) -> bool:
+    """Tell whether an attempt that ran out of memory is worth another one with all that its engine gives a statement.
+
+    It is not where the engine says that it had more than it was leased: then it was not the lease that was too small.
+    """
+    price, lease = decision.price(attempt.engine), attempt.lease_bytes
+    considered = decision.on(attempt.engine)
+    if price is None or considered is None or considered.limit_bytes is None or lease is None:
+        return False
+    return price.whole_pays and lease < considered.limit_bytes and (attempt.peak_bytes or 0) <= lease

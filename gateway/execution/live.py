@@ -7,7 +7,8 @@ import time
 from contextlib import AbstractContextManager
 from functools import partial
 
-from gateway.routing.admission import Places
+from gateway.routing.admission.admission import Admission
+from gateway.routing.admission.places import Places
 from gateway.routing.engines import EngineRegistry
 from gateway.security.principals import Principal
 from gateway.sql.commands.parsing.command_parsing import is_quick
@@ -19,8 +20,9 @@ CANCEL_REPEAT_S = 0.25
 class LiveStatements:
     """All statements that are alive. Thread-safe. most: how many; commands, which are quick, are counted apart."""
 
-    def __init__(self, engines: EngineRegistry, most: int) -> None:
+    def __init__(self, engines: EngineRegistry, admission: Admission, most: int) -> None:
         self._engines = engines
+        self._admission = admission
         self._places = Places(most)
         self._command_places = Places(most)
         self._runs: dict[str, Run] = {}
@@ -57,6 +59,7 @@ class LiveStatements:
         if run is None:
             return False
         if run.cancel():
+            self._admission.wake(run.id)
             threading.Thread(target=self._cancel_until_done, args=(run,), name=f"cancel {run.id}", daemon=True).start()
         return True
 

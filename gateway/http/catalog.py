@@ -10,12 +10,13 @@ from gateway.catalog.registration import NewTable
 from gateway.errors import NotFound
 from gateway.http.errors import declared
 from gateway.http.login import User
-from gateway.http.models.engines import EngineList, EngineModel
+from gateway.http.models.engines import EngineList, EngineModel, PoolList, PoolModel
 from gateway.http.models.queries import MisestimateList, MisestimateModel
 from gateway.http.models.tables import TableList, TableReply, TableRequest
 from gateway.http.queries import Served
 from gateway.http.services import Services
 from gateway.presentation.disclosure import visible_misestimate
+from gateway.routing.admission.values import EngineState
 from gateway.security.policy import Action
 from selector.join_keys import KeyPair
 
@@ -86,6 +87,7 @@ def forget_misestimate(fingerprint: str, gateway: Served, user: User) -> dict[st
 def list_engines(gateway: Served) -> EngineList:
     """List engines as they are now."""
     engines = []
+    held = {state.budget.name: state for state in gateway.admission.describe().engines}
     for entry in gateway.engines.values():
         status = entry.engine.status()
         engines.append(
@@ -95,7 +97,39 @@ def list_engines(gateway: Served) -> EngineList:
                 alive=status.alive and entry.breaker.why_open() is None,
                 detail=entry.breaker.why_open() or status.detail,
                 limit_bytes=entry.limit_bytes,
-                ledger=entry.ledger.describe(),
+                ledger=_ledger(held[entry.name]),
             )
         )
     return EngineList(engines=engines)
+
+
+def _ledger(state: EngineState) -> dict[str, int | None]:
+    return {
+        "slots": state.budget.slots,
+        "slots_held": state.slots_held,
+        "capacity_bytes": state.budget.capacity_bytes,
+        "bytes_held": state.bytes_held,
+        "waiting": state.waiting,
+    }
+
+
+@router.get("/pools", tags=["engines"])
+def list_pools(gateway: Served) -> PoolList:
+    """List pools as they are now: their limits, what is held of them, and how many statements wait."""
+    return PoolList(
+        pools=[
+            PoolModel(
+                name=state.pool.name,
+                weight=state.pool.weight,
+                slots=state.pool.slots,
+                slots_held=state.slots_held,
+                memory_bytes=state.pool.memory_bytes,
+                bytes_held=state.bytes_held,
+                queue=state.pool.queue,
+                queue_s=state.pool.queue_s,
+                waiting=state.waiting,
+                when_full=state.pool.when_full.value,
+            )
+            for state in gateway.admission.describe().pools
+        ]
+    )

@@ -50,6 +50,7 @@ _STATUS: Mapping[type[GatewayError] | type[EngineError], int] = {
     errors.InternalError: 500,
     errors.NoEngineAvailable: 503,
     errors.TooManyQueries: 503,
+    errors.PoolFull: 503,
     errors.TooManyDownloads: 503,
     errors.GatewayStopped: 503,
     errors.MetastoreUnavailable: 503,
@@ -72,6 +73,7 @@ _STATUS_OF_FAILED_QUERY: Mapping[type[GatewayError] | type[EngineError], int] = 
     errors.SeveralMatches: 400,
     errors.DatabaseNotEmpty: 409,
     errors.NoEngineAvailable: 503,
+    errors.PoolFull: 503,
     EngineBusy: 503,
 }
 STATUS: Mapping[str, int] = {kind.code: status for kind, status in _STATUS.items()}

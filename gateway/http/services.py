@@ -9,6 +9,7 @@ from gateway.catalog.snapshot import CatalogView
 from gateway.execution.coordinator import Coordinator
 from gateway.execution.downloads import Downloads
 from gateway.execution.results import Spool
+from gateway.routing.admission.admission import Admission
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.replaying import Replaying
 from gateway.routing.router import Router
@@ -29,6 +30,7 @@ class Services:
     settings: Settings
     metastore: Metastore
     engines: EngineRegistry
+    admission: Admission
     planners: Planners
     catalog: CatalogView
     registration: Registration

@@ -1,4 +1,4 @@
-"""The engines of a gateway, each with its ledger and its circuit breaker."""
+"""The engines of a gateway, each with its budget and its circuit breaker."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 
 from engines.protocol import Engine, EngineKind, TableSource
 from gateway.errors import UnknownEngine
-from gateway.routing.admission import Ledger
+from gateway.routing.admission.values import EngineBudget
 from gateway.routing.circuit_breaker import CircuitBreaker
 from selector.forecast.seconds import USUAL_DEPENDABLE, USUAL_FAST, Speed
+from selector.lease import LEAST_BYTES
+
+GUEST_SHARE = 1 / 8  # of an engine's limit, that is kept for each guest
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,8 @@ class EngineEntry:
     """One engine.
 
     limit_bytes: memory that one statement may take there; None for an engine that spills instead of failing.
+    capacity_bytes: that all together may take; None: the limit for each slot. guests: slots more, for small statements
+    of users who hold none.
     planners: statements that it plans at once, of those that are decided about.
     threads: that scan at once for one statement; hosts: that it runs on; both for the memory model.
     processors: of this machine, that one statement on it keeps busy; 0 where it runs elsewhere.
@@ -25,8 +30,9 @@ class EngineEntry:
     """
 
     engine: Engine
-    ledger: Ledger
     limit_bytes: int | None = None
+    capacity_bytes: int | None = None
+    guests: int = 0
     threads: int = 1
     hosts: int = 1
     planners: int = 2
@@ -48,6 +54,18 @@ class EngineEntry:
     def first_speed(self) -> Speed:
         """How fast it is taken to be before it has run anything."""
         return self.speed or (USUAL_DEPENDABLE if self.dependable else USUAL_FAST)
+
+    @property
+    def budget(self) -> EngineBudget:
+        """What it has for all statements together; memory for guests is part of what is configured, if it can be."""
+        limit, capacity = self.limit_bytes, self.capacity_bytes
+        if limit is None:
+            return EngineBudget(self.name, self.engine.slots, guest_slots=self.guests)
+        kept = self.guests * min(limit, max(LEAST_BYTES, int(GUEST_SHARE * limit)))
+        if capacity is None:
+            capacity = limit * self.engine.slots + kept
+        kept = max(0, min(kept, capacity - limit))
+        return EngineBudget(self.name, self.engine.slots, capacity, limit, self.guests, kept)
 
     def why_down(self) -> str | None:
         """Return why the engine is not available, None if it is."""

@@ -14,6 +14,8 @@ from engines.errors import BrokenOff, EngineError, MemoryExceeded, UnsupportedFe
 from engines.protocol import EXPLAIN_S, TableSource, Writer
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.errors import RuleDenied, RuleForbidsEngine, StatementTooComplex
+from gateway.routing.admission.admission import Admission
+from gateway.routing.admission.values import DEFAULT_POOL, Request
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.rules.kinds import Understood, kinds_of, tables_of
 from gateway.routing.rules.matching import first_match
@@ -37,6 +39,7 @@ from selector.estimate import UNKNOWN, MemoryEstimate
 from selector.forecast.experience import Experience, PeakForecast
 from selector.forecast.history import NOTHING, Ground, PastRun, WorkloadKey
 from selector.forecast.seconds import Work
+from selector.lease import LEAST_BYTES, lease_bytes
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +67,9 @@ class Router:
     """Decides where statements go. Estimates are kept per fingerprint until one of the statement's tables changes.
 
     What runs taught is read once; after that, the executor tells each run that ends. Estimates are kept without it.
-    pools: rules of pools, by name. rules: of the administrator's file. has_users: names can be proved.
-    require_unchanged: looks at tables whose files an engine is about to open for its
-    plan, and may raise.
+    admission: tells how long a statement would wait. pools: policies of pools, by name. rules: of the administrator's
+    file. has_users: names can be proved. require_unchanged: looks at tables whose files an engine is about to open for
+    its plan, and may raise.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Router:
         metastore: Metastore,
         policy: RoutingPolicy,
         planners: Planners,
+        admission: Admission,
         *,
         pools: Mapping[str, Rule] = {},
         rules: RulesFile | None = None,
@@ -89,6 +93,7 @@ class Router:
         self._metastore = metastore
         self._policy = policy
         self._planners = planners
+        self._admission = admission
         self._explaining = {
             entry.name: FairSlots(entry.planners, wait_s=planners.wait_s)
             for entry in engines.values()
@@ -114,7 +119,7 @@ class Router:
         take it, LocationRefused, StatementCancelled or DeadlineExceeded where nobody waits for it any more.
         """
         pinned = statement.pinned or query.engine
-        candidates = cache(partial(self._candidates, query, snapshot, asker))
+        candidates = cache(partial(self._candidates, statement, query, snapshot, asker))
 
         def expected() -> Mapping[str, EngineExpectation]:
             return {
@@ -129,7 +134,7 @@ class Router:
         demand = self._demand(matched, pinned)
         known = candidates() if candidates.cache_info().currsize else None
         if known is None and demand is not None and demand.only is not None:
-            known = self._candidates(query, snapshot, asker, only=demand.only)
+            known = self._candidates(statement, query, snapshot, asker, only=demand.only)
         policy = replace(self._policy, rule=self.rule_of(statement))
         known = candidates() if known is None else known
         decided = decide(known, policy=policy, pinned=pinned, template=query.template, demand=demand)
@@ -168,7 +173,7 @@ class Router:
             statement,
             kinds=kinds_of(understood),
             tables=tables_of(understood, chain(snapshot.tables, snapshot.views)),
-            states=cache(self._state),
+            states=cache(partial(self._state, statement)),
             expected=expected,
             has_users=self._has_users,
         )
@@ -195,17 +200,15 @@ class Router:
             raise RuleForbidsEngine(message, demand.rule)
         return None
 
-    def _state(self, name: str) -> EngineState:
-        entry = self._engines[name]
-        with self._lock:
-            mean_s = self._experience.mean_seconds(name)
-        return EngineState(
-            entry.why_down() is not None, entry.ledger.queue(1.0)[0] > 0.0, entry.ledger.queue(mean_s)[0]
-        )
+    def _state(self, statement: Statement, name: str) -> EngineState:
+        asked = Request(name, LEAST_BYTES, statement.principal, statement.pool)
+        wait_s, _ = self._admission.outlook(asked)
+        return EngineState(self._engines[name].why_down() is not None, wait_s > 0.0, wait_s)
 
     def _candidates(
         self,
-        statement: CompiledStatement,
+        statement: Statement,
+        query: CompiledStatement,
         snapshot: CatalogSnapshot,
         asker: Requester,
         *,
@@ -213,32 +216,40 @@ class Router:
     ) -> list[Candidate]:
         """Return the engines as they are now. only: these; no other is asked for a plan."""
         entries = [entry for entry in self._engines.values() if only is None or entry.name in only]
-        version = snapshot.statistics_version(statement.tables)
-        missed = self._metastore.misestimates.about(statement.fingerprint)
-        prospects = {entry.name: self._prospect(entry, statement, snapshot, asker) for entry in entries}
+        version = snapshot.statistics_version(query.tables)
+        missed = self._metastore.misestimates.about(query.fingerprint)
+        prospects = {entry.name: self._prospect(entry, query, snapshot, asker) for entry in entries}
         known = (prospect.estimate for prospect in prospects.values() if prospect.estimate.known)
         work = Work.of(next(known, UNKNOWN))
-        subject = WorkloadKey(statement.fingerprint, statement.template)
+        subject = WorkloadKey(query.fingerprint, query.template)
         candidates = []
         for entry in entries:
             prospect = prospects[entry.name]
-            ground = Ground(entry.name, entry.limit_bytes, version, prospect.estimate.peak_bytes)
+            limit_bytes = self._admission.limit_bytes(entry.name, statement.pool)
+            ground = Ground(entry.name, limit_bytes, version, prospect.estimate.peak_bytes)
             standing = [one for one in missed if one.stands_on(ground)]
             with self._lock:
-                forecast = self._experience.forecast(entry.name, subject, work, prospect.estimate, entry.limit_bytes)
-                mean_s = self._experience.mean_seconds(entry.name)
-            wait_s, waiting = entry.ledger.queue(mean_s)
+                forecast = self._experience.forecast(entry.name, subject, work, prospect.estimate, limit_bytes)
+            leased = limit_bytes
+            if limit_bytes is not None and self._policy.lease_by_estimate:
+                with_least = replace(ground, limit_bytes=0)  # whatever was leased then
+                too_few = (one.limit_bytes for one in missed if one.stands_on(with_least))
+                leased = lease_bytes(forecast.estimate, limit_bytes, missed_bytes=max(too_few, default=None))
+            wait_s, crowd = self._admission.outlook(
+                Request(entry.name, leased or 0, statement.principal, statement.pool, expected_s=forecast.seconds)
+            )
             candidates.append(
                 Candidate(
                     engine=entry.name,
                     dependable=entry.dependable,
-                    limit_bytes=entry.limit_bytes,
+                    limit_bytes=limit_bytes,
+                    lease_bytes=leased,
                     down=entry.why_down(),
                     unsupported=prospect.unsupported,
                     no_equivalent=prospect.no_equivalent,
                     forecast=forecast,
                     wait_s=wait_s,
-                    held_s=waiting * forecast.seconds,
+                    held_s=crowd * forecast.seconds,
                     misestimates=tuple(one.query_id for one in standing),
                     missed_bytes=max((one.limit_bytes for one in standing), default=None),
                 )
@@ -247,7 +258,7 @@ class Router:
 
     def rule_of(self, statement: Statement) -> Rule:
         """Return what decides about a statement: its own rule, that of its pool, or the gateway's."""
-        return statement.rule or self._pools.get(statement.pool, self._policy.rule)
+        return statement.rule or self._pools.get(statement.pool) or self._pools.get(DEFAULT_POOL) or self._policy.rule
 
     def decide_write(self, write: Write, *, pinned: str | None, demand: Demand | None = None) -> Decision:
         """Return the engine that writes. demand: of a routing rule. Raises NoEngine."""

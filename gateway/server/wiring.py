@@ -25,7 +25,8 @@ from gateway.execution.query_log import QueryLog
 from gateway.execution.racing.race import Races
 from gateway.execution.results import Spool
 from gateway.execution.writing import TableWriter
-from gateway.routing.admission import Ledger
+from gateway.routing.admission.admission import Admission
+from gateway.routing.admission.values import Pool, WhenFull
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.joins import JoinLearner
 from gateway.routing.replaying import Replaying
@@ -37,7 +38,7 @@ from gateway.security.authentication import UsersFile
 from gateway.server.heartbeat import Heartbeat, gateway_id
 from gateway.server.runtime import Gateway
 from gateway.server.startup import MissingExtra, RulesFileInvalid
-from gateway.settings import Settings
+from gateway.settings import PoolSettings, Settings
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.planning.pool import Planners
 from gateway.sql.planning.statement_reader import StatementReader, engines_of
@@ -96,12 +97,15 @@ def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
     planners = Planners(size=settings.limits.planners, cpu_s=limits.planning_s, wait_s=limits.queue_s)
     parser_limits = ParserLimits(statement_bytes=int(limits.statement), nesting=limits.nesting)
     written_for = engines_of(entry.engine for entry in engines.values())
+    pools = [_pool(name, each) for name, each in settings.pools.items()]
+    admission = Admission((entry.budget for entry in engines.values()), pools)
     router = Router(
         engines,
         metastore,
         routing.routing_policy,
         planners,
-        pools=routing.pools,
+        admission,
+        pools={name: each.policy for name, each in settings.pools.items() if each.policy is not None},
         rules=rules,
         has_users=login.users_file is not None,
         require_unchanged=registration.require_unchanged,
@@ -109,10 +113,11 @@ def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
     name = gateway_id(settings.home)
     query_log = QueryLog(metastore, name)
     writer = TableWriter(metastore, settings.warehouse, registration, policy=access)
-    views = ViewMaker(metastore, engines, access, queue_s=limits.queue_s)
-    explainer = Explainer(catalog, registration, router, engines, queue_s=limits.queue_s)
+    views = ViewMaker(metastore, engines, access, admission, queue_s=limits.queue_s)
+    explainer = Explainer(catalog, registration, router, engines, admission, queue_s=limits.queue_s)
     executor = Executor(
         engines=engines,
+        admission=admission,
         router=router,
         commands=CommandRunner(
             metastore,
@@ -134,12 +139,13 @@ def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
     )
     coordinator = Coordinator(
         engines=engines,
+        admission=admission,
         router=router,
         reader=AuthorizedReader(
             StatementReader(planners, written_for), catalog, engines, registration, access, parser_limits
         ),
         executor=executor,
-        races=Races(engines, router, executor, query_log, early=routing.early_failover),
+        races=Races(engines, admission, router, executor, query_log, early=routing.early_failover),
         query_log=query_log,
         writer=writer,
         spool=spool,
@@ -167,6 +173,7 @@ def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
         settings=settings,
         metastore=metastore,
         engines=engines,
+        admission=admission,
         planners=planners,
         catalog=catalog,
         registration=registration,
@@ -230,6 +237,18 @@ def _rules(settings: Settings, engines: EngineRegistry) -> RulesFile:
         raise RulesFileInvalid(f"the routing rules in {settings.rules_file} are wrong: {told}") from error
 
 
+def _pool(name: str, settings: PoolSettings) -> Pool:
+    return Pool(
+        name,
+        weight=settings.weight,
+        memory_bytes=None if settings.memory is None else int(settings.memory),
+        slots=settings.slots,
+        queue=settings.queue,
+        queue_s=settings.queue_s,
+        when_full=WhenFull(settings.when_full),
+    )
+
+
 def _entries(settings: Settings) -> list[EngineEntry]:
     return [_entry(adapter, section, settings) for adapter, section in settings.engines()]
 
@@ -241,13 +260,11 @@ def _entry(adapter: Adapter[Any], section: EngineSettings, settings: Settings) -
     except ImportError as error:
         hint = f"{adapter.product} is configured: pip install 'fusion-sql-gateway[{adapter.extra}]'"
         raise MissingExtra(hint) from error
-    engine, limit = built.engine, built.limit_bytes
-    capacity = built.capacity_bytes or (None if limit is None else limit * engine.slots)
-    ledger = Ledger(engine.name, slots=engine.slots, capacity_bytes=capacity, guests=built.guests)
     return EngineEntry(
-        engine,
-        ledger,
-        limit_bytes=limit,
+        built.engine,
+        limit_bytes=built.limit_bytes,
+        capacity_bytes=built.capacity_bytes,
+        guests=built.guests,
         threads=built.threads,
         hosts=built.hosts,
         processors=built.processors,

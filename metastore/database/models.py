@@ -369,7 +369,8 @@ class AttemptRow(Base):
     """One try of one query on one engine. actuals: operators with the rows that came out of them.
 
     expected_bytes, uncertainty (kind, bias, deviation), limit_bytes, expected_s: what the models said of it by
-    themselves, which runs are held against. The decision has them, too, but is long to read.
+    themselves, which runs are held against. The decision has them, too, but is long to read. lease_bytes, threads: what
+    it got; its limit is the lease, as far as it had one.
     """
 
     __tablename__ = "attempts"
@@ -390,6 +391,8 @@ class AttemptRow(Base):
     uncertainty: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
     limit_bytes: Mapped[int | None] = mapped_column(BigInteger)
     expected_s: Mapped[float | None] = mapped_column(Float(53))
+    lease_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    threads: Mapped[int | None] = mapped_column(Integer)
     actuals: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
 
 

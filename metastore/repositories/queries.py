@@ -280,6 +280,8 @@ def _closing(query_id: str, attempt: Attempt) -> Any:
             message=attempt.message,
             rows=attempt.rows,
             peak_bytes=attempt.peak_bytes,
+            lease_bytes=attempt.lease_bytes,
+            threads=attempt.threads,
             actuals=_ACTUALS.dump_python(attempt.actuals, mode="json") if attempt.actuals else None,
             **got,
         )
@@ -328,6 +330,8 @@ def _attempt(row: AttemptRow) -> Attempt:
         actuals=_ACTUALS.validate_python(row.actuals) if row.actuals else None,
         waited_s=row.waited_s,
         expected=_expectation(row),
+        lease_bytes=row.lease_bytes,
+        threads=row.threads,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from engines.errors import EngineBusy
 from gateway.errors import TooManyQueries
-from gateway.routing.admission import Ledger, Places
+from gateway.routing.admission.admission import Admission
+from gateway.routing.admission.places import Places
+from gateway.routing.admission.values import EngineBudget, Request
 from gateway.security.principals import Principal, Role
 from tests.attacks.conftest import register_bookstore
 from tests.attacks.doors import Door, Refused, Served, served
@@ -68,41 +70,40 @@ def test_few_places_are_of_use(most: int) -> None:
 
 
 def test_who_waits_for_a_slot_waits_behind_turns_and_not_behind_a_flood() -> None:
-    ledger, order, entered = Ledger("fast", slots=1, capacity_bytes=None), list[str](), threading.Event()
+    admission, order = Admission([EngineBudget("fast", slots=1)]), list[str]()
     names = ["alice"] * 10 + ["bob"] * 2
 
     def run(name: str) -> None:
-        with ledger.lease(1, wait_s=30, cancelled=lambda: False, who=somebody(name)):
+        with admission.lease(Request("fast", 1, somebody(name)), wait_s=30):
             order.append(name)
 
     with ThreadPoolExecutor(len(names)) as pool:
-        with ledger.lease(1, wait_s=0, cancelled=lambda: False, who=somebody("carol")):
+        with admission.lease(Request("fast", 1, somebody("carol")), wait_s=0):
             for number, name in enumerate(names, 1):
                 pool.submit(run, name)
-                while len(ledger._waiting) < number:
+                while len(admission.waiting()) < number:
                     time.sleep(0.001)
-            entered.set()
     assert sorted(order) == sorted(names)
     assert set(order[:2]) == {"alice", "bob"}
     assert set(order[2:4]) == {"alice", "bob"}
 
 
 def test_a_small_statement_of_somebody_else_has_a_slot_at_once() -> None:
-    ledger = Ledger("fast", slots=1, capacity_bytes=100, guests=1)
+    """Within what the engine has: what is kept for it, nobody else was given."""
+    budget = EngineBudget("fast", slots=1, capacity_bytes=110, limit_bytes=100, guest_slots=1, guest_bytes=10)
+    admission = Admission([budget])
     alice, bob = somebody("alice"), somebody("bob")
-
-    def lease(who: Principal, needed_bytes: int) -> object:
-        return ledger.lease(100, wait_s=0, cancelled=lambda: False, who=who, needed_bytes=needed_bytes)
-
-    with ledger.lease(100, wait_s=0, cancelled=lambda: False, who=alice):
+    with admission.lease(Request("fast", 100, alice), wait_s=0):
         for who, needed_bytes in ((alice, 1), (bob, 50)):
             with (
-                pytest.raises(Exception, match="No slot"),
-                ledger.lease(100, wait_s=0, cancelled=lambda: False, who=who, needed_bytes=needed_bytes),
+                pytest.raises(EngineBusy, match="No slot"),
+                admission.lease(Request("fast", needed_bytes, who), wait_s=0),
             ):
                 pass
-        with ledger.lease(100, wait_s=0, cancelled=lambda: False, who=bob, needed_bytes=1):
-            assert ledger.describe()["slots_held"] == 2
+        with admission.lease(Request("fast", 10, bob), wait_s=0) as grant:
+            (held,) = admission.describe().engines
+            assert (held.slots_held, held.bytes_held) == (2, 110)
+            assert not grant.raise_to(11)
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,6 @@ from engines.errors import EngineBusy, EngineUnavailable
 from engines.spark.embedded.server import SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
 from gateway.errors import NoEngineAvailable
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
@@ -64,8 +63,8 @@ def gateway(tmp_path: Path, duckdb: DuckDBEngine, spark_engine: SparkConnectEngi
     groups = pa.array([number % GROUPS for number in range(ROWS)], pa.int32())
     pq.write_table(pa.table({"id": ids, "grp": groups}), tmp_path / "numbers" / "part.parquet")
     entries = [
-        EngineEntry(duckdb, Ledger("duckdb", slots=2, capacity_bytes=2 * LIMIT), limit_bytes=LIMIT),
-        EngineEntry(spark_engine, Ledger("spark", slots=4, capacity_bytes=None)),
+        EngineEntry(duckdb, limit_bytes=LIMIT),
+        EngineEntry(spark_engine),
     ]
     built = wiring.assemble(load(tmp_path / "home"), EngineRegistry(entries))
     built.metastore.catalog.put(inspect("numbers", tmp_path / "numbers"), at=dt.datetime.now(dt.UTC))

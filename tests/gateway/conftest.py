@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,6 @@ from engines.protocol import EngineKind
 from engines.scripted import ScriptedEngine
 from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security import authentication
 from gateway.server import wiring
@@ -141,16 +140,17 @@ def scripted(
         metastore_url: str | None = None,
         roots: tuple[Path, ...] = (),
         routing: settings_module.RoutingSettings = BY_MEMORY,
+        pools: Mapping[str, settings_module.PoolSettings] = {},
         **limits: float,
     ) -> Scripted:
         fast = ScriptedEngine("fast", kind=EngineKind.FAST, dialect="duckdb", slots=slots)
         dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, dialect="spark", slots=slots)
         entries = [
-            EngineEntry(fast, Ledger("fast", slots=slots, capacity_bytes=slots * limit_bytes), limit_bytes=limit_bytes),
-            EngineEntry(dependable, Ledger("dependable", slots=slots, capacity_bytes=None), speed=SLOW),
+            EngineEntry(fast, limit_bytes=limit_bytes),
+            EngineEntry(dependable, speed=SLOW),
         ]
         settings = settings_for(tmp_path / home, routing=routing, **limits)
-        settings = settings.model_copy(update={"catalog": settings_module.CatalogSettings(roots=roots)})
+        settings = settings.model_copy(update={"catalog": settings_module.CatalogSettings(roots=roots), "pools": pools})
         if metastore_url is not None:
             settings = settings.model_copy(
                 update={"metastore": settings_module.MetastoreSettings(url=SecretStr(metastore_url))}

@@ -17,7 +17,6 @@ import pyarrow as pa
 from engines.errors import MemoryExceeded
 from engines.protocol import Actuals, EngineKind, Lease, Watch, unwatched
 from engines.scripted import Script, ScriptedEngine, ScriptedResult
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.principals import Role
 from gateway.server import wiring
@@ -50,8 +49,8 @@ def gateway_of(home: Path, bookstore: Path, role: Role = Role.ADMIN) -> tuple[Ga
     slow = SlowEngine("slow", kind=EngineKind.DEPENDABLE, dialect="spark", slots=SLOTS)
     slow.script("books", Script(steps=(ROWS,)))
     entries = [
-        EngineEntry(fast, Ledger("fast", slots=SLOTS, capacity_bytes=SLOTS * LIMIT), limit_bytes=LIMIT),
-        EngineEntry(slow, Ledger("slow", slots=SLOTS, capacity_bytes=None), speed=Speed(start_s=1.0)),
+        EngineEntry(fast, limit_bytes=LIMIT),
+        EngineEntry(slow, speed=Speed(start_s=1.0)),
     ]
     settings = settings_for(home).model_copy(update={"authentication": AuthenticationSettings(anonymous_role=role)})
     gateway = wiring.assemble(settings, EngineRegistry(entries))

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 from engines.errors import MemoryExceeded
 from engines.protocol import Actuals, EngineKind, EngineStatus, OperatorActual, WriteTarget
 from engines.scripted import Script, ScriptedEngine
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
@@ -68,8 +67,8 @@ def scripted_gateway(home: Path) -> ScriptedGateway:
     fast.script("too big", Script(steps=(ROWS, RAN_OUT), plan=PLAN))
     engines = EngineRegistry(
         [
-            EngineEntry(fast, Ledger("duckdb", slots=2, capacity_bytes=2 * LIMIT_BYTES), limit_bytes=LIMIT_BYTES),
-            EngineEntry(dependable, Ledger("spark", slots=4, capacity_bytes=None), speed=SLOW),
+            EngineEntry(fast, limit_bytes=LIMIT_BYTES),
+            EngineEntry(dependable, speed=SLOW),
         ]
     )
     return ScriptedGateway(wiring.assemble(settings_for(home, routing=BY_MEMORY), engines), fast, dependable)

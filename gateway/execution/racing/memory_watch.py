@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from engines.protocol import Elastic, Engine, Progress
-from gateway.routing.admission import Grant
+from gateway.routing.admission.admission import Grant
 from selector.forecast.continuation import Standing
 
 FILLED = 0.5  # share of a lease, from which it is raised: memory fills at up to 1.5 GB/s, and is looked at every 10 ms

@@ -2,7 +2,7 @@
 
 Most attempts run alone, one after the other. One on a fast engine is watched: where it is expected to run out of
 memory, and the next engine to end sooner, that one starts before the crash, in the place of the first or beside it
-(``selector/forecast/continuation.py``). All is decided in the query's own thread, which hears what happens from a queue.
+(``selector/forecast/continuation.py``). All is decided in the query's own thread, which hears of it from a queue.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from queue import SimpleQueue
 
 from engines.errors import BrokenOff, EngineError, StatementCancelled, Superseded
 from gateway.execution.executor import Executor, Outcome
-from gateway.execution.failover import FailoverPlan, PlannedAttempt
+from gateway.execution.failover import FailoverPlan, PlannedAttempt, whole_pays
 from gateway.execution.query_log import QueryLog, new_attempt
 from gateway.execution.racing.runner import FinishLine, Runner
+from gateway.routing.admission.admission import Admission
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.router import Router
 from gateway.sql.compiled import CompiledStatement
@@ -60,9 +61,17 @@ class Races:
     """Makes races. early: whether another engine may start before the first one has failed."""
 
     def __init__(
-        self, engines: EngineRegistry, router: Router, executor: Executor, query_log: QueryLog, *, early: bool
+        self,
+        engines: EngineRegistry,
+        admission: Admission,
+        router: Router,
+        executor: Executor,
+        query_log: QueryLog,
+        *,
+        early: bool,
     ) -> None:
         self.engines = engines
+        self.admission = admission
         self.router = router
         self.executor = executor
         self.log = query_log
@@ -119,7 +128,8 @@ class Race:
                     if not isinstance(error, EngineError) or not error.fails_over:
                         self._supersede(outcome)
                         return outcome
-                    may_continue = self._plan.may_continue(runner.this, error)
+                    small = whole_pays(self._decision, outcome.attempt)
+                    may_continue = self._plan.may_continue(runner.this, error, lease_was_small=small)
                     if not may_continue and not self._running:
                         return outcome
                     log.info("query %s: %s failed with %s, trying on", self._run.id, runner.this.engine, error.code)
@@ -144,6 +154,7 @@ class Race:
             self._finish,
             started=lambda runner: self._events.put(_Started(runner)),
             judge=judge or (lambda runner, standing: None),
+            wake=self._races.admission.wake,
         )
         self._running.append(runner)
         carry_out = partial(self._carry_out, runner, wait_s)

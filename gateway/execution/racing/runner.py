@@ -12,7 +12,7 @@ from engines.errors import EngineError, StatementCancelled, Superseded
 from engines.protocol import Progress
 from gateway.execution.failover import PlannedAttempt
 from gateway.execution.racing.memory_watch import MemoryWatch
-from gateway.routing.admission import Grant
+from gateway.routing.admission.admission import Grant
 from gateway.routing.engines import EngineEntry
 from gateway.statements.statement import Run
 from metastore.records import Attempt, QueryState
@@ -38,7 +38,11 @@ class FinishLine:
 
 
 class Runner:
-    """One attempt. Thread-safe. started: hears once it holds its lease; judge: hears how it stands, again and again."""
+    """One attempt. Thread-safe.
+
+    started: hears once it holds its lease; judge: hears how it stands, again and again. wake: has it look whether it is
+    still wanted, while it waits for a lease.
+    """
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class Runner:
         *,
         started: Callable[[Runner], None],
         judge: Callable[[Runner, Standing], None],
+        wake: Callable[[str], None],
     ) -> None:
         self.run = run
         self.this = this
@@ -58,9 +63,11 @@ class Runner:
         self.watch: Callable[[Progress], None] = lambda progress: None
         self._started = started
         self._judge = judge
+        self._wake = wake
         self._begun_s = time.monotonic()
         self._memory: MemoryWatch | None = None
         self._entry: EngineEntry | None = None
+        self._threads: int | None = None
         self._ending: StatementCancelled | None = None
         self._ended = threading.Event()
 
@@ -73,6 +80,7 @@ class Runner:
         )
         self.watch = self._memory
         self._entry = entry
+        self._threads = grant.lease.threads or entry.threads
         with self.run.on(entry.name):
             self._started(self)
             self.require()
@@ -84,9 +92,10 @@ class Runner:
         return self._ending is not None or self.run.cancelled
 
     @property
-    def limit_bytes(self) -> int | None:
-        """What it might take in the end; None before it held a lease."""
-        return self._memory.leased_bytes if self._memory else None
+    def lease_bytes(self) -> int | None:
+        """What it might take in the end; None before it held a lease, and where its engine spills."""
+        limited = self._entry is not None and self._entry.limit_bytes is not None
+        return self._memory.leased_bytes if self._memory and limited else None
 
     @property
     def held_bytes(self) -> int | None:
@@ -103,6 +112,7 @@ class Runner:
         """End it, and return it as it ends, whatever the engine still says of it. The first reason counts."""
         if self._ending is None:
             self._ending = reason
+            self._wake(self.run.id)
             threading.Thread(target=self._cancel_until_ended, name=f"end {self.run.id}", daemon=True).start()
         ended = replace(
             self.attempt,
@@ -116,10 +126,12 @@ class Runner:
 
     def noted(self, attempt: Attempt) -> Attempt:
         """Return the attempt with what it got of its engine; what it is expected to fit into is what it had."""
-        expected = attempt.expected
-        if self.limit_bytes is not None and expected.limit_bytes is not None:
-            expected = replace(expected, limit_bytes=self.limit_bytes)
-        return replace(attempt, waited_s=self.waited_s, expected=expected)
+        expected, lease_bytes = attempt.expected, self.lease_bytes
+        if lease_bytes is not None and expected.limit_bytes is not None:
+            expected = replace(expected, limit_bytes=lease_bytes)
+        return replace(
+            attempt, waited_s=self.waited_s, lease_bytes=lease_bytes, threads=self._threads, expected=expected
+        )
 
     def ended(self) -> None:
         """Note that nothing of it runs any more."""

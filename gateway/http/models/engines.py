@@ -16,6 +16,27 @@ class EngineModel(BaseModel):
     ledger: dict[str, int | None]
 
 
+class PoolModel(BaseModel):
+    """A pool as it is now, over all engines. Limits that are null are none."""
+
+    name: str
+    weight: float
+    slots: int | None
+    slots_held: int
+    memory_bytes: int | None
+    bytes_held: int
+    queue: int | None
+    queue_s: float | None
+    waiting: int
+    when_full: str
+
+
+class PoolList(BaseModel):
+    """All pools; ``default`` has the statements that are in no other."""
+
+    pools: list[PoolModel]
+
+
 class LivingReply(BaseModel):
     """The process lives."""
 

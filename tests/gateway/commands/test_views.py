@@ -13,7 +13,6 @@ import pytest
 from engines.duckdb.pool import DuckDBEngine
 from engines.protocol import Column
 from gateway.errors import NotAllowed, SessionFull, SqlError, StatementTooDeep, UnknownTable
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.principals import Principal
 from gateway.server import wiring
@@ -60,7 +59,7 @@ class House:
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("views")
     engine = DuckDBEngine(workers=1, threads=1)
-    entries = [EngineEntry(engine, Ledger("duckdb", slots=1, capacity_bytes=LIMIT), limit_bytes=LIMIT)]
+    entries = [EngineEntry(engine, limit_bytes=LIMIT)]
     settings = load(folder / "home")
     gateway = wiring.assemble(settings, EngineRegistry(entries))
     (folder / "a").mkdir()

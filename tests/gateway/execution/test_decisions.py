@@ -21,7 +21,7 @@ from engines.scripted import Pause, Script
 from gateway.errors import InvalidSetting
 from gateway.security.principals import IN_PROCESS
 from gateway.server.app import create_app
-from gateway.settings import RoutingSettings
+from gateway.settings import PoolSettings, RoutingSettings
 from gateway.statements.session import Session
 from gateway.statements.statement import Run, Statement
 from metastore.records import QueryRecord
@@ -112,14 +112,14 @@ def code_of(decision: Decision) -> ReasonCode:
 # ---------------------------------------------------------------------- what is explained is what happens
 
 POLICIES = ({}, *({"fusion.policy": rule.value} for rule in Rule), {"fusion.pool": "reports"}, {"request_pool": "etl"})
-POOLS = {"reports": Rule.SAFE, "etl": Rule.PAPER}
+POOLS = {"reports": PoolSettings(policy=Rule.SAFE), "etl": PoolSettings(policy=Rule.PAPER)}
 
 
 @pytest.mark.parametrize("count", [400, pytest.param(1_000, marks=pytest.mark.thorough)])
 def test_explain_and_dispatch_agree(scripted: Build, count: int) -> None:
     """Random statements, of which some come back and some do not fit, under random policies."""
     chance = random.Random(SEED)  # noqa: S311 - not for secrets
-    house = scripted(routing=RoutingSettings(pools=POOLS, miss_price_s=5.0))
+    house = scripted(routing=RoutingSettings(miss_price_s=5.0), pools=POOLS)
     publish(house)
     prices: dict[int, str] = {}
     engines: Counter[str] = Counter()
@@ -253,17 +253,17 @@ def between(house: Scripted) -> str:
         (BY_MEMORY, {"fusion.policy": "expected"}, Rule.EXPECTED),
         (BY_SECONDS, {"fusion.policy": "SAFE"}, Rule.SAFE),
         (BY_SECONDS, {"fusion.policy": ""}, Rule.EXPECTED),
-        (RoutingSettings(pools=POOLS), {"fusion.pool": "reports"}, Rule.SAFE),
-        (RoutingSettings(pools=POOLS), {"REQUEST_POOL": "etl"}, Rule.PAPER),
-        (RoutingSettings(pools=POOLS), {"fusion.pool": "nobody's"}, Rule.EXPECTED),
-        (RoutingSettings(pools=POOLS), {"fusion.pool": "reports", "fusion.policy": "expected"}, Rule.EXPECTED),
+        (BY_SECONDS, {"fusion.pool": "reports"}, Rule.SAFE),
+        (BY_SECONDS, {"REQUEST_POOL": "etl"}, Rule.PAPER),
+        (BY_SECONDS, {"fusion.pool": "nobody's"}, Rule.EXPECTED),
+        (BY_SECONDS, {"fusion.pool": "reports", "fusion.policy": "expected"}, Rule.EXPECTED),
     ],
     ids=lambda value: " ".join(map(str, value.items())) if isinstance(value, dict) else "",
 )
 def test_a_statements_policy_comes_before_its_pools_and_that_before_the_gateways(
     scripted: Build, gateway: RoutingSettings, settings: Mapping[str, str], rule: Rule
 ) -> None:
-    house = scripted(routing=gateway)
+    house = scripted(routing=gateway, pools=POOLS)
     sql = between(house)
     session = Session(IN_PROCESS, deadline_s=60.0)
     for name, value in settings.items():
@@ -287,7 +287,7 @@ def test_a_policy_that_there_is_not_is_refused(scripted: Build) -> None:
 
 
 def test_a_statements_own_settings_over_http(scripted: Build) -> None:
-    house = scripted(routing=RoutingSettings(pools=POOLS))
+    house = scripted(routing=BY_SECONDS, pools=POOLS)
     sql = between(house)
     house.fast.script(f"< {UNLIKELY}", Script(steps=(ROW,), plan=plan_of(UNLIKELY)))  # its peak is not measured
     with serving(create_app(house.gateway)) as client:

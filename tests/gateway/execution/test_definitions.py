@@ -12,7 +12,6 @@ import pytest
 
 from engines.duckdb.pool import DuckDBEngine
 from gateway.errors import SqlError
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.principals import Principal, Role
 from gateway.server import wiring
@@ -74,7 +73,7 @@ def duckdb() -> Iterator[DuckDBEngine]:
 def house(tmp_path: Path, duckdb: DuckDBEngine) -> Iterator[House]:
     roots = tmp_path / "roots"
     roots.mkdir()
-    entries = [EngineEntry(duckdb, Ledger("duckdb", slots=1, capacity_bytes=LIMIT), limit_bytes=LIMIT)]
+    entries = [EngineEntry(duckdb, limit_bytes=LIMIT)]
     settings = load(tmp_path / "home", catalog={"roots": [str(roots)]})
     gateway = wiring.assemble(settings, EngineRegistry(entries))
     gateway.catalog.current()

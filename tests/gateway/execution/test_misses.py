@@ -16,7 +16,6 @@ import pytest
 from engines.errors import MemoryExceeded
 from engines.protocol import EngineKind
 from gateway import settings as settings_module
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
@@ -53,10 +52,8 @@ def gateway(tmp_path: Path) -> Iterator[Gateway]:
     fast = DuckDBEngine(workers=2, threads=2)
     dependable = ToyEngine("dependable", EngineKind.DEPENDABLE)
     entries = [
-        EngineEntry(
-            fast, Ledger("duckdb", slots=2, capacity_bytes=2 * LIMIT, guests=fast.guests), limit_bytes=LIMIT, threads=2
-        ),
-        EngineEntry(dependable, Ledger("dependable", slots=2, capacity_bytes=None)),
+        EngineEntry(fast, limit_bytes=LIMIT, guests=fast.guests, threads=2),
+        EngineEntry(dependable),
     ]
     built = wiring.assemble(settings_module.load(tmp_path / "home"), EngineRegistry(entries))
     register(built, folder.parent)

@@ -22,7 +22,6 @@ from engines.protocol import Column, Lease
 from engines.spark.embedded.server import SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
 from gateway.errors import UnknownDatabase, UnknownTable
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.principals import Principal
 from gateway.server import wiring
@@ -94,8 +93,8 @@ def house(tmp_path: Path, duckdb: DuckDBEngine, spark_engine: SparkConnectEngine
 def built(home: Path, duckdb: DuckDBEngine, spark: SparkConnectEngine) -> Gateway:
     """Build a gateway over engines that outlive it."""
     entries = [
-        EngineEntry(duckdb, Ledger("duckdb", slots=1, capacity_bytes=LIMIT), limit_bytes=LIMIT),
-        EngineEntry(spark, Ledger("spark", slots=2, capacity_bytes=None)),
+        EngineEntry(duckdb, limit_bytes=LIMIT),
+        EngineEntry(spark),
     ]
     gateway = wiring.assemble(load(home), EngineRegistry(entries))
     gateway.coordinator.recover()

@@ -17,7 +17,6 @@ from engines.protocol import EngineKind
 from engines.scripted import ScriptedEngine
 from gateway import settings as settings_module
 from gateway.presentation.what_if import by_weight, operator_notes, statistics_sentence, what_if
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.app import create_app
@@ -71,10 +70,9 @@ def narrow(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterato
         [
             EngineEntry(
                 DuckDBEngine(workers=1, threads=1),
-                Ledger("duckdb", slots=1, capacity_bytes=LIMIT_BYTES),
                 limit_bytes=LIMIT_BYTES,
             ),
-            EngineEntry(behind, Ledger("spark", slots=1, capacity_bytes=None)),
+            EngineEntry(behind),
         ]
     )
     gateway = wiring.assemble(settings_module.load(tmp_path_factory.mktemp("home"), routing=BY_MEMORY), engines)

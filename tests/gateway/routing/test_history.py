@@ -9,7 +9,6 @@ import pytest
 
 from engines.protocol import EngineKind
 from engines.scripted import ScriptedEngine
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.history import NEVER_THERE, recorded
 from metastore.records import Attempt, QueryRecord, QueryState
@@ -42,8 +41,8 @@ def engines() -> EngineRegistry:
     fast = ScriptedEngine("duckdb")
     dependable = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark")
     entries = [
-        EngineEntry(fast, Ledger("duckdb", slots=2, capacity_bytes=None), limit_bytes=OTHER_LIMIT),
-        EngineEntry(dependable, Ledger("spark", slots=2, capacity_bytes=None)),
+        EngineEntry(fast, limit_bytes=OTHER_LIMIT),
+        EngineEntry(dependable),
     ]
     return EngineRegistry(entries)
 

@@ -15,13 +15,13 @@ from engines.protocol import EngineKind
 from engines.scripted import Script, ScriptedEngine
 from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
 from gateway.statements.statement import Statement
 from metastore.records import QueryRecord, QueryState
 from selector.decision import ReasonCode
+from selector.lease import LEAST_BYTES
 from tests.gateway.conftest import BOOKS, BY_MEMORY, register
 
 pytest.importorskip("impala", reason="impyla is not installed: pip install fusion-sql-gateway[impala]")
@@ -69,7 +69,7 @@ def house(tmp_path: Path, bookstore: Path) -> Iterator[House]:
         dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, dialect="spark")
         dependable.script("select", Script(steps=(ANSWER,)))
         impala = only_impala.engines["impala"]
-        engines = EngineRegistry([impala, EngineEntry(dependable, Ledger("dependable", slots=2, capacity_bytes=None))])
+        engines = EngineRegistry([impala, EngineEntry(dependable)])
         gateway = wiring.assemble(settings, engines)
         register(gateway, bookstore)
         gateway.start()
@@ -99,7 +99,7 @@ def test_a_statement_that_fits_runs_on_impala(house: House) -> None:
     scan = next(part for part in attempt.actuals.operators if "SCAN" in part.name)
     assert scan.rows == BOOKS // 2
     asked = house.server.service.asked[-1]
-    assert asked.options["MEM_LIMIT"] == str(LIMIT)
+    assert asked.options["MEM_LIMIT"] == str(attempt.lease_bytes) == str(LEAST_BYTES)
     assert asked.options["MT_DOP"] == "2"
     assert house.dependable.asked == []
 
@@ -112,14 +112,16 @@ def test_a_real_memory_error_fails_over_and_is_remembered(house: House) -> None:
         ("impala", "MEMORY_EXCEEDED"),
         ("dependable", None),
     ]
-    assert first.attempts[0].peak_bytes == LIMIT
+    assert first.attempts[0].peak_bytes == LEAST_BYTES
     assert codes(first)[0] is ReasonCode.FITS
     runs_on_impala = len([asked for asked in house.server.service.asked if asked.sql.startswith("SELECT")])
 
     second = house.ask(GREEDY)
 
     assert [(attempt.engine, attempt.failure) for attempt in second.attempts] == [("dependable", None)]
-    assert ReasonCode.MISESTIMATE_ON_RECORD in codes(second)
+    assert ReasonCode.LEARNED_FROM_RUNS in codes(second)  # it would not fit into the whole limit either
+    (missed,) = house.gateway.metastore.misestimates.list()
+    assert missed.limit_bytes == LEAST_BYTES
     assert len([asked for asked in house.server.service.asked if asked.sql.startswith("SELECT")]) == runs_on_impala
 
 
@@ -143,9 +145,13 @@ def test_what_impala_says_decides_what_happens_next(
     record = house.ask(CHEAP)
 
     assert record.state is (QueryState.FINISHED if fails_over else QueryState.FAILED)
-    assert [attempt.engine for attempt in record.attempts] == ["impala", "dependable"][: 1 + fails_over]
+    after = "impala" if remembered else "dependable"  # with the whole limit, which is enough
+    assert [attempt.engine for attempt in record.attempts] == ["impala", after][: 1 + fails_over]
+    assert [missed.limit_bytes for missed in house.gateway.metastore.misestimates.list()] == [LEAST_BYTES] * remembered
     again = house.ask(CHEAP)
-    assert again.attempts[0].engine == ("dependable" if remembered else "impala")
+    assert [(each.engine, each.lease_bytes) for each in again.attempts] == [
+        ("impala", LIMIT if remembered else LEAST_BYTES)
+    ]
 
 
 def test_fast_engines_may_stand_beside_each_other(tmp_path: Path) -> None:

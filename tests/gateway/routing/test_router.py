@@ -16,7 +16,6 @@ from engines.errors import EngineBusy, MemoryExceeded
 from engines.protocol import EXPLAIN_S, EngineKind, TableSource, never
 from engines.scripted import Script, ScriptedEngine
 from gateway.catalog.locations import Locations
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
@@ -48,11 +47,8 @@ def gateway_of(tmp_path: Path, bookstore: Path) -> Iterator[Build]:
 
         def build(*fast: ScriptedEngine) -> Gateway:
             dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, dialect="spark")
-            entries = [
-                EngineEntry(each, Ledger(each.name, slots=2, capacity_bytes=2 * LIMIT), limit_bytes=LIMIT)
-                for each in fast
-            ]
-            entries.append(EngineEntry(dependable, Ledger("dependable", slots=2, capacity_bytes=None)))
+            entries = [EngineEntry(each, limit_bytes=LIMIT) for each in fast]
+            entries.append(EngineEntry(dependable))
             gateway = wiring.assemble(settings_for(tmp_path / "home", routing=BY_MEMORY), EngineRegistry(entries))
             stack.callback(gateway.close)
             register(gateway, bookstore)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,13 +12,12 @@ import pytest
 from pydantic import ValidationError
 
 from engines.duckdb.adapter import DuckDBSettings
-from engines.errors import EngineBusy, EngineUnavailable, StatementCancelled
+from engines.errors import EngineUnavailable
 from engines.protocol import Lease
 from engines.scripted import Script, ScriptedEngine
 from gateway import settings as settings_module
 from gateway.errors import ResultGone, ResultStoreFull
 from gateway.execution.results import Spool
-from gateway.routing.admission import Ledger
 from gateway.routing.circuit_breaker import TRIAL_S, CircuitBreaker
 
 MIB = 1 << 20
@@ -27,48 +25,6 @@ MIB = 1 << 20
 
 def never() -> bool:
     return False
-
-
-def test_slots_and_bytes_are_held_until_the_lease_ends() -> None:
-    ledger = Ledger("fast", slots=2, capacity_bytes=100)
-    with ledger.lease(60, wait_s=0, cancelled=never) as grant:
-        assert grant.lease.memory_bytes == 60
-        with pytest.raises(EngineBusy), ledger.lease(60, wait_s=0, cancelled=never):
-            pass
-        with ledger.lease(40, wait_s=0, cancelled=never):
-            assert (ledger.describe()["slots_held"], ledger.describe()["bytes_held"]) == (2, 100)
-    assert (ledger.describe()["slots_held"], ledger.describe()["bytes_held"]) == (0, 0)
-
-
-def test_a_lease_is_given_back_after_an_error() -> None:
-    ledger = Ledger("fast", slots=1, capacity_bytes=None)
-    with pytest.raises(RuntimeError), ledger.lease(1, wait_s=0, cancelled=never):
-        raise RuntimeError
-    with ledger.lease(1, wait_s=0, cancelled=never):
-        pass
-
-
-def test_who_waits_gets_the_slot_that_becomes_free() -> None:
-    ledger = Ledger("fast", slots=1, capacity_bytes=None)
-    got = threading.Event()
-
-    def wait() -> None:
-        with ledger.lease(1, wait_s=10, cancelled=never):
-            got.set()
-
-    with ledger.lease(1, wait_s=0, cancelled=never):
-        waiting = threading.Thread(target=wait)
-        waiting.start()
-        assert not got.wait(0.2)
-    assert got.wait(5)
-    waiting.join()
-
-
-def test_waiting_ends_with_a_cancel() -> None:
-    ledger = Ledger("fast", slots=1, capacity_bytes=None)
-    with ledger.lease(1, wait_s=0, cancelled=never):
-        with pytest.raises(StatementCancelled), ledger.lease(1, wait_s=10, cancelled=lambda: True):
-            pass
 
 
 def lose(breaker: CircuitBreaker) -> None:

@@ -20,7 +20,6 @@ from engines.protocol import EngineKind
 from engines.scripted import Script, ScriptedEngine
 from gateway import settings as settings_module
 from gateway.errors import ScheduleInvalid, SchedulePaused, ScheduleTaken, ScheduleUnknown, UnknownTable
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
@@ -112,8 +111,8 @@ def open_gateway(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch)
         fast.script("77", Script(steps=(MemoryExceeded("Out of memory"),), plan=PLAN))
         engines = EngineRegistry(
             [
-                EngineEntry(fast, Ledger("fast", slots=2, capacity_bytes=2 * LIMIT_BYTES), limit_bytes=LIMIT_BYTES),
-                EngineEntry(dependable, Ledger("dependable", slots=2, capacity_bytes=None)),
+                EngineEntry(fast, limit_bytes=LIMIT_BYTES),
+                EngineEntry(dependable),
             ]
         )
         chosen = settings_module.load(

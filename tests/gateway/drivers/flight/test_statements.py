@@ -32,7 +32,6 @@ from gateway.drivers.flight.protocol.flight_sql_pb2 import (
     CommandStatementQuery,
 )
 from gateway.drivers.flight.service import FRESH_S
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server.wiring import assemble
 from gateway.settings import load
@@ -321,9 +320,7 @@ def writing(tmp_path: Path) -> Iterator[Served]:
     """Serve a gateway whose dependable engine writes."""
     engine = WritingEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark")
     engine.script("select", Script(steps=(WRITTEN.to_batches()[0],)))
-    gateway = assemble(
-        load(tmp_path / "home"), EngineRegistry([EngineEntry(engine, Ledger("spark", slots=2, capacity_bytes=None))])
-    )
+    gateway = assemble(load(tmp_path / "home"), EngineRegistry([EngineEntry(engine)]))
     gateway.start()
     try:
         with flight_port(gateway) as server:

@@ -21,7 +21,6 @@ from engines.scripted import Pause, Script, ScriptedEngine
 from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
 from gateway.drivers.hs2.binary import BinaryServer
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.app import create_app
@@ -119,8 +118,8 @@ def scripted(home: Path, **sections: Any) -> Iterator[Drivers]:
     """Serve a gateway over scripted engines."""
     fast, dependable = scripted_engines()
     entries = [
-        EngineEntry(fast, Ledger("duckdb", slots=8, capacity_bytes=8 * LIMIT_BYTES), limit_bytes=LIMIT_BYTES),
-        EngineEntry(dependable, Ledger("spark", slots=8, capacity_bytes=None), speed=SLOW),
+        EngineEntry(fast, limit_bytes=LIMIT_BYTES),
+        EngineEntry(dependable, speed=SLOW),
     ]
     with driving(wiring.assemble(settings_module.load(home, **sections), EngineRegistry(entries))) as drivers:
         yield drivers

@@ -53,10 +53,10 @@ def doubting(monkeypatch: pytest.MonkeyPatch) -> Doubting:
 
 def require_idle(house: Scripted) -> None:
     """Wait until no engine holds anything of a query any more, and no file is left but results."""
-    engines = house.gateway.engines
     for engine in (house.fast, house.dependable):
         wait_until(lambda engine=engine: engine.open_results == 0, "its statements are closed")  # type: ignore[misc]
-        wait_until(lambda name=engine.name: not engines[name].ledger.describe()["slots_held"], "its slots are free")  # type: ignore[misc]
+    admission = house.gateway.admission
+    wait_until(lambda: not any(each.slots_held for each in admission.describe().engines), "its slots are free")
     folder = house.gateway.spool.path("any").parent
     wait_until(lambda: not list(folder.glob("*.part")), "no unfinished file is left")
 

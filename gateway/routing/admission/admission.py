@@ -1,0 +1,269 @@
+"""START HERE: leases of memory and slots on all engines, in all pools, under one lock.
+
+What is leased is never above an engine's budget or a pool's limits. Who waits has a condition of its own on the lock,
+and is woken when it has its turn, when it is cancelled, or when its time is over: nobody looks again and again.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from engines.errors import EngineBusy, StatementCancelled
+from engines.protocol import Lease, never
+from gateway.errors import PoolFull
+from gateway.routing.admission.holdings import Holding, Holdings, Room
+from gateway.routing.admission.turns import Outlook, Turns, Waiter, may_pass
+from gateway.routing.admission.values import (
+    DEFAULT_POOL,
+    AdmissionState,
+    EngineBudget,
+    EngineState,
+    Need,
+    Pool,
+    PoolState,
+    Request,
+    Waiting,
+    WhenFull,
+)
+from gateway.security.principals import Principal
+from selector.wording import mebibytes
+
+
+class Grant:
+    """What a statement holds. Thread-safe."""
+
+    def __init__(self, admission: Admission, holding: Holding) -> None:
+        self._admission = admission
+        self._holding = holding
+
+    @property
+    def lease(self) -> Lease:
+        """What the statement may use now."""
+        request = self._holding.request
+        return Lease(self._holding.bytes, request.threads, request.careful)
+
+    def raise_to(self, total_bytes: int) -> bool:
+        """Hold so much memory in all from now on; False where limit, budget or pool have no room. Never waits."""
+        return self._admission.raise_to(self._holding, total_bytes)
+
+
+class Admission:
+    """The budgets of all engines, and the pools. Thread-safe."""
+
+    def __init__(self, engines: Iterable[EngineBudget], pools: Iterable[Pool] = ()) -> None:
+        self._engines = {budget.name: budget for budget in engines}
+        self._pools = {DEFAULT_POOL: Pool(DEFAULT_POOL)} | {pool.name: pool for pool in pools}
+        self._lock = threading.Lock()
+        self._holdings = Holdings(self._engines, self._pools)
+        self._turns = Turns(self._holdings)
+        self._waiters: list[Waiter] = []
+        self._numbers = itertools.count(1)
+        self._outlooks = {
+            name: Outlook(budget, self._engines, self._pools, self._holdings) for name, budget in self._engines.items()
+        }
+
+    def pool(self, name: str) -> Pool:
+        """Return the pool that statements of this name are in."""
+        return self._pools.get(name) or self._pools[DEFAULT_POOL]
+
+    def limit_bytes(self, engine: str, pool: str) -> int | None:
+        """Return the memory that one statement of a pool may take on an engine; None where it spills."""
+        limit, memory_bytes = self._engines[engine].limit_bytes, self.pool(pool).memory_bytes
+        return limit if limit is None or memory_bytes is None else min(limit, memory_bytes)
+
+    @contextmanager
+    def lease(self, request: Request, *, wait_s: float, cancelled: Callable[[], bool] = never) -> Iterator[Grant]:
+        """Hold a slot and memory. cancelled: is looked at again when ``wake`` is called.
+
+        Raises EngineBusy when there is none in time, PoolFull where the pool refuses, StatementCancelled.
+        """
+        holding = self._acquire(request, wait_s, cancelled)
+        try:
+            yield Grant(self, holding)
+        finally:
+            with self._lock:
+                self._holdings.release(holding)
+                self._dispatch()
+
+    def wake(self, query_id: str) -> None:
+        """Have a statement that waits look whether it is cancelled."""
+        with self._lock:
+            for waiter in self._waiters:
+                if waiter.request.query_id == query_id:
+                    waiter.changed.notify_all()
+
+    def raise_to(self, holding: Holding, total_bytes: int) -> bool:
+        """See ``Grant.raise_to``."""
+        with self._lock:
+            return self._holdings.raise_to(holding, total_bytes)
+
+    def waiting(self) -> tuple[Waiting, ...]:
+        """Return who waits, engine by engine, the next first."""
+        with self._lock:
+            now_s = time.monotonic()
+            found: list[Waiting] = []
+            for engine in self._engines:
+                waiters = self._in_order(engine)
+                starts_s = self._outlooks[engine].starts_s(waiters, now_s)
+                for place, (waiter, start_s) in enumerate(zip(waiters, starts_s, strict=True), 1):
+                    found.append(_told(waiter, place, start_s))
+            return tuple(found)
+
+    def expected_wait(self, engine: str, memory_bytes: int, who: Principal, pool: str = "") -> float:
+        """Return the seconds that a statement would probably wait if it came now."""
+        return self.outlook(Request(engine, memory_bytes, who, pool))[0]
+
+    def outlook(self, request: Request) -> tuple[float, float]:
+        """Return the seconds that a statement would wait, and how much of the engine it keeps from others who wait.
+
+        The second is the statements that wait, times the share of the engine that it takes.
+        """
+        with self._lock:
+            now_s = time.monotonic()
+            waiter = self._waiter(request)
+            waiters = self._in_order(request.engine)
+            room = self._holdings.room(request, waiter.pool, waiter.memory_bytes)
+            if room is Room.GUESTS or (room is Room.SHARED and not waiters):
+                return 0.0, 0.0
+            before = [each for each in waiters if not self._is_held_up_elsewhere(each, waiter)]
+            before.append(waiter)
+            before.sort(key=self._turns.order)
+            place = before.index(waiter)
+            *_, start_s = self._outlooks[request.engine].starts_s(before[: place + 1], now_s)
+            budget = self._engines[request.engine]
+            share = 1.0 / budget.slots
+            if budget.capacity_bytes:
+                share = max(share, waiter.memory_bytes / budget.capacity_bytes)
+            return start_s, len(waiters) * share
+
+    def describe(self) -> AdmissionState:
+        """Return what is held now and what there is."""
+        with self._lock:
+            engines = [
+                EngineState(budget, held.slots, held.bytes, len(self._in_order(name)))
+                for name, budget in self._engines.items()
+                for held in (self._holdings.on(name),)
+            ]
+            pools = [
+                PoolState(pool, held.slots, held.bytes, sum(each.pool is pool for each in self._waiters))
+                for pool in self._pools.values()
+                for held in (self._holdings.in_pool(pool.name),)
+            ]
+            return AdmissionState(tuple(engines), tuple(pools))
+
+    # ------------------------------------------------------------------ with the lock held, from here on
+
+    def _acquire(self, request: Request, wait_s: float, cancelled: Callable[[], bool]) -> Holding:
+        pool = self.pool(request.pool)
+        wait_s = wait_s if pool.queue_s is None else min(wait_s, pool.queue_s)
+        until_s = time.monotonic() + wait_s
+        with self._lock:
+            waiter = self._waiter(request)
+            self._waiters.append(waiter)
+            self._turns.arrived(pool)
+            try:
+                room = self._holdings.room(request, pool, waiter.memory_bytes)
+                if isinstance(room, Need):
+                    waiter.need = room  # nothing became free, so that nobody else has a turn either
+                else:
+                    self._dispatch()
+                if waiter.holding is None and pool.queue is not None:
+                    others = sum(each.pool is pool for each in self._waiters) - 1
+                    if others >= pool.queue:
+                        raise _full(pool, f"{others} statements wait in it, which is its queue.")
+                while waiter.holding is None:
+                    if cancelled():
+                        raise StatementCancelled("The statement was cancelled while it waited.")
+                    left_s = until_s - time.monotonic()
+                    if left_s <= 0:
+                        raise _late(waiter, wait_s)
+                    waiter.changed.wait(left_s)
+            except BaseException:
+                if waiter.holding is None:
+                    self._waiters.remove(waiter)
+                else:
+                    self._holdings.release(waiter.holding)
+                self._dispatch()
+                raise
+            return waiter.holding
+
+    def _waiter(self, request: Request) -> Waiter:
+        """Return a waiter whose memory is no more than its pool and its engine can ever give."""
+        pool, budget = self.pool(request.pool), self._engines[request.engine]
+        memory_bytes = request.memory_bytes
+        if budget.counted(memory_bytes):
+            most = [each for each in (pool.memory_bytes, budget.limit_bytes, budget.shared_bytes) if each is not None]
+            memory_bytes = min([memory_bytes, *most])
+        changed = threading.Condition(self._lock)
+        return Waiter(request, pool, memory_bytes, next(self._numbers), time.monotonic(), time.time(), changed)
+
+    def _in_order(self, engine: str) -> list[Waiter]:
+        return sorted((each for each in self._waiters if each.request.engine == engine), key=self._turns.order)
+
+    @staticmethod
+    def _is_held_up_elsewhere(waiter: Waiter, other: Waiter) -> bool:
+        """Tell whether one waits for its own pool, which is not the other's."""
+        return waiter.need.of_pool and waiter.pool.name != other.pool.name
+
+    def _dispatch(self) -> None:
+        """Give all a turn who can have one."""
+        while self._give_a_turn():
+            pass
+        self._turns.keep_only(self._waiters)
+
+    def _give_a_turn(self) -> bool:
+        """Give the next a turn that may have one; returns whether there was any. Notes what the others need."""
+        now_s = time.monotonic()
+        blocked: list[Waiter] = []
+        for waiter in sorted(self._waiters, key=self._turns.order):
+            room = self._holdings.room(waiter.request, waiter.pool, waiter.memory_bytes)
+            if isinstance(room, Need):
+                waiter.need = room
+            else:
+                rivals = [each for each in blocked if each.is_passed_by(waiter, is_guest=room is Room.GUESTS)]
+                if all(self._may_pass(waiter, each, now_s) for each in rivals):
+                    self._give(waiter, room, now_s, passed=rivals)
+                    return True
+                waiter.need = Need.TURN
+            blocked.append(waiter)
+        return False
+
+    def _may_pass(self, waiter: Waiter, blocked: Waiter, now_s: float) -> bool:
+        starts_s = self._outlooks[blocked.request.engine].alone_s(blocked, now_s)
+        return may_pass(waiter, blocked, self._holdings, starts_s)
+
+    def _give(self, waiter: Waiter, room: Room, now_s: float, *, passed: Iterable[Waiter]) -> None:
+        for each in passed:
+            each.passed += 1
+        waiter.holding = self._holdings.hold(waiter.request, waiter.pool, waiter.memory_bytes, room, now_s)
+        self._waiters.remove(waiter)
+        self._turns.taken(waiter)
+        waiter.changed.notify_all()
+
+
+def _told(waiter: Waiter, place: int, start_s: float) -> Waiting:
+    request = waiter.request
+    since = dt.datetime.fromtimestamp(waiter.at_s, dt.UTC)
+    told = request.query_id, request.engine, waiter.pool.name, request.who.account, waiter.memory_bytes
+    return Waiting(*told, waiter.need, since, place, start_s)
+
+
+def _late(waiter: Waiter, wait_s: float) -> EngineBusy | PoolFull:
+    """Return what a statement fails with that waited for nothing."""
+    pool, engine, need = waiter.pool, waiter.request.engine, waiter.need
+    if need.of_pool or wait_s == pool.queue_s:
+        what = f"No {need.value.removeprefix('pool ')}" if need.of_pool else f"No room on {engine}"
+        return _full(pool, f"{what} became free within {wait_s:.0f} s.")
+    what = f"No {mebibytes(waiter.memory_bytes)} of memory" if need is Need.MEMORY else "No slot"
+    return EngineBusy(f"{what} of {engine} became free within {wait_s:.0f} s.")
+
+
+def _full(pool: Pool, why: str) -> EngineBusy | PoolFull:
+    """Return what a statement fails with whose pool is full: its error, or one by which the next engine is tried."""
+    message = f"The pool {pool.name} is full: {why} Try again soon, or in another pool."
+    return PoolFull(message) if pool.when_full is WhenFull.REFUSE else EngineBusy(message)

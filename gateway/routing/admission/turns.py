@@ -1,0 +1,183 @@
+"""Who is next, who may go before others, and when one's turn is likely to come. Nothing here is thread-safe."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gateway.routing.admission.holdings import Holding, Holdings, Sharer
+from gateway.routing.admission.values import EngineBudget, Need, Pool, Request
+
+UNKNOWN_S = 1.0  # that a statement is taken to run of which nothing is known
+SOONEST_S = 0.05  # that one is taken to go on which should have ended by now
+MOST_PASSED = 64  # times that one which does not fit is passed by others that end before it could start
+FEW_PASSED = 4  # the same by others, of which that is not known
+MOST_SIMULATED = 500  # waiters that are looked at to tell when one's turn comes
+
+
+@dataclass(slots=True, eq=False)
+class Waiter:
+    """A statement that waits. number: in the order of arrival. passed: how often others went before it.
+
+    changed: wakes its thread. holding: once it has its turn. since_s: on the monotonic clock; at_s: since the epoch.
+    """
+
+    request: Request
+    pool: Pool
+    memory_bytes: int
+    number: int
+    since_s: float
+    at_s: float
+    changed: threading.Condition
+    need: Need = Need.TURN
+    passed: int = 0
+    holding: Holding | None = None
+
+    def is_passed_by(self, other: Waiter, *, is_guest: bool) -> bool:
+        """Tell whether another one takes of what this one waits for. is_guest: it takes what is kept for guests."""
+        if self.need.of_pool:
+            return self.pool.name == other.pool.name
+        return self.request.engine == other.request.engine and not is_guest
+
+
+class Turns:
+    """Whose turn it is: pools by their weights, then users, each by what it holds, then by its last turn."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
+        self._number = 0
+        self._of_account: dict[str, int] = {}  # the number of its last turn
+        self._of_pool: dict[str, float] = {}  # turns over weight: the lowest is next where shares are alike
+
+    def order(self, waiter: Waiter) -> tuple[float, float, float, float, int, int]:
+        """Sort first whose pool holds least by its weight, then who holds least, then who came first."""
+        engine, who, pool = waiter.request.engine, waiter.request.who, waiter.pool
+        share = self._holdings.share
+        return (
+            share(engine, Sharer.POOL, pool.name) / pool.weight,
+            self._of_pool.get(pool.name, 0.0),
+            share(engine, Sharer.SOURCE, who.quota_key),
+            share(engine, Sharer.ACCOUNT, who.account),
+            self._of_account.get(who.account, 0),
+            waiter.number,
+        )
+
+    def arrived(self, pool: Pool) -> None:
+        """Note that somebody waits in a pool: one that was idle has no turns to make up for."""
+        if pool.name not in self._of_pool:
+            self._of_pool[pool.name] = min(self._of_pool.values(), default=0.0)
+
+    def taken(self, waiter: Waiter) -> None:
+        """Note a turn."""
+        self._number += 1
+        self._of_account[waiter.request.who.account] = self._number
+        self._of_pool[waiter.pool.name] = self._of_pool.get(waiter.pool.name, 0.0) + 1.0 / waiter.pool.weight
+
+    def keep_only(self, waiters: Iterable[Waiter]) -> None:
+        """Forget the turns of all who neither hold nor wait for anything."""
+        there: list[Holding | Waiter] = [*self._holdings.all, *waiters]
+        accounts, pools = {each.request.who.account for each in there}, {each.pool.name for each in there}
+        self._of_account = {name: turn for name, turn in self._of_account.items() if name in accounts}
+        self._of_pool = {name: turns for name, turns in self._of_pool.items() if name in pools}
+
+
+def remaining_s(holding: Holding, now_s: float) -> float:
+    """Return how long a statement is likely to go on; one that should have ended, as long again as it is late."""
+    expected_s = UNKNOWN_S if holding.request.expected_s is None else holding.request.expected_s
+    rest_s = expected_s - (now_s - holding.since_s)
+    return rest_s if rest_s > 0 else max(SOONEST_S, -rest_s)
+
+
+def may_pass(waiter: Waiter, blocked: Waiter, holdings: Holdings, starts_s: float) -> bool:
+    """Tell whether one that fits may go before one that does not.
+
+    It may where it is likely to end before the other could start, or else a few times, though never before somebody
+    who holds nothing if its own user holds something. starts_s: from now until the other could start.
+    """
+    expected_s = waiter.request.expected_s
+    if expected_s is not None and expected_s <= starts_s:
+        return blocked.passed < MOST_PASSED
+
+    def holds(each: Waiter) -> float:
+        return holdings.share(each.request.engine, Sharer.ACCOUNT, each.request.who.account)
+
+    if holds(waiter) and not holds(blocked):
+        return False
+    return blocked.passed < FEW_PASSED
+
+
+@dataclass(slots=True)
+class _Free:
+    """What is free of one engine and of all pools, over time; what is kept for guests is left out."""
+
+    budget: EngineBudget
+    slots: int
+    bytes: float
+    pool_slots: dict[str, float]
+    pool_bytes: dict[str, float]
+
+    @classmethod
+    def now(cls, budget: EngineBudget, pools: Mapping[str, Pool], holdings: Holdings) -> _Free:
+        held = holdings.shared(budget.name)
+        capacity = math.inf if budget.shared_bytes is None else budget.shared_bytes
+        slots, memory = {}, {}
+        for pool in pools.values():
+            taken = holdings.in_pool(pool.name)
+            slots[pool.name] = math.inf if pool.slots is None else pool.slots - taken.slots
+            memory[pool.name] = math.inf if pool.memory_bytes is None else pool.memory_bytes - taken.bytes
+        return cls(budget, budget.slots - held.slots, capacity - held.bytes, slots, memory)
+
+    def fits(self, pool: str, memory_bytes: int) -> bool:
+        counted = self.budget.counted(memory_bytes)
+        has_slot = self.slots >= 1 and self.pool_slots[pool] >= 1
+        return has_slot and counted <= self.bytes and counted <= self.pool_bytes[pool]
+
+    def move(self, engine: str, pool: str, slots: int, counted: int) -> None:
+        """Give something back, or take it where it is negative."""
+        if engine == self.budget.name:
+            self.slots += slots
+            self.bytes += counted
+        self.pool_slots[pool] += slots
+        self.pool_bytes[pool] += counted
+
+
+class Outlook:
+    """When statements of one engine are likely to start, as things are now."""
+
+    def __init__(
+        self, budget: EngineBudget, budgets: Mapping[str, EngineBudget], pools: Mapping[str, Pool], holdings: Holdings
+    ) -> None:
+        self._budget = budget
+        self._budgets = budgets
+        self._pools = pools
+        self._holdings = holdings
+
+    def alone_s(self, waiter: Waiter, now_s: float) -> float:
+        """Return the seconds until a statement could start if nobody else waited."""
+        return next(self.starts_s([waiter], now_s))
+
+    def starts_s(self, waiters: Sequence[Waiter], now_s: float) -> Iterator[float]:
+        """Yield the seconds until each of some waiters starts, if they start in this order."""
+        free = _Free.now(self._budget, self._pools, self._holdings)
+        ends: list[tuple[float, int, str, str, int]] = []
+        for number, each in enumerate(self._holdings.all):
+            request = each.request
+            counted = self._budgets[request.engine].counted(each.bytes)
+            engine = "" if each.is_guest else request.engine  # what it gives back is the guests'
+            ends.append((remaining_s(each, now_s), number, engine, each.pool.name, counted))
+        heapq.heapify(ends)
+        at_s = 0.0
+        for number, waiter in enumerate(waiters[:MOST_SIMULATED], len(ends)):
+            while ends and not free.fits(waiter.pool.name, waiter.memory_bytes):
+                at_s, _, engine, pool, counted = heapq.heappop(ends)
+                free.move(engine, pool, 1, counted)
+            yield at_s
+            counted = self._budget.counted(waiter.memory_bytes)
+            free.move(self._budget.name, waiter.pool.name, -1, -counted)
+            runs_s = UNKNOWN_S if waiter.request.expected_s is None else waiter.request.expected_s
+            heapq.heappush(ends, (at_s + runs_s, number, self._budget.name, waiter.pool.name, counted))
+        for _ in waiters[MOST_SIMULATED:]:
+            yield at_s

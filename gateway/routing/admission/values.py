@@ -1,0 +1,139 @@
+"""What admission is told and what it tells: budgets and pools in, who waits for what out."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gateway.security.principals import IN_PROCESS, Principal
+
+DEFAULT_POOL = "default"
+"""The pool of statements that name none, or one that is not configured."""
+
+
+class Need(StrEnum):
+    """What a statement waits for."""
+
+    SLOT = "slot"
+    MEMORY = "memory"
+    POOL_SLOT = "pool slot"
+    POOL_MEMORY = "pool memory"
+    TURN = "turn"
+    """There is room, but others come first."""
+
+    @property
+    def of_pool(self) -> bool:
+        """Whether it is the pool that has no room."""
+        return self in (Need.POOL_SLOT, Need.POOL_MEMORY)
+
+
+class WhenFull(StrEnum):
+    """What becomes of a statement whose pool is full."""
+
+    NEXT = "next"
+    """The next engine is tried."""
+    REFUSE = "refuse"
+    """It is refused with 503."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineBudget:
+    """What one engine has for all statements together.
+
+    slots: for everybody. capacity_bytes: None where memory is not counted, as on an engine that spills. limit_bytes: of
+    one statement. guest_slots: beside the others, and guest_bytes: part of the capacity; both are kept for users who
+    hold nothing there, so that the long statements of some keep nobody else's small ones waiting.
+    """
+
+    name: str
+    slots: int
+    capacity_bytes: int | None = None
+    limit_bytes: int | None = None
+    guest_slots: int = 0
+    guest_bytes: int = 0
+
+    @property
+    def shared_bytes(self) -> int | None:
+        """Memory that is not kept for anybody."""
+        return None if self.capacity_bytes is None else self.capacity_bytes - self.guest_bytes
+
+    def counted(self, memory_bytes: int) -> int:
+        """Return the bytes of a lease that count."""
+        return 0 if self.capacity_bytes is None else memory_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Limits of some statements, over all engines together; None: no limit.
+
+    weight: its share beside other pools that wait. queue: statements that may wait; queue_s: how long, at most.
+    """
+
+    name: str
+    weight: float = 1.0
+    memory_bytes: int | None = None
+    slots: int | None = None
+    queue: int | None = None
+    queue_s: float | None = None
+    when_full: WhenFull = WhenFull.NEXT
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a statement asks an engine for. pool: by name. expected_s: that it will run there; None: not known.
+
+    threads, careful: see ``engines.protocol.Lease``.
+    """
+
+    engine: str
+    memory_bytes: int
+    who: Principal = IN_PROCESS
+    pool: str = ""
+    query_id: str = ""
+    expected_s: float | None = None
+    threads: int | None = None
+    careful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A statement that waits. place: 1 for the first of its engine. expected_s: from now until it probably starts."""
+
+    query_id: str
+    engine: str
+    pool: str
+    account: str
+    memory_bytes: int
+    needs: Need
+    since: dt.datetime
+    place: int
+    expected_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """An engine's budget, what is held of it, and how many wait for it."""
+
+    budget: EngineBudget
+    slots_held: int
+    bytes_held: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolState:
+    """A pool, what is held in it over all engines, and how many wait in it."""
+
+    pool: Pool
+    slots_held: int
+    bytes_held: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionState:
+    """All engines and all pools at one moment."""
+
+    engines: tuple[EngineState, ...]
+    pools: tuple[PoolState, ...]

@@ -266,7 +266,12 @@ class Decision:
 
 
 class NoEngine(Exception):
-    """No candidate can take the statement. reasons: why, one each. only: engines that it may run on; None for all."""
+    """No candidate can take the statement. reasons: why, one each.
+
+    only: engines that it may run on; None for all. matched: as of Decision.
+    """
+
+    matched: str | None = None
 
     def __init__(self, reasons: Sequence[Reason], *, only: tuple[str, ...] | None = None) -> None:
         super().__init__("; ".join(reason.text for reason in reasons) or "no engine is configured")

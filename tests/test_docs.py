@@ -15,8 +15,9 @@ from gateway.cli.main import app
 from gateway.cli.reference import settings_rows
 from gateway.cli.terminal import ExitCode
 from gateway.errors import KINDS
-from gateway.http import catalog, queries, replay, schedules, statistics
+from gateway.http import catalog, queries, schedules, statistics
 from gateway.http.errors import DEFAULT_STATUS, STATUS
+from gateway.http.routing import replay, rules
 from gateway.settings import Settings
 from gateway.statements.settings import FIXED, OBEYED
 from selector.decision import ReasonCode
@@ -42,7 +43,7 @@ def test_every_setting_is_documented(row: str) -> None:
     "route",
     [
         f"{method} {getattr(route, 'path', '')}"
-        for router in (queries.router, catalog.router, statistics.router, schedules.router, replay.router)
+        for router in (queries.router, catalog.router, statistics.router, schedules.router, replay.router, rules.router)
         for route in router.routes
         for method in getattr(route, "methods", ())
     ],

@@ -104,10 +104,10 @@ class ViewMaker:
             raise StatementError(f"The view cannot be made: {error}.") from error
 
     def _schema(self, command: CreateView, run: Run) -> pa.Schema:
-        """Have the first engine that can run the query without rows, which tells its columns."""
+        """Have the first engine that can, and may, run the query without rows, which tells its columns."""
         failure: EngineError = EngineUnavailable("No engine is available.")
         for entry in self._engines.values():
-            if entry.why_down() is not None:
+            if entry.why_down() is not None or (run.only is not None and entry.name not in run.only):
                 continue
             try:
                 sql = f"SELECT * FROM ({command.query.sql(entry.engine.dialect)}) AS described LIMIT 0"  # noqa: S608 - checked

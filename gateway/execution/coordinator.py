@@ -194,7 +194,7 @@ class Coordinator:
         elif writes_rows(understood):
             self._write(run, understood, snapshot)
         else:
-            self._router.require_allowed(run.statement, understood, snapshot, runs=True)
+            run.only = self._router.require_allowed(run.statement, understood, snapshot, runs=True)
             attempt = new_attempt(1, ITSELF)
             self._log.attempt_started(run, attempt)
             self._close(run, self._executor.command(run, understood, attempt))

@@ -44,7 +44,7 @@ from gateway.security.policy import Action, Owned
 from gateway.security.principals import Principal
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.session import Session
-from gateway.statements.statement import Run
+from gateway.statements.statement import Run, Statement
 from metastore.records import QueryRecord, QueryState
 from selector.decision import Decision
 
@@ -83,17 +83,7 @@ _NOT_RUN: Mapping[int | str, dict[str, Any]] = {
 async def run_query(body: QueryRequest, request: Request, gateway: Served, user: User) -> Response:
     """Run a query. 200 once it has ended, 202 while it still runs after wait_s."""
     limits = gateway.settings.limits
-    session = Session(user, deadline_s=limits.deadline_s, limits=gateway.coordinator.parser_limits)
-    session.use(gateway.catalog.current().require_database(body.database))
-    asked = await run_in_threadpool(
-        session.statement,
-        body.sql,
-        overlay=body.settings,
-        timeout_s=body.timeout_s or 0.0,
-        dialect=body.dialect,
-        engine=body.engine,
-    )
-    statement = replace(asked, session=None)  # it ends with the request
+    statement = await run_in_threadpool(_asked, body, request, gateway, user, timeout_s=body.timeout_s or 0.0)
     request.state.query_id = statement.id
     run = await run_in_threadpool(gateway.coordinator.start, statement)
     if not await _accepted(run, request):
@@ -187,13 +177,9 @@ async def cancel_query(query_id: str, gateway: Served, user: User) -> QueryReply
 
 
 @router.post("/explain")
-def explain(body: ExplainRequest, gateway: Served, user: User) -> ExplainReply:
+def explain(body: ExplainRequest, request: Request, gateway: Served, user: User) -> ExplainReply:
     """Decide about a query without running it."""
-    limits = gateway.coordinator.parser_limits
-    session = Session(user, deadline_s=gateway.settings.limits.deadline_s, limits=limits)
-    session.use(gateway.catalog.current().require_database(body.database))
-    asked = session.statement(body.sql, overlay=body.settings, dialect=body.dialect, engine=body.engine)
-    statement = replace(asked, session=None)
+    statement = _asked(body, request, gateway, user)
     checked, decision = gateway.coordinator.explain(statement)
     sql: dict[str, str] = {}
     for entry in gateway.engines.values():
@@ -206,6 +192,24 @@ def explain(body: ExplainRequest, gateway: Served, user: User) -> ExplainReply:
         statistics=_bases(gateway, checked, decision),
         sql=sql,
     )
+
+
+def _asked(
+    body: QueryRequest | ExplainRequest, request: Request, gateway: Services, user: Principal, *, timeout_s: float = 0.0
+) -> Statement:
+    """Return what a request asks for, without the session that ends with it."""
+    limits = gateway.coordinator.parser_limits
+    session = Session(user, deadline_s=gateway.settings.limits.deadline_s, limits=limits)
+    session.use(gateway.catalog.current().require_database(body.database))
+    asked = session.statement(
+        body.sql,
+        overlay=body.settings,
+        timeout_s=timeout_s,
+        dialect=body.dialect,
+        engine=body.engine,
+        headers=gateway.router.rules.headers_of(request.headers),
+    )
+    return replace(asked, session=None)
 
 
 def _bases(gateway: Services, checked: CompiledStatement, decision: Decision) -> list[BasisModel]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain
@@ -34,7 +35,7 @@ from gateway.statements.statement import Statement
 from metastore.records import Attempt, QueryRecord, QueryState
 from metastore.store import Metastore
 from selector.decide import decide, decide_write
-from selector.decision import Candidate, Decision, Demand, RoutingPolicy, Rule, RuleAction
+from selector.decision import Candidate, Decision, Demand, NoEngine, RoutingPolicy, Rule, RuleAction
 from selector.estimate import UNKNOWN, MemoryEstimate
 from selector.forecast.experience import Experience, PeakForecast
 from selector.forecast.history import NOTHING, Ground, PastRun, WorkloadKey
@@ -130,33 +131,36 @@ class Router:
                 if not each.dependable
             }
 
-        matched = self._matched(statement, query, snapshot, expected) if by_rules else None
+        matched = self.matched(statement, query, snapshot, expected) if by_rules else None
         demand = self._demand(matched, pinned)
         known = candidates() if candidates.cache_info().currsize else None
         if known is None and demand is not None and demand.only is not None:
             known = self._candidates(statement, query, snapshot, asker, only=demand.only)
         policy = replace(self._policy, rule=self.rule_of(statement))
         known = candidates() if known is None else known
-        decided = decide(known, policy=policy, pinned=pinned, template=query.template, demand=demand)
+        with _noted(matched):
+            decided = decide(known, policy=policy, pinned=pinned, template=query.template, demand=demand)
         return replace(decided, matched=matched.name if matched is not None else None)
 
     def route_write(
         self, statement: Statement, write: Write, snapshot: CatalogSnapshot, *, runs: bool = False
     ) -> Decision:
         """Return where a write goes. runs: not only explained. Raises RuleDenied, RuleForbidsEngine, NoEngine."""
-        matched = self._matched(statement, write, snapshot, runs=runs)
+        matched = self.matched(statement, write, snapshot, runs=runs)
         demand = self._demand(matched, statement.pinned)
-        decided = self.decide_write(write, pinned=statement.pinned, demand=demand)
+        with _noted(matched):
+            decided = self.decide_write(write, pinned=statement.pinned, demand=demand)
         return replace(decided, matched=matched.name if matched is not None else None)
 
     def require_allowed(
         self, statement: Statement, command: Understood, snapshot: CatalogSnapshot, *, runs: bool = False
-    ) -> str | None:
-        """Return the rule that a command meets, which no engine runs. runs: not only told. Raises RuleDenied."""
-        matched = self._matched(statement, command, snapshot, runs=runs)
-        return matched.name if matched is not None else None
+    ) -> tuple[str, ...] | None:
+        """Return the engines that may help with a command, None for all. runs: not only told. Raises RuleDenied."""
+        matched = self.matched(statement, command, snapshot, runs=runs)
+        demand = matched.demand if matched is not None else None
+        return demand.only if demand is not None else None
 
-    def _matched(
+    def matched(
         self,
         statement: Statement,
         understood: Understood,
@@ -361,6 +365,16 @@ class Router:
 
 def _subject(query: QueryRecord) -> WorkloadKey:
     return WorkloadKey(query.fingerprint or "", query.template or "")
+
+
+@contextmanager
+def _noted(matched: RoutingRule | None) -> Iterator[None]:
+    """Have an error that no engine can take a statement say which routing rule it met."""
+    try:
+        yield
+    except NoEngine as none:
+        none.matched = matched.name if matched is not None else None
+        raise
 
 
 def _unsafe_pattern(entry: EngineEntry, statement: CheckedStatement | CompiledStatement) -> str | None:

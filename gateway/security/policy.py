@@ -40,6 +40,7 @@ class Action(Enum):
     SEE_STATEMENT = "see the values in"
     FORGET_MISESTIMATE = "forget misestimates"
     REPLAY = "replay what others asked"
+    ADMINISTER_RULES = "see or reload routing rules, or try them as somebody else"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ RULES: Mapping[Action, Rule] = {
     Action.SEE_STATEMENT: Rule(Role.READER, Role.OPERATOR),
     Action.FORGET_MISESTIMATE: Rule(Role.OPERATOR),
     Action.REPLAY: Rule(Role.OPERATOR),
+    Action.ADMINISTER_RULES: Rule(Role.OPERATOR),
 }
 
 

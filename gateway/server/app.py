@@ -12,13 +12,14 @@ from fastapi import Depends, FastAPI, Response
 from gateway.dashboard import pages
 from gateway.drivers.hs2.dispatch import Dispatcher
 from gateway.drivers.hs2.http import driver_routes
-from gateway.http import catalog, errors, login, queries, replay, schedules, statistics, streaming
+from gateway.http import catalog, errors, login, queries, schedules, statistics, streaming
 from gateway.http.guard import BodyLimit, EveryAddress, Guard
 from gateway.http.login import user_of
 from gateway.http.models.common import ErrorReply
 from gateway.http.models.engines import LivingReply, ReadyReply
 from gateway.http.queries import Served
 from gateway.http.replies import ExactJSONResponse
+from gateway.http.routing import replay, rules
 from gateway.security.web import BrowserRules, machine_names
 from gateway.server.runtime import Gateway
 
@@ -50,14 +51,14 @@ def create_app(gateway: Gateway) -> FastAPI:
     login.install(app)
     app.state.download_threads = CapacityLimiter(streaming.THREADS)
     server = gateway.settings.server
-    rules = BrowserRules({server.host, *machine_names(), *server.hosts}, server.origins)
+    browser_rules = BrowserRules({server.host, *machine_names(), *server.hosts}, server.origins)
     app.add_middleware(EveryAddress)
     app.add_middleware(BodyLimit, statement_bytes=int(gateway.settings.limits.statement))
-    app.add_middleware(Guard, rules=rules)
-    routers = (queries.router, catalog.router, statistics.router, schedules.router, replay.router, pages.router)
-    for router in routers:
+    app.add_middleware(Guard, rules=browser_rules)
+    of_routing = (rules.router, replay.router)
+    for router in (queries.router, catalog.router, statistics.router, schedules.router, *of_routing, pages.router):
         app.include_router(router, dependencies=[Depends(user_of)], responses=errors.declared())
-    app.include_router(driver_routes(Dispatcher(gateway.hs2), gateway.downloads))
+    app.include_router(driver_routes(Dispatcher(gateway.hs2), gateway.downloads, gateway.router.rules.headers_of))
 
     @app.get("/livez", tags=["health"], responses=errors.declared(400, 413))
     async def livez() -> LivingReply:

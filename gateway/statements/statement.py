@@ -89,7 +89,7 @@ class Run:
 
     record: what the metastore holds of it. accepted: complete once it is read, with what it is refused for, or None.
     done: the record once it is closed, whichever way the query ended.
-    command: what it is, where it is no query.
+    command: what it is, where it is no query. only: engines that may help with a command, None for all.
     give_back: ends what it holds of the gateway, once it holds something.
     """
 
@@ -110,6 +110,7 @@ class Run:
         )
         self.accepted: Future[Exception | None] = Future()
         self.done: Future[QueryRecord] = Future()
+        self.only: tuple[str, ...] | None = None
         self._engines: list[str] = []
         self._lock = threading.Lock()
         self._cancelled = threading.Event()

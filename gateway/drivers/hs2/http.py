@@ -6,6 +6,7 @@ Only Thrift's own content type is taken, which a page of another site cannot sen
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from anyio import CapacityLimiter, to_thread
@@ -34,8 +35,10 @@ THREADS = 40  # of drivers alone, so that those who wait for room keep nobody el
 WATCH_S = 0.5  # between two looks whether a client that waits is still there
 
 
-def driver_routes(dispatcher: Dispatcher, downloads: Downloads) -> APIRouter:
-    """Return the routes; drivers differ in whether they end the path with a slash."""
+def driver_routes(
+    dispatcher: Dispatcher, downloads: Downloads, headers_of: Callable[[Mapping[str, str]], Mapping[str, str]]
+) -> APIRouter:
+    """Return the routes; drivers differ in whether they end the path with a slash. headers_of: that rules look at."""
     router = APIRouter()
     threads = CapacityLimiter(THREADS)
 
@@ -46,7 +49,8 @@ def driver_routes(dispatcher: Dispatcher, downloads: Downloads) -> APIRouter:
         user = await user_of(request)
         told = login_of(request)
         agent = request.headers.get("user-agent", "")
-        peer = Peer(told.address, user if told.name is not None else None, agent=agent)
+        headers = partial(headers_of, request.headers)  # in a thread: it may read a file
+        peer = Peer(told.address, user if told.name is not None else None, agent=agent, headers=headers)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != CONTENT_TYPE:
             raise WrongContentType(f"Drivers send {CONTENT_TYPE} here.")
         message = await request.body()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gateway.drivers.hs2.errors import InvalidHandle
@@ -35,13 +35,14 @@ class Peer:
     """Who calls. user: None where the transport asked for no login; connection: None where each call has its own.
 
     established: it has opened a session. held: what its reply takes until it is sent. agent: over HTTP, what it calls
-    itself.
+    itself. headers: over HTTP, gives those that routing rules look at.
     """
 
     address: str
     user: Principal | None = None
     connection: object | None = None
     agent: str = ""
+    headers: Callable[[], Mapping[str, str]] = dict
     established: bool = False
     held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 

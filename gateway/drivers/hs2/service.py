@@ -184,7 +184,10 @@ class Service:
             session.tells_dialect = False
             session.session.presume_dialect(dialect_at_first(request))
         statement = session.session.statement(
-            request.statement, overlay=request.overlay or {}, timeout_s=max(0.0, float(request.timeout_s or 0))
+            request.statement,
+            overlay=request.overlay or {},
+            timeout_s=max(0.0, float(request.timeout_s or 0)),
+            headers=peer.headers(),
         )
         run = self._coordinator.start(statement)
         operation = QueryOperation(run, self._coordinator, self._spool)

@@ -1,0 +1,1 @@
+"""Routes about where statements go: rules, and history decided again."""

@@ -13,6 +13,8 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from engines.adapter import CheckResult
 from gateway.cli.client import running_address
 from gateway.cli.terminal import database_problem
+from gateway.routing.rules.reading import RulesInvalid, read_rules
+from gateway.routing.rules.rules_file import content_of
 from gateway.security.authentication import UsersFile, UsersFileInvalid
 from gateway.server.own_files import exposed
 from gateway.server.startup import CertificateInvalid
@@ -27,7 +29,7 @@ DATABASE_WAIT_S = 5
 def examine(settings: Settings) -> list[CheckResult]:
     """Look at everything that a gateway with these settings needs."""
     needs = (*_python(), *_engines(settings), *_home(settings), *_files(settings), *_logins(settings))
-    serving = (*_certificate(settings), *_ports(settings), *_metastore(settings))
+    serving = (*_rules(settings), *_certificate(settings), *_ports(settings), *_metastore(settings))
     return [*needs, *serving, *_memory(settings), *_kept(settings)]
 
 
@@ -70,6 +72,21 @@ def _logins(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("Users file", False, str(error), remedy)
     else:
         yield CheckResult("Users file", True, str(login.users_file))
+
+
+def _rules(settings: Settings) -> Iterator[CheckResult]:
+    path = settings.rules_file
+    if settings.routing.rules is None and not path.exists():
+        return
+    try:
+        rules = read_rules(content_of(path), [adapter.section for adapter, _ in settings.engines()])
+    except RulesInvalid as error:
+        remedy = "correct it; fusion rules check tells whether it is right"
+        yield CheckResult("Routing rules", False, f"{path}: {error}", remedy)
+        return
+    yield CheckResult("Routing rules", True, f"{path}: {len(rules.rule)} rules")
+    for warning in rules.warnings():
+        yield CheckResult("Routing rules", False, warning, needed=False)
 
 
 def _certificate(settings: Settings) -> Iterator[CheckResult]:

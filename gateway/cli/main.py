@@ -16,7 +16,8 @@ from typing import Annotated
 import typer
 
 from gateway.cli.queries import queries_app, query_app
-from gateway.cli.replay import replay_app
+from gateway.cli.routing.replay import replay_app
+from gateway.cli.routing.rules import rules_app
 from gateway.cli.stats import stats_app
 from gateway.cli.tables import tables_app
 from gateway.cli.target import Target, connected, to_gateway, under
@@ -47,6 +48,7 @@ app.add_typer(queries_app, name="queries")
 app.add_typer(tables_app, name="tables")
 app.add_typer(stats_app, name="stats")
 app.add_typer(misestimates_app, name="misestimates")
+app.add_typer(rules_app, name="rules")
 app.add_typer(replay_app)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from engines.adapter import Adapter, EngineContext, EngineSettings
@@ -56,13 +57,13 @@ log = logging.getLogger(__name__)
 
 def build(settings: Settings) -> Gateway:
     """Build a gateway that is ready to be started. Raises MissingExtra, RulesFileInvalid."""
-    return assemble(settings, EngineRegistry(_entries(settings)))
+    rules = _rules(settings, [adapter.section for adapter, _ in settings.engines()])
+    return assemble(settings, EngineRegistry(_entries(settings)), rules)
 
 
-def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
+def assemble(settings: Settings, engines: EngineRegistry, rules: RulesFile | None = None) -> Gateway:
     """Put a gateway together over engines that exist already. Raises RulesFileInvalid."""
     private_folder(settings.home)
-    rules = _rules(settings, engines)
     metastore = Metastore(settings.metastore_url)
     catalog = CatalogView(metastore, engines)
     results = settings.results
@@ -106,7 +107,7 @@ def assemble(settings: Settings, engines: EngineRegistry) -> Gateway:
         planners,
         admission,
         pools={name: each.policy for name, each in settings.pools.items() if each.policy is not None},
-        rules=rules,
+        rules=rules or _rules(settings, engines),
         has_users=login.users_file is not None,
         require_unchanged=registration.require_unchanged,
     )
@@ -229,7 +230,7 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
     )
 
 
-def _rules(settings: Settings, engines: EngineRegistry) -> RulesFile:
+def _rules(settings: Settings, engines: Collection[str]) -> RulesFile:
     try:
         return RulesFile(settings.rules_file, engines, required=settings.routing.rules is not None)
     except RulesInvalid as error:

@@ -1,1 +1,1 @@
-"""Routes about where statements go: rules, and history decided again."""
+"""Routes about where statements go: rules, and history decided again. START HERE: rules.py."""

@@ -86,7 +86,8 @@ def _parsed(text: str) -> dict[str, Any]:
     except ValueError as error:  # TOMLDecodeError is one, and a number of thousands of digits is another
         told = str(error)
         place = _PLACE.search(told[-80:])
-        at = Position(int(place[1]), int(place[2])) if place else Position(text.count("\n") + 1, 1)
+        end = Position(text.count("\n") + 1, len(text) - text.rfind("\n"))
+        at = Position(int(place[1]), int(place[2])) if place else end
         raise RulesInvalid([Problem(f"this is no TOML: {told.partition(' (at ')[0]}", at)]) from error
 
 

@@ -66,15 +66,13 @@ class RulesFile:
         mark = self._marked()
         if mark is None and not required:
             return
-        self._take(mark)
-        if self._problems:
-            raise RulesInvalid(self._problems)
+        self._hold(read_rules(self._content(), self._engines), mark)
 
     def current(self) -> RuleSet:
         """Return the rules that hold, once it was looked whether they have changed, at most once a second."""
         if self._path is not None and time.monotonic() >= self._next_look and self._looking.acquire(blocking=False):
             try:
-                self._look(self._path)
+                self._look()
             finally:
                 self._looking.release()
         return self._rules
@@ -106,7 +104,7 @@ class RulesFile:
             with self._lock:
                 self._hits[rule] += 1
 
-    def _look(self, path: Path) -> None:
+    def _look(self) -> None:
         self._next_look = time.monotonic() + LOOK_S
         mark = self._marked()
         if mark == self._mark:
@@ -114,7 +112,6 @@ class RulesFile:
         if mark is not None and abs(time.time() - mark[0] / 1e9) < SETTLED_S:
             self._next_look = time.monotonic() + SETTLED_S
             return
-        log.info("the routing rules in %s have changed", path)
         self._take(mark)
 
     def _marked(self) -> _Mark:
@@ -133,16 +130,24 @@ class RulesFile:
             rules = read_rules(self._content(), self._engines)
         except RulesInvalid as error:
             problems = error.problems
-        is_news = problems != self._problems or rules is not None
+        if rules is not None:
+            self._hold(rules, mark)
+            return
+        is_news = problems != self._problems
         with self._lock:
             self._mark, self._problems = mark, problems
-            if rules is not None:
-                self._rules, self._read_at = rules, dt.datetime.now(dt.UTC)
-                known = {rule.name for rule in rules.rule}
-                self._hits = Counter({name: count for name, count in self._hits.items() if name in known})
         for problem in problems if is_news else ():
             log.error("the routing rules in %s are wrong, those of before hold on: %s", self._path, problem)
-        for warning in rules.warnings() if rules is not None else ():
+
+    def _hold(self, rules: RuleSet, mark: _Mark) -> None:
+        """Have rules hold from now on."""
+        known = {rule.name for rule in rules.rule}
+        with self._lock:
+            self._mark, self._problems = mark, ()
+            self._rules, self._read_at = rules, dt.datetime.now(dt.UTC)
+            self._hits = Counter({name: count for name, count in self._hits.items() if name in known})
+        log.info("%d routing rules hold, from %s", len(rules.rule), self._path)
+        for warning in rules.warnings():
             log.warning("routing rules in %s: %s", self._path, warning)
 
     def _content(self) -> bytes:

@@ -64,7 +64,7 @@ def ruled(
     monkeypatch.setattr(wiring, "Planners", lasting_planners)
     built: list[Gateway] = []
 
-    def build(rules: str = "", *, users: Mapping[str, Role] = {}) -> Ruled:
+    def build(rules: str = "", *, users: Mapping[str, Role] = {}, queue_s: float = 1.0) -> Ruled:
         home = tmp_path / "home"
         home.mkdir()
         file = home / settings_module.RULES_NAME
@@ -81,7 +81,7 @@ def ruled(
         entries += [
             EngineEntry(engines[name], Ledger(name, slots=2, capacity_bytes=None), speed=SLOW) for name in DEPENDABLE
         ]
-        settings = settings_for(home, routing=BY_MEMORY, queue_s=1.0)
+        settings = settings_for(home, routing=BY_MEMORY, queue_s=queue_s)
         if users:
             (home / "users").write_text("\n".join(user_line(name, name, role) for name, role in users.items()))
             login = settings.authentication.model_copy(update={"users_file": home / "users"})

@@ -183,12 +183,9 @@ class Service:
         if session.tells_dialect:
             session.tells_dialect = False
             session.session.presume_dialect(dialect_at_first(request))
-        statement = session.session.statement(
-            request.statement,
-            overlay=request.overlay or {},
-            timeout_s=max(0.0, float(request.timeout_s or 0)),
-            headers=peer.headers(),
-        )
+        overlay, timeout_s = request.overlay or {}, max(0.0, float(request.timeout_s or 0))
+        headers = peer.headers()
+        statement = session.session.statement(request.statement, overlay=overlay, timeout_s=timeout_s, headers=headers)
         run = self._coordinator.start(statement)
         operation = QueryOperation(run, self._coordinator, self._spool)
         self.registry.add(session, operation)

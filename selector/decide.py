@@ -6,8 +6,8 @@ By the rule ``expected``, the order of engines with the least expected seconds i
     E[dependable] = wait + seconds
 
 What a wrong guess costs is so weighed against what caution costs, whichever is dear on these engines. Engines that the
-statement cannot run on, or where it ran out of memory before, are not in the ranking at all. What a routing rule demands
-bends that order, or limits it.
+statement cannot run on, or where it ran out of memory before, are not in the ranking at all. What a routing rule
+demands bends that order, or limits it.
 
 It is long because everything that has a say in a ranking stands here, side by side.
 """

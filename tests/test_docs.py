@@ -18,13 +18,17 @@ from gateway.errors import KINDS
 from gateway.http import catalog, queries, schedules, statistics
 from gateway.http.errors import DEFAULT_STATUS, STATUS
 from gateway.http.routing import replay, rules
+from gateway.routing.rules.kinds import Kind
+from gateway.routing.rules.reading import read_rules
+from gateway.routing.rules.rules import Estimate, Match
 from gateway.settings import Settings
 from gateway.statements.settings import FIXED, OBEYED
-from selector.decision import ReasonCode
+from selector.decision import ReasonCode, RuleAction
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMAND_LINE = (ROOT / "docs" / "clients" / "fusion.md").read_text(encoding="utf-8")
+RULES = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 
 
@@ -80,6 +84,18 @@ def test_every_setting_of_a_session_is_documented(name: str) -> None:
     assert does in REFERENCE
 
 
+def test_every_condition_and_action_of_rules_is_documented() -> None:
+    for name in (*Match.model_fields, *Estimate.model_fields, *RuleAction, "deny", *Kind):
+        assert re.search(rf"`{name}\b", RULES), name
+
+
+def test_the_sample_of_rules_and_those_in_the_documents_are_rules() -> None:
+    samples = [(ROOT / "deploy" / "rules.toml").read_text(encoding="utf-8")]
+    samples += re.findall(r"```toml\n(.*?)```", RULES, flags=re.DOTALL)
+    for sample in samples:
+        assert list(read_rules(sample.encode(), ("duckdb", "spark")).warnings()) == []
+
+
 def test_every_make_target_in_the_readme_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = [line.split()[1] for line in commands(README) if line.startswith("make ")]
@@ -89,7 +105,7 @@ def test_every_make_target_in_the_readme_exists() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [line for line in commands(README) + commands(COMMAND_LINE) if line.startswith("fusion ")]
+    "line", [line for line in commands(README) + commands(COMMAND_LINE) + commands(RULES) if line.startswith("fusion ")]
 )
 def test_every_fusion_command_in_the_readme_is_one(line: str) -> None:
     words = shlex.split(line)[1:]
@@ -115,7 +131,8 @@ def test_every_command_is_documented(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "deploy/README.md", "docs/clients/README.md"]
+    "document",
+    ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "deploy/README.md", "docs/clients/README.md", "docs/rules.md"],
 )
 def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document

@@ -1,1 +1,1 @@
-"""Which engine runs a statement, and when: estimates, history, ledgers, circuit breakers. START HERE: router.py."""
+"""Which engine runs a statement, and when: estimates, history, admission, circuit breakers. START HERE: router.py."""

@@ -206,7 +206,7 @@ class Router:
 
     def _state(self, statement: Statement, name: str) -> EngineState:
         asked = Request(name, LEAST_BYTES, statement.principal, statement.pool)
-        wait_s, _ = self._admission.outlook(asked)
+        wait_s, _ = self._admission.congestion(asked)
         return EngineState(self._engines[name].why_down() is not None, wait_s > 0.0, wait_s)
 
     def _candidates(
@@ -239,7 +239,7 @@ class Router:
                 with_least = replace(ground, limit_bytes=0)  # whatever was leased then
                 too_few = (one.limit_bytes for one in missed if one.stands_on(with_least))
                 leased = lease_bytes(forecast.estimate, limit_bytes, missed_bytes=max(too_few, default=None))
-            wait_s, crowd = self._admission.outlook(
+            wait_s, crowd = self._admission.congestion(
                 Request(entry.name, leased or 0, statement.principal, statement.pool, expected_s=forecast.seconds)
             )
             candidates.append(

@@ -128,7 +128,7 @@ POLICY = Option(
     "out of memory is improbable; paper, the paper's formula. Not set: as the pool or the gateway has it",
     _rule,
 )
-POOL = Option(f"{OWN}pool", "", "the pool whose policy holds, see routing.pools", str)
+POOL = Option(f"{OWN}pool", "", "the pool whose limits and policy hold, see the setting pools", str)
 TAGS = Option(f"{OWN}tags", "", "what routing rules are told of statements, with commas between", tags_of)
 TIMEOUT_S = Option(f"{OWN}timeout_s", "0", "seconds that a statement may take; 0 for the gateway's limit", _seconds)
 IDLE_S = Option(

@@ -131,7 +131,3 @@ class Experience:
             return None
         estimate = MemoryEstimate(expected.peak_bytes, expected.peak_bytes, 1.0, uncertainty=expected.uncertainty)
         return PeakForecast(expected.peak_bytes, self._peaks[engine].errors(estimate, subject).errors)
-
-    def mean_seconds(self, engine: str) -> float:
-        """Return how long statements took on an engine on average; zero before any ran."""
-        return self._seconds[engine].mean

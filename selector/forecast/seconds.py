@@ -98,11 +98,6 @@ class Seconds:
         unseen_s = expected_s * share if self.speed.miss_s is None else self.speed.miss_s
         return (MISS_WEIGHT * unseen_s + sum(self._misses)) / (MISS_WEIGHT + len(self._misses))
 
-    @property
-    def mean(self) -> float:
-        """Seconds of a run on average; zero before there is any."""
-        return averages.fmean(run.seconds or 0.0 for run in self._recent) if self._recent else 0.0
-
 
 def _moved(shift: float, errors: Sequence[float], weight: float) -> float:
     if not errors:

@@ -17,7 +17,7 @@ from engines.errors import EngineBusy, StatementCancelled
 from engines.protocol import Lease, never
 from gateway.errors import PoolFull
 from gateway.routing.admission.holdings import Holding, Holdings, Room
-from gateway.routing.admission.turns import Outlook, Turns, Waiter, may_pass
+from gateway.routing.admission.turns import StartForecast, Turns, Waiter, may_pass
 from gateway.routing.admission.values import (
     DEFAULT_POOL,
     AdmissionState,
@@ -63,8 +63,9 @@ class Admission:
         self._turns = Turns(self._holdings)
         self._waiters: list[Waiter] = []
         self._numbers = itertools.count(1)
-        self._outlooks = {
-            name: Outlook(budget, self._engines, self._pools, self._holdings) for name, budget in self._engines.items()
+        self._forecasts = {
+            name: StartForecast(budget, self._engines, self._pools, self._holdings)
+            for name, budget in self._engines.items()
         }
 
     def pool(self, name: str) -> Pool:
@@ -109,16 +110,16 @@ class Admission:
             found: list[Waiting] = []
             for engine in self._engines:
                 waiters = self._in_order(engine)
-                starts_s = self._outlooks[engine].starts_s(waiters, now_s)
+                starts_s = self._forecasts[engine].starts_s(waiters, now_s)
                 for place, (waiter, start_s) in enumerate(zip(waiters, starts_s, strict=True), 1):
                     found.append(_told(waiter, place, start_s))
             return tuple(found)
 
     def expected_wait(self, engine: str, memory_bytes: int, who: Principal, pool: str = "") -> float:
         """Return the seconds that a statement would probably wait if it came now."""
-        return self.outlook(Request(engine, memory_bytes, who, pool))[0]
+        return self.congestion(Request(engine, memory_bytes, who, pool))[0]
 
-    def outlook(self, request: Request) -> tuple[float, float]:
+    def congestion(self, request: Request) -> tuple[float, float]:
         """Return the seconds that a statement would wait, and how much of the engine it keeps from others who wait.
 
         The second is the statements that wait, times the share of the engine that it takes.
@@ -134,7 +135,7 @@ class Admission:
             before.append(waiter)
             before.sort(key=self._turns.order)
             place = before.index(waiter)
-            *_, start_s = self._outlooks[request.engine].starts_s(before[: place + 1], now_s)
+            *_, start_s = self._forecasts[request.engine].starts_s(before[: place + 1], now_s)
             budget = self._engines[request.engine]
             share = 1.0 / budget.slots
             if budget.capacity_bytes:
@@ -234,7 +235,7 @@ class Admission:
         return False
 
     def _may_pass(self, waiter: Waiter, blocked: Waiter, now_s: float) -> bool:
-        starts_s = self._outlooks[blocked.request.engine].alone_s(blocked, now_s)
+        starts_s = self._forecasts[blocked.request.engine].alone_s(blocked, now_s)
         return may_pass(waiter, blocked, self._holdings, starts_s)
 
     def _give(self, waiter: Waiter, room: Room, now_s: float, *, passed: Iterable[Waiter]) -> None:

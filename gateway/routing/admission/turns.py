@@ -144,7 +144,7 @@ class _Free:
         self.pool_bytes[pool] += counted
 
 
-class Outlook:
+class StartForecast:
     """When statements of one engine are likely to start, as things are now."""
 
     def __init__(

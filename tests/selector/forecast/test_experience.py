@@ -90,10 +90,10 @@ def test_unknown_stays_unknown_but_its_seconds_are_known() -> None:
 def test_engines_learn_by_themselves() -> None:
     known = experience(run(subject(), 10 * MIB, MODEL, seconds=3.0))
     assert known.forecast("spark", subject()).seconds == SLOW.start_s
-    assert known.mean_seconds("spark") == 0.0
-    assert known.mean_seconds("duckdb") == 3.0
+    learned = known.forecast("duckdb", subject()).seconds
+    assert learned > FAST.start_s
     known.learn(run(subject(), 10 * MIB, MODEL, engine="gone", seconds=99.0))  # an engine that is no longer there
-    assert known.mean_seconds("duckdb") == 3.0
+    assert known.forecast("duckdb", subject()).seconds == learned
 
 
 def test_work_takes_each_engine_as_long_as_it_is_fast() -> None:

@@ -14,6 +14,7 @@ CLAIMS = (
     "estimate_speed",
     "speed",
     "regret",
+    "early_failover",
     "coverage",
     "statistics",
     "drivers",

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from typing import Self
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from pydantic import ByteSize, Field, SecretStr
 
@@ -66,6 +66,11 @@ class SparkSettings(EngineSettings):
         separator = ";" if "/;" in self.remote else "/;"
         return separator.join((self.remote.rstrip("/"), ";".join(parameters))) if parameters else self.remote
 
+    @property
+    def is_near(self) -> bool:
+        """Whether a remote server is on this machine after all."""
+        return urlsplit(self.remote or "").hostname in ("localhost", "127.0.0.1", "::1")
+
     def quiet(self) -> Self:
         """Return the same without a server that starts before it is needed."""
         return self.model_copy(update={"warm_up": False})
@@ -111,7 +116,7 @@ class SparkAdapter:
                     log.warning("Spark did not warm up: %s", error.message)
 
             threading.Thread(target=warm_up, name="spark warm-up", daemon=True).start()
-        is_here = settings.remote is None and (settings.master or "local").startswith("local")
+        is_here = (settings.master or "local").startswith("local") if settings.remote is None else settings.is_near
         return BuiltEngine(engine, processors=around.processors if is_here else 0, speed=SPEED)
 
     def findings(self, settings: SparkSettings) -> Iterator[CheckResult]:

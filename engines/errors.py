@@ -126,13 +126,20 @@ class StatementCancelled(EngineError):
 
 
 class BrokenOff(StatementCancelled):
-    """The gateway ended it, because it was about to run out of memory. peak_bytes: the most that it had held."""
+    """The gateway ended it, because it was about to run out of memory.
+
+    peak_bytes: the most that it had held. limit_bytes: that it could have got.
+    """
 
     code = "BROKEN_OFF"
     how_failed = "was broken off, as it was about to run out of memory"
     sqlstate = "53200"
     fails_over = True
     remembered = True
+
+    def __init__(self, message: str, *, peak_bytes: int | None = None, limit_bytes: int) -> None:
+        super().__init__(message, peak_bytes=peak_bytes)
+        self.limit_bytes = limit_bytes
 
 
 class Superseded(StatementCancelled):

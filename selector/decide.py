@@ -437,10 +437,11 @@ def _decision(
         weighed.estimate if weighed else UNKNOWN,
         weighed.limit_bytes if weighed else None,
         estimated_for=weighed.engine if weighed else None,
-        others=tuple(EngineEstimate(c.engine, c.estimate, c.limit_bytes) for c in fast if c is not weighed),
+        others=tuple(EngineEstimate(c.engine, c.estimate, c.limit_bytes, c.threads) for c in fast if c is not weighed),
         rule=policy.rule,
         prices=tuple(prices),
         turning_bytes=choice.turning_bytes(weighed) if weighed else None,
+        threads=weighed.threads if weighed else None,
     )
 
 

@@ -110,6 +110,7 @@ class Candidate:
     """An engine as seen now.
 
     limit_bytes: memory that one statement may take there; None where the engine spills instead of failing.
+    threads: that would work for it, which the estimate is for; None where nothing is estimated.
     down: why it is not available, None if it is. unsupported: why it cannot run this statement.
     no_equivalent: what of it would mean something else there.
     forecast: what the statement takes there; None of one that cannot run it.
@@ -130,6 +131,7 @@ class Candidate:
     misestimates: tuple[str, ...] = ()
     missed_bytes: int | None = None
     lease_bytes: int | None = None
+    threads: int | None = None
 
     @property
     def estimate(self) -> MemoryEstimate:
@@ -204,11 +206,15 @@ class EnginePrice:
 
 @dataclass(frozen=True, slots=True)
 class EngineEstimate:
-    """What a statement takes on one fast engine, and what that gives one statement."""
+    """What a statement takes on one fast engine, and what that gives one statement.
+
+    threads: that work for it there, None where that is not known.
+    """
 
     engine: str
     estimate: MemoryEstimate
     limit_bytes: int | None
+    threads: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +222,8 @@ class Decision:
     """Where a statement goes.
 
     ranking: engines in the order in which they are tried; the first is ``engine``.
-    estimate, limit_bytes: of the fast engine that the statement goes to, or that was considered first; estimated_for is
-        its name. others: the same of the other fast engines.
+    estimate, limit_bytes, threads: of the fast engine that the statement goes to, or that was considered first;
+        estimated_for is its name. others: the same of the other fast engines.
     remedy: of that engine, where no fast one is in the ranking; None for a pinned statement.
     strict: it runs on the engine and nowhere else, because its client or a routing rule says so. matched: the name of
         the routing rule that it met, None where it met none.
@@ -238,6 +244,7 @@ class Decision:
     turning_bytes: int | None = None
     strict: bool = False
     matched: str | None = None
+    threads: int | None = None
 
     @property
     def codes(self) -> str:
@@ -247,7 +254,7 @@ class Decision:
     def on(self, engine: str) -> EngineEstimate | None:
         """Return what was expected of an engine; None of a dependable one, and of one that was not considered."""
         if engine == self.estimated_for:
-            return EngineEstimate(engine, self.estimate, self.limit_bytes)
+            return EngineEstimate(engine, self.estimate, self.limit_bytes, self.threads)
         return next((each for each in self.others if each.engine == engine), None)
 
     def price(self, engine: str) -> EnginePrice | None:

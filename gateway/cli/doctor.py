@@ -162,7 +162,7 @@ def _memory(settings: Settings) -> Iterator[CheckResult]:
     wanted = sum(adapter.memory_bytes(section) for adapter, section in settings.engines())
     has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     detail = f"{mebibytes(wanted)} configured of {mebibytes(has)}"
-    remedy = "lower duckdb.memory_limit, duckdb.workers or spark.driver_memory in fusion.toml"
+    remedy = "lower duckdb.memory, duckdb.memory_limit or spark.driver_memory in fusion.toml"
     yield CheckResult("Memory", wanted < has, detail, remedy)
 
 

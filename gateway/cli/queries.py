@@ -156,7 +156,7 @@ def explain(
         line(f"  {reason['code']}: {reason['text']}")
     line(
         f"policy {decision['policy']}; expected peak {size(estimate['peak_bytes'])}, with 95 % below "
-        f"{size(estimate['upper_bytes'])}, limit {size(decision['limit_bytes'])}"
+        f"{size(estimate['upper_bytes'])}, limit {size(decision['limit_bytes'])}{_with_threads(decision['threads'])}"
     )
     _print_prices(decision["prices"])
     for text in (*reply["what_if"], *(basis["text"] for basis in reply["statistics"])):
@@ -365,6 +365,10 @@ def _print_rows(reply: Mapping[str, Any]) -> None:
     )
     if reply["truncated"]:
         note(f"{len(rows):,} of {reply['row_count']:,} rows; --max-rows prints more, --format csv or json all")
+
+
+def _with_threads(threads: int | None) -> str:
+    return "" if threads is None else f", {threads} thread{'s' * (threads > 1)}"
 
 
 def _print_prices(prices: Sequence[Mapping[str, Any]]) -> None:

@@ -100,6 +100,8 @@ def _decided(decision: Decision) -> Iterator[str]:
         limit = f", of a limit of {mebibytes(decision.limit_bytes)}" if decision.limit_bytes is not None else ""
         peaks = f"{mebibytes(estimate.peak_bytes)} expected, at most {mebibytes(estimate.upper_bytes)}"
         yield f"Memory on {decision.estimated_for}: {peaks}{limit}"
+    if decision.threads is not None:
+        yield f"Threads on {decision.estimated_for}: {decision.threads}"
     for price in decision.prices:
         yield f"Time on {price.engine}: {seconds_of(price.seconds)} expected"
     if estimate.operators:

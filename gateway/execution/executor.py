@@ -12,7 +12,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from engines.errors import EngineError, StatementCancelled
+from engines.errors import BrokenOff, EngineError, StatementCancelled
 from engines.protocol import Actuals, Writer, WriteTarget
 from gateway.catalog.registration import Registration
 from gateway.commands.answers import answer
@@ -83,12 +83,13 @@ class Executor:
         """Run a query on an engine, and learn from how it went. wait_s: longest wait for a slot."""
         run, entry = runner.run, self._engines[runner.attempt.engine]
         outcome = _carried_out(runner.attempt, partial(self._query, query, runner, entry, wait_s))
-        attempt = runner.noted(outcome.attempt)
-        outcome = replace(outcome, attempt=attempt)
-        if isinstance(outcome.error, EngineError) and outcome.error.remembered and attempt.lease_bytes is not None:
-            self._remember(run, query, attempt, attempt.lease_bytes, outcome.error)
+        outcome = replace(outcome, attempt=runner.noted(outcome.attempt))
+        error, limit_bytes = outcome.error, outcome.attempt.lease_bytes
+        if isinstance(error, EngineError) and error.remembered and limit_bytes is not None:
+            limit_bytes = error.limit_bytes if isinstance(error, BrokenOff) else limit_bytes
+            self._remember(run, query, outcome.attempt, limit_bytes, error)
         if not isinstance(outcome.error, GatewayError):
-            self._router.learn(run.record, attempt)
+            self._router.learn(run.record, outcome.attempt)
         return outcome
 
     def write(self, run: Run, write: Write, attempt: Attempt) -> Outcome:
@@ -108,16 +109,19 @@ class Executor:
         """Hold a lease, run the engine's own SQL, spool every row, and publish them all where nobody else has."""
         run, sql = runner.run, query.sql(entry.engine.dialect)
         wait_s = min(wait_s, self._queue_s, max(0.0, run.remaining_s))
-        lease_held = self._admission.lease(
-            self._request(run, runner.this, entry), wait_s=wait_s, cancelled=lambda: runner.is_unwanted
-        )
+        limit_bytes = self._admission.limit_bytes(entry.name, run.statement.pool)
+        asked = self._request(run, runner.this, entry)
 
         def publish(rename: Callable[[], None]) -> None:
             self._registration.require_unchanged(query.tables)
             runner.finish.cross(rename)
 
         try:
-            with lease_held as grant, entry.breaker.watched(), runner.holding(entry, grant):
+            with (
+                self._admission.lease(asked, wait_s=wait_s, cancelled=lambda: runner.is_unwanted) as grant,
+                entry.breaker.watched(),
+                runner.holding(entry, grant, limit_bytes),
+            ):
                 self._registration.require_unchanged(query.tables)
                 stream = entry.engine.execute(
                     sql, query_id=run.id, lease=grant.lease, deadline_s=run.remaining_s, watch=runner.watch
@@ -132,6 +136,7 @@ class Executor:
         """Ask for what the decision says that the statement needs; for the engine's limit where it says nothing."""
         statement, decision = run.statement, run.record.decision
         price = decision.price(entry.name) if decision else None
+        expected = decision.on(entry.name) if decision else None
         lease_bytes = price.lease_bytes if price and not this.whole else None
         return Request(
             entry.name,
@@ -140,6 +145,7 @@ class Executor:
             statement.pool,
             run.id,
             expected_s=price.seconds if price else None,
+            threads=expected.threads if expected else None,
             careful=this.careful,
         )
 

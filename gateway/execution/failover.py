@@ -15,8 +15,6 @@ from engines.errors import (
     EngineUnavailable,
     MemoryExceeded,
 )
-from metastore.records import Attempt
-from selector.decision import Decision
 
 LOSSES = 1
 """How often a query goes back to an engine that was lost under it: it may be what kills the engine."""
@@ -32,8 +30,8 @@ RESTARTS = 10
 class PlannedAttempt:
     """One engine, once. careful: after an out-of-memory of a dependable engine, see ``Lease.careful``.
 
-    whole: with the engine's whole limit, after an out-of-memory with a lease that was smaller. to_the_end: it was
-    broken off before, and is not again.
+    whole: with the engine's whole limit, after an out-of-memory with a lease that was smaller.
+    to_the_end: it was broken off before, and is not again.
     """
 
     engine: str
@@ -92,15 +90,3 @@ class FailoverPlan:
         """Queue the lost tries whose engines take work again; forget the others."""
         self.waiting += [lost for lost in self.lost if lost.engine in engines]
         self.lost = []
-
-
-def whole_pays(decision: Decision, attempt: Attempt) -> bool:
-    """Tell whether an attempt that ran out of memory is worth another one with all that its engine gives a statement.
-
-    It is not where the engine says that it had more than it was leased: then it was not the lease that was too small.
-    """
-    price, lease = decision.price(attempt.engine), attempt.lease_bytes
-    considered = decision.on(attempt.engine)
-    if price is None or considered is None or considered.limit_bytes is None or lease is None:
-        return False
-    return price.whole_pays and lease < considered.limit_bytes and (attempt.peak_bytes or 0) <= lease

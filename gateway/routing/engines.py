@@ -24,7 +24,8 @@ class EngineEntry:
     capacity_bytes: that all together may take; None: the limit for each slot. guests: slots more, for small statements
     of users who hold none.
     planners: statements that it plans at once, of those that are decided about.
-    threads: that scan at once for one statement; hosts: that it runs on; both for the memory model.
+    threads: that work for a statement which asks for no other number; hosts: that it runs on; both for the memory
+    model. most_threads: that a statement may ask for; None: it has always the same number.
     processors: of this machine, that one statement on it keeps busy; 0 where it runs elsewhere.
     speed: before it has run anything; None: as usual for its kind.
     """
@@ -34,6 +35,7 @@ class EngineEntry:
     capacity_bytes: int | None = None
     guests: int = 0
     threads: int = 1
+    most_threads: int | None = None
     hosts: int = 1
     planners: int = 2
     processors: int = 0
@@ -66,6 +68,10 @@ class EngineEntry:
             capacity = limit * self.engine.slots + kept
         kept = max(0, min(kept, capacity - limit))
         return EngineBudget(self.name, self.engine.slots, capacity, limit, self.guests, kept)
+
+    def threads_for(self, asked: int | None) -> int:
+        """Return how many threads work for a statement that asks for so many; None: for none in particular."""
+        return self.threads if asked is None or self.most_threads is None else min(asked, self.most_threads)
 
     def why_down(self) -> str | None:
         """Return why the engine is not available, None if it is."""

@@ -68,9 +68,9 @@ class Router:
     """Decides where statements go. Estimates are kept per fingerprint until one of the statement's tables changes.
 
     What runs taught is read once; after that, the executor tells each run that ends. Estimates are kept without it.
-    admission: tells how long a statement would wait. pools: policies of pools, by name. rules: of the administrator's
-    file. has_users: names can be proved. require_unchanged: looks at tables whose files an engine is about to open for
-    its plan, and may raise.
+    admission: tells how long a statement would wait. pools: policies of pools, by name; pool_threads: of their
+    statements. rules: of the administrator's file. has_users: names can be proved. require_unchanged: looks at tables
+    whose files an engine is about to open for its plan, and may raise.
     """
 
     def __init__(
@@ -82,11 +82,13 @@ class Router:
         admission: Admission,
         *,
         pools: Mapping[str, Rule] = {},
+        pool_threads: Mapping[str, int] = {},
         rules: RulesFile | None = None,
         has_users: bool = False,
         require_unchanged: Callable[[Sequence[TableSource]], None] = lambda _: None,
     ) -> None:
         self._pools = pools
+        self._pool_threads = pool_threads
         self.rules = rules or RulesFile(None, engines)
         self._has_users = has_users
         self._engines = engines
@@ -101,7 +103,7 @@ class Router:
             if not entry.dependable
         }
         self._lock = threading.Lock()
-        self._prospects: OrderedDict[tuple[int, str, str], _Prospect] = OrderedDict()
+        self._prospects: OrderedDict[tuple[int, str, str, int], _Prospect] = OrderedDict()
         speeds = {entry.name: entry.first_speed for entry in engines.values()}
         self._experience = Experience(speeds, metastore.queries.runs(limit=RUNS_READ))
 
@@ -222,7 +224,10 @@ class Router:
         entries = [entry for entry in self._engines.values() if only is None or entry.name in only]
         version = snapshot.statistics_version(query.tables)
         missed = self._metastore.misestimates.about(query.fingerprint)
-        prospects = {entry.name: self._prospect(entry, query, snapshot, asker) for entry in entries}
+        threads = {entry.name: entry.threads_for(self.threads_of(statement)) for entry in entries}
+        prospects = {
+            entry.name: self._prospect(entry, query, snapshot, asker, threads[entry.name]) for entry in entries
+        }
         known = (prospect.estimate for prospect in prospects.values() if prospect.estimate.known)
         work = Work.of(next(known, UNKNOWN))
         subject = WorkloadKey(query.fingerprint, query.template)
@@ -256,6 +261,7 @@ class Router:
                     held_s=crowd * forecast.seconds,
                     misestimates=tuple(one.query_id for one in standing),
                     missed_bytes=max((one.limit_bytes for one in standing), default=None),
+                    threads=None if entry.dependable else threads[entry.name],
                 )
             )
         return candidates
@@ -263,6 +269,10 @@ class Router:
     def rule_of(self, statement: Statement) -> Rule:
         """Return what decides about a statement: its own rule, that of its pool, or the gateway's."""
         return statement.rule or self._pools.get(statement.pool) or self._pools.get(DEFAULT_POOL) or self._policy.rule
+
+    def threads_of(self, statement: Statement) -> int | None:
+        """Return the threads that a statement asks for: its own, its session's, or those of its pool."""
+        return statement.threads or self._pool_threads.get(statement.pool) or self._pool_threads.get(DEFAULT_POOL)
 
     def decide_write(self, write: Write, *, pinned: str | None, demand: Demand | None = None) -> Decision:
         """Return the engine that writes. demand: of a routing rule. Raises NoEngine."""
@@ -307,7 +317,12 @@ class Router:
             self._experience.forget_misses(fingerprint)
 
     def _prospect(
-        self, entry: EngineEntry, statement: CompiledStatement, snapshot: CatalogSnapshot, asker: Requester
+        self,
+        entry: EngineEntry,
+        statement: CompiledStatement,
+        snapshot: CatalogSnapshot,
+        asker: Requester,
+        threads: int,
     ) -> _Prospect:
         unreadable = [table.name for table in statement.tables if table.format not in entry.engine.formats]
         if unreadable:
@@ -316,13 +331,13 @@ class Router:
             return _Prospect(unsupported=unsafe)
         if entry.dependable:
             return _Prospect()
-        key = (snapshot.changed_at(statement.tables), entry.name, statement.fingerprint)
+        key = (snapshot.changed_at(statement.tables), entry.name, statement.fingerprint, threads)
         with self._lock:
             known = self._prospects.get(key)
         if known is not None:
             return known
         try:
-            prospect = _Prospect(self._estimate(entry, statement, snapshot, asker))
+            prospect = _Prospect(self._estimate(entry, statement, snapshot, asker, threads))
         except NoEquivalent as error:
             prospect = _Prospect(no_equivalent=error.message)
         except UnsupportedFeature as error:
@@ -337,7 +352,12 @@ class Router:
         return prospect
 
     def _estimate(
-        self, entry: EngineEntry, statement: CompiledStatement, snapshot: CatalogSnapshot, asker: Requester
+        self,
+        entry: EngineEntry,
+        statement: CompiledStatement,
+        snapshot: CatalogSnapshot,
+        asker: Requester,
+        threads: int,
     ) -> MemoryEstimate:
         engine = entry.engine
         sql = statement.sql(engine.dialect)
@@ -349,7 +369,7 @@ class Router:
         self._require_unchanged(statement.tables)
         with self._explaining[entry.name].hold(asker):
             text = engine.explain(sql, deadline_s=min(EXPLAIN_S, asker.remaining_s), cancelled=asker.cancelled)
-        plan = EnginePlan(text, engine.cost_model, entry.threads, entry.hosts)
+        plan = EnginePlan(text, engine.cost_model, threads, entry.hosts)
         try:
             with self._planners.place(asker) as place:
                 found: MemoryEstimate = place.call(

@@ -37,6 +37,7 @@ from gateway.statements.settings import (
     SUBSTITUTE,
     TAGS,
     TAGS_HEADER,
+    THREADS,
     TIMEOUT_S,
     Influence,
     asks_for_leniency,
@@ -227,6 +228,7 @@ class Session:
             pool=POOL.read(settings[POOL.name]),
             tags=_tags(TAGS.read(settings[TAGS.name]), headers.get(TAGS_HEADER, "")),
             headers=headers,
+            threads=THREADS.read(settings[THREADS.name]),
             partitions=PartitionSettings(
                 overwrite=OVERWRITE.read(settings[OVERWRITE.name]),
                 dynamic=DYNAMIC.read(settings[DYNAMIC.name]),

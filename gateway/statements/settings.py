@@ -30,6 +30,7 @@ IGNORED = "SETTING_IGNORED"
 REGULAR, NOT_USED = "REGULAR", "NOT USED"  # what SET tells of a setting
 TAGS_HEADER = "x-fusion-tags"  # that HTTP clients send in the place of fusion.tags, or beside it
 MOST_TAGS, LONGEST_TAG = 64, 128
+DIGITS_OF_THREADS = 4
 LONGEST_MISSPELT = 100  # characters of a name that are compared with those of known settings
 
 
@@ -87,6 +88,13 @@ def _seconds(text: str) -> float | None:
     return seconds if seconds > 0 else None
 
 
+def _threads(text: str) -> int | None:
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS_OF_THREADS):
+        raise ValueError("a number of threads, 0 for none in particular")
+    return int(digits) or None
+
+
 def _overwrite(text: str) -> Overwrite | None:
     if text.lower() in ("", "static", "dynamic"):
         return Overwrite(text.lower()) if text else None
@@ -130,6 +138,13 @@ POLICY = Option(
 )
 POOL = Option(f"{OWN}pool", "", "the pool whose limits and policy hold, see the setting pools", str)
 TAGS = Option(f"{OWN}tags", "", "what routing rules are told of statements, with commas between", tags_of)
+THREADS = Option(
+    f"{OWN}threads",
+    "0",
+    "threads that work for a statement on DuckDB, at most one per processor of the gateway's machine unless it gives "
+    "statements more; 0: as the pool or the engine has it",
+    _threads,
+)
 TIMEOUT_S = Option(f"{OWN}timeout_s", "0", "seconds that a statement may take; 0 for the gateway's limit", _seconds)
 IDLE_S = Option(
     f"{OWN}idle_s", "0", "seconds without a call after which the session is closed; 0 for the gateway's limit", _seconds
@@ -162,7 +177,21 @@ SUBSTITUTE = Option(
     "whether ${hivevar:x} and ${x} stand for values of the session, in the dialects spark and hive",
     _boolean,
 )
-OBEYED = (ENGINE, DIALECT, POLICY, POOL, TAGS, TIMEOUT_S, IDLE_S, NESTED_JSON, OVERWRITE, DYNAMIC, STRICT, SUBSTITUTE)
+OBEYED = (
+    ENGINE,
+    DIALECT,
+    POLICY,
+    POOL,
+    TAGS,
+    THREADS,
+    TIMEOUT_S,
+    IDLE_S,
+    NESTED_JSON,
+    OVERWRITE,
+    DYNAMIC,
+    STRICT,
+    SUBSTITUTE,
+)
 OPTIONS: Mapping[str, Option] = {
     **{option.name.lower(): option for option in OBEYED},
     "exec_time_limit_s": TIMEOUT_S,  # Impala's name of the same
@@ -171,6 +200,7 @@ OPTIONS: Mapping[str, Option] = {
     "idle_session_timeout": IDLE_S,  # Impala's
     "stringify_map_keys": NESTED_JSON,  # Impala's
     "request_pool": POOL,  # Impala's, too
+    "mt_dop": THREADS,  # Impala's
     "spark.sql.variable.substitute": SUBSTITUTE,  # Spark's
 }
 
@@ -346,7 +376,7 @@ _NO_INFLUENCE = frozenset(  # Impala's
     max_num_filters_aggregated_per_host max_num_runtime_filters max_result_spooling_mem max_row_size
     max_scan_range_length max_sort_run_size max_spilled_result_spooling_mem max_statement_length_bytes mem_limit
     mem_limit_coordinators mem_limit_executors min_spillable_buffer_size minmax_filter_fast_code_path
-    minmax_filter_partition_columns minmax_filter_sorted_columns minmax_filter_threshold minmax_filtering_level mt_dop
+    minmax_filter_partition_columns minmax_filter_sorted_columns minmax_filter_threshold minmax_filtering_level
     num_nodes num_remote_executor_candidates num_scanner_threads num_threads_for_table_migration
     optimize_partition_key_scans optimize_simple_limit orc_async_read orc_read_statistics parquet_annotate_strings_utf8
     parquet_bloom_filter_write parquet_bloom_filtering parquet_compression_codec parquet_dictionary_filtering

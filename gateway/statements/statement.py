@@ -50,6 +50,7 @@ class Statement:
     rule: that decides where it runs; None for that of its pool, or the gateway's own.
     tags, headers: what its client says of it, for routing rules; headers by name in lower case, those that rules name.
     presumed: in the place of who asks and when, for routing rules alone; None for what is so.
+    threads: that work for it on an engine; None for those of its pool, or as the engine has it.
     """
 
     sql: str
@@ -65,6 +66,7 @@ class Statement:
     tags: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     presumed: Presumed | None = None
+    threads: int | None = None
     id: str = field(default_factory=lambda: new_query_id())
     submitted_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
 

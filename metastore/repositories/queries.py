@@ -267,8 +267,7 @@ def _start(connection: Connection, query_id: str, attempt: Attempt) -> None:
 
 
 def _closing(query_id: str, attempt: Attempt) -> Any:
-    limit_bytes = attempt.expected.limit_bytes
-    got = {} if limit_bytes is None else {"limit_bytes": limit_bytes}  # what it had in the end
+    leased = {} if attempt.lease_bytes is None else {"limit_bytes": attempt.expected.limit_bytes}
     return (
         update(AttemptRow)
         .where(AttemptRow.query_id == query_id, AttemptRow.ordinal == attempt.ordinal)
@@ -282,8 +281,8 @@ def _closing(query_id: str, attempt: Attempt) -> Any:
             peak_bytes=attempt.peak_bytes,
             lease_bytes=attempt.lease_bytes,
             threads=attempt.threads,
+            **leased,
             actuals=_ACTUALS.dump_python(attempt.actuals, mode="json") if attempt.actuals else None,
-            **got,
         )
     )
 

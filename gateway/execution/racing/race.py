@@ -2,7 +2,7 @@
 
 Most attempts run alone, one after the other. One on a fast engine is watched: where it is expected to run out of
 memory, and the next engine to end sooner, that one starts before the crash, in the place of the first or beside it
-(``selector/forecast/continuation.py``). All is decided in the query's own thread, which hears of it from a queue.
+(``selector/forecast/continuation.py``). The query's own thread decides all, and hears what happens from a queue.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from queue import SimpleQueue
 
 from engines.errors import BrokenOff, EngineError, StatementCancelled, Superseded
 from gateway.execution.executor import Executor, Outcome
-from gateway.execution.failover import FailoverPlan, PlannedAttempt, whole_pays
+from gateway.execution.failover import FailoverPlan, PlannedAttempt
 from gateway.execution.query_log import QueryLog, new_attempt
 from gateway.execution.racing.runner import FinishLine, Runner
 from gateway.routing.admission.admission import Admission
@@ -24,6 +24,7 @@ from gateway.routing.engines import EngineRegistry
 from gateway.routing.router import Router
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.statement import Run
+from metastore.records import Attempt
 from selector.decision import Decision
 from selector.forecast.continuation import Continuation, Prospects, Standing, Weighed, weigh
 from selector.forecast.experience import PeakForecast
@@ -128,8 +129,8 @@ class Race:
                     if not isinstance(error, EngineError) or not error.fails_over:
                         self._supersede(outcome)
                         return outcome
-                    small = whole_pays(self._decision, outcome.attempt)
-                    may_continue = self._plan.may_continue(runner.this, error, lease_was_small=small)
+                    lease_was_small = self._whole_pays(outcome.attempt)
+                    may_continue = self._plan.may_continue(runner.this, error, lease_was_small=lease_was_small)
                     if not may_continue and not self._running:
                         return outcome
                     log.info("query %s: %s failed with %s, trying on", self._run.id, runner.this.engine, error.code)
@@ -154,7 +155,6 @@ class Race:
             self._finish,
             started=lambda runner: self._events.put(_Started(runner)),
             judge=judge or (lambda runner, standing: None),
-            wake=self._races.admission.wake,
         )
         self._running.append(runner)
         carry_out = partial(self._carry_out, runner, wait_s)
@@ -203,6 +203,17 @@ class Race:
 
         return judge
 
+    def _whole_pays(self, attempt: Attempt) -> bool:
+        """Tell whether an attempt that ran out of memory is worth another one with all that its engine gives.
+
+        It is not where the engine says that it had more than it was leased: then the lease was not too small.
+        """
+        price, lease = self._decision.price(attempt.engine), attempt.lease_bytes
+        considered = self._decision.on(attempt.engine)
+        if price is None or considered is None or considered.limit_bytes is None or lease is None:
+            return False
+        return price.whole_pays and lease < considered.limit_bytes and (attempt.peak_bytes or 0) <= lease
+
     def _next_is_up(self) -> bool:
         waiting = self._plan.waiting
         return bool(waiting) and self._races.engines[waiting[0].engine].why_down() is None
@@ -214,7 +225,8 @@ class Race:
             if other is not runner and weighed is not None and weighed.choice is Continuation.SWITCH:
                 text = f"Broken off in favour of {runner.this.engine}: {weighed.text(runner.this.engine)}."
                 log.info("query %s: %s was %s", self._run.id, other.this.engine, text)
-                other.end(BrokenOff(text, peak_bytes=other.held_bytes))
+                limit_bytes = weighed.standing.limit_bytes
+                self._end(other, BrokenOff(text, peak_bytes=other.held_bytes, limit_bytes=limit_bytes))
 
     def _supersede(self, outcome: Outcome) -> None:
         """End what still runs, now that the query has ended."""
@@ -223,4 +235,10 @@ class Race:
             reason: StatementCancelled = Superseded(f"{outcome.attempt.engine} {told} first.")
             if self._run.cancelled:
                 reason = StatementCancelled("The statement was cancelled.")
-            self._races.log.attempt_failed(self._run, other.end(reason))
+            self._races.log.attempt_failed(self._run, self._end(other, reason))
+
+    def _end(self, runner: Runner, reason: StatementCancelled) -> Attempt:
+        """End a runner, also where it waits for its lease; returns what is put on record of it."""
+        attempt = runner.end(reason)
+        self._races.admission.wake(self._run.id)
+        return attempt

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from engines.errors import EngineError, StatementCancelled, Superseded
 from engines.protocol import Progress
@@ -38,11 +39,7 @@ class FinishLine:
 
 
 class Runner:
-    """One attempt. Thread-safe.
-
-    started: hears once it holds its lease; judge: hears how it stands, again and again. wake: has it look whether it is
-    still wanted, while it waits for a lease.
-    """
+    """One attempt. Thread-safe. started: hears once it holds its lease; judge: hears how it stands, again and again."""
 
     def __init__(
         self,
@@ -53,7 +50,6 @@ class Runner:
         *,
         started: Callable[[Runner], None],
         judge: Callable[[Runner, Standing], None],
-        wake: Callable[[str], None],
     ) -> None:
         self.run = run
         self.this = this
@@ -63,24 +59,25 @@ class Runner:
         self.watch: Callable[[Progress], None] = lambda progress: None
         self._started = started
         self._judge = judge
-        self._wake = wake
         self._begun_s = time.monotonic()
         self._memory: MemoryWatch | None = None
-        self._entry: EngineEntry | None = None
         self._threads: int | None = None
+        self._entry: EngineEntry | None = None
         self._ending: StatementCancelled | None = None
         self._ended = threading.Event()
 
     @contextmanager
-    def holding(self, entry: EngineEntry, grant: Grant) -> Iterator[None]:
-        """Run on an engine, which hears for as long as this lasts if the attempt or its query is to end."""
+    def holding(self, entry: EngineEntry, grant: Grant, limit_bytes: int | None) -> Iterator[None]:
+        """Run on an engine, which hears for as long as this lasts if the attempt or its query is to end.
+
+        limit_bytes: that one statement may get there at most; None where it spills.
+        """
         self.waited_s = time.monotonic() - self._begun_s
-        self._memory = MemoryWatch(
-            self.run.id, entry.engine, grant, entry.limit_bytes or 0, lambda standing: self._judge(self, standing)
-        )
-        self.watch = self._memory
-        self._entry = entry
         self._threads = grant.lease.threads or entry.threads
+        if limit_bytes is not None:
+            judge = partial(self._judge, self)
+            self.watch = self._memory = MemoryWatch(self.run.id, entry.engine, grant, limit_bytes, judge)
+        self._entry = entry
         with self.run.on(entry.name):
             self._started(self)
             self.require()
@@ -90,12 +87,6 @@ class Runner:
     def is_unwanted(self) -> bool:
         """Whether it, or its whole query, is to end."""
         return self._ending is not None or self.run.cancelled
-
-    @property
-    def lease_bytes(self) -> int | None:
-        """What it might take in the end; None before it held a lease, and where its engine spills."""
-        limited = self._entry is not None and self._entry.limit_bytes is not None
-        return self._memory.leased_bytes if self._memory and limited else None
 
     @property
     def held_bytes(self) -> int | None:
@@ -112,7 +103,6 @@ class Runner:
         """End it, and return it as it ends, whatever the engine still says of it. The first reason counts."""
         if self._ending is None:
             self._ending = reason
-            self._wake(self.run.id)
             threading.Thread(target=self._cancel_until_ended, name=f"end {self.run.id}", daemon=True).start()
         ended = replace(
             self.attempt,
@@ -126,12 +116,11 @@ class Runner:
 
     def noted(self, attempt: Attempt) -> Attempt:
         """Return the attempt with what it got of its engine; what it is expected to fit into is what it had."""
-        expected, lease_bytes = attempt.expected, self.lease_bytes
+        lease_bytes, expected = self._memory.leased_bytes if self._memory else None, attempt.expected
         if lease_bytes is not None and expected.limit_bytes is not None:
             expected = replace(expected, limit_bytes=lease_bytes)
-        return replace(
-            attempt, waited_s=self.waited_s, lease_bytes=lease_bytes, threads=self._threads, expected=expected
-        )
+        waited_s, threads = self.waited_s, self._threads
+        return replace(attempt, waited_s=waited_s, lease_bytes=lease_bytes, threads=threads, expected=expected)
 
     def ended(self) -> None:
         """Note that nothing of it runs any more."""

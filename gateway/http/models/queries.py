@@ -134,8 +134,9 @@ class PriceModel(RecordModel):
 class DecisionModel(RecordModel):
     """Where a statement goes, and why. limit_bytes: of the fast engine, for one statement.
 
-    remedy: what would let it into the fast engine, null where it is let in or an engine was asked for by name.
-    policy: expected, safe or paper, which decided. prices: of every engine that was considered.
+    threads: that work for it there, which the estimate is for. remedy: what would let it into the fast engine, null
+    where it is let in or an engine was asked for by name. policy: expected, safe or paper, which decided. prices: of
+    every engine that was considered.
     """
 
     engine: str
@@ -143,6 +144,7 @@ class DecisionModel(RecordModel):
     reasons: list[ReasonModel]
     estimate: EstimateModel
     limit_bytes: int | None
+    threads: int | None
     remedy: RemedyModel | None
     policy: str
     prices: list[PriceModel]

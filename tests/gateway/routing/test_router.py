@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +16,12 @@ from engines.errors import EngineBusy, MemoryExceeded
 from engines.protocol import EXPLAIN_S, EngineKind, TableSource, never
 from engines.scripted import Script, ScriptedEngine
 from gateway.catalog.locations import Locations
+from gateway.errors import InvalidSetting
 from gateway.routing.engines import EngineEntry, EngineRegistry
+from gateway.security.principals import IN_PROCESS
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
+from gateway.statements.session import Session
 from gateway.statements.statement import Statement
 from metastore.discovery.inspection import inspect
 from metastore.records import QueryState
@@ -99,6 +102,71 @@ def test_each_fast_engine_has_a_cost_model_of_its_own_and_a_limit(gateway_of: Bu
     (missed,) = gateway.metastore.misestimates.list()
     assert (missed.engine, missed.model_bytes) == ("small", 10 * MIB)
     assert missed.estimated_bytes == pytest.approx(10 * MIB, rel=1e-3)
+
+
+THREADS, MOST_THREADS = 2, 8
+
+
+@pytest.fixture
+def threaded(tmp_path: Path, bookstore: Path) -> Iterator[tuple[Gateway, ScriptedEngine]]:
+    """Build a gateway whose fast engine takes 10 MiB with each thread; its pool ``etl`` has one for a statement."""
+    engine = toy("fast", 10, ANSWER)
+    entry = EngineEntry(engine, limit_bytes=LIMIT, threads=THREADS, most_threads=MOST_THREADS)
+    gateway = wiring.assemble(settings_for(tmp_path / "home", routing=BY_MEMORY), EngineRegistry([entry]))
+    with closing(gateway):
+        gateway.router._pool_threads = {"etl": 1}
+        register(gateway, bookstore)
+        gateway.start()
+        yield gateway, engine
+
+
+@pytest.mark.parametrize(
+    ("settings", "overlay", "threads"),
+    [
+        ({}, {}, THREADS),
+        ({"fusion.pool": "etl"}, {}, 1),
+        ({"fusion.pool": "nobody's"}, {}, THREADS),
+        ({"MT_DOP": "4"}, {}, 4),
+        ({"fusion.threads": "4", "request_pool": "etl"}, {}, 4),
+        ({"fusion.threads": "0", "request_pool": "etl"}, {}, 1),
+        ({"fusion.threads": "4"}, {"mt_dop": "3"}, 3),
+        ({"fusion.threads": "4"}, {"hiveconf:mt_dop": "0"}, THREADS),
+        ({"fusion.threads": "9999"}, {}, MOST_THREADS),
+    ],
+)
+def test_threads_of_a_statement_come_before_its_sessions_its_pools_and_the_engines(
+    threaded: tuple[Gateway, ScriptedEngine], settings: dict[str, str], overlay: dict[str, str], threads: int
+) -> None:
+    """The estimate is of so many threads, and so is the lease."""
+    gateway, engine = threaded
+    session = Session(IN_PROCESS, deadline_s=60.0)
+    for name, value in settings.items():
+        gateway.coordinator.submit(session.statement(f"SET {name} = {value}")).done.result(30)
+    record = gateway.coordinator.submit(session.statement(SQL, overlay=overlay)).done.result(30)
+    assert record.state is QueryState.FINISHED
+    assert record.decision is not None
+    assert record.decision.threads == threads
+    assert record.decision.estimate.peak_bytes == pytest.approx(threads * 10 * MIB, rel=1e-3)
+    assert engine.asked[-1].lease.threads == threads
+    stored = gateway.metastore.queries.get(record.id)
+    assert stored is not None and stored.decision is not None
+    assert stored.decision.threads == threads
+
+
+def test_estimates_of_other_threads_are_not_mixed_up(threaded: tuple[Gateway, ScriptedEngine]) -> None:
+    gateway, engine = threaded
+    for threads in (1, 4, 1, None, 4):
+        _, decision = gateway.coordinator.explain(Statement(SQL, threads=threads))
+        assert decision.estimate.peak_bytes == pytest.approx((threads or THREADS) * 10 * MIB, rel=1e-3)
+    assert len(engine.explained) == 3
+
+
+@pytest.mark.parametrize("value", ["-1", "two", "1.5", "", "٣", "10000", "9" * 10_000, "1;2"])
+def test_threads_that_are_no_number_are_refused(value: str) -> None:
+    session = Session(IN_PROCESS, deadline_s=60.0)
+    for name in ("fusion.threads", "MT_DOP"):
+        with pytest.raises(InvalidSetting, match="number of threads"):
+            session.set(name, value)
 
 
 def test_a_plan_that_was_not_made_in_time_is_asked_for_again(gateway_of: Build) -> None:

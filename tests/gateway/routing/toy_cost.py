@@ -1,4 +1,4 @@
-"""A cost model of an engine whose plans say what they take: ``takes 5 MiB``."""
+"""A cost model of an engine whose plans say what they take with each thread: ``takes 5 MiB``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ToyCost:
         self, tree: EstimatedNode, plan: Plan, statistics: Mapping[str, TableStatistics], *, threads: int, hosts: int
     ) -> MemoryEstimate:
         """Return what the plan says."""
-        peak_bytes = int(plan.notes[0].split()[1]) * MIB
+        peak_bytes = int(plan.notes[0].split()[1]) * MIB * threads
         return MemoryEstimate(peak_bytes, peak_bytes, confidence=1.0)
 
 

@@ -11,7 +11,9 @@ from engines.protocol import Progress
 from engines.scripted import ScriptedEngine
 from gateway.execution.racing import memory_watch
 from gateway.execution.racing.memory_watch import MemoryWatch
-from gateway.routing.admission import Ledger
+from gateway.routing.admission.admission import Admission
+from gateway.routing.admission.values import EngineBudget, Request
+from gateway.security.principals import IN_PROCESS
 from selector.forecast.continuation import Standing
 
 MIB = 1 << 20
@@ -27,11 +29,19 @@ class _Inelastic:
 @contextmanager
 def watched(
     capacity_mib: int, engine: object, judged: list[Standing], lease_mib: int = 100
-) -> Iterator[tuple[MemoryWatch, Ledger]]:
-    ledger = Ledger("fast", slots=2, capacity_bytes=capacity_mib * MIB)
-    with ledger.lease(lease_mib * MIB, wait_s=0, cancelled=lambda: False) as grant:
-        yield MemoryWatch("q", engine, grant, LIMIT, judged.append), ledger  # type: ignore[arg-type]
-    assert ledger.describe()["bytes_held"] == 0
+) -> Iterator[tuple[MemoryWatch, Admission]]:
+    admission = Admission([EngineBudget("fast", 2, capacity_mib * MIB, LIMIT)])
+    with admission.lease(asked(lease_mib), wait_s=0, cancelled=lambda: False) as grant:
+        yield MemoryWatch("q", engine, grant, LIMIT, judged.append), admission  # type: ignore[arg-type]
+    assert held(admission) == 0
+
+
+def asked(lease_mib: int) -> Request:
+    return Request("fast", lease_mib * MIB, IN_PROCESS)
+
+
+def held(admission: Admission) -> int:
+    return admission.describe().engines[0].bytes_held
 
 
 def told(watch: MemoryWatch, *held_mib: int) -> None:
@@ -41,13 +51,13 @@ def told(watch: MemoryWatch, *held_mib: int) -> None:
 
 def test_a_lease_is_doubled_at_half_up_to_the_limit() -> None:
     engine, judged = ScriptedEngine(), list[Standing]()
-    with watched(2_048, engine, judged) as (watch, ledger):
+    with watched(2_048, engine, judged) as (watch, admission):
         told(watch, 40, 49)
         assert not engine.raised
         told(watch, 50, 90, 100, 150, 600, 1_000)
         raised = [200, 400, 800, 1_024]
         assert engine.raised == [("q", each * MIB) for each in raised]
-        assert ledger.describe()["bytes_held"] == watch.leased_bytes == LIMIT
+        assert held(admission) == watch.leased_bytes == LIMIT
     assert {standing.limit_bytes for standing in judged} == {LIMIT}
 
 
@@ -56,18 +66,18 @@ def test_where_little_room_is_left_it_is_raised_by_less_and_then_that_is_the_lim
 ) -> None:
     monkeypatch.setattr(memory_watch, "AGAIN_S", 0.0)
     engine, judged = ScriptedEngine(), list[Standing]()
-    with watched(130, engine, judged) as (watch, ledger):
+    with watched(130, engine, judged) as (watch, admission):
         told(watch, 60, 70, 80)
         assert engine.raised == [("q", 125 * MIB)]
-        assert ledger.describe()["bytes_held"] == 125 * MIB
+        assert held(admission) == 125 * MIB
     assert [standing.limit_bytes for standing in judged] == [LIMIT, 125 * MIB, 125 * MIB]
 
 
 def test_room_that_others_give_back_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_watch, "AGAIN_S", 0.0)
     engine, judged = ScriptedEngine(), list[Standing]()
-    with watched(200, engine, judged) as (watch, ledger):
-        with ledger.lease(100 * MIB, wait_s=0, cancelled=lambda: False):
+    with watched(200, engine, judged) as (watch, admission):
+        with admission.lease(asked(100), wait_s=0, cancelled=lambda: False):
             told(watch, 60)
             assert judged[-1].limit_bytes == 100 * MIB
         told(watch, 60)

@@ -13,6 +13,7 @@ from engines.errors import DataError, EngineBusy, EngineError, EngineUnavailable
 from engines.protocol import EngineStatus, Progress
 from engines.scripted import Pause, Script, Step
 from gateway.execution.racing import race
+from gateway.server.runtime import Gateway
 from gateway.settings import RoutingSettings
 from metastore.records import QueryRecord, QueryState
 from selector.decision import Rule
@@ -51,12 +52,16 @@ def doubting(monkeypatch: pytest.MonkeyPatch) -> Doubting:
     return choose
 
 
+def is_idle(gateway: Gateway) -> bool:
+    """Tell whether nothing is held of any engine."""
+    return not any(engine.slots_held for engine in gateway.admission.describe().engines)
+
+
 def require_idle(house: Scripted) -> None:
     """Wait until no engine holds anything of a query any more, and no file is left but results."""
     for engine in (house.fast, house.dependable):
         wait_until(lambda engine=engine: engine.open_results == 0, "its statements are closed")  # type: ignore[misc]
-    admission = house.gateway.admission
-    wait_until(lambda: not any(each.slots_held for each in admission.describe().engines), "its slots are free")
+    wait_until(lambda: is_idle(house.gateway), "all slots are free")
     folder = house.gateway.spool.path("any").parent
     wait_until(lambda: not list(folder.glob("*.part")), "no unfinished file is left")
 

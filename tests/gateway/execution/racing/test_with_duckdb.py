@@ -15,7 +15,6 @@ import pytest
 from engines.protocol import EngineKind
 from gateway import settings as settings_module
 from gateway.execution.racing import race
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
@@ -27,6 +26,7 @@ from selector.forecast import continuation
 from selector.forecast.continuation import Continuation
 from tests.engines.toy import ToyEngine
 from tests.gateway.conftest import register
+from tests.gateway.execution.racing.test_race import is_idle
 from tests.waiting import wait_until
 
 pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
@@ -50,8 +50,8 @@ def house(tmp_path: Path) -> Iterator[tuple[Gateway, DuckDBEngine, ToyEngine]]:
     fast = DuckDBEngine(workers=1, threads=1)
     dependable = ToyEngine("dependable", EngineKind.DEPENDABLE)
     entries = [
-        EngineEntry(fast, Ledger("duckdb", slots=2, capacity_bytes=2 * LIMIT), limit_bytes=LIMIT),
-        EngineEntry(dependable, Ledger("dependable", slots=2, capacity_bytes=None)),
+        EngineEntry(fast, limit_bytes=LIMIT),
+        EngineEntry(dependable),
     ]
     built = wiring.assemble(settings_module.load(tmp_path / "home", routing=ANYWHERE), EngineRegistry(entries))
     register(built, folder.parent)
@@ -101,7 +101,7 @@ def test_the_answer_is_one_and_right_and_the_engine_goes_on(
     else:
         assert [each.failure for each in record.attempts if each.engine != record.engine] == ["SUPERSEDED"]
     assert answer(gateway, record) == expected
-    wait_until(lambda: not gateway.engines["duckdb"].ledger.describe()["slots_held"], "DuckDB's slot is free")
+    wait_until(lambda: is_idle(gateway), "DuckDB's slot is free")
     pids = duckdb.worker_pids()
     again = ended(gateway.coordinator.submit(Statement(SQL, engine="duckdb")))
     assert answer(gateway, again) == expected
@@ -124,4 +124,4 @@ def test_a_worker_that_is_killed_in_a_race_is_no_error(
     record = ended(gateway.coordinator.submit(Statement(SQL)))
     assert (record.state, record.engine) == (QueryState.FINISHED, "dependable")
     assert record.attempts[0].failure in ("ENGINE_UNAVAILABLE", "SUPERSEDED")
-    wait_until(lambda: not gateway.engines["duckdb"].ledger.describe()["slots_held"], "DuckDB's slot is free")
+    wait_until(lambda: is_idle(gateway), "DuckDB's slot is free")

@@ -11,7 +11,6 @@ import pytest
 from engines.protocol import EngineKind
 from engines.scripted import ScriptedEngine
 from gateway import settings as settings_module
-from gateway.routing.admission import Ledger
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.authentication import user_line
 from gateway.security.principals import Role
@@ -74,13 +73,8 @@ def ruled(
         for engine in engines.values():
             engine.script("books", ANSWER)
             engine.script("transactions", ANSWER)
-        entries = [
-            EngineEntry(engines[name], Ledger(name, slots=2, capacity_bytes=2 * LIMIT), limit_bytes=LIMIT)
-            for name in FAST
-        ]
-        entries += [
-            EngineEntry(engines[name], Ledger(name, slots=2, capacity_bytes=None), speed=SLOW) for name in DEPENDABLE
-        ]
+        entries = [EngineEntry(engines[name], limit_bytes=LIMIT) for name in FAST]
+        entries += [EngineEntry(engines[name], speed=SLOW) for name in DEPENDABLE]
         settings = settings_for(home, routing=BY_MEMORY, queue_s=queue_s)
         if users:
             (home / "users").write_text("\n".join(user_line(name, name, role) for name, role in users.items()))

@@ -373,8 +373,8 @@ def test_the_state_of_engines(ruled: Build) -> None:
     house.engines["spark"].reported_status = DOWN
     assert ranking(house.ended(Statement(SQL))) == ("hive",)
     house.engines["spark"].reported_status = EngineStatus(alive=True, detail="back")
-    ledger = house.gateway.engines["duckdb"].ledger
-    with ledger.lease(0, wait_s=1, cancelled=bool), ledger.lease(0, wait_s=1, cancelled=bool):
+    admission, asked = house.gateway.admission, Request("duckdb", 0)
+    with admission.lease(asked, wait_s=1), admission.lease(asked, wait_s=1):
         assert ranking(house.ended(Statement(SQL))) == ("sail",)
     assert ranking(house.ended(Statement(SQL)))[0] == "duckdb"
     assert set(DEPENDABLE) <= set(house.gateway.engines)

@@ -39,7 +39,17 @@ from engines.errors import (
     StatementError,
     UnsupportedFeature,
 )
-from engines.protocol import Column, Engine, EngineKind, ResultStream, TableSource
+from engines.protocol import (
+    Column,
+    Elastic,
+    Engine,
+    EngineKind,
+    Progress,
+    ResultStream,
+    TableSource,
+    Watch,
+    unwatched,
+)
 from engines.protocol import Lease as EngineLease
 
 LEASE = EngineLease(memory_bytes=512 * 1024 * 1024)
@@ -147,6 +157,9 @@ LARGE_GROUPING = (
     "GROUP BY a.id * 5 + b.id) grouped WHERE g < 7"
 )
 """A million and a half groups, which are several times the small lease."""
+
+GROUPS_BELOW_SEVEN = NUMBERS_ROWS * 5 * 7 // GROUPS
+"""Five kinds; groups of numbers go round."""
 
 LOST_WITHIN_S = 60.0
 RECOVERED_WITHIN_S = 120.0
@@ -555,6 +568,34 @@ class Conformance:
         assert caught.value.remembered
         assert _count(engine, "kinds") == 5
 
+    def test_who_watches_is_told_what_can_be(self, engine: Engine) -> None:
+        """Whatever an engine tells, the rows are the same; what it cannot tell is None."""
+        told: list[Progress] = []
+        peak_bytes = _grouped(engine, LEASE, told.append)
+        for progress in told:
+            assert progress.held_bytes is None or progress.held_bytes >= 0
+            assert progress.share is None or 0.0 <= progress.share <= 1.0
+        held = [progress.held_bytes for progress in told if progress.held_bytes is not None]
+        assert not held or peak_bytes is None or max(held) <= 1.5 * peak_bytes
+
+    @pytest.mark.parametrize("threads", [1, 3])
+    def test_the_threads_of_a_lease_change_no_answer(self, engine: Engine, threads: int) -> None:
+        _grouped(engine, replace(LEASE, threads=threads))
+
+    def test_more_memory_while_it_runs(self, engine: Engine) -> None:
+        if not isinstance(engine, Elastic):
+            pytest.skip("a statement keeps the limit that it began with")
+        engine.raise_limit(_new_id(), LEASE.memory_bytes)  # nobody's
+        peak_bytes = _grouped(engine, LEASE)
+        assert peak_bytes is not None
+        small, query_id = replace(LEASE, memory_bytes=peak_bytes // 2), _new_id()
+        with pytest.raises(MemoryExceeded):
+            _grouped(engine, small)
+        _grouped(engine, small, lambda _: engine.raise_limit(query_id, LEASE.memory_bytes), query_id)
+        engine.raise_limit(query_id, LEASE.memory_bytes)  # too late
+        with pytest.raises(MemoryExceeded):
+            _grouped(engine, small)
+
     def test_killed_before_a_statement(self, mortal: tuple[Engine, Callable[[], None]], warehouse: Warehouse) -> None:
         engine, kill = mortal
         engine.use_tables([warehouse.table("kinds")])
@@ -740,6 +781,14 @@ def _from_json(value: Any) -> Any:
 
 def _new_id() -> str:
     return f"test-{uuid.uuid4().hex}"
+
+
+def _grouped(engine: Engine, lease: EngineLease, watch: Watch = unwatched, query_id: str | None = None) -> int | None:
+    """Run the large grouping, and return its peak where the engine tells it."""
+    asked = query_id or _new_id()
+    with engine.execute(LARGE_GROUPING, query_id=asked, lease=lease, deadline_s=DEADLINE_S, watch=watch) as result:
+        assert pa.Table.from_batches(result, schema=result.schema).to_pylist() == [{"n": GROUPS_BELOW_SEVEN}]
+    return result.actuals.peak_bytes
 
 
 def _count(engine: Engine, table: str) -> int:

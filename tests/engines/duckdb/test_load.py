@@ -196,7 +196,7 @@ def test_the_peak_follows_the_threads_of_a_lease(pool: DuckDBEngine, tmp_path: P
 
     one, two, four, usual = (peak(threads) for threads in (1, 2, 4, None))
     assert 1.2 * one < two < four
-    assert usual == pytest.approx(two, rel=0.1)
+    assert usual > 1.1 * one
 
 
 def test_workers_come_with_statements_and_go_when_idle() -> None:

@@ -90,7 +90,7 @@ class Instance:
         self._side = blank.side
         self._ask_held = self._side.extract_statements("EXECUTE held")[0]
         self._side_lock = threading.Lock()
-        self._threads = blank.threads
+        self.threads = blank.threads
         self._views: set[str] = set()
         self._orc_files: dict[str, tuple[OrcFile, ...]] = {}
         self._limit_bytes: int | None = None
@@ -131,9 +131,9 @@ class Instance:
 
     def use_threads(self, threads: int) -> None:
         """Have as many threads for the next query, which takes half a millisecond where it is another number."""
-        if threads != self._threads:
+        if threads != self.threads:
             self._connection.execute(f"SET threads={int(threads)}")
-            self._threads = threads
+            self.threads = threads
 
     def progress(self) -> Progress:
         """Return what the query that runs holds, and how much of it is done; about 0.1 ms."""

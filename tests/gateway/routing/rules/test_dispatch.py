@@ -9,6 +9,7 @@ import pytest
 from engines.errors import EngineUnavailable, MemoryExceeded
 from engines.protocol import EngineStatus
 from gateway.errors import NoEngineAvailable, RuleDenied, RuleForbidsEngine
+from gateway.routing.admission.values import Request
 from gateway.security.principals import Principal, Role
 from gateway.statements.statement import Presumed, Statement
 from metastore.records import QueryRecord, QueryState

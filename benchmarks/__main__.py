@@ -22,6 +22,7 @@ CLAIMS = (
     "ddl",
     "same_answers",
     "attacks",
+    "admission",
     "generalisation",
 )
 FAILED, WRONG_ARGUMENTS = 1, 2

@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pytest
@@ -130,7 +130,7 @@ class Seen:
         query_id = f"q{number}"
         asked = Request(engine, step.memory_bytes, who, pool, query_id, step.expected_s)
         if step.cancel:
-            threading.Timer(0.005, lambda: (cancelled.set(), self.admission.wake(query_id))).start()
+            threading.Timer(0.005, self._cancel, (query_id, cancelled)).start()
         wait_s = max(step.wait_s, UNTIL_CANCELLED_S) if step.cancel else step.wait_s
         begun_s = time.monotonic()
         try:
@@ -148,6 +148,10 @@ class Seen:
             self.ended[end] += 1
             if end == "busy" and wait_s >= WITHIN_S and self.pools[self.admission.pool(pool).name].queue is None:
                 self.wrong.append(f"{query_id} waited for {took_s:.1f} s for nothing: a wakeup was lost")
+
+    def _cancel(self, query_id: str, cancelled: threading.Event) -> None:
+        cancelled.set()
+        self.admission.wake(query_id)
 
     def _hold(self, grant: Grant, step: Step, engine: str, pool: str) -> None:
         held = grant.lease.memory_bytes
@@ -190,18 +194,19 @@ def test_no_interleaving_is_above_a_limit_and_all_are_served(
     seen = Seen(admission, found, {DEFAULT_POOL: Pool(DEFAULT_POOL)} | named)
     statements = statements_of(random.Random(seed))  # noqa: S311 - not for secrets
     engine_names, begun_s = list(found), time.monotonic()
+    runs: list[Future[None]] = []
     with ThreadPoolExecutor(24) as threads:
         for number, step in enumerate(statements):
             engine = engine_names[step.engine % len(engine_names)]
-            threads.submit(seen.run, number, step, engine, f"pool {step.pool}").add_done_callback(
-                lambda done: done.exception() and seen.wrong.append(repr(done.exception()))
-            )
+            runs.append(threads.submit(seen.run, number, step, engine, f"pool {step.pool}"))
+    assert [run.exception() for run in runs if run.exception()] == []
     assert seen.wrong == []
     assert seen.ended.total() == len(statements)
     assert time.monotonic() - begun_s < UNTIL_CANCELLED_S
     assert admission.waiting() == ()
     state = admission.describe()
-    assert {(each.slots_held, each.bytes_held, each.waiting) for each in (*state.engines, *state.pools)} == {(0, 0, 0)}
+    assert {(each.slots_held, each.bytes_held, each.waiting) for each in state.engines} == {(0, 0, 0)}
+    assert {(each.slots_held, each.bytes_held, each.waiting) for each in state.pools} == {(0, 0, 0)}
     assert admission._holdings._parts == {}
 
 

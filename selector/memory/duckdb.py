@@ -35,6 +35,7 @@ from selector.memory.duckdb_layout import (
     Constants,
     combining_table_bytes,
     grouping_table_bytes,
+    groups_kept,
     groups_met,
     join_table_bytes,
     occupied,
@@ -338,11 +339,17 @@ class _Model:
         if states:
             width = _aligned(_aligned(width) + states)
         given, groups = below.rows or 0.0, part.rows or 0.0
-        found = groups if self._comes_together(part) else groups_met(groups, given, threads) * threads
+        grows = self._threads <= constants.growing_threads
+        if self._comes_together(part):
+            found = groups
+        elif grows:
+            found = groups_met(groups, given, threads) * threads
+        else:
+            found = groups_kept(groups, given, threads, constants)
         parts = power_of_two(self._threads)
         rows = pages_bytes(found, width, parts, threads, constants)
         rows += pages_bytes(found, row.heap_bytes, parts, threads, constants) + found * texts
-        table = grouping_table_bytes(found / threads, constants)
+        table = grouping_table_bytes(found / threads if grows else 0.0, constants)
         filled = constants.last_rows * rows
         if table > constants.entry_bytes * constants.grouping_entries:  # it has grown: twice as large as the one before
             share = threads * table / 2 / constants.entry_bytes / constants.grouping_load / found

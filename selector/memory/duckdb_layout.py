@@ -25,6 +25,8 @@ class Constants:
     join_load: entries of a join's table per row, rounded up to a power of two; minimum_join_entries: at least.
     entry_bytes: of either kind of table.
     grouping_load: entries of an aggregate's table per group, rounded up; grouping_entries: at its start.
+    growing_threads: where there are more, such tables do not grow: one that is full is emptied, and a group that comes
+    again lies twice.
     combining_rows: for at least so many groups a part has a table when groups of several threads are put together.
     sort_key_bytes: sizes of a sort's keys, of which strings need the largest; pointer_bytes: to the rest of the row.
     window_partitions: parts that a window's rows are divided into by its PARTITION BY; four times as many as long as a
@@ -57,6 +59,7 @@ class Constants:
     entry_bytes: int = 8
     grouping_load: float = 1.5
     grouping_entries: int = 262_144
+    growing_threads: int = 2
     combining_rows: int = 4_096
     sort_key_bytes: tuple[int, ...] = (8, 16, 24, 32)
     pointer_bytes: int = 8
@@ -135,3 +138,13 @@ def groups_met(groups: float, rows: float, threads: int) -> float:
     size, missed = max(1.0, rows / groups), 1.0 - 1.0 / threads
     even, falling = math.pow(missed, size), missed / (size - (size - 1.0) * missed)
     return groups * (1.0 - (even + falling) / 2)
+
+
+def groups_kept(groups: float, rows: float, threads: int, constants: Constants = CALIBRATED) -> float:
+    """Return how many groups all threads keep whose tables do not grow, those that come again after a full one, too."""
+    met = groups_met(groups, rows, threads)
+    full = constants.grouping_entries / constants.grouping_load
+    if met <= full:
+        return met * threads
+    rows_until_full = -groups * math.log1p(-full / groups)
+    return min(rows, max(met * threads, rows / rows_until_full * full))

@@ -21,6 +21,7 @@ from selector.memory.duckdb_layout import (
     MIB,
     THREAD_SHARES,
     grouping_table_bytes,
+    groups_kept,
     groups_met,
     join_table_bytes,
     pages_bytes,
@@ -413,3 +414,21 @@ def test_a_table_of_which_only_rows_and_bytes_are_known_is_read_whole() -> None:
     assert found is not None
     assert known is not None
     assert known <= found <= CALIBRATED.base_bytes + THREADS * (1 + CALIBRATED.scan_decoded) * described.bytes
+
+
+@pytest.mark.parametrize(("groups", "least", "most"), [(10_000, 3.8, 4.0), (150_000, 3.8, 4.0), (800_000, 6.0, 7.0)])
+def test_groups_lie_more_often_than_there_are_threads_where_tables_do_not_grow(
+    groups: int, least: float, most: float
+) -> None:
+    """With more than two threads a table that is full is emptied; measured at 4: 400 MiB where 2 threads take 132."""
+    rows, threads = 6_000_000, 4
+    assert least <= groups_kept(groups, rows, threads) / groups <= most
+    assert groups_met(groups, rows, threads) * threads <= groups_kept(groups, rows, threads) <= rows
+
+
+@given(st.floats(1, 1e8), st.floats(1, 1e9), st.integers(3, 64))
+def test_groups_that_are_kept_lie_between_those_met_and_the_rows(groups: float, rows: float, threads: int) -> None:
+    groups = min(groups, rows)
+    kept = groups_kept(groups, rows, threads)
+    assert min(rows, groups_met(groups, rows, threads)) <= kept * (1 + 1e-9)
+    assert kept <= max(rows, groups_met(groups, rows, threads) * threads) * (1 + 1e-9)

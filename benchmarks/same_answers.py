@@ -1,4 +1,4 @@
-"""Claim: a statement gives the same answer on DuckDB and on Spark, or it is known that it would not, and Spark runs it.
+"""Claim: a statement gives the same answer on DuckDB (or Sail) and on Spark, or it is known that it would not, and Spark runs it.
 
 Spark is asked twice: by the client's own text, and by the one that the gateway writes for it.
 
@@ -49,6 +49,9 @@ def run(
     tpcds: Annotated[bool, typer.Option(help="Whether to run TPC-DS.")] = True,
     heap: Annotated[int, typer.Option(help="Spark's heap in MiB.", min=512)] = 2_048,
     only: Annotated[str, typer.Option(help="Of TPC-H and TPC-DS, the queries whose name holds this.")] = "",
+    engine: Annotated[
+        str, typer.Option(help="The fast engine that is compared with Spark: duckdb or sail.")
+    ] = "duckdb",
 ) -> Claim:
     """Compare the answers of both engines."""
     figures: dict[str, float] = {}
@@ -57,14 +60,14 @@ def run(
         if generated:
             small = [Named(f"{seed}/{place}", sql) for place, sql in enumerate(queries(seed, generated))]
             figures |= _compare(
-                "generated", small, write_tables(Path(work) / "tables"), Path(work), heap, in_full=False
+                "generated", small, write_tables(Path(work) / "tables"), Path(work), heap, engine, in_full=False
             )
         if tpch:
             wanted = [one for one in read_statements(TPCH_QUERIES) if only in one.name]
-            figures |= _compare("tpch", wanted, tables_of("tpch", data, factor), Path(work), heap)
+            figures |= _compare("tpch", wanted, tables_of("tpch", data, factor), Path(work), heap, engine)
         if tpcds:
             wanted = [one for one in tpcds_statements() if only in one.name]
-            figures |= _compare("tpcds", wanted, tables_of("tpcds", data, factor), Path(work), heap)
+            figures |= _compare("tpcds", wanted, tables_of("tpcds", data, factor), Path(work), heap, engine)
     print(where)
     wishes = {
         "generated_different": at_most(0),
@@ -100,6 +103,7 @@ def _compare(
     tables: tuple[TableSource, ...],
     work: Path,
     heap: int,
+    engine: str,
     *,
     in_full: bool = True,
 ) -> Mapping[str, float]:
@@ -109,7 +113,7 @@ def _compare(
     folder.mkdir()
     found: dict[str, Found] = {}
     with (
-        both_engines(folder, tables, threads=2 if in_full else 1, heap_bytes=heap * MIB) as engines,
+        both_engines(folder, tables, engine=engine, threads=2 if in_full else 1, heap_bytes=heap * MIB) as engines,
         ThreadPoolExecutor(2) as pool,
     ):
         ask: Callable[[str], Found] = engines.ask_in_full if in_full else engines.ask

@@ -45,12 +45,14 @@ BY_TEXT: tuple[tuple[str, type[EngineError]], ...] = (
     ("No such file or directory", EngineBusy),  # somebody replaced a table's files while they were read
     ("Cast error", DataError),
     ("Cannot cast", DataError),
-    ("Arithmetic overflow", DataError),
     ("overflow", DataError),
-    ("divide by zero", DataError),
-    ("Divide by zero", DataError),
     ("by zero", DataError),
     ("Parser error", DataError),
+    ("Compute error", DataError),
+    ("Invalid argument error", DataError),
+    ("Error during planning", UnsupportedFeature),
+    ("Schema error", UnsupportedFeature),
+    ("Internal error", UnsupportedFeature),  # as DataFusion calls plans that it cannot make
     ("not implemented", UnsupportedFeature),
     ("not supported", UnsupportedFeature),
 )

@@ -330,7 +330,7 @@ class Router:
         if unsafe := _unsafe_pattern(entry, statement):
             return _Prospect(unsupported=unsafe)
         if entry.dependable:
-            return _Prospect()
+            return _of_dependable(entry, statement)
         key = (snapshot.changed_at(statement.tables), entry.name, statement.fingerprint, threads)
         with self._lock:
             known = self._prospects.get(key)
@@ -395,6 +395,17 @@ def _noted(matched: RoutingRule | None) -> Iterator[None]:
     except NoEngine as none:
         none.matched = matched.name if matched is not None else None
         raise
+
+
+def _of_dependable(entry: EngineEntry, statement: CompiledStatement) -> _Prospect:
+    """Return whether a dependable engine has words for a statement, which is all that is asked of it."""
+    try:
+        statement.sql(entry.engine.dialect)
+    except NoEquivalent as error:
+        return _Prospect(no_equivalent=error.message)
+    except UnsupportedFeature as error:
+        return _Prospect(unsupported=error.message)
+    return _Prospect()
 
 
 def _unsafe_pattern(entry: EngineEntry, statement: CheckedStatement | CompiledStatement) -> str | None:

@@ -10,7 +10,9 @@ from sqlglot import exp
 
 from engines.errors import UnsupportedFeature
 from engines.protocol import TableSource
+from gateway.sql.dialects.names import SPARK
 from gateway.sql.names import is_generator
+from gateway.sql.sail import SAIL
 from gateway.sql.statement import CheckedStatement
 from selector.join_keys import KeyPair
 from selector.query_text import join_pairs, named_expressions
@@ -67,7 +69,10 @@ def compiled(
         references=_references(statement),
         explosive=statement.explosive_pattern(),
         tells_of_session=statement.tells_of_session,
-        named={dialect: named_expressions(statement.tree, dialect=dialect) for dialect in wanted},
+        named={
+            dialect: named_expressions(statement.tree, dialect=SPARK if dialect == SAIL else dialect)
+            for dialect in wanted
+        },
     )
 
 

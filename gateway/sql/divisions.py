@@ -34,6 +34,7 @@ def resolve_divisions(tree: exp.Expr, tables: Sequence[TableSource]) -> None:
             f"Whether a division is one of whole numbers cannot be told: {error.message} ({hint})"
         ) from error
     for node in reversed(marked):  # inner ones first
-        kind = exp.IntDiv if queries.whole_divisions[id(node)] else exp.Div
+        whole = all(queries.kinds[id(part)].is_whole for part in node.expressions)
         left, right = (exp.paren(part, copy=False) for part in node.expressions)
+        kind = exp.IntDiv if whole else exp.Div
         node.replace(exp.paren(kind(this=left, expression=right), copy=False))

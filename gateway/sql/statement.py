@@ -30,6 +30,7 @@ from gateway.sql.hints import without_hints
 from gateway.sql.limits.growth import check_growth, explosive_pattern, guarded
 from gateway.sql.parser_dialects import LIBRARY_DEFECTS, DuckDBAsWritten, ImpalaText, SparkAsWritten
 from gateway.sql.parsing import ParserLimits
+from gateway.sql.sail import SAIL, for_sail
 from gateway.sql.views import expand
 from metastore.records import View
 from selector.types import NoSuchType
@@ -46,10 +47,12 @@ _WORDS = re.compile(
 )
 _READERS: Mapping[str, tuple[Dialect, frozenset[str]]] = {  # by dialect, with the functions that may be written
     SPARK: (SparkAsWritten(), allowlist.FUNCTIONS | {RAISE}),  # which guards what we wrote
+    SAIL: (SparkAsWritten(), allowlist.FUNCTIONS),
     DUCKDB: (DuckDBAsWritten(), allowlist.WRITTEN_FUNCTIONS),
 }
 _WRITERS = {
     SPARK: SparkAsWritten,
+    SAIL: SparkAsWritten,
     "hive": ImpalaText,
 }  # says where NULL goes: Impala, Hive 3 and Hive 4 differ where they are not told
 _LITERALS = re.compile(r"\?(?:, \?)+")
@@ -96,7 +99,9 @@ class CheckedStatement:
             return Queries(tables).write(self.tree, outermost=True).text
         tree = guarded(self.tree, _expression)
         try:
-            if dialect != SPARK:  # by the parser's own writers, which know functions by its nodes
+            if dialect == SAIL:
+                tree = for_sail(self.tree, self.tables)
+            elif dialect != SPARK:  # by the parser's own writers, which know functions by its nodes
                 text = without_hints(tree).sql(dialect=SparkAsWritten, identify=True, comments=False)
                 tree = sqlglot.parse_one(text, read=SPARK)
             return tree.sql(

@@ -79,6 +79,7 @@ class Expressions:
         require(not strange, f"{', '.join(strange).upper()} of {node.key.upper()}.")
         value = method(self, node)
         require(len(value.text) <= LONGEST or type(node) in _LONG, "an expression that becomes too long.")
+        self._queries.kinds[id(node)] = value.kind
         return value
 
     def condition(self, node: exp.Expr) -> str:
@@ -336,7 +337,6 @@ class Expressions:
         """Divide as other dialects do, where a quotient of whole numbers is one."""
         left, right = (self.value(part) for part in node.expressions)
         whole = left.kind.is_whole and right.kind.is_whole
-        self._queries.whole_divisions[id(node)] = whole
         return numbers.whole_quotient(left, right) if whole else numbers.divide(left, right)
 
     def _scalar(self, name: str, values: list[Value]) -> Value:

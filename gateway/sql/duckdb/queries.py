@@ -16,7 +16,7 @@ from sqlglot import exp
 from engines.protocol import TableSource
 from gateway.sql.duckdb.expressions import Expressions
 from gateway.sql.duckdb.functions.casts import cast
-from gateway.sql.duckdb.kinds import NULL, common, common_of_all, parse_kind
+from gateway.sql.duckdb.kinds import NULL, Kind, common, common_of_all, parse_kind
 from gateway.sql.duckdb.ordering import direction
 from gateway.sql.duckdb.scopes import Output, Scope, Source
 from gateway.sql.duckdb.values import NoEquivalent, Value, quoted_name, require
@@ -57,12 +57,12 @@ class Query:
 class Queries:
     """Writes the queries of one statement. tables: the catalog's, by lower-case name.
 
-    whole_divisions: for divisions that depend on the types of both sides, by the node's id, whether both are whole.
+    kinds: Spark's types of the expressions that were written, by the node's id.
     """
 
     def __init__(self, tables: Mapping[str, TableSource]) -> None:
         self._tables = tables
-        self.whole_divisions: dict[int, bool] = {}
+        self.kinds: dict[int, Kind] = {}
 
     def write(self, node: exp.Expr, outer: Scope | None = None, *, outermost: bool = False) -> Query:
         """Write any query. outermost: its columns must have exactly Spark's names and types."""

@@ -1,0 +1,110 @@
+"""What clients say reaches rules through every door: drivers over HTTP, sessions, and the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from gateway.cli.main import app
+from gateway.drivers.hs2.http import CONTENT_TYPE
+from gateway.drivers.hs2.protocol.messages import (
+    ExecuteRequest,
+    OpenSessionReply,
+    OpenSessionRequest,
+    OperationReply,
+    StatusCode,
+)
+from gateway.server.app import create_app
+from tests.gateway.conftest import serving
+from tests.gateway.drivers.hs2.wire import call_bytes, reply_of
+from tests.gateway.execution.test_coordinator import SQL
+from tests.gateway.routing.rules.conftest import Build
+from tests.gateway.routing.rules.test_dispatch import rule
+
+RULES = (
+    rule("secret", 'deny = "Ask HR."', 'table = "transactions"')
+    + rule("etl", 'strict = "hive"', 'tag = "etl"')
+    + rule("app", 'strict = "spark"', 'header = { X-App = "hue" }')
+)
+
+
+def executed(http: httpx.Client, session: object, sql: str, **headers: str) -> OperationReply:
+    request = ExecuteRequest(session, sql)  # type: ignore[arg-type]
+    message = call_bytes("ExecuteStatement", request)
+    return reply_of(http.post("/cliservice", content=message, headers=headers).content, OperationReply)
+
+
+def test_drivers_over_http_say_headers_and_tags(ruled: Build) -> None:
+    house = ruled(RULES)
+    with serving(create_app(house.gateway)) as http:
+        http.headers["Content-Type"] = CONTENT_TYPE
+        opening = call_bytes("OpenSession", OpenSessionRequest())
+        session = reply_of(http.post("/cliservice", content=opening).content, OpenSessionReply).session
+
+        def engine() -> str | None:
+            return house.gateway.metastore.queries.list(limit=1)[0].engine
+
+        executed(http, session, SQL, **{"X-App": "hue"})
+        assert engine() == "spark"
+        executed(http, session, SQL, **{"X-Fusion-Tags": "a, etl"})
+        assert engine() == "hive"
+        executed(http, session, SQL)
+        assert engine() == "duckdb"
+        executed(http, session, "SET fusion.tags=etl")
+        executed(http, session, SQL)
+        assert engine() == "hive"
+        for sql in ("SHOW TABLES", "DESCRIBE transactions", "USE default", "SET"):
+            assert executed(http, session, sql).status.code == StatusCode.SUCCESS, sql
+        refused = executed(http, session, "SELECT id FROM transactions")
+        assert (refused.status.code, refused.status.sqlstate) == (StatusCode.ERROR, "42501")
+        assert "Ask HR." in (refused.status.message or "")
+
+
+def plain(text: str) -> str:
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
+
+
+def test_the_command_line_shows_reloads_and_tries_rules(ruled: Build) -> None:
+    house = ruled(RULES)
+    run = CliRunner().invoke
+    with serving(create_app(house.gateway)) as http:
+        url = ["--url", str(http.base_url)]
+        shown = run(app, ["rules", "show", *url])
+        assert shown.exit_code == 0, shown.output
+        assert "deny: Ask HR." in plain(shown.output)
+        found = run(app, ["rules", "explain", SQL, "--tag", "etl", *url])
+        assert "rule: 'etl' (strict: hive)" in plain(found.output)
+        assert "engine: hive (ranking: hive)" in plain(found.output)
+        found = run(app, ["rules", "explain", "SELECT id FROM transactions", "--as", "ann", *url])
+        assert "refused: RULE_DENIED: Ask HR." in plain(found.output)
+        found = run(app, ["rules", "explain", SQL, "--header", "x-app=hue", "--json", *url])
+        assert json.loads(found.stdout)["decision"]["engine"] == "spark"
+        assert run(app, ["rules", "explain", SQL, "--header", "x-app", *url]).exit_code == 2
+        assert run(app, ["rules", "explain", "SELEC 1", *url]).exit_code == 1
+        house.file.write_text(RULES + "x = [")
+        reloaded = run(app, ["rules", "reload", *url])
+        assert reloaded.exit_code == 1
+        assert "those of before hold on" in plain(reloaded.output)
+        assert f"line {RULES.count(chr(10)) + 1}, column" in plain(reloaded.output)
+    assert not any(engine.asked for engine in house.engines.values())
+
+
+def test_a_file_is_checked_without_a_gateway(ruled: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    house = ruled("")
+    home = ["--home", str(house.file.parent)]
+    house.file.write_text(rule("a", 'strict = "duckdb"'))
+    monkeypatch.setenv("FUSION_DUCKDB__ENABLED", "true")
+    checked = CliRunner().invoke(app, ["rules", "check", *home])
+    assert checked.exit_code == 0, checked.output
+    assert "1 rules, nothing is wrong" in plain(checked.output)
+    other = house.file.with_name("other.toml")
+    other.write_text(rule("a", 'strict = "duckbd"', 'usr = "ann"') + "[[rule]]\n")
+    checked = CliRunner().invoke(app, ["rules", "check", str(other), *home])
+    assert checked.exit_code == 1
+    assert "line 3, column 11: there is no key usr; did you mean user" in plain(checked.output)
+    assert "line 5, column 1: the rule has no name" in plain(checked.output)
+    assert CliRunner().invoke(app, ["rules", "check", "/nowhere/x.toml", *home]).exit_code == 1

@@ -264,10 +264,12 @@ def _goes_as_recorded(statement: RecordedStatement, decision: Decision, candidat
     if not tried or decision.ranking[: len(tried)] != tried:
         return False
     limits = {each.engine: each.limit_bytes for each in candidates}
-    for attempt in statement.attempts:
+    for attempt, after in zip(statement.attempts, (*statement.attempts[1:], None), strict=True):
         then, now = attempt.expected.limit_bytes, limits[attempt.engine]
         if then == now or now is None or not attempt.teaches:
             continue
+        if attempt.ran_out and after is not None and after.engine == attempt.engine:
+            continue  # its lease was too small, and it was tried again with the whole limit
         if attempt.ran_out:
             same = then is not None and now <= then
         elif attempt.peak_bytes is not None:

@@ -12,6 +12,7 @@ import re
 import tomllib
 import zoneinfo
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from engines.protocol import EngineStatus
@@ -52,7 +53,7 @@ def some(chance: random.Random, names: tuple[str, ...]) -> Any:
 
 def random_match(chance: random.Random) -> dict[str, Any]:
     hours = f"{chance.randint(0, 23):02}:{chance.choice(('00', '30'))}"
-    choices = {
+    choices: dict[str, Callable[[], Any]] = {
         "user": lambda: some(chance, USERS),
         "group": lambda: chance.choice(("analysts", "nobody", "reader", ["writer", "analysts"])),
         "authenticated": lambda: chance.random() < 0.5,

@@ -40,6 +40,7 @@ from engines.spark_sql.grpc_status import by_grpc_status
 BY_TEXT: tuple[tuple[str, type[EngineError]], ...] = (
     ("Resources exhausted", MemoryExceeded),
     ("Failed to allocate additional", MemoryExceeded),
+    ("Memory Exhausted", MemoryExceeded),  # a sort that may not spill
     ("different attempt has already produced job output", MemoryExceeded),  # of an attempt that had run out of it
     ("memory allocation of", MemoryExceeded),
     ("No such file or directory", EngineBusy),  # somebody replaced a table's files while they were read

@@ -229,13 +229,14 @@ class Router:
             entry.name: self._prospect(entry, query, snapshot, asker, threads[entry.name]) for entry in entries
         }
         known = (prospect.estimate for prospect in prospects.values() if prospect.estimate.known)
-        work = Work.of(next(known, UNKNOWN))
+        elsewhere = Work.of(next(known, UNKNOWN))  # of engines that tell nothing of it
         subject = WorkloadKey(query.fingerprint, query.template)
         candidates = []
         for entry in entries:
             prospect = prospects[entry.name]
             limit_bytes = self._admission.limit_bytes(entry.name, statement.pool)
             ground = Ground(entry.name, limit_bytes, version, prospect.estimate.peak_bytes)
+            work = Work.of(prospect.estimate) if prospect.estimate.known else elsewhere
             standing = [one for one in missed if one.stands_on(ground)]
             with self._lock:
                 forecast = self._experience.forecast(entry.name, subject, work, prospect.estimate, limit_bytes)

@@ -26,6 +26,7 @@ DEEPEST = 400
 _HEADING = "== Physical Plan =="
 _INDENT = 2
 _STATISTICS = ", statistics=[Rows="
+_AND = " AND "
 _FILTER = "FilterExec"
 _PROJECTED = "projection"
 _PROJECTION = f", {_PROJECTED}=["
@@ -327,11 +328,14 @@ def _conditions(text: str, columns: Sequence[PlanColumn]) -> Iterator[str]:
     parts = []
     for place, sign in enumerate(text):
         depth += (sign in _OPENING) - (sign in _CLOSING)
-        if not depth and text.startswith(" AND ", place):
+        if not depth and text.startswith(_AND, place):
             parts.append(text[start:place])
-            start = place + len(" AND ")
+            start = place + len(_AND)
+    if depth:  # a bracket in a text, which nothing closes
+        parts, start = text.split(_AND), len(text)
     for part in (*parts, text[start:]):
-        yield _condition(part.strip(), columns)
+        if part.strip():
+            yield _condition(part.strip(), columns)
 
 
 def _condition(text: str, columns: Sequence[PlanColumn]) -> str:

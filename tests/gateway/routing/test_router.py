@@ -25,6 +25,7 @@ from gateway.statements.session import Session
 from gateway.statements.statement import Statement
 from metastore.discovery.inspection import inspect
 from metastore.records import QueryState
+from selector.decision import ReasonCode
 from selector.wording import MIB
 from tests.gateway.conftest import BY_MEMORY, LIMIT, register, settings_for
 from tests.gateway.execution.test_coordinator import ANSWER, PLAN, SQL, failing
@@ -167,6 +168,36 @@ def test_threads_that_are_no_number_are_refused(value: str) -> None:
     for name in ("fusion.threads", "MT_DOP"):
         with pytest.raises(InvalidSetting, match="number of threads"):
             session.set(name, value)
+
+
+def test_a_miss_of_one_fast_engine_does_not_rule_out_another(gateway_of: Build) -> None:
+    first, second = toy("first", 10, failing(MemoryExceeded("full", peak_bytes=MIB))), toy("second", 20, ANSWER)
+    gateway = gateway_of(first, second)
+    ran = gateway.coordinator.submit(Statement(SQL)).done.result(30)
+    assert [attempt.engine for attempt in ran.attempts] == ["first", "second"]
+    assert ran.state is QueryState.FINISHED
+    _, decision = gateway.coordinator.explain(Statement(SQL))
+    assert decision.ranking == ("second", "dependable")
+    assert ReasonCode.MISESTIMATE_ON_RECORD in [reason.code for reason in decision.reasons]
+
+
+def test_a_dependable_engine_without_words_for_a_statement_is_not_in_the_ranking(
+    tmp_path: Path, bookstore: Path
+) -> None:
+    sail = ScriptedEngine("sail", kind=EngineKind.DEPENDABLE, dialect="sail")
+    spark = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark")
+    entries = [EngineEntry(each) for each in (sail, spark)]
+    gateway = wiring.assemble(settings_for(tmp_path / "home", routing=BY_MEMORY), EngineRegistry(entries))
+    try:
+        register(gateway, bookstore)
+        gateway.start()
+        _, decision = gateway.coordinator.explain(Statement("SELECT initcap('a') AS t FROM books"))
+        assert decision.ranking == ("spark",)
+        assert ReasonCode.DIALECT in [reason.code for reason in decision.reasons]
+        _, decision = gateway.coordinator.explain(Statement("SELECT upper('a') AS t FROM books"))
+        assert set(decision.ranking) == {"sail", "spark"}
+    finally:
+        gateway.close()
 
 
 def test_a_plan_that_was_not_made_in_time_is_asked_for_again(gateway_of: Build) -> None:

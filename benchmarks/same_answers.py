@@ -1,4 +1,4 @@
-"""Claim: a statement answers alike on DuckDB (or Sail) and on Spark, or it is known that it would not, and Spark runs it.
+"""Claim: a statement gives one answer on DuckDB (or Sail) and on Spark, or it is known not to, and Spark runs it.
 
 Spark is asked twice: by the client's own text, and by the one that the gateway writes for it.
 

@@ -46,19 +46,25 @@ STEPS = 6  # of the search for what just fits
 ON, OFF, ALONE = "early", "late", "spark"
 
 FORMS: Mapping[str, str] = {
-    "self join": "SELECT count(*), max(a.l_comment), max(b.l_comment) FROM lineitem a JOIN lineitem b "
+    "self join": "SELECT count(*) AS n{new}, max(a.l_comment), max(b.l_comment) FROM lineitem a JOIN lineitem b "
     "ON a.l_orderkey = b.l_orderkey AND a.l_linenumber <> b.l_linenumber "
-    "WHERE a.l_orderkey % 1000 < {share} AND b.l_orderkey % 1000 < {share} AND {new}(a.l_quantity){end} >= 0",
-    "join": "SELECT o_orderpriority, count(*), max(o_comment), max(l_comment) FROM orders JOIN lineitem "
-    "ON o_orderkey = l_orderkey AND o_comment <> l_comment "
-    "WHERE o_orderkey % 1000 < {share} AND {new}(o_totalprice){end} >= 0 GROUP BY o_orderpriority",
-    "group": "SELECT count(*), max(s), max(c) FROM (SELECT l_orderkey, l_partkey, sum(l_quantity) s, max(l_comment) c "
-    "FROM lineitem WHERE l_orderkey % 1000 < {share} AND {new}(l_quantity){end} >= 0 GROUP BY l_orderkey, l_partkey)",
-    "window": "SELECT max(r), max(l_comment) FROM (SELECT l_comment, row_number() OVER (PARTITION BY l_suppkey "
-    "ORDER BY l_extendedprice) r FROM lineitem WHERE l_orderkey % 1000 < {share} AND {new}(l_quantity){end} >= 0)",
-    "distinct": "SELECT count(DISTINCT l_comment) FROM lineitem "
-    "WHERE l_orderkey % 1000 < {share} AND {new}(l_quantity){end} >= 0",
+    "WHERE a.l_orderkey % 1000 < {share} AND b.l_orderkey % 1000 < {share}",
+    "join": "SELECT o_orderpriority, count(*) AS n{new}, max(o_comment), max(l_comment) FROM orders JOIN lineitem "
+    "ON o_orderkey = l_orderkey AND o_comment <> l_comment WHERE o_orderkey % 1000 < {share} GROUP BY o_orderpriority",
+    "group": "SELECT count(*) AS n{new}, max(s), max(c) FROM (SELECT l_orderkey, l_partkey, sum(l_quantity) s, "
+    "max(l_comment) c FROM lineitem WHERE l_orderkey % 1000 < {share} GROUP BY l_orderkey, l_partkey)",
+    "window": "SELECT max(r) AS n{new}, max(l_comment) FROM (SELECT l_comment, row_number() OVER (PARTITION BY "
+    "l_suppkey ORDER BY l_extendedprice) r FROM lineitem WHERE l_orderkey % 1000 < {share})",
+    "distinct": "SELECT count(DISTINCT l_comment) AS n{new} FROM lineitem WHERE l_orderkey % 1000 < {share}",
+    "slow group": "SELECT count(*) AS n{new}, max(c) FROM (SELECT h, count(*) c FROM (SELECT "
+    "{md5}concat(l_comment, l_shipinstruct){ends} AS h FROM lineitem WHERE l_orderkey % 1000 < {share}) GROUP BY h)",
+    "slow join": "SELECT count(*) AS n{new}, max(b.h) FROM orders JOIN (SELECT l_orderkey AS k, "
+    "{md5}concat(l_comment, l_shipinstruct){ends} AS h FROM lineitem WHERE l_orderkey % 1000 < {share}) b "
+    "ON o_orderkey = b.k AND o_comment <> b.h",
 }
+"""The slow ones fill their memory in seconds, as they hash each row many times first."""
+
+HASHES = 12
 _numbers = itertools.count(1)
 
 
@@ -135,11 +141,11 @@ def _rounds(
 def _ask(gateway: Gateway, client: Client, form: str, share: int, way: str) -> Asked:
     """Ask a statement of a template that was never seen. way: ON, OFF, or the engine that it is pinned to."""
     new = next(_numbers)
-    sql = form.format(share=share, new="abs(" * new + "abs", end=")" * new)
+    sql = form.format(share=share, new=new, md5="md5(" * HASHES, ends=")" * HASHES)
     gateway.coordinator._races.early = way == ON
     seconds, reply = run_one(client, sql, AUTO if way in (ON, OFF) else way)
-    if reply is None:
-        raise RunFailed(f"refused: {sql}")
+    if reply is None or (reply["state"] != "FINISHED" and way != FAST):
+        raise RunFailed(f"refused or failed: {sql}")
     attempts = ((each["engine"], each["failure"], each["wall_s"] or 0.0) for each in reply["attempts"])
     return Asked(seconds, tuple(attempts))
 

@@ -84,13 +84,18 @@ class Executor:
         run, entry = runner.run, self._engines[runner.attempt.engine]
         outcome = _carried_out(runner.attempt, partial(self._query, query, runner, entry, wait_s))
         outcome = replace(outcome, attempt=runner.noted(outcome.attempt))
+        if not isinstance(outcome.error, BrokenOff):  # who broke it off has learned already
+            self.learn(run, query, outcome)
+        return outcome
+
+    def learn(self, run: Run, query: CompiledStatement, outcome: Outcome) -> None:
+        """Learn from how an attempt went, and remember where it did not fit."""
         error, limit_bytes = outcome.error, outcome.attempt.lease_bytes
         if isinstance(error, EngineError) and error.remembered and limit_bytes is not None:
             limit_bytes = error.limit_bytes if isinstance(error, BrokenOff) else limit_bytes
             self._remember(run, query, outcome.attempt, limit_bytes, error)
-        if not isinstance(outcome.error, GatewayError):
+        if not isinstance(error, GatewayError):
             self._router.learn(run.record, outcome.attempt)
-        return outcome
 
     def write(self, run: Run, write: Write, attempt: Attempt) -> Outcome:
         """Have an engine write, once."""

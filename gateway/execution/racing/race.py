@@ -226,7 +226,9 @@ class Race:
                 text = f"Broken off in favour of {runner.this.engine}: {weighed.text(runner.this.engine)}."
                 log.info("query %s: %s was %s", self._run.id, other.this.engine, text)
                 limit_bytes = weighed.standing.limit_bytes
-                self._end(other, BrokenOff(text, peak_bytes=other.held_bytes, limit_bytes=limit_bytes))
+                error = BrokenOff(text, peak_bytes=other.held_bytes, limit_bytes=limit_bytes)
+                outcome = Outcome(self._end(other, error), error=error)
+                self._races.executor.learn(self._run, self._query, outcome)
 
     def _supersede(self, outcome: Outcome) -> None:
         """End what still runs, now that the query has ended."""

@@ -266,9 +266,15 @@ def test_an_error_that_never_fails_over_ends_the_query_and_the_other_attempt(
 def test_what_the_fast_engine_says_of_the_data_leaves_the_other_alone(scripted: Build, doubting: Doubting) -> None:
     doubting(Continuation.RACE)
     house = scripted()
-    house.fast.script("books", script(FULL, DataError("a value")))
-    house.dependable.script("books", ANSWER)
-    record = finished(house)
+    wrong, go = threading.Event(), threading.Event()
+    house.fast.script("books", script(FULL, wrong, DataError("a value")))
+    house.dependable.script("books", script(ONE, go, TWO))
+    run = started(house, SQL)
+    wait_until(lambda: set(run.engines) == {"fast", "dependable"}, "both run")
+    wrong.set()
+    wait_until(lambda: len(run.record.attempts) == 1, "the first is on record")
+    go.set()
+    record = run.done.result(timeout=30)
     assert outcomes(record) == [("fast", "STATEMENT_ERROR"), ("dependable", None)]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from selector.estimate import USUAL_UNCERTAINTY
-from selector.forecast.continuation import IN_VAIN, Continuation, Prospects, Standing, fits_given, weigh
+from selector.forecast.continuation import Continuation, Prospects, Standing, fits_given, weigh
 from selector.forecast.distribution import ErrorDistribution
 from selector.forecast.experience import PeakForecast
 
@@ -62,7 +62,7 @@ def test_on_one_machine_a_race_never_pays_and_on_two_it_may() -> None:
     assert apart.choice is Continuation.RACE
     assert apart.race_s < here.race_s
     assert apart.race_s == pytest.approx(apart.fits * apart.rest_s + (1 - apart.fits) * PROSPECTS.elsewhere_s)
-    assert apart.race_s * (1 + IN_VAIN) < apart.go_on_s
+    assert apart.race_s < apart.go_on_s
 
 
 def test_what_was_tried_against_the_odds_needs_evidence_to_be_broken_off() -> None:

@@ -23,6 +23,7 @@ from selector.wording import mebibytes, percent, seconds_of
 
 IN_VAIN = 0.25  # of a second that an engine works for nothing: somebody else may wait for it
 EVIDENCE = 0.5  # share of the first probability of fitting, to which it must have fallen before a run is broken off
+GAIN = 0.05  # share of what going on is expected to take, that must be saved: a run that is broken off is lost
 LIKELY = 0.5  # to fit: what is more likely is not broken off
 LEAST_SHARE = 0.02  # of the work, below which an engine's own word says nothing about its end
 
@@ -102,7 +103,7 @@ def weigh(prospects: Prospects, standing: Standing) -> Weighed:
     choice = Continuation.GO_ON
     if fits <= min(LIKELY, EVIDENCE * prospects.fits):
         seconds = {
-            Continuation.GO_ON: go_on_s,
+            Continuation.GO_ON: (1.0 - GAIN) * go_on_s,
             Continuation.RACE: race_s + in_vain_s,
             Continuation.SWITCH: elsewhere_s,
         }

@@ -258,10 +258,8 @@ def test_workers_that_are_killed_while_there_are_more_and_fewer_of_them_lose_not
         assert killed >= 4
         assert len(answered) == 36
         assert sum(answered) >= 9
-        wait_until(
-            lambda: len(pool.worker_pids()) == 2 and pool._starting == 0, "the smallest number and the spare one"
-        )
-        assert "2 of 2 workers, 0 busy" in pool.status().detail
+        whole = "2 of 2 workers, 0 busy, 0 starting"
+        wait_until(lambda: pool.status().detail == whole, "the smallest number and the spare one")
         assert run(pool, "SELECT 1 AS x") == [{"x": 1}]
 
 

@@ -192,7 +192,7 @@ def test_every_type_reaches_json_exactly(client: httpx.Client, tmp_path: Path) -
 def test_engines_and_health(client: httpx.Client) -> None:
     (engine,) = client.get("/v1/engines").json()["engines"]
     assert (engine["name"], engine["kind"], engine["alive"]) == ("duckdb", "fast", True)
-    assert engine["ledger"]["slots"] == 1
+    assert engine["ledger"]["slots"] == 8
     assert client.get("/livez").json() == {"status": "alive"}
     ready = client.get("/readyz")
     assert (ready.status_code, ready.json()["engines"]) == (200, {"duckdb": "ok"})

@@ -23,7 +23,7 @@ from gateway.statements.statement import Run
 from metastore.records import NOT_ANNOTATED, Annotations, View
 from metastore.repositories.catalog import AlreadyExists, NoDatabase
 from metastore.store import Metastore
-from selector.lease import LEAST_BYTES
+from selector.forecast.lease import LEAST_BYTES
 
 
 class ViewMaker:

@@ -10,8 +10,8 @@ from engines.protocol import Engine, EngineKind, TableSource
 from gateway.errors import UnknownEngine
 from gateway.routing.admission.values import EngineBudget
 from gateway.routing.circuit_breaker import CircuitBreaker
+from selector.forecast.lease import LEAST_BYTES
 from selector.forecast.seconds import USUAL_DEPENDABLE, USUAL_FAST, Speed
-from selector.lease import LEAST_BYTES
 
 GUEST_SHARE = 1 / 8  # of an engine's limit, that is kept for each guest
 

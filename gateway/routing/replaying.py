@@ -150,7 +150,7 @@ class Replaying:
             for entry in self._engines.values():
                 if entry.dependable or entry.limit_bytes is None:
                     continue
-                memory = memory_bytes or entry.limit_bytes * entry.engine.slots
+                memory = memory_bytes or entry.budget.capacity_bytes or entry.limit_bytes
                 options = advise(
                     recorded.history,
                     settings,

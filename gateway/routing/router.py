@@ -39,8 +39,8 @@ from selector.decision import Candidate, Decision, Demand, NoEngine, RoutingPoli
 from selector.estimate import UNKNOWN, MemoryEstimate
 from selector.forecast.experience import Experience, PeakForecast
 from selector.forecast.history import NOTHING, Ground, PastRun, WorkloadKey
+from selector.forecast.lease import LEAST_BYTES, lease_bytes
 from selector.forecast.seconds import Work
-from selector.lease import LEAST_BYTES, lease_bytes
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from gateway.server.app import create_app
 from gateway.settings import PoolSettings, RoutingSettings
 from gateway.statements.statement import Run, Statement
 from metastore.records import QueryRecord, QueryState
-from selector.lease import LEAST_BYTES
+from selector.forecast.lease import LEAST_BYTES
 from tests.gateway.conftest import MIB, Scripted, serving
 from tests.waiting import wait_until
 

@@ -21,7 +21,7 @@ from gateway.server.runtime import Gateway
 from gateway.statements.statement import Statement
 from metastore.records import QueryRecord, QueryState
 from selector.decision import ReasonCode
-from selector.lease import LEAST_BYTES
+from selector.forecast.lease import LEAST_BYTES
 from tests.gateway.conftest import BOOKS, BY_MEMORY, register
 
 pytest.importorskip("impala", reason="impyla is not installed: pip install fusion-sql-gateway[impala]")

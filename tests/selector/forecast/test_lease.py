@@ -9,7 +9,7 @@ from selector.decision import Candidate, Decision, RoutingPolicy
 from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate
 from selector.forecast.distribution import ErrorDistribution
 from selector.forecast.experience import Forecast, PeakForecast
-from selector.lease import GROUPING, LEAST_BYTES, STABLE, STEP_BYTES, lease_bytes
+from selector.forecast.lease import GROUPING, LEAST_BYTES, STABLE, STEP_BYTES, lease_bytes
 
 MIB = 1 << 20
 LIMIT = 1024 * MIB

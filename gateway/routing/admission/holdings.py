@@ -30,6 +30,8 @@ class Room(Enum):
 
     SHARED = auto()
     GUESTS = auto()
+    GUEST_SLOT = auto()
+    """In a slot that is kept for guests, with memory that everybody shares."""
 
 
 @dataclass(slots=True, eq=False)
@@ -93,20 +95,27 @@ class Holdings:
         if pool.memory_bytes is not None and held.bytes + counted > pool.memory_bytes:
             return Need.POOL_MEMORY
         has_slot = engine.shared.slots < budget.slots
-        shared_bytes = budget.shared_bytes
-        if has_slot and (shared_bytes is None or engine.shared.bytes + counted <= shared_bytes):
+        has_memory = budget.shared_bytes is None or engine.shared.bytes + counted <= budget.shared_bytes
+        if has_slot and has_memory:
             return Room.SHARED
-        for_guests = engine.guests.slots < budget.guest_slots and engine.guests.bytes + counted <= budget.guest_bytes
-        if for_guests and not self.share(request.engine, Sharer.ACCOUNT, request.who.account):
-            return Room.GUESTS
+        has_guest_slot = engine.guests.slots < budget.guest_slots
+        if has_guest_slot and not self.share(request.engine, Sharer.ACCOUNT, request.who.account):
+            if engine.guests.bytes + counted <= budget.guest_bytes:
+                return Room.GUESTS
+            if has_memory:
+                return Room.GUEST_SLOT
         return Need.MEMORY if has_slot else Need.SLOT
 
     def hold(self, request: Request, pool: Pool, memory_bytes: int, room: Room, now_s: float) -> Holding:
         """Hold what there is room for."""
-        counted = self._engines[request.engine].budget.counted(memory_bytes)
-        is_guest = room is Room.GUESTS
-        holding = Holding(request, pool, now_s, memory_bytes, is_guest, counted if is_guest else 0)
+        engine = self._engines[request.engine]
+        counted = engine.budget.counted(memory_bytes)
+        kept_bytes = counted if room is Room.GUESTS else 0
+        holding = Holding(request, pool, now_s, memory_bytes, room is not Room.SHARED, kept_bytes)
         self._add(holding, 1, counted)
+        if room is Room.GUEST_SLOT:
+            engine.guests.bytes -= counted
+            engine.shared.bytes += counted
         self.all.add(holding)
         return holding
 

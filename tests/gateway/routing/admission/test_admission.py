@@ -329,3 +329,18 @@ def test_a_grant_says_what_the_engine_is_told() -> None:
     with admission.lease(Request("fast", 10, threads=3, careful=True), wait_s=0) as grant:
         assert isinstance(grant, Grant)
         assert (grant.lease.memory_bytes, grant.lease.threads, grant.lease.careful) == (10, 3, True)
+
+
+def test_a_guest_finds_shared_memory_where_none_is_kept() -> None:
+    """A budget that is one statement's limit has nothing to keep; what is free of it is for guests, too."""
+    admission = Admission([EngineBudget("fast", slots=1, capacity_bytes=100, limit_bytes=100, guest_slots=1)])
+    alice, bob = Principal("alice", authenticated=True), Principal("bob", authenticated=True)
+    with admission.lease(Request("fast", 60, alice), wait_s=0):
+        with admission.lease(Request("fast", 40, bob), wait_s=0) as grant:
+            (held,) = admission.describe().engines
+            assert (held.slots_held, held.bytes_held) == (2, 100)
+            assert not grant.raise_to(41)
+        with pytest.raises(EngineBusy), admission.lease(Request("fast", 41, bob), wait_s=0):
+            pass
+    (held,) = admission.describe().engines
+    assert (held.slots_held, held.bytes_held) == (0, 0)

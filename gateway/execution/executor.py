@@ -90,9 +90,10 @@ class Executor:
 
     def learn(self, run: Run, query: CompiledStatement, outcome: Outcome) -> None:
         """Learn from how an attempt went, and remember where it did not fit."""
-        error, limit_bytes = outcome.error, outcome.attempt.lease_bytes
-        if isinstance(error, EngineError) and error.remembered and limit_bytes is not None:
-            limit_bytes = error.limit_bytes if isinstance(error, BrokenOff) else limit_bytes
+        error, lease_bytes = outcome.error, outcome.attempt.lease_bytes
+        if isinstance(error, EngineError) and error.remembered and lease_bytes is not None:
+            had_bytes = outcome.attempt.expected.limit_bytes or lease_bytes
+            limit_bytes = error.limit_bytes if isinstance(error, BrokenOff) else had_bytes
             self._remember(run, query, outcome.attempt, limit_bytes, error)
         if not isinstance(error, GatewayError):
             self._router.learn(run.record, outcome.attempt)

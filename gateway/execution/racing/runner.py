@@ -115,9 +115,10 @@ class Runner:
         return self.noted(ended)
 
     def noted(self, attempt: Attempt) -> Attempt:
-        """Return the attempt with what it got of its engine; what it is expected to fit into is what it had."""
+        """Return the attempt with what it got of its engine. What it had to fit into is the lease, if that bound it."""
         lease_bytes, expected = self._memory.leased_bytes if self._memory else None, attempt.expected
-        if lease_bytes is not None and expected.limit_bytes is not None:
+        bound = lease_bytes is not None and (attempt.peak_bytes or 0) <= lease_bytes
+        if bound and expected.limit_bytes is not None:
             expected = replace(expected, limit_bytes=lease_bytes)
         waited_s, threads = self.waited_s, self._threads
         return replace(attempt, waited_s=waited_s, lease_bytes=lease_bytes, threads=threads, expected=expected)

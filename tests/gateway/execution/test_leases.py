@@ -94,6 +94,9 @@ def test_what_had_more_than_its_lease_ran_out_of_something_else(scripted: Build)
     house.fast.script("books", ran_out(LEAST_BYTES + 1))
     house.dependable.script("books", ANSWER)
     assert leases(finished(house)) == [("fast", "MEMORY_EXCEEDED", LEAST_BYTES), ("dependable", None, None)]
+    (missed,) = house.gateway.metastore.misestimates.list()
+    assert missed.limit_bytes == LIMIT_BYTES  # so that it is not tried again
+    assert leases(finished(house)) == [("dependable", None, None)]
 
 
 def test_a_pools_memory_is_the_limit_of_its_statements(scripted: Build) -> None:

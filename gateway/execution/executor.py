@@ -6,7 +6,8 @@ Whatever an attempt does, it ends as an ``Outcome``: with its rows in the spool,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,14 +24,14 @@ from gateway.execution.query_log import QueryLog, now
 from gateway.execution.racing.runner import Runner
 from gateway.execution.results import Spool, SpooledResult
 from gateway.execution.writing import TableWriter
-from gateway.routing.admission.admission import Admission
+from gateway.routing.admission.admission import Admission, Grant
 from gateway.routing.admission.values import Request
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.router import Router
 from gateway.sql.commands.commands import Command
 from gateway.sql.commands.writes import WRITES, Write, reads
 from gateway.sql.compiled import CompiledStatement
-from gateway.statements.statement import Run
+from gateway.statements.statement import Admitted, Run, WaitsFor
 from metastore.records import Attempt, Misestimate, QueryState
 
 WRITTEN = "The write is done, do not send it again; only its number of rows could not be kept."
@@ -124,7 +125,7 @@ class Executor:
 
         try:
             with (
-                self._admission.lease(asked, wait_s=wait_s, cancelled=lambda: runner.is_unwanted) as grant,
+                self._leased(run, asked, entry, wait_s, lambda: runner.is_unwanted) as grant,
                 entry.breaker.watched(),
                 runner.holding(entry, grant, limit_bytes),
             ):
@@ -137,6 +138,21 @@ class Executor:
         except EngineError as error:
             raise runner.reason(error) from error
         return _Done(result, stream.actuals)
+
+    @contextmanager
+    def _leased(
+        self, run: Run, asked: Request, entry: EngineEntry, wait_s: float, cancelled: Callable[[], bool]
+    ) -> Iterator[Grant]:
+        """Hold a lease; the run tells that it waits for it, and how long it did."""
+        begun = time.monotonic()
+        with ExitStack() as held:
+            with run.waits(WaitsFor.LEASE, entry.name):
+                grant = held.enter_context(self._admission.lease(asked, wait_s=wait_s, cancelled=cancelled))
+            lease = grant.lease
+            memory_bytes = None if entry.limit_bytes is None else lease.memory_bytes
+            waited_s = time.monotonic() - begun
+            run.admit(Admitted(entry.name, now(), waited_s, memory_bytes, lease.threads or entry.threads))
+            yield grant
 
     def _request(self, run: Run, this: PlannedAttempt, entry: EngineEntry) -> Request:
         """Ask for what the decision says that the statement needs; for the engine's limit where it says nothing."""
@@ -159,7 +175,7 @@ class Executor:
         def produce(sql: str, target: WriteTarget) -> pa.Schema:
             wait_s = min(self._queue_s, max(0.0, run.remaining_s))
             asked = Request(entry.name, 0, run.statement.principal, run.statement.pool, run.id)
-            lease = self._admission.lease(asked, wait_s=wait_s, cancelled=lambda: run.cancelled)
+            lease = self._leased(run, asked, entry, wait_s, lambda: run.cancelled)
             with lease, entry.breaker.watched(), run.on(entry.name):
                 assert isinstance(entry.engine, Writer)
                 schema = entry.engine.write(sql, target, query_id=run.id, deadline_s=run.remaining_s)

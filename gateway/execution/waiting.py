@@ -15,7 +15,7 @@ from gateway.execution.failover import PlannedAttempt
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.router import Router
 from gateway.sql.compiled import CompiledStatement
-from gateway.statements.statement import Run
+from gateway.statements.statement import Run, WaitsFor
 from metastore.database.retry import retry
 from selector.decide import LIKELY
 from selector.decision import Decision, NoEngine
@@ -104,14 +104,16 @@ class Waiting:
                 wait_s = min((rest_s for rest_s in rests_s if rest_s > 0), default=None)
                 if wait_s is None or time.monotonic() + wait_s > until_s:
                     raise
-                if not run.wait(wait_s):
-                    raise StatementCancelled(CANCELLED) from None
+                with run.waits(WaitsFor.ENGINE):
+                    if not run.wait(wait_s):
+                        raise StatementCancelled(CANCELLED) from None
             else:
                 price = decided.price(decided.engine)
                 patience_s = PATIENCE * max(SHORTEST_S, price.miss_s if price else 0.0)
                 patient_until_s = min(patient_until_s, time.monotonic() + patience_s)
-                while not this.ended.wait(RETURN_POLL_S) and time.monotonic() < patient_until_s:
-                    run.require()
+                with run.waits(WaitsFor.FIRST_TRY, decided.engine):
+                    while not this.ended.wait(RETURN_POLL_S) and time.monotonic() < patient_until_s:
+                        run.require()
 
     def _again(self, run: Run, decided: Decision, decide: Callable[[], Decision]) -> Decision:
         """Decide once more now that nobody else tries: what those before found is on record."""
@@ -131,9 +133,10 @@ class Waiting:
         """
         engines = [this.engine for this in lost]
         until_s = time.monotonic() + min(self._queue_s, run.remaining_s)
-        while engines and time.monotonic() < until_s and not run.cancelled:
-            back = [name for name in engines if self._engines[name].why_down() is None]
-            if back:
-                return back
-            run.wait(RETURN_POLL_S)
+        with run.waits(WaitsFor.ENGINE):
+            while engines and time.monotonic() < until_s and not run.cancelled:
+                back = [name for name in engines if self._engines[name].why_down() is None]
+                if back:
+                    return back
+                run.wait(RETURN_POLL_S)
         return []

@@ -107,7 +107,8 @@ def list_queries(
     if before is not None and before.tzinfo is None:
         before = before.replace(tzinfo=dt.UTC)
     records = gateway.metastore.queries.list(limit=limit, before=before)
-    return QueryList(queries=[QueryReply.of(visible(record, user, gateway.policy)) for record in records])
+    shown = [visible(gateway.waits.seen(record), user, gateway.policy) for record in records]
+    return QueryList(queries=[QueryReply.of(record, gateway.waits.of(record.id)) for record in shown])
 
 
 @router.get("/queries/{query_id}", response_model=QueryReply, responses=declared(404))
@@ -121,7 +122,8 @@ def get_query(
     """Return one query, with its first rows once it has finished; who may not fetch those gets it without."""
     record = _record(gateway, query_id)
     if not may_see(record, user, gateway.policy):
-        return ExactJSONResponse(QueryReply.of(visible(record, user, gateway.policy)).model_dump(mode="json"))
+        hidden = QueryReply.of(visible(record, user, gateway.policy), gateway.waits.of(query_id))
+        return ExactJSONResponse(hidden.model_dump(mode="json"))
     reply = _reply(
         request, gateway, user, query_id, gateway.settings.limits.rows if max_rows is None else max_rows, record
     )
@@ -173,7 +175,7 @@ async def cancel_query(query_id: str, gateway: Served, user: User) -> QueryReply
         _check_owner(gateway, run.record, user)
         gateway.coordinator.cancel(query_id)
         await _wait(run, gateway.settings.server.cancel_wait_s)
-    return QueryReply.of(await run_in_threadpool(_record, gateway, query_id))
+    return QueryReply.of(await run_in_threadpool(_record, gateway, query_id), gateway.waits.of(query_id))
 
 
 @router.post("/explain")
@@ -242,7 +244,7 @@ def _record(gateway: Services, query_id: str) -> QueryRecord:
     record = gateway.metastore.queries.get(query_id)
     if record is None:
         raise NotFound("There is no such query.")
-    return record
+    return gateway.waits.seen(record)
 
 
 def _own_record(gateway: Services, query_id: str, user: Principal) -> QueryRecord:
@@ -268,7 +270,7 @@ def _reply(
 ) -> Response:
     """Show a query with its first rows; record: where it is at hand already."""
     record = record or _record(gateway, query_id)
-    reply = QueryReply.of(record)
+    reply = QueryReply.of(record, gateway.waits.of(query_id))
     status = 200 if record.state.ended else 202
     if record.error is not None:
         status = STATUS_OF_FAILED_QUERY.get(record.error.code, 200)

@@ -9,6 +9,7 @@ from gateway.catalog.snapshot import CatalogView
 from gateway.execution.coordinator import Coordinator
 from gateway.execution.downloads import Downloads
 from gateway.execution.results import Spool
+from gateway.presentation.waits import Waits
 from gateway.routing.admission.admission import Admission
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.replaying import Replaying
@@ -35,6 +36,7 @@ class Services:
     catalog: CatalogView
     registration: Registration
     coordinator: Coordinator
+    waits: Waits
     spool: Spool
     downloads: Downloads
     jobs: JobRunner

@@ -26,6 +26,7 @@ from gateway.execution.query_log import QueryLog
 from gateway.execution.racing.race import Races
 from gateway.execution.results import Spool
 from gateway.execution.writing import TableWriter
+from gateway.presentation.waits import Waits
 from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.values import Pool, WhenFull
 from gateway.routing.engines import EngineEntry, EngineRegistry
@@ -161,8 +162,10 @@ def assemble(settings: Settings, engines: EngineRegistry, rules: RulesFile | Non
         room_bytes=WIDE_ROWS * int(results.row),
         stall_s=results.stall_s,
     )
+    waits = Waits(coordinator.find, admission)
     hs2 = Service(
         coordinator=coordinator,
+        waits=waits,
         catalog=catalog,
         spool=spool,
         downloads=downloads,
@@ -180,6 +183,7 @@ def assemble(settings: Settings, engines: EngineRegistry, rules: RulesFile | Non
         catalog=catalog,
         registration=registration,
         coordinator=coordinator,
+        waits=waits,
         spool=spool,
         downloads=downloads,
         jobs=jobs,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from engines.errors import DeadlineExceeded, StatementCancelled
@@ -86,6 +87,36 @@ class Statement:
         return None if self.engine == AUTO else self.engine
 
 
+class WaitsFor(StrEnum):
+    """What a statement waits for before it may run; of a lease, admission tells more."""
+
+    LEASE = "lease"
+    FIRST_TRY = "first try"
+    """Another run of the same text, which may not fit, is tried first."""
+    ENGINE = "engine"
+    """No engine can take it now, but one soon will."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A wait that goes on. engine: None where it is for any."""
+
+    reason: WaitsFor
+    engine: str | None
+    since: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A lease that a statement was given. memory_bytes: None where its engine spills; threads: None where unknown."""
+
+    engine: str
+    at: dt.datetime
+    waited_s: float
+    memory_bytes: int | None
+    threads: int | None
+
+
 class Run:
     """A statement that is on record.
 
@@ -114,6 +145,8 @@ class Run:
         self.done: Future[QueryRecord] = Future()
         self.only: tuple[str, ...] | None = None
         self._engines: list[str] = []
+        self._pending: list[Pending] = []
+        self._admitted: tuple[Admitted, ...] = ()
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
         self._expires = time.monotonic() + statement.deadline_s
@@ -139,6 +172,44 @@ class Run:
         """Where it runs now: on two engines where they race."""
         with self._lock:
             return tuple(self._engines)
+
+    @contextmanager
+    def waits(self, reason: WaitsFor, engine: str | None = None) -> Iterator[None]:
+        """Wait for something, as long as this lasts."""
+        pending = Pending(reason, engine, dt.datetime.now(dt.UTC))
+        with self._lock:
+            self._pending.append(pending)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pending.remove(pending)
+
+    def admit(self, admitted: Admitted) -> None:
+        """Note a lease that it was given."""
+        with self._lock:
+            self._admitted = (*self._admitted, admitted)
+
+    @property
+    def pending(self) -> tuple[Pending, ...]:
+        """What it waits for now."""
+        with self._lock:
+            return tuple(self._pending)
+
+    @property
+    def admitted(self) -> tuple[Admitted, ...]:
+        """The leases that it was given so far, in order."""
+        with self._lock:
+            return self._admitted
+
+    @property
+    def state(self) -> QueryState:
+        """Where it is now: QUEUED until it has a lease, and again while it waits for another one and runs nowhere."""
+        if self.record.state.ended:
+            return self.record.state
+        with self._lock:
+            waits = bool(self._pending) or not (self._admitted or self.command)
+            return QueryState.QUEUED if waits and not self._engines else QueryState.RUNNING
 
     @property
     def cancelled(self) -> bool:

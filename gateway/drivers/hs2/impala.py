@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from engines.protocol import OperatorActual
 from gateway import PRODUCT
 from gateway.drivers.hs2 import timeline
+from gateway.drivers.hs2.operations import Operation
 from gateway.drivers.hs2.protocol.messages import (
     LogReply,
     OperationHandle,
@@ -25,8 +26,9 @@ from gateway.drivers.hs2.registry import Peer
 from gateway.drivers.hs2.service import Service
 from gateway.errors import NotOffered
 from gateway.presentation.formatting import duration
+from gateway.presentation.waits import Wait, waits_for
 from gateway.sql.dialects.names import IMPALA
-from gateway.statements.statement import ID_BYTES, query_of
+from gateway.statements.statement import ID_BYTES, Admitted, Run, query_of
 from metastore.records import Attempt, QueryRecord, QueryState
 
 TEXT_FORMAT = 0
@@ -35,7 +37,7 @@ NANOSECONDS = 1_000_000_000
 UNKNOWN = -1
 WHOLE_TABLE = ""  # in place of a partition's name
 EXECUTION_STATES = {
-    QueryState.QUEUED: 3,
+    QueryState.QUEUED: 2,
     QueryState.RUNNING: 3,
     QueryState.FINISHED: 4,
     QueryState.CANCELLED: 5,
@@ -112,13 +114,14 @@ class Step(Struct):
 
 @dataclass(slots=True)
 class Summary(Struct):
-    """The lines of a run. exchanges: are required by the shell, and there are none."""
+    """The lines of a run. exchanges: are required by the shell, and there are none. queued: what it waits for."""
 
     state: int | None = field(1, I32)
     steps: list[Step] | None = field(3, list_of(struct_of(Step)))
     exchanges: dict[int, int] | None = field(4, map_of(I32, I32))
     errors: list[str] | None = field(5, list_of(TEXT))
     is_queued: bool | None = field(7, BOOL)
+    queued: str | None = field(8, TEXT)
 
 
 @dataclass(slots=True)
@@ -174,19 +177,21 @@ class ImpalaCalls:
 
     def get_summary(self, request: SummaryRequest, peer: Peer) -> SummaryReply:
         """Return a line per attempt, and below each one what its engine's operators did."""
-        return SummaryReply(summary=summary(self._record(request, peer)))
+        operation, run = self._ended(request, peer)
+        return SummaryReply(summary=summary(run.record, run.state, operation.wait()))
 
     def get_profile(self, request: ProfileRequest, peer: Peer) -> ProfileReply:
         """Return decision, attempts and operators as a text."""
         if request.format != TEXT_FORMAT:
             raise NotOffered("Profiles are there as text only.")
-        return ProfileReply(profile=profile(self._record(request, peer)))
+        operation, run = self._ended(request, peer)
+        return ProfileReply(profile=profile(run, operation.wait()))
 
-    def _record(self, request: SummaryRequest | ProfileRequest, peer: Peer) -> QueryRecord:
+    def _ended(self, request: SummaryRequest | ProfileRequest, peer: Peer) -> tuple[Operation, Run]:
         operation = self._service.registry.ended_operation(request.operation, request.session, peer)
         if operation.run is None:
             raise NotOffered("Only statements have a summary and a profile.")
-        return operation.run.record
+        return operation, operation.run
 
 
 def query_shown(number: str) -> str | None:
@@ -199,18 +204,19 @@ def query_shown(number: str) -> str | None:
     return query_of(b"".join(halves))
 
 
-def summary(record: QueryRecord) -> Summary:
-    """Return the lines of a run: the query, its attempts, their operators."""
+def summary(record: QueryRecord, state: QueryState, wait: Wait | None) -> Summary:
+    """Return the lines of a run: the query, its attempts, their operators. state: as it is now."""
     decision = record.decision
     expected = Stats(rows=UNKNOWN, memory_bytes=UNKNOWN)
     if decision is not None and decision.estimate.peak_bytes is not None:
         expected.memory_bytes = decision.estimate.peak_bytes
     elapsed_ns = round(timeline.elapsed_s(record) * NANOSECONDS)
     whole = Stats(elapsed_ns, 0, record.rows or 0, max((each.peak_bytes or 0 for each in record.attempts), default=0))
-    steps = [_step(0, "QUERY", record.state.value, len(record.attempts), expected, whole)]
+    steps = [_step(0, "QUERY", state.value, len(record.attempts), expected, whole)]
     for attempt in record.attempts:
         steps += _attempt(len(steps), attempt, expected)
-    return Summary(EXECUTION_STATES[record.state], steps, {}, timeline.failures(record), False)
+    queued = None if wait is None else waits_for(wait)
+    return Summary(EXECUTION_STATES[state], steps, {}, timeline.failures(record), wait is not None, queued)
 
 
 def _attempt(number: int, attempt: Attempt, expected: Stats) -> list[Step]:
@@ -243,12 +249,13 @@ def _step(number: int, label: str, detail: str, children: int, expected: Stats, 
     return Step(number, 0, label, detail, children, expected, [took], False, 1)
 
 
-def profile(record: QueryRecord) -> str:
-    """Return decision, attempts and operators as a text, with Impala's indentation."""
+def profile(run: Run, wait: Wait | None) -> str:
+    """Return decision, admissions, attempts and operators as a text, with Impala's indentation."""
+    record = run.record
     lines = [
         f"Query (id={record.id}):",
         "  Summary:",
-        f"    Query State: {record.state.value}",
+        f"    Query State: {run.state.value}",
         f"    User: {record.user}",
         f"    Start Time: {_time(record.submitted_at)}",
         f"    End Time: {_time(record.finished_at)}",
@@ -259,6 +266,9 @@ def profile(record: QueryRecord) -> str:
     if record.decision is not None:
         lines.append(f"    Engine: {record.decision.engine} ({timeline.decided(record.decision)})")
         lines += [f"    {reason.code.value}: {reason.text}" for reason in record.decision.reasons]
+    lines += [f"    Admission result: {_admission_result(each)}" for each in run.admitted]
+    if wait is not None:
+        lines += ["    Admission result: Queued", f"    Latest admission queue reason: {waits_for(wait)}"]
     lines.append("  Attempts:")
     for attempt in record.attempts:
         lines.append(f"    {timeline.attempted(attempt)}")
@@ -267,6 +277,12 @@ def profile(record: QueryRecord) -> str:
         for operator in attempt.actuals.operators if attempt.actuals is not None else ():
             lines.append(f"      {'  ' * operator.depth}{operator.name}: {operator.rows:,} rows")
     return "\n".join(lines) + "\n"
+
+
+def _admission_result(admitted: Admitted) -> str:
+    """Say how a lease was given, in the words in which Impala's profiles do."""
+    how = "Admitted (queued)" if timeline.waited(admitted) else "Admitted immediately"
+    return f"{how}; {timeline.admission(admitted)}"
 
 
 def _time(at: dt.datetime | None) -> str:

@@ -24,6 +24,7 @@ from gateway.drivers.operations import StatementOperation
 from gateway.execution.coordinator import Coordinator
 from gateway.execution.downloads import WIDE_BYTES
 from gateway.execution.results import ResultFile, Spool, in_memory, weigh
+from gateway.presentation.waits import Wait, Waits
 from gateway.statements.statement import ID_BYTES, Run, number_of
 from metastore.records import QueryRecord
 
@@ -172,6 +173,9 @@ class Operation(Protocol):
     def log_lines(self, *, rewind: bool) -> list[str]:
         """Return what has happened since the last call, or so far."""
 
+    def wait(self) -> Wait | None:
+        """Return what it waits for, if it does."""
+
     def cancel(self) -> None:
         """End it early."""
 
@@ -202,6 +206,10 @@ class TableOperation:
         """Return no lines."""
         return []
 
+    def wait(self) -> Wait | None:
+        """Return None: it has ended."""
+        return None
+
     def cancel(self) -> None:
         """Do nothing: it has ended."""
 
@@ -212,22 +220,23 @@ class TableOperation:
 class QueryOperation(StatementOperation):
     """Implements ``Operation`` over a query."""
 
-    def __init__(self, run: Run, coordinator: Coordinator, spool: Spool) -> None:
+    def __init__(self, run: Run, coordinator: Coordinator, spool: Spool, waits: Waits) -> None:
         super().__init__(run, coordinator, spool)
+        self._waits = waits
+        self._log = timeline.OperationLog(run)
         self.identifier = Identifier(number_of(run.id))
         self.kind = OperationType.EXECUTE_STATEMENT
         self.cursor = Cursor(lambda: spool.open(run.id))
-        self._lines_told = 0
 
     @property
     def has_result_set(self) -> bool:
         """Whether there are rows to be fetched; of what is not read yet, as if it were a query."""
         return has_rows(self.run.command, self.run.statement.dialect)
 
+    def wait(self) -> Wait | None:
+        """Return what the query waits for."""
+        return self._waits.of(self.run.id)
+
     def log_lines(self, *, rewind: bool) -> list[str]:
-        """Return the decision, the attempts and the end, as far as they are known and were not told before."""
-        session = self.run.statement.session
-        lines = [*(session.warnings if session is not None else ()), *timeline.log_lines(self.run.record)]
-        new = lines if rewind else lines[self._lines_told :]
-        self._lines_told = len(lines)
-        return new
+        """Return the decision, waits, attempts and the end, as far as they are known and were not told before."""
+        return self._log.lines(self.wait(), rewind=rewind)

@@ -39,6 +39,7 @@ from gateway.errors import GatewayStopped, InvalidSetting, NotOffered, TooManyDo
 from gateway.execution.coordinator import STOPPING, Coordinator
 from gateway.execution.downloads import NO_ROOM, ROOM_POLL_S, Downloads
 from gateway.execution.results import Spool
+from gateway.presentation.waits import Waits
 from gateway.security.authentication import Authenticator, Login
 from gateway.security.principals import Principal
 from gateway.sql.commands.parsing.command_parsing import is_query
@@ -48,6 +49,8 @@ from metastore.records import QueryState
 
 FETCH_ROWS, USUAL_FETCH_ROWS = 10_000, "1000"  # that JDBC's driver is told to ask for, and would without being told
 STATES: Mapping[QueryState, OperationState] = {
+    QueryState.QUEUED: OperationState.PENDING,
+    QueryState.RUNNING: OperationState.RUNNING,
     QueryState.FINISHED: OperationState.FINISHED,
     QueryState.FAILED: OperationState.ERROR,
     QueryState.CANCELLED: OperationState.CANCELED,
@@ -89,6 +92,7 @@ class Service:
         self,
         *,
         coordinator: Coordinator,
+        waits: Waits,
         catalog: CatalogView,
         spool: Spool,
         downloads: Downloads,
@@ -99,6 +103,7 @@ class Service:
         page_url: str = "",
     ) -> None:
         self._coordinator = coordinator
+        self._waits = waits
         self._catalog = catalog
         self._spool = spool
         self.downloads = downloads
@@ -187,7 +192,7 @@ class Service:
         headers = peer.headers()
         statement = session.session.statement(request.statement, overlay=overlay, timeout_s=timeout_s, headers=headers)
         run = self._coordinator.start(statement)
-        operation = QueryOperation(run, self._coordinator, self._spool)
+        operation = QueryOperation(run, self._coordinator, self._spool, self._waits)
         self.registry.add(session, operation)
         early = request.run_async and is_query(statement.sql)  # its handle says that there are rows, and is right
 
@@ -222,7 +227,7 @@ class Service:
             return messages.StatusReply(state=OperationState.FINISHED, has_result_set=True)
         record = run.record
         reply = messages.StatusReply(
-            state=STATES.get(record.state, OperationState.RUNNING) if run.done.done() else OperationState.RUNNING,
+            state=STATES[record.state if run.done.done() else _alive(run.state)],
             started_ms=int(record.submitted_at.timestamp() * 1_000),
             completed_ms=int(record.finished_at.timestamp() * 1_000) if record.finished_at else None,
             has_result_set=operation.has_result_set,
@@ -420,6 +425,11 @@ def _configure(session: Session, name: str, value: str) -> None:
             raise InvalidSetting(f"{session.user} cannot act for {value}.")
     else:
         session.open_with(own, value)
+
+
+def _alive(state: QueryState) -> QueryState:
+    """Return the state of what is not let go of yet: its end is told once it is."""
+    return QueryState.RUNNING if state.ended else state
 
 
 def _info(session: Hs2Session, statement_bytes: int) -> Mapping[int, messages.InfoValue]:

@@ -3,26 +3,83 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 
 from gateway.drivers.hs2.protocol.messages import JobStatus, Progress
 from gateway.presentation.formatting import counted, duration, memory
-from gateway.statements.statement import Run
+from gateway.presentation.waits import Wait, waits_for
+from gateway.statements.statement import Admitted, Run
 from metastore.records import Attempt, QueryRecord, QueryState
 from selector.decision import Decision
 
 HEADINGS = ("ENGINE", "ATTEMPT", "STATUS", "TOTAL", "COMPLETED", "RUNNING", "PENDING", "FAILED", "KILLED")
+SHORTEST_TOLD_S = 0.1  # of waits that have ended
 
 
-def log_lines(record: QueryRecord) -> list[str]:
-    """Return what has happened so far; lines are only ever added at the end while the query lives."""
+class OperationLog:
+    """What is told of a run, line by line; lines are only ever added at the end. Thread-safe.
+
+    Of a wait a line is added each time that a client looks and another place, or another need, is found.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._lock = threading.Lock()
+        self._lines: list[str] = []
+        self._told = 0  # lines that a client has seen
+        self._heads = self._admitted = self._attempts = 0  # of each, those that are among the lines
+        self._place: tuple[object, ...] | None = None
+        self._ended = False
+
+    def lines(self, wait: Wait | None, *, rewind: bool) -> list[str]:
+        """Return what was not told before, or everything. wait: what the run waits for now."""
+        with self._lock:
+            self._look(wait)
+            new = self._lines[0 if rewind else self._told :]
+            self._told = len(self._lines)
+            return new
+
+    def _look(self, wait: Wait | None) -> None:
+        record, session = self._run.record, self._run.statement.session
+        if not self._lines and session is not None:
+            self._lines += session.warnings
+        head = _head(record)
+        self._lines += head[self._heads :]
+        self._heads = len(head)
+        admitted = self._run.admitted
+        attempts = sorted(record.attempts, key=_ended_s)
+        new = [(each.at.timestamp(), admission(each)) for each in admitted[self._admitted :] if waited(each)]
+        new += [(_ended_s(each), attempted(each)) for each in attempts[self._attempts :]]
+        self._lines += [text for _, text in sorted(new, key=lambda each: each[0])]
+        self._admitted, self._attempts = len(admitted), len(attempts)
+        place = None if wait is None else (wait.engine, wait.needs, wait.place)
+        if wait is not None and place != self._place:
+            self._lines.append(waits_for(wait))
+        self._place = place
+        if record.state.ended and not self._ended:
+            self._ended = True
+            self._lines.append(f"{record.state.value.lower()} after {duration(elapsed_s(record))}")
+
+
+def _head(record: QueryRecord) -> list[str]:
     lines = [f"query {record.id}"]
     if record.decision is not None:
         lines.append(f"routed to {record.decision.engine}: {decided(record.decision)}")
         lines += [f"  {reason.code.value}: {reason.text}" for reason in record.decision.reasons]
-    lines += [attempted(attempt) for attempt in sorted(record.attempts, key=_ended_s)]
-    if record.state.ended:
-        lines.append(f"{record.state.value.lower()} after {duration(elapsed_s(record))}")
     return lines
+
+
+def waited(admitted: Admitted) -> bool:
+    """Tell whether a wait for a lease is worth a word."""
+    return admitted.waited_s >= SHORTEST_TOLD_S
+
+
+def admission(admitted: Admitted) -> str:
+    """Say what a run was admitted with: ``admitted on duckdb after 3.20 s with 512 MiB, 2 threads``."""
+    with_ = [] if admitted.memory_bytes is None else [memory(admitted.memory_bytes)]
+    with_ += [] if admitted.threads is None else [counted(admitted.threads, "thread")]
+    line = f"admitted on {admitted.engine} after {duration(admitted.waited_s)}"
+    return f"{line} with {', '.join(with_)}" if with_ else line
 
 
 def completion(record: QueryRecord) -> str:
@@ -61,11 +118,13 @@ def elapsed_s(record: QueryRecord) -> float:
 
 
 def progress(run: Run) -> Progress:
-    """Return a bar per attempt that has ended, and one for each engine on which it runs now."""
+    """Return a bar per attempt that has ended, and one for each engine on which it runs now, or for which it waits."""
     record = run.record
     rows = [_bar(each.engine, each.ordinal, each.state) for each in record.attempts]
     if not record.state.ended:
-        rows += [_bar(engine, len(rows) + at, QueryState.RUNNING) for at, engine in enumerate(run.engines, 1)]
+        open_on = [(engine, QueryState.RUNNING) for engine in run.engines]
+        open_on += [(each.engine, QueryState.QUEUED) for each in run.pending if each.engine is not None]
+        rows += [_bar(engine, len(rows) + at, state) for at, (engine, state) in enumerate(open_on, 1)]
     return Progress(
         list(HEADINGS),
         rows,
@@ -79,4 +138,4 @@ def progress(run: Run) -> Progress:
 def _bar(engine: str, ordinal: int, state: QueryState) -> list[str]:
     counts = [int(state is each) for each in (QueryState.FINISHED, QueryState.RUNNING)]
     ends = [int(state is each) for each in (QueryState.FAILED, QueryState.CANCELLED)]
-    return [engine, str(ordinal), state.value, *map(str, (1, *counts, 0, *ends))]
+    return [engine, str(ordinal), state.value, *map(str, (1, *counts, int(state is QueryState.QUEUED), *ends))]

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from engines.table_names import DEFAULT_DATABASE
 from gateway.http.models.common import DATABASE_NAME, ColumnModel, ErrorModel, RecordModel, RequestModel
+from gateway.presentation.waits import Wait, waits_for
 from gateway.presentation.what_if import operator_notes
 from gateway.statements import AUTO
 from gateway.statistics.staleness import Drift
@@ -170,6 +171,28 @@ class AttemptModel(RecordModel):
     waited_s: float | None
 
 
+class WaitingModel(RecordModel):
+    """What a query waits for. needs: slot, memory, pool slot, pool memory, turn, first try (another run's), or engine.
+
+    engine: null for any. pool, memory_bytes, place (1 is next), expected_s (from now until it probably starts): of a
+    lease alone; memory_bytes is null where the engine spills.
+    """
+
+    engine: str | None
+    pool: str | None
+    needs: str
+    memory_bytes: int | None
+    since: dt.datetime
+    place: int | None
+    expected_s: float | None
+    text: str = Field(description="All of it in words.")
+
+    @classmethod
+    def of(cls, wait: Wait) -> WaitingModel:
+        """Show a wait."""
+        return cls.showing(wait, needs=wait.needs.value, text=waits_for(wait))
+
+
 class QueryReply(RecordModel):
     """A query: what was asked, decided, tried and found."""
 
@@ -190,16 +213,18 @@ class QueryReply(RecordModel):
     truncated: bool = False
     decision: DecisionModel | None = None
     attempts: list[AttemptModel]
+    waiting: WaitingModel | None = None
     error: ErrorModel | None = None
 
     @classmethod
-    def of(cls, record: QueryRecord) -> QueryReply:
-        """Show a query without its rows."""
+    def of(cls, record: QueryRecord, wait: Wait | None = None) -> QueryReply:
+        """Show a query without its rows. wait: what it waits for."""
         return cls.showing(
             record,
             rows=None,
             row_count=record.rows,
             decision=DecisionModel.of(record.decision) if record.decision else None,
+            waiting=WaitingModel.of(wait) if wait is not None and not record.state.ended else None,
             error=ErrorModel.of(record.error, record.id) if record.error else None,
         )
 

@@ -43,6 +43,7 @@ class OperationState(IntEnum):
     FINISHED = 2
     CANCELED = 3
     ERROR = 5
+    PENDING = 7
 
 
 class OperationType(IntEnum):

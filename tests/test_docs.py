@@ -18,6 +18,7 @@ from gateway.errors import KINDS
 from gateway.http import catalog, queries, schedules, statistics
 from gateway.http.errors import DEFAULT_STATUS, STATUS
 from gateway.http.routing import replay, rules
+from gateway.presentation.metrics import METRICS, Metric
 from gateway.routing.rules.kinds import Kind
 from gateway.routing.rules.reading import read_rules
 from gateway.routing.rules.rules import Estimate, Match
@@ -54,6 +55,11 @@ def test_every_setting_is_documented(row: str) -> None:
 )
 def test_every_route_is_documented(route: str) -> None:
     assert f"| `{route}` |" in REFERENCE
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_every_metric_is_documented(metric: Metric) -> None:
+    assert f"| `{metric.name}` | {metric.kind} | {metric.help} |" in REFERENCE
 
 
 @pytest.mark.parametrize("code", KINDS)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import PlainTextResponse
 
 from engines.protocol import Column
 from engines.table_names import canonical
@@ -10,12 +13,23 @@ from gateway.catalog.registration import NewTable
 from gateway.errors import NotFound
 from gateway.http.errors import declared
 from gateway.http.login import User
-from gateway.http.models.engines import EngineList, EngineModel, PoolList, PoolModel
+from gateway.http.models.engines import (
+    EngineList,
+    EngineModel,
+    LeaseList,
+    LeaseModel,
+    PoolList,
+    PoolModel,
+    UsageModel,
+    UsageReply,
+)
 from gateway.http.models.queries import MisestimateList, MisestimateModel
 from gateway.http.models.tables import TableList, TableReply, TableRequest
 from gateway.http.queries import Served
 from gateway.http.services import Services
 from gateway.presentation.disclosure import visible_misestimate
+from gateway.presentation.metrics import METRICS_TYPE, metrics_text
+from gateway.routing.admission.usage import INTERVAL_S, INTERVALS, Of
 from gateway.routing.admission.values import EngineState
 from gateway.security.policy import Action
 from selector.join_keys import KeyPair
@@ -133,3 +147,36 @@ def list_pools(gateway: Served) -> PoolList:
             for state in gateway.admission.describe().pools
         ]
     )
+
+
+@router.get("/leases", tags=["engines"])
+def list_leases(gateway: Served) -> LeaseList:
+    """List what queries hold of engines now."""
+    return LeaseList(leases=[LeaseModel.showing(lease) for lease in gateway.admission.leases()])
+
+
+@router.get("/usage", tags=["engines"], responses=declared(404))
+def get_usage(
+    gateway: Served,
+    engine: str | None = None,
+    pool: str | None = None,
+    step_s: Annotated[float, Query(ge=INTERVAL_S, le=INTERVAL_S * INTERVALS)] = 60.0,
+) -> UsageReply:
+    """Return bytes and slots that were leased, and who waited, over the last hour; of all engines and pools, or one."""
+    state = gateway.admission.describe()
+    limits: dict[tuple[Of, str], tuple[int | None, int | None]]
+    limits = {(Of.ENGINE, each.budget.name): (each.budget.slots, each.budget.capacity_bytes) for each in state.engines}
+    limits |= {(Of.POOL, each.pool.name): (each.pool.slots, each.pool.memory_bytes) for each in state.pools}
+    asked = {(Of.ENGINE, engine), (Of.POOL, pool)} if engine is not None or pool is not None else set(limits)
+    found = [
+        UsageModel.of_one(*key, *limits[key], gateway.admission.usage(*key), step_s) for key in limits if key in asked
+    ]
+    if len(found) < len([each for each in (engine, pool) if each is not None]):
+        raise NotFound("There is no such engine or pool.")
+    return UsageReply(usage=found)
+
+
+@router.get("/metrics", tags=["engines"], response_class=PlainTextResponse)
+def get_metrics(gateway: Served) -> PlainTextResponse:
+    """Return leases, waits and refusals in the text format of Prometheus."""
+    return PlainTextResponse(metrics_text(gateway.admission), media_type=METRICS_TYPE)

@@ -10,6 +10,7 @@ import datetime as dt
 import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
@@ -18,11 +19,13 @@ from engines.protocol import Lease, never
 from gateway.errors import PoolFull
 from gateway.routing.admission.holdings import Holding, Holdings, Room
 from gateway.routing.admission.turns import StartForecast, Turns, Waiter, may_pass
+from gateway.routing.admission.usage import History, Level, Of, Usage, WaitCounts
 from gateway.routing.admission.values import (
     DEFAULT_POOL,
     AdmissionState,
     EngineBudget,
     EngineState,
+    Leased,
     Need,
     Pool,
     PoolState,
@@ -63,6 +66,8 @@ class Admission:
         self._turns = Turns(self._holdings)
         self._waiters: list[Waiter] = []
         self._numbers = itertools.count(1)
+        self._usage = Usage(self._engines, self._pools, time.monotonic())
+        self._queued: Counter[tuple[Of, str]] = Counter()
         self._forecasts = {
             name: StartForecast(budget, self._engines, self._pools, self._holdings)
             for name, budget in self._engines.items()
@@ -89,6 +94,7 @@ class Admission:
         finally:
             with self._lock:
                 self._holdings.release(holding)
+                self._note(request.engine, holding.pool)
                 self._dispatch()
 
     def wake(self, query_id: str) -> None:
@@ -101,7 +107,9 @@ class Admission:
     def raise_to(self, holding: Holding, total_bytes: int) -> bool:
         """See ``Grant.raise_to``."""
         with self._lock:
-            return self._holdings.raise_to(holding, total_bytes)
+            raised = self._holdings.raise_to(holding, total_bytes)
+            self._note(holding.request.engine, holding.pool)
+            return raised
 
     def waiting(self) -> tuple[Waiting, ...]:
         """Return who waits, engine by engine, the next first."""
@@ -157,6 +165,39 @@ class Admission:
             ]
             return AdmissionState(tuple(engines), tuple(pools))
 
+    def leases(self) -> tuple[Leased, ...]:
+        """Return what is held now, the oldest first."""
+        with self._lock:
+            now_s, now = time.monotonic(), dt.datetime.now(dt.UTC)
+            held = sorted(self._holdings.all, key=lambda each: each.since_s)
+            return tuple(
+                Leased(
+                    each.request.query_id,
+                    each.request.engine,
+                    each.pool.name,
+                    None if self._engines[each.request.engine].capacity_bytes is None else each.bytes,
+                    each.request.threads,
+                    now - dt.timedelta(seconds=now_s - each.since_s),
+                )
+                for each in held
+            )
+
+    def usage(self, of: Of, name: str) -> History:
+        """Return an engine's or a pool's last hour. Raises KeyError where there is none of this name."""
+        with self._lock:
+            now_s, now = time.monotonic(), dt.datetime.now(dt.UTC)
+            return History(now - dt.timedelta(seconds=now_s), self._usage.series[of, name].until(now_s))
+
+    def waited(self) -> dict[tuple[str, str], WaitCounts]:
+        """Return how long statements waited that got a lease, by engine and pool."""
+        with self._lock:
+            return {key: WaitCounts(each.total_s, list(each.up_to)) for key, each in self._usage.waits.items()}
+
+    def refusals(self) -> dict[tuple[str, str, str], int]:
+        """Return how often a lease was refused, by engine, pool and code."""
+        with self._lock:
+            return dict(self._usage.refusals)
+
     # ------------------------------------------------------------------ with the lock held, from here on
 
     def _acquire(self, request: Request, wait_s: float, cancelled: Callable[[], bool]) -> Holding:
@@ -177,6 +218,8 @@ class Admission:
                     others = sum(each.pool is pool for each in self._waiters) - 1
                     if others >= pool.queue:
                         raise _full(pool, f"{others} statements wait in it, which is its queue.")
+                if waiter.holding is None:
+                    self._count(waiter, waits=True)
                 while waiter.holding is None:
                     if cancelled():
                         raise StatementCancelled("The statement was cancelled while it waited.")
@@ -184,11 +227,15 @@ class Admission:
                     if left_s <= 0:
                         raise _late(waiter, wait_s)
                     waiter.changed.wait(left_s)
-            except BaseException:
+            except BaseException as error:
+                if isinstance(error, EngineBusy | PoolFull):
+                    self._usage.refusals[request.engine, pool.name, error.code] += 1
                 if waiter.holding is None:
                     self._waiters.remove(waiter)
+                    self._count(waiter, waits=False)
                 else:
                     self._holdings.release(waiter.holding)
+                    self._note(request.engine, pool)
                 self._dispatch()
                 raise
             return waiter.holding
@@ -243,8 +290,25 @@ class Admission:
             each.passed += 1
         waiter.holding = self._holdings.hold(waiter.request, waiter.pool, waiter.memory_bytes, room, now_s)
         self._waiters.remove(waiter)
+        self._count(waiter, waits=False)
+        self._usage.waits[waiter.request.engine, waiter.pool.name].add(now_s - waiter.since_s)
         self._turns.taken(waiter)
         waiter.changed.notify_all()
+
+    def _count(self, waiter: Waiter, *, waits: bool) -> None:
+        """Count somebody among those who wait, or no longer."""
+        change = int(waits) - int(waiter.is_counted)
+        waiter.is_counted = waits
+        for key in ((Of.ENGINE, waiter.request.engine), (Of.POOL, waiter.pool.name)):
+            self._queued[key] += change
+        self._note(waiter.request.engine, waiter.pool)
+
+    def _note(self, engine: str, pool: Pool) -> None:
+        """Have the history know what is held of an engine and in a pool from now on, and how many wait."""
+        now_s = time.monotonic()
+        of_engine, of_pool = self._holdings.on(engine), self._holdings.in_pool(pool.name)
+        for key, held in (((Of.ENGINE, engine), of_engine), ((Of.POOL, pool.name), of_pool)):
+            self._usage.series[key].change(now_s, Level(held.slots, held.bytes, self._queued[key]))
 
 
 def _told(waiter: Waiter, place: int, start_s: float) -> Waiting:

@@ -34,6 +34,7 @@ class Waiter:
     changed: threading.Condition
     need: Need = Need.TURN
     passed: int = 0
+    is_counted: bool = False
     holding: Holding | None = None
 
     def is_passed_by(self, other: Waiter, *, is_guest: bool) -> bool:

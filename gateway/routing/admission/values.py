@@ -112,6 +112,18 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Leased:
+    """A lease that is held. memory_bytes: None where memory is not counted."""
+
+    query_id: str
+    engine: str
+    pool: str
+    memory_bytes: int | None
+    threads: int | None
+    since: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
 class EngineState:
     """An engine's budget, what is held of it, and how many wait for it."""
 

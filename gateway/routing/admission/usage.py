@@ -1,0 +1,150 @@
+"""What was leased and who waited over the last hour, and counts since the start. Nothing here is thread-safe.
+
+It is told of changes and reads no clock: of each interval it keeps the highest level and the integral of the level over
+time, so that what was held between two changes counts as long as it was held.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from bisect import bisect_left
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+INTERVAL_S = 5.0
+INTERVALS = 720  # that are kept: an hour
+WAIT_BOUNDS_S = (0.01, 0.1, 1.0, 10.0, 60.0, math.inf)
+
+
+class Of(StrEnum):
+    """Whose usage it is."""
+
+    ENGINE = "engine"
+    POOL = "pool"
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Slots and bytes that are held, and statements that wait; as means, no whole numbers."""
+
+    slots: float = 0
+    bytes: float = 0
+    waiting: float = 0
+
+    def times(self, factor: float) -> Level:
+        """Return all of it times a factor."""
+        return Level(self.slots * factor, self.bytes * factor, self.waiting * factor)
+
+    def plus(self, other: Level) -> Level:
+        """Return the sum."""
+        return Level(self.slots + other.slots, self.bytes + other.bytes, self.waiting + other.waiting)
+
+    def highest(self, other: Level) -> Level:
+        """Return the larger one of each."""
+        return Level(max(self.slots, other.slots), max(self.bytes, other.bytes), max(self.waiting, other.waiting))
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A stretch of time. start_s: on the clock that changes were told by. seconds: that it has lasted so far.
+
+    most: the highest level of each within it. area: the level's integral over time, in slot-, byte- and waiter-seconds.
+    """
+
+    start_s: float
+    seconds: float
+    most: Level
+    area: Level
+
+    @property
+    def mean(self) -> Level:
+        """The level's mean over time."""
+        return self.area.times(1.0 / self.seconds) if self.seconds else self.most
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Intervals, oldest first. begun: the moment at which their ``start_s`` is zero."""
+
+    begun: dt.datetime
+    intervals: tuple[Interval, ...]
+
+
+class Series:
+    """Levels of one engine or one pool over time, in intervals of ``INTERVAL_S``, of which the last ones are kept."""
+
+    def __init__(self, now_s: float) -> None:
+        self._level = Level()
+        self._at_s = now_s
+        self._intervals: deque[Interval] = deque([Interval(now_s, 0.0, Level(), Level())], maxlen=INTERVALS)
+
+    def change(self, now_s: float, level: Level) -> None:
+        """Note the level from now on."""
+        self._advance(now_s)
+        self._level = level
+        last = self._intervals[-1]
+        self._intervals[-1] = Interval(last.start_s, last.seconds, last.most.highest(level), last.area)
+
+    def until(self, now_s: float) -> tuple[Interval, ...]:
+        """Return the intervals up to now, oldest first."""
+        self._advance(now_s)
+        return tuple(self._intervals)
+
+    def _advance(self, now_s: float) -> None:
+        """Let the level last until now."""
+        forgotten = math.floor((now_s - self._at_s) / INTERVAL_S) - INTERVALS
+        if forgotten > 0:  # nobody asked for longer than is kept
+            start_s = self._intervals[-1].start_s + forgotten * INTERVAL_S
+            self._at_s = start_s
+            self._intervals.clear()
+            self._intervals.append(Interval(start_s, 0.0, self._level, Level()))
+        while self._at_s < now_s:
+            last = self._intervals[-1]
+            end_s = last.start_s + INTERVAL_S
+            if end_s <= self._at_s:
+                self._intervals.append(Interval(end_s, 0.0, self._level, Level()))
+                continue
+            lasted_s = min(now_s, end_s) - self._at_s
+            area = last.area.plus(self._level.times(lasted_s))
+            self._intervals[-1] = Interval(last.start_s, last.seconds + lasted_s, last.most, area)
+            self._at_s = min(now_s, end_s)
+
+
+@dataclass(slots=True)
+class WaitCounts:
+    """Waits for leases that were given. up_to: of each of ``WAIT_BOUNDS_S``, those above the one before it."""
+
+    total_s: float = 0.0
+    up_to: list[int] = field(default_factory=lambda: [0] * len(WAIT_BOUNDS_S))
+
+    def add(self, seconds: float) -> None:
+        """Count a wait."""
+        self.total_s += seconds
+        self.up_to[bisect_left(WAIT_BOUNDS_S, seconds)] += 1
+
+
+class Usage:
+    """Series of all engines and pools, and counts by engine and pool. refusals: by the code of their error, too."""
+
+    def __init__(self, engines: Iterable[str], pools: Iterable[str], now_s: float) -> None:
+        keys = [*((Of.ENGINE, name) for name in engines), *((Of.POOL, name) for name in pools)]
+        self.series = {key: Series(now_s) for key in keys}
+        self.waits: defaultdict[tuple[str, str], WaitCounts] = defaultdict(WaitCounts)
+        self.refusals: Counter[tuple[str, str, str]] = Counter()
+
+
+def merged(intervals: Iterable[Interval], step_s: float) -> tuple[Interval, ...]:
+    """Return coarser intervals: each as many as begin within ``step_s``."""
+    found: list[Interval] = []
+    for each in intervals:
+        last = found[-1] if found else None
+        if last is None or each.start_s >= last.start_s + step_s - INTERVAL_S / 2:
+            found.append(each)
+        else:
+            found[-1] = Interval(
+                last.start_s, last.seconds + each.seconds, last.most.highest(each.most), last.area.plus(each.area)
+            )
+    return tuple(found)

@@ -153,6 +153,40 @@ def forget_misestimate(
 
 
 @app.command()
+@to_gateway
+def pools(target: Target, as_json: AsJson = False) -> None:
+    """List pools with what is held in them, and the leases that queries hold now."""
+    with connected(target) as client:
+        reply = client.get("/v1/pools") | client.get("/v1/leases")
+    if as_json:
+        print_json(reply)
+        return
+    rows = [
+        (
+            *(each["name"], _of(str(each["slots_held"]), each["slots"]), str(each["waiting"])),
+            _of(size(each["bytes_held"]), size(each["memory_bytes"]) if each["memory_bytes"] is not None else None),
+        )
+        for each in reply["pools"]
+    ]
+    print_table(out, ("pool", "slots", "waiting", "memory"), rows, right={1, 2, 3}, whole={0})
+    held = [
+        (
+            each["query_id"],
+            each["engine"],
+            each["pool"],
+            "-" if each["memory_bytes"] is None else size(each["memory_bytes"]),
+        )
+        for each in reply["leases"]
+    ]
+    if held:
+        print_table(out, ("query", "engine", "pool", "memory"), held, right={3}, whole={0})
+
+
+def _of(held: str, limit: object) -> str:
+    return held if limit is None else f"{held} of {limit}"
+
+
+@app.command()
 def demo(
     home: Annotated[Path, typer.Option(help="Folder of the demo's gateway and data.")] = Path(".fusion/demo"),
     scale: Annotated[float, typer.Option(help="Share of the paper's rows.", min=1e-4, max=1.0)] = 1 / 32,

@@ -20,6 +20,7 @@ from gateway.cli.terminal import AsJson, ExitCode, count, fail, line, note, out,
 from gateway.cli.text.layout import print_table, printable
 from gateway.cli.text.script import Place, ScriptStatement, statements_of
 from gateway.presentation.trees import branches
+from gateway.presentation.wording import in_short
 from gateway.statements import AUTO
 from selector.types import FLOATING, WHOLE, Kind
 from selector.wording import percent, seconds_of
@@ -185,7 +186,7 @@ def list_queries(
         statement = " ".join(each["sql"].split())
         if out.is_terminal and len(statement) > SHOWN_SQL:
             statement = f"{statement[: SHOWN_SQL - 3]}..."
-        rows.append((each["id"], each["state"], each["engine"] or "-", _seconds(each), each["user"], statement))
+        rows.append((each["id"], _state(each), each["engine"] or "-", _seconds(each), each["user"], statement))
     headings: tuple[str, ...] = ("id", "state", "engine", "seconds", "user", "statement")
     if out.is_terminal and out.width < WIDE:
         headings, rows = (*headings[:4], headings[5]), [(*row[:4], row[5]) for row in rows]
@@ -205,6 +206,8 @@ def show_query(target: Target, query_id: QueryId, as_json: AsJson = False) -> No
     shown |= {"seconds": _seconds(reply), "rows": count(reply["row_count"]) if reply["row_count"] is not None else None}
     for name, value in shown.items():
         line(f"{name.removesuffix('_at'):<10}{'-' if value is None else printable(str(value))}")
+    if reply["waiting"]:
+        line(f"{'waiting':<10}{printable(reply['waiting']['text'])}")
     for part in reply["sql"].splitlines():
         line(f"  {printable(part)}")
     _print_decision(reply, line)
@@ -347,6 +350,14 @@ def _print_decision(reply: Mapping[str, Any], tell: Callable[[str], None]) -> No
             tell(f"{attempt['engine']}: {attempt['wall_s']:.2f} s")
     for reason in (reply["decision"] or {"reasons": []})["reasons"]:
         tell(f"  {reason['code']}: {reason['text']}")
+
+
+def _state(reply: Mapping[str, Any]) -> str:
+    """Return a query's state, with its place in line where it has one: ``QUEUED 2nd, ~4.0 s``."""
+    waiting = reply["waiting"]
+    return (
+        f"{reply['state']} {in_short(waiting['place'], waiting['expected_s'])}".strip() if waiting else reply["state"]
+    )
 
 
 def _seconds(reply: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -58,13 +59,13 @@ class Listing:
     read: int
 
 
-def read(queries: Queries, wanted: Filter) -> Listing:
-    """Return the newest queries that a filter keeps."""
+def read(queries: Queries, wanted: Filter, as_now: Callable[[QueryRecord], QueryRecord]) -> Listing:
+    """Return the newest queries that a filter keeps. as_now: returns one in the state that it is in now."""
     found: list[QueryRecord] = []
     before, seen = wanted.before, 0
     while seen < READ_AT_MOST:
         records = queries.list(limit=READ_AT_ONCE if wanted.narrows else PAGE_ROWS + 1, before=before)
-        for record in records:
+        for record in map(as_now, records):
             if wanted.keeps(record):
                 if len(found) == PAGE_ROWS:
                     return Listing(tuple(found), found[-1].submitted_at, seen)

@@ -16,9 +16,10 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Redirect
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gateway.dashboard import api_docs, listing
+from gateway.dashboard.load import Load, PoolLine
 from gateway.dashboard.statistics import ColumnPage, JobLine, ScheduleLine, TableLine, TablePage
 from gateway.dashboard.views import EngineCard, QueryPage, QueryRow
-from gateway.http.catalog import list_engines
+from gateway.http.catalog import get_usage, list_engines, list_pools
 from gateway.http.login import User
 from gateway.http.queries import Served
 from gateway.http.services import Services
@@ -75,7 +76,7 @@ def query_list(
     wanted = listing.Filter(
         state, engine, failed_over=failed_over not in ("", "0"), before=listing.moment(before) if before else None
     )
-    page = listing.read(gateway.metastore.queries, wanted)
+    page = listing.read(gateway.metastore.queries, wanted, gateway.waits.seen)
     now = _now()
     return _page(
         request,
@@ -86,8 +87,11 @@ def query_list(
         read=page.read,
         states=[state.value for state in QueryState],
         names=list(gateway.engines),
-        engines=[EngineCard.of(engine) for engine in list_engines(gateway).engines],
-        queries=[QueryRow.of(visible(record, user, gateway.policy), now) for record in page.records],
+        engines=[EngineCard.of(engine, gateway.admission.leases()) for engine in list_engines(gateway).engines],
+        queries=[
+            QueryRow.of(visible(record, user, gateway.policy), now, gateway.waits.of(record.id))
+            for record in page.records
+        ],
         live=wanted.before is None and any(not record.state.ended for record in page.records),
         first_query=None if page.read else _first_query(request, gateway),
     )
@@ -101,13 +105,28 @@ def query_page(request: Request, gateway: Served, user: User, query_id: str) -> 
         return _not_found(request, "There is no such query.", query_id)
     misestimates = gateway.metastore.misestimates.about(record.fingerprint or "")
     page = QueryPage.of(
-        visible(record, user, gateway.policy),
+        visible(gateway.waits.seen(record), user, gateway.policy),
+        wait=gateway.waits.of(record.id),
         misestimates=misestimates,
         result_kept=gateway.spool.path(record.id).exists() and may_see(record, user, gateway.policy),
         engines=gateway.engines,
         now=_now(),
     )
     return _page(request, "query.html", query=page, live=page.live)
+
+
+@router.get("/dashboard/load")
+def load_page(request: Request, gateway: Served) -> HTMLResponse:
+    """Show pools, and what was leased and who waited over the last hour."""
+    usage = get_usage(gateway)
+    return _page(
+        request,
+        "load.html",
+        pools=[PoolLine.of(pool) for pool in list_pools(gateway).pools],
+        loads=[Load.of(each) for each in usage.usage],
+        live=True,
+        refresh_s=REFRESH_IDLE_S,
+    )
 
 
 @router.get("/dashboard/statistics")

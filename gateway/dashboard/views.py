@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,10 @@ from gateway.http.models.engines import EngineModel
 from gateway.presentation import timeline
 from gateway.presentation.formatting import DASH, cardinality, distance, duration, exact, memory
 from gateway.presentation.trees import branches
+from gateway.presentation.waits import Wait, waits_for
 from gateway.presentation.what_if import operator_notes, what_if
+from gateway.presentation.wording import in_short
+from gateway.routing.admission.values import Leased
 from gateway.routing.engines import EngineRegistry
 from metastore.records import Attempt, Misestimate, Position, QueryRecord, QueryState
 from selector.decision import Decision, EnginePrice, Reason
@@ -61,8 +65,21 @@ class StateBadge:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseBox:
+    """A lease as a part of its engine's memory; start, width: percent of the bar."""
+
+    query_id: str
+    text: str
+    start: str
+    width: str
+
+
+@dataclass(frozen=True, slots=True)
 class EngineCard:
-    """An engine as it is now. slots: taken and free ones to draw, empty where they are too many."""
+    """An engine as it is now. slots: taken and free ones to draw, empty where they are too many.
+
+    leased: memory of its budget, empty where that is not counted; leases: parts of it, the oldest first.
+    """
 
     name: str
     kind: str
@@ -71,10 +88,14 @@ class EngineCard:
     limit: str
     held: str
     slots: tuple[bool, ...]
+    waiting: int
+    leased: str
+    leases: tuple[LeaseBox, ...]
 
     @classmethod
-    def of(cls, engine: EngineModel) -> EngineCard:
-        """Show an engine."""
+    def of(cls, engine: EngineModel, leases: Sequence[Leased]) -> EngineCard:
+        """Show an engine. leases: of all engines."""
+        capacity = engine.ledger["capacity_bytes"]
         slots, held = engine.ledger["slots"] or 0, engine.ledger["slots_held"] or 0
         return cls(
             name=engine.name,
@@ -84,7 +105,24 @@ class EngineCard:
             limit=memory(engine.limit_bytes, absent="none: it spills to disk"),
             held=f"{held} of {slots}",
             slots=tuple(n < held for n in range(slots)) if slots <= SLOTS_DRAWN else (),
+            waiting=engine.ledger["waiting"] or 0,
+            leased=f"{memory(engine.ledger['bytes_held'])} of {memory(capacity)}" if capacity else "",
+            leases=_boxes([each for each in leases if each.engine == engine.name], capacity) if capacity else (),
         )
+
+
+def _boxes(leases: Sequence[Leased], capacity: int) -> tuple[LeaseBox, ...]:
+    """Lay leases side by side."""
+    ends = list(itertools.accumulate((each.memory_bytes or 0 for each in leases), initial=0))
+    return tuple(
+        LeaseBox(
+            each.query_id,
+            memory(each.memory_bytes),
+            f"{100 * start / capacity:.2f}%",
+            f"{100 * (each.memory_bytes or 0) / capacity:.2f}%",
+        )
+        for each, start in zip(leases, ends, strict=False)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +143,12 @@ class QueryRow:
     rows: str
     took: str
     live: bool
+    place: str
+    wait: str
 
     @classmethod
-    def of(cls, record: QueryRecord, now: dt.datetime) -> QueryRow:
-        """Show a query in a line."""
+    def of(cls, record: QueryRecord, now: dt.datetime, wait: Wait | None) -> QueryRow:
+        """Show a query in a line. wait: what it waits for."""
         decision = record.decision
         code, why = _leading(record)
         peaks = [attempt.peak_bytes for attempt in record.attempts if attempt.peak_bytes is not None]
@@ -127,6 +167,8 @@ class QueryRow:
             rows=cardinality(record.rows, absent=DASH),
             took=duration(_seconds(record, now)),
             live=not record.state.ended,
+            place=(in_short(wait.place, wait.expected_s) or "waits") if wait is not None else "",
+            wait=waits_for(wait) if wait is not None else "",
         )
 
 
@@ -215,7 +257,9 @@ class AttemptEntry:
         match attempt.state:
             case QueryState.FINISHED:
                 outcome = "answered"
-            case QueryState.RUNNING | QueryState.QUEUED:
+            case QueryState.QUEUED:
+                outcome = "has no room for it yet"
+            case QueryState.RUNNING:
                 outcome = "is running it"
             case _:
                 outcome = timeline.failure(attempt)
@@ -299,6 +343,7 @@ class QueryPage:
         cls,
         record: QueryRecord,
         *,
+        wait: Wait | None,
         misestimates: Sequence[Misestimate],
         result_kept: bool,
         engines: EngineRegistry,
@@ -312,7 +357,7 @@ class QueryPage:
             id=record.id,
             state=StateBadge.of(record.state),
             live=not record.state.ended,
-            headline=timeline.headline(record),
+            headline=timeline.headline(record) if wait is None else f"It {waits_for(wait)}.",
             steps=timeline.steps(record, misestimates),
             facts=_facts(record, now),
             submitted=Moment.of(record.submitted_at, now),

@@ -82,6 +82,8 @@ def headline(record: QueryRecord) -> str:
     before = " ".join(f"{attempt.engine} {failure(attempt)}." for attempt in _before(record))
     last = _deciding(record)
     match record.state:
+        case QueryState.QUEUED if last is not None:
+            return f"{before} Waiting for {last.engine}.".strip()
         case QueryState.QUEUED:
             return "Waiting for its decision."
         case QueryState.RUNNING:
@@ -160,7 +162,9 @@ def _attempt(record: QueryRecord, attempt: Attempt) -> Step:
             if len(record.attempts) > 1:
                 text += " The client saw one query and one answer."
             return Step(f"{engine} answered", text, Tone.GOOD)
-        case QueryState.RUNNING | QueryState.QUEUED:
+        case QueryState.QUEUED:
+            return Step(f"It waits for {engine}", "It begins once it has its lease.")
+        case QueryState.RUNNING:
             return Step(f"{engine} is running it", "No row leaves the gateway before the attempt has succeeded.")
         case _:
             after = f" after {duration(attempt.wall_s)}" if attempt.wall_s is not None else ""

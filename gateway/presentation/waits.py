@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gateway.presentation.formatting import memory
+from gateway.presentation.wording import ordinal
 from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.values import DEFAULT_POOL, Need, Waiting
 from gateway.statements.statement import Pending, Run, WaitsFor
@@ -117,15 +118,3 @@ def waits_for(wait: Wait) -> str:
     if wait.place is not None:
         line += f": {ordinal(wait.place)} in line"
     return line if wait.expected_s is None else f"{line}, expected {seconds_of(wait.expected_s)}"
-
-
-def in_short(place: int | None, expected_s: float | None) -> str:
-    """Say where in line a query is: ``2nd, ~4.0 s``; empty where it is in none."""
-    told = [] if place is None else [ordinal(place)]
-    return ", ".join([*told, *([] if expected_s is None else [f"~{seconds_of(expected_s)}"])])
-
-
-def ordinal(number: int) -> str:
-    """Write 1st, 2nd, 3rd, 4th, 11th."""
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number:,}{'th' if number % 100 in (11, 12, 13) else ending}"

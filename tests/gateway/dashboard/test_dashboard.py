@@ -668,6 +668,6 @@ def test_ids_of_queries_in_reasons_become_links() -> None:
 
 def test_a_line_shows_the_peak_of_the_engine_that_has_the_limit() -> None:
     measured = replace(TOOK_OVER, peak_bytes=900 * MIB)
-    row = QueryRow.of(replace(FAILED_OVER, attempts=(RAN_OUT, measured)), NOON)
+    row = QueryRow.of(replace(FAILED_OVER, attempts=(RAN_OUT, measured)), NOON, None)
 
     assert (row.estimated, row.limit, row.measured, row.took) == ("200 MiB", "384 MiB", "384 MiB", "38.0 s")

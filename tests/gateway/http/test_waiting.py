@@ -11,10 +11,13 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from engines.protocol import EngineKind
 from engines.scripted import Script, ScriptedEngine
-from gateway.presentation.waits import Wait, in_short, ordinal, waits_for
+from gateway.cli.main import app
+from gateway.presentation.waits import Wait, waits_for
+from gateway.presentation.wording import in_short, ordinal
 from gateway.routing.admission.values import Need
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
@@ -154,6 +157,38 @@ def test_metrics_are_as_prometheus_reads_them(house: House) -> None:
     lines = house.client.get("/v1/metrics").text.splitlines()
     assert 'fusion_lease_wait_seconds_bucket{engine="fast",pool="default",le="+Inf"} 2' in lines
     assert 'fusion_engine_waiting{engine="fast"} 0' in lines
+
+
+def test_pages_show_who_waits_and_what_is_leased(house: House) -> None:
+    holder = house.hold()
+    query_id = house.send("SELECT 2 AS two")
+    house.until(query_id, lambda reply: reply["waiting"])
+    page = house.client.get("/dashboard").text
+    assert "1st, ~" in page
+    assert f"<title>{holder}: " in page
+    assert query_id in house.client.get("/dashboard", params={"state": "QUEUED"}).text
+    assert query_id not in house.client.get("/dashboard", params={"state": "RUNNING"}).text
+    assert "It waits for a slot of fast: 1st in line" in house.client.get(f"/dashboard/queries/{query_id}").text
+    load = house.client.get("/dashboard/load")
+    assert load.status_code == 200
+    assert "The last hour of the engine fast" in load.text
+    assert "<td>etl</td>" in load.text
+
+
+def test_the_command_line_shows_who_waits(house: House) -> None:
+    def fusion(*words: str) -> str:
+        result = CliRunner().invoke(app, [*words, "--url", str(house.client.base_url)])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    holder = house.hold()
+    query_id = house.send("SELECT 2 AS two")
+    house.until(query_id, lambda reply: reply["waiting"])
+    assert "QUEUED 1st, ~" in fusion("queries", "list")
+    assert "waiting   waits for a slot of fast: 1st in line" in fusion("queries", "show", query_id)
+    told = fusion("pools")
+    assert "0 of 1" in told
+    assert holder in told
 
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)

@@ -8,6 +8,7 @@ import pytest
 
 from gateway.drivers.hs2 import timeline as log_of_drivers
 from gateway.presentation.timeline import Tone, failed_over, headline, steps
+from gateway.statements.statement import Run, Statement
 from metastore.records import Attempt, QueryRecord, QueryState
 
 AT = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -58,7 +59,7 @@ def test_who_lost_a_race_is_no_failure() -> None:
 
 
 def test_drivers_read_attempts_in_the_order_in_which_they_ended() -> None:
-    lines = log_of_drivers.log_lines(
-        record(QueryState.FINISHED, "duckdb", attempt(1, "duckdb", QueryState.FINISHED, wall_s=9), LATE)
-    )
+    run = Run(Statement("SELECT 1"))
+    run.record = record(QueryState.FINISHED, "duckdb", attempt(1, "duckdb", QueryState.FINISHED, wall_s=9), LATE)
+    lines = log_of_drivers.OperationLog(run).lines(None, rewind=True)
     assert [line.split(":")[0] for line in lines[1:3]] == ["attempt 2 on spark", "attempt 1 on duckdb"]

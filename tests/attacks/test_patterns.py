@@ -58,6 +58,7 @@ MADE_AT_RUNTIME = {  # where a pattern is put together, and from what
     "engines/hive/errors.py": "constants",
     "engines/impala/errors.py": "constants",
     "engines/hive/views.py": "a table's name, quoted",
+    "engines/sail/engine.py": "a table's name, escaped",
     "gateway/drivers/jdbc.py": "a driver's pattern, of which only pieces of one length are left",
     "gateway/sql/duckdb/functions/casts.py": "constants",
     "gateway/sql/duckdb/functions/patterns.py": "a pattern of what all engines understand, on the empty text",

@@ -48,9 +48,12 @@ class OperationLog:
         self._heads = len(head)
         admitted = self._run.admitted
         attempts = sorted(record.attempts, key=_ended_s)
-        new = [(each.at.timestamp(), admission(each)) for each in admitted[self._admitted :] if waited(each)]
-        new += [(_ended_s(each), attempted(each)) for each in attempts[self._attempts :]]
-        self._lines += [text for _, text in sorted(new, key=lambda each: each[0])]
+        leases = list(admitted[self._admitted :])
+        for attempt in attempts[self._attempts :]:  # each after the lease that it was given
+            at = next((place for place, each in enumerate(leases, 1) if each.engine == attempt.engine), 0)
+            self._lines += [*map(admission, filter(waited, leases[:at])), attempted(attempt)]
+            del leases[:at]
+        self._lines += map(admission, filter(waited, leases))
         self._admitted, self._attempts = len(admitted), len(attempts)
         place = None if wait is None else (wait.engine, wait.needs, wait.place)
         if wait is not None and place != self._place:

@@ -62,7 +62,10 @@ class Interval:
     @property
     def mean(self) -> Level:
         """The level's mean over time."""
-        return self.area.times(1.0 / self.seconds) if self.seconds else self.most
+        if not self.seconds:
+            return self.most
+        area, seconds = self.area, self.seconds  # whose reciprocal may be no number
+        return Level(area.slots / seconds, area.bytes / seconds, area.waiting / seconds)
 
 
 @dataclass(frozen=True, slots=True)

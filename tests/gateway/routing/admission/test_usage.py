@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engines.errors import EngineBusy
@@ -43,6 +43,7 @@ changes = st.lists(
 )
 
 
+@example([], 5e-324, INTERVAL_S)
 @given(changes, st.floats(0.0, 100.0), st.sampled_from([INTERVAL_S, 3 * INTERVAL_S, 12 * INTERVAL_S]))
 def test_the_sum_over_intervals_is_the_integral_over_the_changes(
     told: list[tuple[float, int, int, int]], rest_s: float, step_s: float

@@ -24,7 +24,7 @@ from gateway.sql.dialects.names import SPARK
 from gateway.sql.duckdb.values import NoEquivalent
 from gateway.sql.parser_dialects import SparkAsWritten
 from gateway.sql.parsing import ParserLimits
-from gateway.sql.sail import SAIL
+from gateway.sql.sail.rules import SAIL
 from gateway.sql.statement import check
 
 LEASE_BYTES = 3 << 30

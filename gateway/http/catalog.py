@@ -176,7 +176,12 @@ def get_usage(
     return UsageReply(usage=found)
 
 
-@router.get("/metrics", tags=["engines"], response_class=PlainTextResponse)
+@router.get(
+    "/metrics",
+    tags=["engines"],
+    response_model=None,
+    responses={200: {"content": {METRICS_TYPE: {"schema": {"type": "string"}}}}},
+)
 def get_metrics(gateway: Served) -> PlainTextResponse:
     """Return leases, waits and refusals in the text format of Prometheus."""
     return PlainTextResponse(metrics_text(gateway.admission), media_type=METRICS_TYPE)

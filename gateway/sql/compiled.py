@@ -12,7 +12,7 @@ from engines.errors import UnsupportedFeature
 from engines.protocol import TableSource
 from gateway.sql.dialects.names import SPARK
 from gateway.sql.names import is_generator
-from gateway.sql.sail import SAIL
+from gateway.sql.sail.rules import SAIL
 from gateway.sql.statement import CheckedStatement
 from selector.join_keys import KeyPair
 from selector.query_text import join_pairs, named_expressions

@@ -30,7 +30,7 @@ from gateway.sql.hints import without_hints
 from gateway.sql.limits.growth import check_growth, explosive_pattern, guarded
 from gateway.sql.parser_dialects import LIBRARY_DEFECTS, DuckDBAsWritten, ImpalaText, SparkAsWritten
 from gateway.sql.parsing import ParserLimits
-from gateway.sql.sail import SAIL, for_sail
+from gateway.sql.sail.rules import SAIL, for_sail
 from gateway.sql.views import expand
 from metastore.records import View
 from selector.types import NoSuchType

@@ -7,6 +7,8 @@ their work (memory, parallelism, file sizes) is kept and shown, and does nothing
 not in the table is refused, because nobody knows what it would change; from a driver of theirs, whose tools set what
 they know, it is kept with a warning, SETTING_IGNORED, unless it is one of the table that is misspelt. Any other name is
 a variable of the client's own.
+
+It is long because it is one table of all of them.
 """
 
 from __future__ import annotations

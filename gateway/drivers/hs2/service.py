@@ -2,6 +2,8 @@
 
 A call that has to wait for a query returns a ``PendingReply`` instead of a reply, so that each transport waits in its
 own way: a connection's thread while it watches whether the client is still there, the HTTP server without a thread.
+
+It is long because there is one method per call of the protocol.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def test_a_driver_cancels_what_takes_long_to_read(
     operation = post(drivers, "ExecuteStatement", request, OperationReply).operation
     assert operation is not None
     assert operation.has_result_set
-    assert post(drivers, "GetOperationStatus", StatusRequest(operation), StatusReply).state == OperationState.RUNNING
+    assert post(drivers, "GetOperationStatus", StatusRequest(operation), StatusReply).state == OperationState.PENDING
     assert post(drivers, "CancelOperation", OperationRequest(operation), Reply).status.code == StatusCode.SUCCESS
     require_cancelled()
     assert post(drivers, "GetOperationStatus", StatusRequest(operation), StatusReply).state == OperationState.CANCELED

@@ -1,0 +1,1 @@
+"""Spark's meaning in Sail's words, and what has none there. START HERE: rules.py."""

@@ -83,6 +83,7 @@ class Executor:
     def query(self, query: CompiledStatement, runner: Runner, *, wait_s: float) -> Outcome:
         """Run a query on an engine, and learn from how it went. wait_s: longest wait for a slot."""
         run, entry = runner.run, self._engines[runner.attempt.engine]
+        runner.begin()
         outcome = _carried_out(runner.attempt, partial(self._query, query, runner, entry, wait_s))
         outcome = replace(outcome, attempt=runner.noted(outcome.attempt))
         if not isinstance(outcome.error, BrokenOff):  # who broke it off has learned already

@@ -66,6 +66,10 @@ class Runner:
         self._ending: StatementCancelled | None = None
         self._ended = threading.Event()
 
+    def begin(self) -> None:
+        """Note that it begins, with its wait for a lease: it was put on record before."""
+        self._begun_s = time.monotonic()
+
     @contextmanager
     def holding(self, entry: EngineEntry, grant: Grant, limit_bytes: int | None) -> Iterator[None]:
         """Run on an engine, which hears for as long as this lasts if the attempt or its query is to end.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from selector.plan import JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape, UnreadablePlan
 from selector.quoting import spark_name, spark_string
-from selector.types import parse
+from selector.types import WHOLE, Kind, parse
 
 DIALECT = "spark"
 MOST_SIGNS = 4_000_000
@@ -39,20 +39,14 @@ _SORT_KEY = re.compile(r"(.*) (?:ASC|DESC)(?: NULLS (?:FIRST|LAST))?", re.DOTALL
 _NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?(?:[eE][-+]?\d{1,3})?")
 _OPENING, _CLOSING = "([{", ")]}"
 
-_ARROW_TYPES = {
-    "Int8": "tinyint",
-    "Int16": "smallint",
-    "Int32": "int",
-    "Int64": "bigint",
-    "Float32": "float",
-    "Float64": "double",
-    "Utf8": "string",
-    "LargeUtf8": "string",
-    "Utf8View": "string",
-    "Date32": "date",
-    "Boolean": "boolean",
+_ARROW_TYPES = {  # as DataFusion names them
+    **{kind.row.arrow.capitalize(): kind.value for kind in (Kind.DATE, *(Kind(name) for name in WHOLE))},
+    "Float32": Kind.FLOAT.value,
+    "Float64": Kind.DOUBLE.value,
+    **dict.fromkeys(("Utf8", "LargeUtf8", "Utf8View"), Kind.STRING.value),
+    "Boolean": Kind.BOOLEAN.value,
     "Decimal128": "decimal(38,10)",
-    "Timestamp": "timestamp",
+    "Timestamp": Kind.TIMESTAMP.value,
 }
 _OPERATORS = {
     "DataSourceExec": Operator.SCAN,

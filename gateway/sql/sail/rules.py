@@ -18,6 +18,7 @@ from engines.protocol import TableSource
 from gateway.sql.duckdb.kinds import BIGINT, DATE, DOUBLE, FLOAT, INT, NULL, STRING, TIMESTAMP, Kind, common
 from gateway.sql.duckdb.queries import Queries
 from gateway.sql.duckdb.values import NoEquivalent
+from selector import types
 from selector.types import MAX_PRECISION
 
 SAIL = "sail"
@@ -26,7 +27,7 @@ _SUM_DIGITS = 10  # that a sum of decimals has more than they have
 _QUOTIENT_SCALE = 4  # digits after the point that DataFusion gives a quotient beside those of the dividend
 _WIDE_WHOLE = 20  # digits of a decimal in which arithmetic of two bigints does not overflow
 
-_TEXT_LIKE = ("string", "date", "boolean", *("tinyint", "smallint", "int", "bigint"))
+_TEXT_LIKE = (types.Kind.STRING, types.Kind.DATE, types.Kind.BOOLEAN, *types.WHOLE)
 
 _SCALARS = frozenset(  # the same for every argument of the types that DuckDB's rules take
     """

@@ -40,7 +40,7 @@ _NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?(?:[eE][-+]?\d{1,3})?")
 _OPENING, _CLOSING = "([{", ")]}"
 
 _ARROW_TYPES = {  # as DataFusion names them
-    **{kind.row.arrow.capitalize(): kind.value for kind in (Kind.DATE, *(Kind(name) for name in WHOLE))},
+    **{kind.row.arrow.capitalize(): kind.value for kind in Kind if kind == Kind.DATE or kind.value in WHOLE},
     "Float32": Kind.FLOAT.value,
     "Float64": Kind.DOUBLE.value,
     **dict.fromkeys(("Utf8", "LargeUtf8", "Utf8View"), Kind.STRING.value),

@@ -11,7 +11,7 @@ from pydantic import ByteSize, Field
 from engines.adapter import BuiltEngine, CheckResult, EngineContext, EngineSettings, Size, package
 from selector.forecast.seconds import Speed
 
-SPEED = Speed(start_s=0.03, operator_s=0.01, rows_per_s=30e6)  # as it was seen on two processors
+SPEED = Speed(start_s=0.03, operator_s=0.01, rows_per_s=30e6)  # a guess until it has run something: nobody measured it
 
 
 class SailSettings(EngineSettings):
@@ -59,6 +59,7 @@ class SailAdapter:
             engine,
             limit_bytes=limit if spilling is None else None,
             threads=threads,
+            processors=threads,
             planners=around.planners,
             speed=SPEED,
         )

@@ -33,7 +33,6 @@ from gateway.routing.admission.values import (
     Waiting,
     WhenFull,
 )
-from gateway.security.principals import Principal
 from selector.wording import mebibytes
 
 
@@ -123,10 +122,6 @@ class Admission:
                     found.append(_told(waiter, place, start_s))
             return tuple(found)
 
-    def expected_wait(self, engine: str, memory_bytes: int, who: Principal, pool: str = "") -> float:
-        """Return the seconds that a statement would probably wait if it came now."""
-        return self.congestion(Request(engine, memory_bytes, who, pool))[0]
-
     def congestion(self, request: Request) -> tuple[float, float]:
         """Return the seconds that a statement would wait, and how much of the engine it keeps from others who wait.
 
@@ -143,7 +138,9 @@ class Admission:
             before.append(waiter)
             before.sort(key=self._turns.order)
             place = before.index(waiter)
-            *_, start_s = self._forecasts[request.engine].starts_s(before[: place + 1], now_s)
+            start_s = 0.0
+            if place or isinstance(room, Need):
+                *_, start_s = self._forecasts[request.engine].starts_s(before[: place + 1], now_s)
             budget = self._engines[request.engine]
             share = 1.0 / budget.slots
             if budget.capacity_bytes:

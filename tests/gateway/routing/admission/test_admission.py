@@ -305,7 +305,7 @@ def test_pool_limits_of_others_hold_nobody_up(opened: ExitStack) -> None:
         clients.ask(f"etl {number}", Request("fast", 1, ALICE, "etl"))
     clients.ask("other", Request("fast", 1, BOB))
     assert clients.has("other")
-    assert clients.admission.expected_wait("fast", 1, CAROL) == 0.0
+    assert clients.admission.congestion(Request("fast", 1, CAROL))[0] == 0.0
 
 
 def test_the_expected_wait_follows_what_holders_still_take(opened: ExitStack) -> None:
@@ -313,11 +313,11 @@ def test_the_expected_wait_follows_what_holders_still_take(opened: ExitStack) ->
     clients = clients_of(opened, admission)
     clients.ask("long", Request("fast", 60, ALICE, expected_s=20.0))
     clients.ask("short", Request("fast", 40, ALICE, expected_s=10.0))
-    assert admission.expected_wait("fast", 40, BOB) == pytest.approx(10.0, abs=1.0)
-    assert admission.expected_wait("fast", 41, BOB) == pytest.approx(20.0, abs=1.0)
+    assert admission.congestion(Request("fast", 40, BOB))[0] == pytest.approx(10.0, abs=1.0)
+    assert admission.congestion(Request("fast", 41, BOB))[0] == pytest.approx(20.0, abs=1.0)
     clients.ask("next", Request("fast", 40, ALICE, query_id="q7", expected_s=5.0))
-    assert admission.expected_wait("fast", 40, ALICE) == pytest.approx(15.0, abs=1.0)
-    assert admission.expected_wait("fast", 40, BOB) == pytest.approx(10.0, abs=1.0)  # it would be first
+    assert admission.congestion(Request("fast", 40, ALICE))[0] == pytest.approx(15.0, abs=1.0)
+    assert admission.congestion(Request("fast", 40, BOB))[0] == pytest.approx(10.0, abs=1.0)  # it would be first
     (told,) = admission.waiting()
     assert (told.query_id, told.engine, told.pool, told.account) == ("q7", "fast", DEFAULT_POOL, "alice")
     assert (told.needs, told.place, told.memory_bytes) == (Need.SLOT, 1, 40)
@@ -336,6 +336,8 @@ def test_a_guest_finds_shared_memory_where_none_is_kept() -> None:
     admission = Admission([EngineBudget("fast", slots=1, capacity_bytes=100, limit_bytes=100, guest_slots=1)])
     alice, bob = Principal("alice", authenticated=True), Principal("bob", authenticated=True)
     with admission.lease(Request("fast", 60, alice), wait_s=0):
+        assert admission.congestion(Request("fast", 40, bob))[0] == 0.0
+        assert admission.congestion(Request("fast", 41, bob))[0] > 0.0
         with admission.lease(Request("fast", 40, bob), wait_s=0) as grant:
             (held,) = admission.describe().engines
             assert (held.slots_held, held.bytes_held) == (2, 100)

@@ -18,13 +18,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from gateway.dashboard import api_docs, listing
 from gateway.dashboard.load import Load, PoolLine
 from gateway.dashboard.statistics import ColumnPage, JobLine, ScheduleLine, TableLine, TablePage
-from gateway.dashboard.views import EngineCard, QueryPage, QueryRow
+from gateway.dashboard.views import EngineCard, Moment, QueryPage, QueryRow
 from gateway.http.catalog import get_usage, list_engines, list_pools
 from gateway.http.login import User
+from gateway.http.models.rules import RulesReply
 from gateway.http.queries import Served
 from gateway.http.services import Services
 from gateway.presentation.disclosure import may_see, visible
 from gateway.presentation.formatting import DASH
+from gateway.security.policy import Action
 from gateway.security.web import PAGE_POLICY, SECURITY_HEADERS
 from metastore.records import QueryState
 
@@ -127,6 +129,15 @@ def load_page(request: Request, gateway: Served) -> HTMLResponse:
         live=True,
         refresh_s=REFRESH_IDLE_S,
     )
+
+
+@router.get("/dashboard/rules")
+def rules_page(request: Request, gateway: Served, user: User) -> HTMLResponse:
+    """Show the routing rules that hold, and how often each decided, to those who may see them."""
+    may = gateway.policy.allows(user, Action.ADMINISTER_RULES)
+    rules = RulesReply.of(gateway.router.rules.state()) if may else None
+    read = Moment.of(rules.read_at, _now()) if rules is not None and rules.read_at is not None else None
+    return _page(request, "rules.html", rules=rules, read=read, live=may, refresh_s=REFRESH_IDLE_S)
 
 
 @router.get("/dashboard/statistics")

@@ -214,6 +214,7 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
         spool=gateway.spool,
         authenticator=gateway.authenticator,
         downloads=gateway.downloads,
+        headers_of=gateway.router.rules.headers_of,
         sessions=Sessions(
             Limits(flight.sessions, flight.sessions_per_user, flight.idle_s),
             held_bytes=int(gateway.settings.results.bytes),

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from itertools import chain
 from types import TracebackType
@@ -250,7 +251,8 @@ def _admitted(
             if not context.add_callback(act):
                 act()
 
-        edge.call = Call(session, when_gone)
+        headers = partial(service.headers_of, _texts(context))
+        edge.call = Call(session, when_gone, headers)
         try:
             if not session.is_counted:
                 _tell_token(context, session)
@@ -315,6 +317,11 @@ def _cookie(context: Context) -> str:
 
 def _headers(context: Context, name: str) -> list[str]:
     return [value for key, value in context.invocation_metadata() if key == name and isinstance(value, str)]
+
+
+def _texts(context: Context) -> dict[str, str]:
+    """Return what came with a call, by name in lower case as gRPC has it; the last one of a name counts."""
+    return {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
 
 
 def _address(peer: str) -> str:

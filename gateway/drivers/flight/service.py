@@ -103,11 +103,12 @@ Gone = Callable[[Callable[[], None]], None]
 class Call:
     """One call. session: of its client. when_gone: calls back once the call is over, or its client is gone.
 
-    query_id: of the statement that the call runs, once there is one.
+    headers: gives those that routing rules look at. query_id: of the statement that the call runs, once there is one.
     """
 
     session: FlightSession
     when_gone: Gone
+    headers: Callable[[], Mapping[str, str]] = dict
     query_id: str | None = None
 
     @property
@@ -133,9 +134,11 @@ class FlightService:
         authenticator: Authenticator,
         sessions: Sessions,
         downloads: Downloads,
+        headers_of: Callable[[Mapping[str, str]], Mapping[str, str]],
         deadline_s: float,
         idle_s: float,
     ) -> None:
+        """headers_of: those of a call that routing rules look at."""
         self._coordinator = coordinator
         self._catalog = catalog
         self._spool = spool
@@ -145,6 +148,7 @@ class FlightService:
         self._stopping = threading.Event()
         self.sessions = sessions
         self.downloads = downloads
+        self.headers_of = headers_of
         self.statement_bytes = coordinator.parser_limits.statement_bytes
 
     def start(self) -> None:
@@ -360,7 +364,8 @@ class FlightService:
         return self._submitted(_query(name, command), call)
 
     def _submitted(self, sql: str, call: Call, *, with_values: bool = False) -> tuple[bytes, StatementOperation]:
-        run = self._coordinator.start(call.session.session.statement(sql, with_values=with_values))
+        statement = call.session.session.statement(sql, with_values=with_values, headers=call.headers())
+        run = self._coordinator.start(statement)
         call.query_id = run.id
         call.when_gone(partial(self._stop_reading, run))
         run.require_accepted()

@@ -64,6 +64,28 @@ def test_drivers_over_http_say_headers_and_tags(ruled: Build) -> None:
         assert "Ask HR." in (refused.status.message or "")
 
 
+def test_flight_sql_says_headers_and_tags(ruled: Build) -> None:
+    adbc = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="the ADBC driver is not installed")
+    from tests.gateway.drivers.flight.conftest import flight_port  # needs the extra, too
+
+    house = ruled(RULES)
+
+    def engine(**headers: str) -> str | None:
+        options = {f"adbc.flight.sql.rpc.call_header.{name}": value for name, value in headers.items()}
+        address = f"grpc://{server.address}"
+        with adbc.connect(address, db_kwargs=options, autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(SQL)
+        return house.gateway.metastore.queries.list(limit=1)[0].engine
+
+    with flight_port(house.gateway) as server:
+        assert engine() == "duckdb"
+        assert engine(**{"x-app": "hue"}) == "spark"
+        assert engine(**{"x-fusion-tags": "a, etl"}) == "hive"
+        assert engine(**{"x-other": "hue"}) == "duckdb"
+        with pytest.raises(Exception, match="at most .* tags"):
+            engine(**{"x-fusion-tags": "x" * 10_000})
+
+
 def plain(text: str) -> str:
     return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
 

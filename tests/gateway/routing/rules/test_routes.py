@@ -95,6 +95,26 @@ def test_rules_are_shown_with_their_hits(client: tuple[Ruled, httpx.Client]) -> 
     assert any("'etl' restricts by what a client says" in warning for warning in shown["warnings"])
 
 
+def test_the_page_shows_rules_their_hits_and_what_is_wrong(client: tuple[Ruled, httpx.Client]) -> None:
+    house, http = client
+    assert ">Rules</a>" in http.get("/dashboard").text
+    house.write(rule("<b>", 'strict = "hive"', 'tag = "etl"') + rule("rest", 'deny = "No <i>way</i>."'))
+    http.post("/v1/queries", json={"sql": SQL}, headers={"X-Fusion-Tags": "etl"})
+    page = http.get("/dashboard/rules").text
+    assert "<strong>&lt;b&gt;</strong>" in page
+    assert "tag: etl" in page
+    assert "deny: No &lt;i&gt;way&lt;/i&gt;." in page
+    assert 'data-label="Decided" class="number">1</td>' in page
+    assert "every statement" in page
+    assert "The file is wrong" not in page
+    house.write("[[rule]]\n")
+    page = http.get("/dashboard/rules").text
+    assert "Line 1, column 1: the rule has no name" in page
+    assert "every statement" in page  # those of before
+    house.write("")
+    assert "There are none" in http.get("/dashboard/rules").text
+
+
 def test_a_bad_file_is_told_with_its_place_and_the_last_good_one_holds(client: tuple[Ruled, httpx.Client]) -> None:
     house, http = client
     house.file.write_text(RULES + '[[rule]]\nname = "new"\nmtch = { tag = "x" }\ndeny = "No."\n')
@@ -142,6 +162,7 @@ def test_only_operators_see_rules_and_try_them_as_others(ruled: Build) -> None:
         for name, status in (("olga", 200), ("rob", 403)):
             login = (name, name)
             assert http.get("/v1/rules", auth=login).status_code == status
+            assert ("<strong>etl</strong>" in http.get("/dashboard/rules", auth=login).text) == (status == 200)
             assert http.post("/v1/rules/reload", auth=login).status_code == status
             body = {"sql": SQL, "user": "ann"}
             assert http.post("/v1/rules/explain", json=body, auth=login).status_code == status

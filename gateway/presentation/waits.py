@@ -110,6 +110,8 @@ def waits_for(wait: Wait) -> str:
             what = f"{memory(wait.memory_bytes)} of {engine}"
         case Need.SLOT | Need.POOL_SLOT:
             what = f"a slot of {engine}"
+        case Need.PROCESSORS:
+            what = f"processors of {engine}, which other long statements keep busy"
         case Need.TURN:
             what = f"its turn on {engine}"
     if wait.needs.of_pool or wait.pool not in (None, DEFAULT_POOL):

@@ -25,7 +25,8 @@ class EngineEntry:
     of users who hold none.
     planners: statements that it plans at once, of those that are decided about.
     threads: that work for a statement which asks for no other number; hosts: that it runs on; both for the memory
-    model. most_threads: that a statement may ask for; None: it has always the same number.
+    model. most_threads: that a statement may ask for; None: it has always the same number. threads_by_load: they are
+    fewer beside other long statements. long_slots: long statements at once; None: as many as slots.
     processors: of this machine, that one statement on it keeps busy; 0 where it runs elsewhere.
     speed: before it has run anything; None: as usual for its kind.
     """
@@ -36,6 +37,8 @@ class EngineEntry:
     guests: int = 0
     threads: int = 1
     most_threads: int | None = None
+    threads_by_load: bool = False
+    long_slots: int | None = None
     hosts: int = 1
     planners: int = 2
     processors: int = 0
@@ -62,16 +65,26 @@ class EngineEntry:
         """What it has for all statements together; memory for guests is part of what is configured, if it can be."""
         limit, capacity = self.limit_bytes, self.capacity_bytes
         if limit is None:
-            return EngineBudget(self.name, self.engine.slots, guest_slots=self.guests)
+            return EngineBudget(self.name, self.engine.slots, guest_slots=self.guests, long_slots=self.long_slots)
         kept = self.guests * min(limit, max(LEAST_BYTES, int(GUEST_SHARE * limit)))
         if capacity is None:
             capacity = limit * self.engine.slots + kept
         kept = max(0, min(kept, capacity - limit))
-        return EngineBudget(self.name, self.engine.slots, capacity, limit, self.guests, kept)
+        return EngineBudget(self.name, self.engine.slots, capacity, limit, self.guests, kept, self.long_slots)
 
-    def threads_for(self, asked: int | None) -> int:
-        """Return how many threads work for a statement that asks for so many; None: for none in particular."""
-        return self.threads if asked is None or self.most_threads is None else min(asked, self.most_threads)
+    def threads_for(self, asked: int | None, *, beside: int = 0) -> int:
+        """Return how many threads work for a statement that asks for so many; None: for none in particular.
+
+        beside: long statements that are there already. Who asks for nothing has its part of the threads: of their
+        number the half, the quarter and so on, so that estimates of few numbers are kept.
+        """
+        if self.most_threads is None:
+            return self.threads
+        if asked is not None:
+            return min(asked, self.most_threads)
+        if not self.threads_by_load or not beside:
+            return self.threads
+        return max(1, self.threads >> beside.bit_length())
 
     def why_down(self) -> str | None:
         """Return why the engine is not available, None if it is."""

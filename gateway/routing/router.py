@@ -224,7 +224,10 @@ class Router:
         entries = [entry for entry in self._engines.values() if only is None or entry.name in only]
         version = snapshot.statistics_version(query.tables)
         missed = self._metastore.misestimates.about(query.fingerprint)
-        threads = {entry.name: entry.threads_for(self.threads_of(statement)) for entry in entries}
+        asked = self.threads_of(statement)
+        threads = {
+            entry.name: entry.threads_for(asked, beside=self._admission.long_at(entry.name)) for entry in entries
+        }
         prospects = {
             entry.name: self._prospect(entry, query, snapshot, asker, threads[entry.name]) for entry in entries
         }

@@ -274,6 +274,8 @@ def _entry(adapter: Adapter[Any], section: EngineSettings, settings: Settings) -
         guests=built.guests,
         threads=built.threads,
         most_threads=built.most_threads,
+        threads_by_load=built.threads_by_load,
+        long_slots=built.long_slots,
         hosts=built.hosts,
         processors=built.processors,
         planners=built.planners,

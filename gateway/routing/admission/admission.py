@@ -130,12 +130,11 @@ class Admission:
         with self._lock:
             now_s = time.monotonic()
             waiter = self._waiter(request)
-            waiters = self._in_order(request.engine)
+            waiters = [each for each in self._in_order(request.engine) if not self._is_held_up_elsewhere(each, waiter)]
             room = self._holdings.room(request, waiter.pool, waiter.memory_bytes)
             if room is Room.GUESTS or (room is Room.SHARED and not waiters):
                 return 0.0, 0.0
-            before = [each for each in waiters if not self._is_held_up_elsewhere(each, waiter)]
-            before.append(waiter)
+            before = [*waiters, waiter]
             before.sort(key=self._turns.order)
             place = before.index(waiter)
             start_s = 0.0
@@ -146,6 +145,12 @@ class Admission:
             if budget.capacity_bytes:
                 share = max(share, waiter.memory_bytes / budget.capacity_bytes)
             return start_s, len(waiters) * share
+
+    def long_at(self, engine: str) -> int:
+        """Return how many long statements run on an engine or wait for it."""
+        with self._lock:
+            waiting = sum(each.request.engine == engine and each.request.is_long for each in self._waiters)
+            return self._holdings.on(engine).long_slots + waiting
 
     def describe(self) -> AdmissionState:
         """Return what is held now and what there is."""
@@ -252,7 +257,9 @@ class Admission:
 
     @staticmethod
     def _is_held_up_elsewhere(waiter: Waiter, other: Waiter) -> bool:
-        """Tell whether one waits for its own pool, which is not the other's."""
+        """Tell whether one waits for its own pool, which is not the other's, or for what only long ones need."""
+        if waiter.need is Need.PROCESSORS:
+            return not other.request.is_long
         return waiter.need.of_pool and waiter.pool.name != other.pool.name
 
     def _dispatch(self) -> None:

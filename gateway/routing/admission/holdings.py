@@ -11,9 +11,10 @@ from gateway.routing.admission.values import EngineBudget, Need, Pool, Request
 
 @dataclass(slots=True)
 class Amount:
-    """Slots and the bytes that count."""
+    """Slots, those of long statements among them, and the bytes that count."""
 
     slots: int = 0
+    long_slots: int = 0
     bytes: int = 0
 
 
@@ -66,7 +67,8 @@ class Holdings:
     def on(self, engine: str) -> Amount:
         """Return what is held of an engine."""
         held = self._engines[engine]
-        return Amount(held.shared.slots + held.guests.slots, held.shared.bytes + held.guests.bytes)
+        shared, guests = held.shared, held.guests
+        return Amount(shared.slots + guests.slots, shared.long_slots + guests.long_slots, shared.bytes + guests.bytes)
 
     def shared(self, engine: str) -> Amount:
         """Return what is held of an engine without what is kept for guests."""
@@ -94,7 +96,10 @@ class Holdings:
             return Need.POOL_SLOT
         if pool.memory_bytes is not None and held.bytes + counted > pool.memory_bytes:
             return Need.POOL_MEMORY
-        has_slot = engine.shared.slots < budget.slots
+        is_slot_free = engine.shared.slots < budget.slots
+        has_slot = is_slot_free and (
+            not request.is_long or budget.long_slots is None or engine.shared.long_slots < budget.long_slots
+        )
         has_memory = budget.shared_bytes is None or engine.shared.bytes + counted <= budget.shared_bytes
         if has_slot and has_memory:
             return Room.SHARED
@@ -104,7 +109,9 @@ class Holdings:
                 return Room.GUESTS
             if has_memory:
                 return Room.GUEST_SLOT
-        return Need.MEMORY if has_slot else Need.SLOT
+        if has_slot:
+            return Need.MEMORY
+        return Need.PROCESSORS if is_slot_free else Need.SLOT
 
     def hold(self, request: Request, pool: Pool, memory_bytes: int, room: Room, now_s: float) -> Holding:
         """Hold what there is room for."""
@@ -164,6 +171,7 @@ class Holdings:
         parts += [self._parts.setdefault(key, Amount()) for key in keys]
         for part in parts:
             part.slots += slots
+            part.long_slots += slots * request.is_long
             part.bytes += counted
         for key in keys:
             if not self._parts[key].slots:

@@ -41,6 +41,8 @@ class Waiter:
         """Tell whether another one takes of what this one waits for. is_guest: it takes what is kept for guests."""
         if self.need.of_pool:
             return self.pool.name == other.pool.name
+        if self.need is Need.PROCESSORS and not other.request.is_long:
+            return False
         return self.request.engine == other.request.engine and not is_guest
 
 
@@ -110,12 +112,23 @@ def may_pass(waiter: Waiter, blocked: Waiter, holdings: Holdings, starts_s: floa
     return blocked.passed < FEW_PASSED
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one statement has of an engine, whose name is empty where that is the guests', and of a pool."""
+
+    engine: str
+    pool: str
+    bytes: int
+    is_long: bool
+
+
 @dataclass(slots=True)
 class _Free:
     """What is free of one engine and of all pools, over time; what is kept for guests is left out."""
 
     budget: EngineBudget
     slots: int
+    long_slots: float
     bytes: float
     pool_slots: dict[str, float]
     pool_bytes: dict[str, float]
@@ -129,20 +142,22 @@ class _Free:
             taken = holdings.in_pool(pool.name)
             slots[pool.name] = math.inf if pool.slots is None else pool.slots - taken.slots
             memory[pool.name] = math.inf if pool.memory_bytes is None else pool.memory_bytes - taken.bytes
-        return cls(budget, budget.slots - held.slots, capacity - held.bytes, slots, memory)
+        long_slots = math.inf if budget.long_slots is None else budget.long_slots - held.long_slots
+        return cls(budget, budget.slots - held.slots, long_slots, capacity - held.bytes, slots, memory)
 
-    def fits(self, pool: str, memory_bytes: int) -> bool:
-        counted = self.budget.counted(memory_bytes)
-        has_slot = self.slots >= 1 and self.pool_slots[pool] >= 1
+    def fits(self, waiter: Waiter) -> bool:
+        counted, pool = self.budget.counted(waiter.memory_bytes), waiter.pool.name
+        has_slot = self.slots >= 1 and self.pool_slots[pool] >= 1 and self.long_slots >= waiter.request.is_long
         return has_slot and counted <= self.bytes and counted <= self.pool_bytes[pool]
 
-    def move(self, engine: str, pool: str, slots: int, counted: int) -> None:
-        """Give something back, or take it where it is negative."""
-        if engine == self.budget.name:
-            self.slots += slots
-            self.bytes += counted
-        self.pool_slots[pool] += slots
-        self.pool_bytes[pool] += counted
+    def move(self, part: _Part, sign: int) -> None:
+        """Give something back, or take it where the sign is negative."""
+        if part.engine == self.budget.name:
+            self.slots += sign
+            self.long_slots += sign * part.is_long
+            self.bytes += sign * part.bytes
+        self.pool_slots[part.pool] += sign
+        self.pool_bytes[part.pool] += sign * part.bytes
 
 
 class StartForecast:
@@ -163,22 +178,23 @@ class StartForecast:
     def starts_s(self, waiters: Sequence[Waiter], now_s: float) -> Iterator[float]:
         """Yield the seconds until each of some waiters starts, if they start in this order."""
         free = _Free.now(self._budget, self._pools, self._holdings)
-        ends: list[tuple[float, int, str, str, int]] = []
+        ends: list[tuple[float, int, _Part]] = []
         for number, each in enumerate(self._holdings.all):
             request = each.request
             counted = self._budgets[request.engine].counted(each.bytes)
             engine = "" if each.is_guest else request.engine  # what it gives back is the guests'
-            ends.append((remaining_s(each, now_s), number, engine, each.pool.name, counted))
+            ends.append((remaining_s(each, now_s), number, _Part(engine, each.pool.name, counted, request.is_long)))
         heapq.heapify(ends)
         at_s = 0.0
         for number, waiter in enumerate(waiters[:MOST_SIMULATED], len(ends)):
-            while ends and not free.fits(waiter.pool.name, waiter.memory_bytes):
-                at_s, _, engine, pool, counted = heapq.heappop(ends)
-                free.move(engine, pool, 1, counted)
+            while ends and not free.fits(waiter):
+                at_s, _, ended = heapq.heappop(ends)
+                free.move(ended, 1)
             yield at_s
             counted = self._budget.counted(waiter.memory_bytes)
-            free.move(self._budget.name, waiter.pool.name, -1, -counted)
+            begun = _Part(self._budget.name, waiter.pool.name, counted, waiter.request.is_long)
+            free.move(begun, -1)
             runs_s = UNKNOWN_S if waiter.request.expected_s is None else waiter.request.expected_s
-            heapq.heappush(ends, (at_s + runs_s, number, self._budget.name, waiter.pool.name, counted))
+            heapq.heappush(ends, (at_s + runs_s, number, begun))
         for _ in waiters[MOST_SIMULATED:]:
             yield at_s

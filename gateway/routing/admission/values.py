@@ -11,6 +11,9 @@ from gateway.security.principals import IN_PROCESS, Principal
 DEFAULT_POOL = "default"
 """The pool of statements that name none, or one that is not configured."""
 
+LONG_S = 0.5
+"""From which a statement is a long one: what ends sooner shares processors with others for no time that matters."""
+
 
 class Need(StrEnum):
     """What a statement waits for."""
@@ -19,6 +22,8 @@ class Need(StrEnum):
     MEMORY = "memory"
     POOL_SLOT = "pool slot"
     POOL_MEMORY = "pool memory"
+    PROCESSORS = "processors"
+    """There is a slot, though not for one more of those that take long."""
     TURN = "turn"
     """There is room, but others come first."""
 
@@ -43,7 +48,8 @@ class EngineBudget:
 
     slots: for everybody. capacity_bytes: None where memory is not counted, as on an engine that spills. limit_bytes: of
     one statement. guest_slots: beside the others, and guest_bytes: part of the capacity; both are kept for users who
-    hold nothing there, so that the long statements of some keep nobody else's small ones waiting.
+    hold nothing there, so that the long statements of some keep nobody else's small ones waiting. long_slots: of the
+    slots, those that long statements may have at once, as they keep processors busy; None: all.
     """
 
     name: str
@@ -52,6 +58,7 @@ class EngineBudget:
     limit_bytes: int | None = None
     guest_slots: int = 0
     guest_bytes: int = 0
+    long_slots: int | None = None
 
     @property
     def shared_bytes(self) -> int | None:
@@ -94,6 +101,11 @@ class Request:
     expected_s: float | None = None
     threads: int | None = None
     careful: bool = False
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is expected to keep processors busy for long, or not known not to."""
+        return self.expected_s is None or self.expected_s > LONG_S
 
 
 @dataclass(frozen=True, slots=True)

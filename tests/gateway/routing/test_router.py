@@ -17,6 +17,7 @@ from engines.protocol import EXPLAIN_S, EngineKind, TableSource, never
 from engines.scripted import Script, ScriptedEngine
 from gateway.catalog.locations import Locations
 from gateway.errors import InvalidSetting
+from gateway.routing.admission.values import Request
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.principals import IN_PROCESS
 from gateway.server import wiring
@@ -112,7 +113,7 @@ THREADS, MOST_THREADS = 2, 8
 def threaded(tmp_path: Path, bookstore: Path) -> Iterator[tuple[Gateway, ScriptedEngine]]:
     """Build a gateway whose fast engine takes 10 MiB with each thread; its pool ``etl`` has one for a statement."""
     engine = toy("fast", 10, ANSWER)
-    entry = EngineEntry(engine, limit_bytes=LIMIT, threads=THREADS, most_threads=MOST_THREADS)
+    entry = EngineEntry(engine, limit_bytes=LIMIT, threads=THREADS, most_threads=MOST_THREADS, threads_by_load=True)
     gateway = wiring.assemble(settings_for(tmp_path / "home", routing=BY_MEMORY), EngineRegistry([entry]))
     with closing(gateway):
         gateway.router._pool_threads = {"etl": 1}
@@ -152,6 +153,31 @@ def test_threads_of_a_statement_come_before_its_sessions_its_pools_and_the_engin
     stored = gateway.metastore.queries.get(record.id)
     assert stored is not None and stored.decision is not None
     assert stored.decision.threads == threads
+
+
+@pytest.mark.parametrize(("long", "threads"), [(0, 8), (1, 4), (2, 2), (3, 2), (4, 1), (200, 1)])
+def test_a_statement_has_fewer_threads_beside_long_ones(long: int, threads: int) -> None:
+    engine = ScriptedEngine("duckdb")
+    by_load = EngineEntry(engine, threads=8, most_threads=16, threads_by_load=True)
+    assert by_load.threads_for(None, beside=long) == threads
+    assert by_load.threads_for(5, beside=long) == 5
+    assert replace(by_load, threads_by_load=False).threads_for(None, beside=long) == 8
+    assert replace(by_load, most_threads=None).threads_for(5, beside=long) == 8
+
+
+def test_estimate_and_lease_follow_the_threads_that_the_load_leaves(threaded: tuple[Gateway, ScriptedEngine]) -> None:
+    gateway, engine = threaded
+    _, alone = gateway.coordinator.explain(Statement(SQL))
+    with gateway.admission.lease(Request(engine.name, 0), wait_s=0):
+        record = gateway.coordinator.submit(Statement(SQL)).done.result(30)
+        fixed = gateway.coordinator.submit(Statement(SQL, threads=THREADS)).done.result(30)
+    assert record.decision is not None and fixed.decision is not None
+    assert (alone.threads, record.decision.threads, fixed.decision.threads) == (THREADS, THREADS // 2, THREADS)
+    assert record.decision.estimate.peak_bytes == pytest.approx(THREADS // 2 * 10 * MIB, rel=1e-3)
+    assert engine.asked[-2].lease.threads == THREADS // 2
+    with gateway.admission.lease(Request(engine.name, 0, expected_s=0.1), wait_s=0):
+        _, beside_short = gateway.coordinator.explain(Statement(SQL))
+    assert beside_short.threads == THREADS
 
 
 def test_estimates_of_other_threads_are_not_mixed_up(threaded: tuple[Gateway, ScriptedEngine]) -> None:

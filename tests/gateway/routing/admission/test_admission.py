@@ -346,3 +346,39 @@ def test_a_guest_finds_shared_memory_where_none_is_kept() -> None:
             pass
     (held,) = admission.describe().engines
     assert (held.slots_held, held.bytes_held) == (0, 0)
+
+
+def test_no_more_long_ones_than_the_processors_take_and_short_ones_pass(opened: ExitStack) -> None:
+    admission = Admission([EngineBudget("fast", 5, 100, guest_slots=1, guest_bytes=10, long_slots=2)])
+    clients = clients_of(opened, admission)
+    unknown, long, short = (Request("fast", 1, ALICE, expected_s=expected_s) for expected_s in (None, 60.0, 0.4))
+    clients.ask("unknown", unknown)
+    clients.ask("long", long)
+    clients.ask("third", long)
+    assert not clients.has("third")
+    (waiting,) = admission.waiting()
+    assert waiting.needs is Need.PROCESSORS
+    assert waiting.expected_s == pytest.approx(1.0, abs=0.5)  # what an unknown one is taken to run
+    assert admission.congestion(long)[0] > 0
+    assert admission.congestion(short)[0] == 0
+    for number in range(3):
+        clients.ask(f"short {number}", short)
+        assert clients.has(f"short {number}")
+    assert admission.long_at("fast") == 3
+    clients.ask("of bob", Request("fast", 1, BOB, expected_s=60.0))
+    assert clients.has("of bob")  # who holds nothing is a guest, as ever
+    clients.end("unknown")
+    assert clients.has("third")
+
+
+def test_short_ones_leave_a_long_one_its_turn(opened: ExitStack) -> None:
+    admission = Admission([EngineBudget("fast", 2, long_slots=1)])
+    clients = clients_of(opened, admission)
+    clients.ask("long", Request("fast", 0, ALICE, expected_s=60.0))
+    clients.ask("next", Request("fast", 0, ALICE, expected_s=60.0))
+    clients.ask("short", Request("fast", 0, ALICE, expected_s=0.1))
+    assert clients.has("short")
+    clients.ask("other", Request("fast", 0, ALICE, expected_s=0.1))
+    clients.end("long")
+    assert clients.has("next")
+    assert not clients.has("other")

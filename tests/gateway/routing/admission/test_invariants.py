@@ -45,12 +45,13 @@ class Step:
 
 
 budgets = st.builds(
-    lambda slots, limit, times, guests, kept: (slots, limit, int(limit * times), guests, int(kept * limit)),
+    lambda slots, limit, times, guests, kept, long: (slots, limit, int(limit * times), guests, int(kept * limit), long),
     st.integers(1, 6),
     st.integers(20, 100),
     st.floats(1.0, 5.0),
     st.integers(0, 1),
     st.floats(0.0, 1.0),
+    st.none() | st.integers(1, 6),
 )
 pools = st.builds(
     lambda weight, memory_bytes, slots, queue, when: (weight, memory_bytes, slots, queue, when),
@@ -90,6 +91,7 @@ class Seen:
     lock: threading.Lock = field(default_factory=threading.Lock)
     bytes_of: Counter[str] = field(default_factory=Counter)
     slots_of: Counter[str] = field(default_factory=Counter)
+    long_of: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     ended: Counter[str] = field(default_factory=Counter)
 
@@ -109,6 +111,14 @@ class Seen:
                     self.wrong.append(f"{self.slots_of[name]} slots of {name}, which has {slots_limit}")
                 if bytes_limit is not None and self.bytes_of[name] > bytes_limit:
                     self.wrong.append(f"{self.bytes_of[name]} bytes of {name}, which has {bytes_limit}")
+
+    def add_long(self, engine: str, count: int) -> None:
+        budget = self.budgets[engine]
+        with self.lock:
+            self.long_of[engine] += count
+            most = budget.slots if budget.long_slots is None else budget.long_slots
+            if self.long_of[engine] > most + budget.guest_slots:
+                self.wrong.append(f"{self.long_of[engine]} long ones on {engine}, which has {most}")
 
     def look(self) -> None:
         """Hold what admission says of itself against its limits."""
@@ -135,7 +145,9 @@ class Seen:
         begun_s = time.monotonic()
         try:
             with self.admission.lease(asked, wait_s=wait_s, cancelled=cancelled.is_set) as grant:
+                self.add_long(engine, int(asked.is_long))
                 self._hold(grant, step, engine, self.admission.pool(pool).name)
+                self.add_long(engine, -int(asked.is_long))
             end = "served"
         except StatementCancelled:
             end = "cancelled"
@@ -176,16 +188,17 @@ class Seen:
     st.integers(0, 2**32),
 )
 def test_no_interleaving_is_above_a_limit_and_all_are_served(
-    engines: list[tuple[int, int, int, int, int]],
+    engines: list[tuple[int, int, int, int, int, int | None]],
     told_pools: list[tuple[float, int | None, int | None, int | None, WhenFull]],
     seed: int,
 ) -> None:
     found = {}
-    for number, (slots, limit, capacity, guests, kept) in enumerate(engines):
+    for number, (slots, limit, capacity, guests, kept, long) in enumerate(engines):
         spills = number == 2
         kept = 0 if spills else min(kept, capacity - limit)
         name = f"engine {number}"
-        found[name] = EngineBudget(name, slots, None if spills else capacity, None if spills else limit, guests, kept)
+        of_memory = None if spills else capacity, None if spills else limit
+        found[name] = EngineBudget(name, slots, *of_memory, guests, kept, long)
     named = {
         f"pool {number}": Pool(f"pool {number}", weight, memory_bytes, slots, queue, None, when)
         for number, (weight, memory_bytes, slots, queue, when) in enumerate(told_pools)

@@ -82,7 +82,7 @@ def test_flight_sql_says_headers_and_tags(ruled: Build) -> None:
         assert engine(**{"x-app": "hue"}) == "spark"
         assert engine(**{"x-fusion-tags": "a, etl"}) == "hive"
         assert engine(**{"x-other": "hue"}) == "duckdb"
-        with pytest.raises(Exception, match="at most .* tags"):
+        with pytest.raises(Exception, match="at most 64 tags"):
             engine(**{"x-fusion-tags": "x" * 10_000})
 
 

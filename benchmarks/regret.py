@@ -4,7 +4,8 @@ TPC-H, TPC-DS, the paper's bookstore and statements over skewed visits are run p
 (tape.py). Then the gateway decides about them, pass after pass, as it learns: every decision is priced with what the
 tape says. The oracle takes the faster engine that answers. Beside ours stand policies of one line: DuckDB first and
 Spark after an out-of-memory, always Spark, the paper's formula against the limit, and the gate that was here before.
-Statements are really sent to a gateway, too, which chooses by itself (``--routed``).
+Statements are really sent to a gateway, too, which chooses by itself (``--routed``). With ``--sail``, they are run on
+Sail under each limit, too, and decided about as if it were configured: regret must not be above that without it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from benchmarks.tape import (
     DEPENDABLE,
     FAST,
     MIB,
+    SECOND,
     Entry,
     Took,
     fresh_home,
@@ -36,6 +38,7 @@ from benchmarks.tape import (
     settings_of,
 )
 from engines.duckdb.adapter import SPEED as DUCKDB_SPEED
+from engines.sail.adapter import SPEED as SAIL_SPEED
 from engines.spark.adapter import SPEED as SPARK_SPEED
 from gateway.statements import AUTO
 from selector.decide import decide
@@ -50,6 +53,7 @@ PAPER_MISS_S = 34.0  # until the paper's Impala told that Q8 did not fit
 GATE_FACTOR, GATE_CONFIDENCE = 1.35, 0.3  # of the gate that was here before (ADR 7)
 FIRST_PASS, THIRD_PASS = 1.10, 1.05
 FIRST_PASS_DEAR, THIRD_PASS_DEAR = 1.15, 1.05
+SPEEDS = {FAST: DUCKDB_SPEED, SECOND: SAIL_SPEED, DEPENDABLE: SPARK_SPEED}
 Choice = Callable[[Entry, int], bool]
 
 
@@ -106,6 +110,7 @@ def run(
     ),
     limits: Annotated[str, typer.Option(help="DuckDB's limits for one statement in MiB.")] = ",".join(map(str, LIMITS)),
     third: Annotated[bool, typer.Option(help="Whether to add a limit at which a third of the statements miss.")] = True,
+    sail: Annotated[bool, typer.Option(help="Whether Sail is asked, too, as a second fast engine.")] = False,
     passes: Annotated[int, typer.Option(help="How often all statements are asked.", min=1)] = 3,
     miss_s: Annotated[float, typer.Option(help="The higher price of a miss, in seconds.")] = PAPER_MISS_S,
     seed: Annotated[int, typer.Option(help="Of the order of statements; 0 for theirs.")] = 0,
@@ -118,7 +123,7 @@ def run(
         tapes = {each.name: recorded(data, each, ()) for each in chosen}
         wanted.append(_third([entry for tape in tapes.values() for entry in tape]))
     wanted.sort()
-    tapes = {each.name: recorded(data, each, wanted) for each in chosen}
+    tapes = {each.name: recorded(data, each, wanted, second=sail) for each in chosen}
     statements = sum(len(tape) for tape in tapes.values())
     where = conditions(sets=sets, statements=statements, passes=passes, limits=f"{wanted} MiB", seed=seed)
     figures: dict[str, float] = {}
@@ -143,20 +148,31 @@ def run(
         head = ["limit", *(f"ours, pass {number + 1}" for number in range(passes)), *FIXED]
         show_table(title, head, rows)
         _show_sets(tapes, wanted, price_s, passes, seed)
+    if sail:
+        more, bounds = _with_second(tapes, wanted, passes, seed)
+        figures |= more
+        targets |= bounds
     if routed:
         figures |= _really(data, tapes, wanted, passes)
     print(where)
     return Claim("regret", figures, targets)
 
 
-def played_passes(tape: Sequence[Entry], limit_mib: int, price_s: float, passes: int, seed: int) -> list[Pass]:
+def played_passes(
+    tape: Sequence[Entry],
+    limit_mib: int,
+    price_s: float,
+    passes: int,
+    seed: int,
+    engines: Sequence[str] = (FAST, DEPENDABLE),
+) -> list[Pass]:
     """Let a gateway that knows nothing yet decide about all statements, pass after pass, and learn from what they took.
 
-    price_s: that a miss costs more; the gateway is told so (routing.miss_price_s).
+    price_s: that a miss costs more; the gateway is told so (routing.miss_price_s). engines: that are configured.
     """
-    experience = Experience({FAST: DUCKDB_SPEED, DEPENDABLE: SPARK_SPEED})
+    experience = Experience({engine: SPEEDS[engine] for engine in engines})
     policy = RoutingPolicy(miss_price_s=price_s)
-    missed: set[str] = set()
+    missed: set[tuple[str, str]] = set()
     found = []
     for number in range(passes):
         order = list(tape)
@@ -164,34 +180,82 @@ def played_passes(tape: Sequence[Entry], limit_mib: int, price_s: float, passes:
             random.Random(seed + number).shuffle(order)  # noqa: S311 - not for secrets
         seconds, misses = [], 0
         for entry in order:
-            took = entry.fast[limit_mib]
-            decision = _decided(entry, experience, policy, limit_mib, missed)
-            seconds.append(_seconds(entry, took, price_s, fast_first=decision.engine == FAST))
-            if decision.engine == FAST:
-                _learn(experience, entry, decision, FAST, took)
-                if not took.fits:
-                    misses += 1
-                    missed.add(entry.fingerprint)
-            if decision.engine == DEPENDABLE or not took.fits:
-                _learn(experience, entry, decision, DEPENDABLE, Took(True, entry.dependable_s, None))
-        found.append(Pass(tuple(seconds), tuple(entry.oracle_s(limit_mib) for entry in order), misses))
+            decision = _decided(entry, experience, policy, limit_mib, missed, engines)
+            spent_s = 0.0
+            for engine in decision.ranking:
+                took = entry.took(engine, limit_mib)
+                assert took is not None  # what an engine cannot run is not in the ranking
+                _learn(experience, entry, decision, engine, took)
+                spent_s += took.seconds
+                if took.fits:
+                    break
+                spent_s += price_s
+                misses += 1
+                missed.add((engine, entry.fingerprint))
+            seconds.append(spent_s)
+        found.append(Pass(tuple(seconds), tuple(entry.oracle_s(limit_mib, engines) for entry in order), misses))
     return found
 
 
-def _decided(entry: Entry, experience: Experience, policy: RoutingPolicy, limit_mib: int, missed: set[str]) -> Decision:
-    subject, work = WorkloadKey(entry.fingerprint, entry.template), Work.of(entry.estimate)
+def _decided(
+    entry: Entry,
+    experience: Experience,
+    policy: RoutingPolicy,
+    limit_mib: int,
+    missed: set[tuple[str, str]],
+    engines: Sequence[str],
+) -> Decision:
+    subject = WorkloadKey(entry.fingerprint, entry.template)
     limit_bytes = limit_mib * MIB
-    on_record = entry.fingerprint in missed
-    fast = Candidate(
-        FAST,
-        dependable=False,
-        limit_bytes=limit_bytes,
-        forecast=experience.forecast(FAST, subject, work, entry.estimate, limit_bytes),
-        misestimates=("earlier",) if on_record else (),
-        missed_bytes=limit_bytes if on_record else None,
-    )
-    dependable = Candidate(DEPENDABLE, dependable=True, forecast=experience.forecast(DEPENDABLE, subject, work))
-    return decide([fast, dependable], policy=policy, template=entry.template)
+    candidates = []
+    for engine in engines:
+        if engine == DEPENDABLE:
+            forecast = experience.forecast(engine, subject, Work.of(entry.estimate))
+            candidates.append(Candidate(engine, dependable=True, forecast=forecast))
+            continue
+        of_engine = entry.second_estimate if engine == SECOND else entry.estimate
+        work = Work.of(of_engine if of_engine.known else entry.estimate)
+        on_record = (engine, entry.fingerprint) in missed
+        candidates.append(
+            Candidate(
+                engine,
+                dependable=False,
+                limit_bytes=limit_bytes,
+                unsupported="it cannot run it." if entry.took(engine, limit_mib) is None else None,
+                forecast=experience.forecast(engine, subject, work, of_engine, limit_bytes),
+                misestimates=("earlier",) if on_record else (),
+                missed_bytes=limit_bytes if on_record else None,
+            )
+        )
+    return decide(candidates, policy=policy, template=entry.template)
+
+
+def _with_second(
+    tapes: Mapping[str, Sequence[Entry]], limits: Sequence[int], passes: int, seed: int
+) -> tuple[dict[str, float], dict[str, Target]]:
+    """Print what a second fast engine changes; returns figures and targets."""
+    figures: dict[str, float] = {}
+    targets: dict[str, Target] = {}
+    rows = []
+    for limit in limits:
+        by_engines = [
+            [_joined(each) for each in zip(*played, strict=True)]
+            for engines in ((FAST, DEPENDABLE), (FAST, SECOND, DEPENDABLE))
+            for played in [[played_passes(tape, limit, 0.0, passes, seed, engines) for tape in tapes.values()]]
+        ]
+        one, two = by_engines
+        answered = sum(limit in entry.second for tape in tapes.values() for entry in tape)
+        fits = sum(entry.second[limit].fits for tape in tapes.values() for entry in tape if limit in entry.second)
+        for number, (without, having) in enumerate(zip(one, two, strict=True), 1):
+            name = f"{limit}mib.pass_{number}.with_sail"
+            figures[name] = having.ratio
+            targets[name] = at_most(without.ratio)
+            figures[f"{name}_seconds_over_without"] = sum(having.seconds) / sum(without.seconds)
+            told = [f"{sum(each.seconds):.1f} s, {each.ratio:.3f} ({each.misses})" for each in (without, having)]
+            rows.append([f"{limit} MiB", str(number), *told, f"{answered}, {fits} of them fit"])
+    title = "Seconds, over the oracle's of the same engines (misses)"
+    show_table(title, ["limit", "pass", "DuckDB, Spark", "DuckDB, Sail, Spark", "Sail runs"], rows)
+    return figures, targets
 
 
 def _learn(experience: Experience, entry: Entry, decision: Decision, engine: str, took: Took) -> None:

@@ -7,20 +7,23 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.regret import FIXED, _fixed, played_passes
-from benchmarks.tape import AMPLE_MIB, MIB, Entry, Took
+from benchmarks.tape import AMPLE_MIB, DEPENDABLE, FAST, MIB, SECOND, Entry, Took
 from selector.estimate import MemoryEstimate, OperatorEstimate, Uncertainty
 
 LIMIT = 64
 SURE = Uncertainty("joins", 0.0, 0.1)
 
 
-def entry(name: str, expected_mib: float, peak_mib: float, *, fast_s: float = 0.2, slow_s: float = 4.0) -> Entry:
-    """Return a statement that was expected to take so much, and took so much."""
+def sure(expected_mib: float) -> MemoryEstimate:
+    """Return an estimate that says what it expects with little doubt."""
     expected = round(expected_mib * MIB)
     operators = (OperatorEstimate("hash join", 0, 1e5, 1e5, expected, "containment of keys"),)
-    estimate = MemoryEstimate(
-        expected, 2 * expected, 0.5, operators, driver=0, uncertainty=SURE, paper_bytes=expected // 2
-    )
+    return MemoryEstimate(expected, 2 * expected, 0.5, operators, driver=0, uncertainty=SURE, paper_bytes=expected // 2)
+
+
+def entry(name: str, expected_mib: float, peak_mib: float, *, fast_s: float = 0.2, slow_s: float = 4.0) -> Entry:
+    """Return a statement that was expected to take so much, and took so much."""
+    estimate = sure(expected_mib)
     fits = peak_mib <= LIMIT
     took = Took(fits, fast_s, round(peak_mib * MIB) if fits else None)
     ample = Took(True, fast_s, round(peak_mib * MIB))
@@ -65,3 +68,25 @@ def test_fixed_policies_are_priced_alike() -> None:
     dear = _fixed(tape, LIMIT, 34.0, FIXED["DuckDB, then Spark"])
     assert dear.ratio == pytest.approx(38.4 / 4.2)
     assert dear.misses == 1
+
+
+def test_a_second_fast_engine_is_chosen_where_it_is_faster_and_left_where_it_is_not() -> None:
+    engines = FAST, SECOND, DEPENDABLE
+    one = replace(entry("runs", 20, 20), second={LIMIT: Took(True, 0.1, 20 * MIB)}, second_estimate=sure(20))
+    slow = replace(entry("slow", 20, 20), second={LIMIT: Took(True, 3.0, 20 * MIB)}, second_estimate=sure(20))
+    refused = entry("refused", 20, 20)
+    assert one.oracle_s(LIMIT, engines) == 0.1
+    assert refused.took(SECOND, LIMIT) is None
+    *_, last = played_passes([one, slow, refused] * 2, LIMIT, 0.0, 4, 0, engines)
+    assert last.misses == 0
+    assert last.seconds[2] == pytest.approx(0.2)
+    assert last.ratio < 1.3
+
+
+def test_a_miss_of_one_fast_engine_leaves_the_other_its_chance() -> None:
+    misses = Took(False, 0.2, None)
+    tape = [replace(entry("s", 20, 300), second={LIMIT: Took(True, 0.5, 20 * MIB)}, second_estimate=sure(20))]
+    assert tape[0].fast[LIMIT] == misses
+    passes = played_passes(tape, LIMIT, 0.0, 3, 0, (FAST, SECOND, DEPENDABLE))
+    assert sum(one.misses for one in passes) <= 1
+    assert passes[-1].oracle_s == passes[-1].seconds == pytest.approx((0.5,))

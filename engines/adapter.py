@@ -89,13 +89,13 @@ class EngineContext:
 class BuiltEngine:
     """An engine, and what the gateway counts of it.
 
-    limit_bytes: memory that one statement may take, None where it spills instead of failing. capacity_bytes: that all
-    statements together may take; None: the limit for each slot. guests: slots more, for small statements of users who
-    hold none. threads, hosts: that work for one statement, for its cost model. most_threads: that a lease may name;
-    None where it has always the same. threads_by_load: a lease names fewer beside other long statements. long_slots:
-    long statements at once; None: as many as slots. processors: of this machine, that one statement keeps busy; 0 where
-    it runs elsewhere. planners: statements that it plans at once. speed: before it has run anything; None: as usual for
-    its kind.
+    limit_bytes: memory that one statement may take, None where it spills instead of failing. capacity_bytes: that
+    all statements together may take; None: the limit for each slot. guests: slots more, for small statements of
+    users who hold none. threads, hosts: that work for one statement, for its cost model. most_threads: that a lease
+    may name; None where it has always the same. threads_by_load: a lease names fewer beside other long statements.
+    abreast: long statements at once, and short ones beside them; None: as many as slots. processors: of this
+    machine, that one statement keeps busy; 0 where it runs elsewhere. planners: statements that it plans at once.
+    speed: before it has run anything; None: as usual for its kind.
     """
 
     engine: Engine
@@ -105,7 +105,7 @@ class BuiltEngine:
     threads: int = 1
     most_threads: int | None = None
     threads_by_load: bool = False
-    long_slots: int | None = None
+    abreast: int | None = None
     hosts: int = 1
     processors: int = 0
     planners: int = 2

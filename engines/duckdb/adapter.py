@@ -12,9 +12,9 @@ from selector.forecast.seconds import Speed
 
 SPEED = Speed(start_s=0.03, operator_s=0.025, rows_per_s=60e6)  # as it was seen on two processors
 USUAL_MOST_WORKERS = 8
-LONG_PER_PROCESSOR = 2
-"""Long statements at once, of one thread each: on two processors, joins ended 8.6 a second with two at once, 7.9 with
-four, 7.1 with eight; but with one per processor, two that run for ten minutes would keep all others waiting."""
+ABREAST = 2
+"""Statements at once for each processor: joins of one thread on two processors ended 8.6 a second with two at once, 7.9
+with four, 7.1 with eight; but with one for each, two that run for ten minutes would keep all others waiting."""
 
 
 class DuckDBSettings(EngineSettings):
@@ -32,8 +32,8 @@ class DuckDBSettings(EngineSettings):
     """Threads of a statement that asks for no other number; without it, one per processor."""
     threads_by_load: bool = True
     """Whether such a statement has fewer threads while other long ones run, so that all together fit the processors."""
-    long_statements: int | None = Field(None, ge=1)
-    """Statements at once that are expected to take more than 0.5 s; without it, two per processor."""
+    abreast: int | None = Field(None, ge=1)
+    """Long statements at once (more than 0.5 s expected), and short ones beside them; without it, two per processor."""
     memory_limit: Size = Field(ByteSize(1 << 30), ge=16 << 20)
     """Memory that one statement may take at most."""
     memory: Size | None = None
@@ -97,7 +97,7 @@ class DuckDBAdapter:
             threads=threads,
             most_threads=max(threads, around.processors),
             threads_by_load=settings.threads_by_load,
-            long_slots=settings.long_statements or LONG_PER_PROCESSOR * around.processors,
+            abreast=settings.abreast or ABREAST * around.processors,
             processors=threads,
             planners=around.planners,
             speed=SPEED,

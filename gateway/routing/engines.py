@@ -26,7 +26,8 @@ class EngineEntry:
     planners: statements that it plans at once, of those that are decided about.
     threads: that work for a statement which asks for no other number; hosts: that it runs on; both for the memory
     model. most_threads: that a statement may ask for; None: it has always the same number. threads_by_load: they are
-    fewer beside other long statements. long_slots: long statements at once; None: as many as slots.
+    fewer beside other long statements. abreast: long statements at once, and short ones beside
+    them; None: as many as slots.
     processors: of this machine, that one statement on it keeps busy; 0 where it runs elsewhere.
     speed: before it has run anything; None: as usual for its kind.
     """
@@ -38,7 +39,7 @@ class EngineEntry:
     threads: int = 1
     most_threads: int | None = None
     threads_by_load: bool = False
-    long_slots: int | None = None
+    abreast: int | None = None
     hosts: int = 1
     planners: int = 2
     processors: int = 0
@@ -65,12 +66,12 @@ class EngineEntry:
         """What it has for all statements together; memory for guests is part of what is configured, if it can be."""
         limit, capacity = self.limit_bytes, self.capacity_bytes
         if limit is None:
-            return EngineBudget(self.name, self.engine.slots, guest_slots=self.guests, long_slots=self.long_slots)
+            return EngineBudget(self.name, self.engine.slots, guest_slots=self.guests, abreast=self.abreast)
         kept = self.guests * min(limit, max(LEAST_BYTES, int(GUEST_SHARE * limit)))
         if capacity is None:
             capacity = limit * self.engine.slots + kept
         kept = max(0, min(kept, capacity - limit))
-        return EngineBudget(self.name, self.engine.slots, capacity, limit, self.guests, kept, self.long_slots)
+        return EngineBudget(self.name, self.engine.slots, capacity, limit, self.guests, kept, self.abreast)
 
     def threads_for(self, asked: int | None, *, beside: int = 0) -> int:
         """Return how many threads work for a statement that asks for so many; None: for none in particular.

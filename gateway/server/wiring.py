@@ -275,7 +275,7 @@ def _entry(adapter: Adapter[Any], section: EngineSettings, settings: Settings) -
         threads=built.threads,
         most_threads=built.most_threads,
         threads_by_load=built.threads_by_load,
-        long_slots=built.long_slots,
+        abreast=built.abreast,
         hosts=built.hosts,
         processors=built.processors,
         planners=built.planners,

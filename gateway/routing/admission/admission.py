@@ -257,9 +257,9 @@ class Admission:
 
     @staticmethod
     def _is_held_up_elsewhere(waiter: Waiter, other: Waiter) -> bool:
-        """Tell whether one waits for its own pool, which is not the other's, or for what only long ones need."""
+        """Tell whether one waits for its own pool, or among long or short ones, to which the other does not belong."""
         if waiter.need is Need.PROCESSORS:
-            return not other.request.is_long
+            return other.request.is_long is not waiter.request.is_long
         return waiter.need.of_pool and waiter.pool.name != other.pool.name
 
     def _dispatch(self) -> None:

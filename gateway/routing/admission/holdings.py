@@ -17,6 +17,10 @@ class Amount:
     long_slots: int = 0
     bytes: int = 0
 
+    def like(self, request: Request) -> int:
+        """Return the slots of long statements for a long one, and those of short ones for a short one."""
+        return self.long_slots if request.is_long else self.slots - self.long_slots
+
 
 class Sharer(Enum):
     """Between whom an engine is shared out."""
@@ -97,9 +101,7 @@ class Holdings:
         if pool.memory_bytes is not None and held.bytes + counted > pool.memory_bytes:
             return Need.POOL_MEMORY
         is_slot_free = engine.shared.slots < budget.slots
-        has_slot = is_slot_free and (
-            not request.is_long or budget.long_slots is None or engine.shared.long_slots < budget.long_slots
-        )
+        has_slot = is_slot_free and (budget.abreast is None or engine.shared.like(request) < budget.abreast)
         has_memory = budget.shared_bytes is None or engine.shared.bytes + counted <= budget.shared_bytes
         if has_slot and has_memory:
             return Room.SHARED

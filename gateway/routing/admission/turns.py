@@ -41,7 +41,7 @@ class Waiter:
         """Tell whether another one takes of what this one waits for. is_guest: it takes what is kept for guests."""
         if self.need.of_pool:
             return self.pool.name == other.pool.name
-        if self.need is Need.PROCESSORS and not other.request.is_long:
+        if self.need is Need.PROCESSORS and other.request.is_long is not self.request.is_long:
             return False
         return self.request.engine == other.request.engine and not is_guest
 
@@ -124,11 +124,14 @@ class _Part:
 
 @dataclass(slots=True)
 class _Free:
-    """What is free of one engine and of all pools, over time; what is kept for guests is left out."""
+    """What is free of one engine and of all pools, over time; what is kept for guests is left out.
+
+    abreast: for long statements (True) and for short ones, see ``EngineBudget``.
+    """
 
     budget: EngineBudget
     slots: int
-    long_slots: float
+    abreast: dict[bool, float]
     bytes: float
     pool_slots: dict[str, float]
     pool_bytes: dict[str, float]
@@ -142,19 +145,20 @@ class _Free:
             taken = holdings.in_pool(pool.name)
             slots[pool.name] = math.inf if pool.slots is None else pool.slots - taken.slots
             memory[pool.name] = math.inf if pool.memory_bytes is None else pool.memory_bytes - taken.bytes
-        long_slots = math.inf if budget.long_slots is None else budget.long_slots - held.long_slots
-        return cls(budget, budget.slots - held.slots, long_slots, capacity - held.bytes, slots, memory)
+        most = math.inf if budget.abreast is None else budget.abreast
+        abreast = {True: most - held.long_slots, False: most - held.slots + held.long_slots}
+        return cls(budget, budget.slots - held.slots, abreast, capacity - held.bytes, slots, memory)
 
     def fits(self, waiter: Waiter) -> bool:
         counted, pool = self.budget.counted(waiter.memory_bytes), waiter.pool.name
-        has_slot = self.slots >= 1 and self.pool_slots[pool] >= 1 and self.long_slots >= waiter.request.is_long
+        has_slot = self.slots >= 1 and self.pool_slots[pool] >= 1 and self.abreast[waiter.request.is_long] >= 1
         return has_slot and counted <= self.bytes and counted <= self.pool_bytes[pool]
 
     def move(self, part: _Part, sign: int) -> None:
         """Give something back, or take it where the sign is negative."""
         if part.engine == self.budget.name:
             self.slots += sign
-            self.long_slots += sign * part.is_long
+            self.abreast[part.is_long] += sign
             self.bytes += sign * part.bytes
         self.pool_slots[part.pool] += sign
         self.pool_bytes[part.pool] += sign * part.bytes

@@ -12,7 +12,7 @@ DEFAULT_POOL = "default"
 """The pool of statements that name none, or one that is not configured."""
 
 LONG_S = 0.5
-"""From which a statement is a long one: what ends sooner shares processors with others for no time that matters."""
+"""From which a statement is a long one, with which short ones do not wait in one line."""
 
 
 class Need(StrEnum):
@@ -23,7 +23,7 @@ class Need(StrEnum):
     POOL_SLOT = "pool slot"
     POOL_MEMORY = "pool memory"
     PROCESSORS = "processors"
-    """There is a slot, though not for one more of those that take long."""
+    """There is a slot, though as many long statements run as are let, or as many short ones, whichever it is."""
     TURN = "turn"
     """There is room, but others come first."""
 
@@ -48,8 +48,8 @@ class EngineBudget:
 
     slots: for everybody. capacity_bytes: None where memory is not counted, as on an engine that spills. limit_bytes: of
     one statement. guest_slots: beside the others, and guest_bytes: part of the capacity; both are kept for users who
-    hold nothing there, so that the long statements of some keep nobody else's small ones waiting. long_slots: of the
-    slots, those that long statements may have at once, as they keep processors busy; None: all.
+    hold nothing there, so that the long statements of some keep nobody else's small ones waiting. abreast: how many
+    long statements run at once, and how many short ones beside them, as processors take them; None: as many as slots.
     """
 
     name: str
@@ -58,7 +58,7 @@ class EngineBudget:
     limit_bytes: int | None = None
     guest_slots: int = 0
     guest_bytes: int = 0
-    long_slots: int | None = None
+    abreast: int | None = None
 
     @property
     def shared_bytes(self) -> int | None:

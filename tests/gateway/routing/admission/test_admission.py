@@ -349,11 +349,12 @@ def test_a_guest_finds_shared_memory_where_none_is_kept() -> None:
 
 
 def test_no_more_long_ones_than_the_processors_take_and_short_ones_pass(opened: ExitStack) -> None:
-    admission = Admission([EngineBudget("fast", 5, 100, guest_slots=1, guest_bytes=10, long_slots=2)])
+    admission = Admission([EngineBudget("fast", 8, 100, guest_slots=1, guest_bytes=10, abreast=3)])
     clients = clients_of(opened, admission)
     unknown, long, short = (Request("fast", 1, ALICE, expected_s=expected_s) for expected_s in (None, 60.0, 0.4))
     clients.ask("unknown", unknown)
-    clients.ask("long", long)
+    clients.ask("first", long)
+    clients.ask("second", long)
     clients.ask("third", long)
     assert not clients.has("third")
     (waiting,) = admission.waiting()
@@ -364,7 +365,10 @@ def test_no_more_long_ones_than_the_processors_take_and_short_ones_pass(opened: 
     for number in range(3):
         clients.ask(f"short {number}", short)
         assert clients.has(f"short {number}")
-    assert admission.long_at("fast") == 3
+    assert admission.long_at("fast") == 4
+    clients.ask("short 3", short)
+    assert not clients.has("short 3")
+    assert [each.needs for each in admission.waiting()] == [Need.PROCESSORS] * 2
     clients.ask("of bob", Request("fast", 1, BOB, expected_s=60.0))
     assert clients.has("of bob")  # who holds nothing is a guest, as ever
     clients.end("unknown")
@@ -372,7 +376,7 @@ def test_no_more_long_ones_than_the_processors_take_and_short_ones_pass(opened: 
 
 
 def test_short_ones_leave_a_long_one_its_turn(opened: ExitStack) -> None:
-    admission = Admission([EngineBudget("fast", 2, long_slots=1)])
+    admission = Admission([EngineBudget("fast", 2, abreast=1)])
     clients = clients_of(opened, admission)
     clients.ask("long", Request("fast", 0, ALICE, expected_s=60.0))
     clients.ask("next", Request("fast", 0, ALICE, expected_s=60.0))

@@ -91,7 +91,7 @@ class Seen:
     lock: threading.Lock = field(default_factory=threading.Lock)
     bytes_of: Counter[str] = field(default_factory=Counter)
     slots_of: Counter[str] = field(default_factory=Counter)
-    long_of: Counter[str] = field(default_factory=Counter)
+    abreast_of: Counter[tuple[str, bool]] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     ended: Counter[str] = field(default_factory=Counter)
 
@@ -112,13 +112,13 @@ class Seen:
                 if bytes_limit is not None and self.bytes_of[name] > bytes_limit:
                     self.wrong.append(f"{self.bytes_of[name]} bytes of {name}, which has {bytes_limit}")
 
-    def add_long(self, engine: str, count: int) -> None:
+    def add_abreast(self, engine: str, is_long: bool, count: int) -> None:
         budget = self.budgets[engine]
         with self.lock:
-            self.long_of[engine] += count
-            most = budget.slots if budget.long_slots is None else budget.long_slots
-            if self.long_of[engine] > most + budget.guest_slots:
-                self.wrong.append(f"{self.long_of[engine]} long ones on {engine}, which has {most}")
+            self.abreast_of[engine, is_long] += count
+            most = budget.slots if budget.abreast is None else budget.abreast
+            if self.abreast_of[engine, is_long] > most + budget.guest_slots:
+                self.wrong.append(f"{self.abreast_of[engine, is_long]} abreast on {engine}, which has {most}")
 
     def look(self) -> None:
         """Hold what admission says of itself against its limits."""
@@ -145,9 +145,9 @@ class Seen:
         begun_s = time.monotonic()
         try:
             with self.admission.lease(asked, wait_s=wait_s, cancelled=cancelled.is_set) as grant:
-                self.add_long(engine, int(asked.is_long))
+                self.add_abreast(engine, asked.is_long, 1)
                 self._hold(grant, step, engine, self.admission.pool(pool).name)
-                self.add_long(engine, -int(asked.is_long))
+                self.add_abreast(engine, asked.is_long, -1)
             end = "served"
         except StatementCancelled:
             end = "cancelled"

@@ -1,9 +1,9 @@
 """Claim: a statement that runs out of memory takes at most 1.2 times what it takes on the dependable engine alone.
 
-Joins, groups, windows and sorts over TPC-H are sent to a real gateway over DuckDB, with a small limit and without
-statistics, and a real Spark. Each is asked three ways, in rounds that take turns: with early failover, without it, and
-pinned to Spark. All rounds count alike: every statement is of a template that was never seen, so that nothing but the
-engines' speed is learned, and DuckDB is tried first whatever is expected.
+Joins, groups, windows and sorts over TPC-H are sent to two real gateways over one DuckDB, with a small limit and without
+statistics, and one Spark. Each is asked four ways, in rounds that take turns: with early failover, without it, without
+it again (how much that differs is noise), and pinned to Spark. All rounds count alike: every statement is of a template
+that was never seen, so that nothing but the engines' speed is learned, and DuckDB is tried first whatever is expected.
 
 Then statements of the same forms that just fit: over the largest share of the rows that DuckDB can take under that
 limit. What early failover breaks off of those is its price.
@@ -15,7 +15,9 @@ import datetime as dt
 import itertools
 import statistics as averages
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -26,24 +28,26 @@ from pydantic import ByteSize
 from benchmarks.bookstore import DEFAULT_DATA, DataOption
 from benchmarks.claim import Claim, RunFailed, at_most, conditions, run_command, show_table, step
 from benchmarks.same_answers import tables_of
-from benchmarks.serving import serving
-from benchmarks.tape import FAST, MIB, run_one
+from benchmarks.tape import FAST, MIB
 from engines.duckdb.adapter import DuckDBSettings
+from engines.protocol import TableSource
 from engines.spark.adapter import SparkSettings
-from gateway.cli.client import Client
+from gateway.server import wiring
 from gateway.server.runtime import Gateway
-from gateway.settings import RoutingSettings, load
-from gateway.statements import AUTO
+from gateway.server.startup import configure_logging
+from gateway.settings import RoutingSettings, Settings, load
+from gateway.statements.statement import Statement
 from metastore.discovery.inspection import inspect
-from metastore.store import Metastore
+from metastore.records import QueryState
 from selector.decision import Rule
 
 WANTED = 1.2
+WITHIN_S = 600.0
 WHOLE = 1_000  # thousandths of the rows
 TABLES = ("lineitem", "orders")
 ANYWHERE = 0.999  # probability of a miss, up to which DuckDB is tried
 STEPS = 6  # of the search for what just fits
-ON, OFF, ALONE = "early", "late", "spark"
+ON, OFF, AGAIN, ALONE = "early", "late", "late again", "spark"
 
 FORMS: Mapping[str, str] = {
     "self join": "SELECT count(*) AS n{new}, max(a.l_comment), max(b.l_comment) FROM lineitem a JOIN lineitem b "
@@ -108,54 +112,76 @@ def run(
             spark=SparkSettings(driver_memory=ByteSize(2_048 * MIB)),
             routing=RoutingSettings(policy=Rule.SAFE, safe_miss=ANYWHERE),
         )
-        with Metastore(settings.metastore_url) as store:
-            for source in sources:
-                store.catalog.put(inspect(source.name, Path(source.location)), at=dt.datetime.now(dt.UTC))
-        with serving(settings) as (gateway, client):
+        late_home = Path(work) / "late"
+        late_home.mkdir(mode=0o700)
+        late = settings.model_copy(
+            update={"home": late_home, "routing": settings.routing.model_copy(update={"early_failover": False})}
+        )
+        with _serving(settings, late, sources) as gateways:
             step("warming up, so that what Spark takes is known")
             for form in forms.values():
-                _ask(gateway, client, form, WHOLE, ALONE)
-            large = _rounds(gateway, client, forms, {name: WHOLE for name in forms}, rounds)
-            shares = {name: _largest(gateway, client, name, form) for name, form in forms.items()}
-            small = _rounds(gateway, client, forms, {name: share for name, share in shares.items() if share}, rounds)
+                for each in (ALONE, *gateways):
+                    _ask(gateways, form, WHOLE, each)
+            large = _rounds(gateways, forms, {name: WHOLE for name in forms}, rounds)
+            shares = {name: _largest(gateways, name, form) for name, form in forms.items()}
+            small = _rounds(gateways, forms, {name: share for name, share in shares.items() if share}, rounds)
     return _claim(large, small, shares)
 
 
 Rounds = Mapping[str, Mapping[str, list[Asked]]]
+Gateways = Mapping[str, Gateway]
 
 
-def _rounds(
-    gateway: Gateway, client: Client, forms: Mapping[str, str], shares: Mapping[str, int], rounds: int
-) -> Rounds:
+@contextmanager
+def _serving(settings: Settings, late: Settings, sources: Sequence[TableSource]) -> Iterator[Gateways]:
+    """Run a gateway with early failover and one without it over the same engines, by the way of asking."""
+    configure_logging("ERROR")
+    first = wiring.build(settings)
+    second = wiring.assemble(late, first.engines)
+    try:
+        for gateway in (first, second):
+            for source in sources:
+                gateway.metastore.catalog.put(inspect(source.name, Path(source.location)), at=dt.datetime.now(dt.UTC))
+            gateway.start()
+        yield {ON: first, OFF: second}
+    finally:
+        second.close()
+        first.close()
+
+
+def _rounds(gateways: Gateways, forms: Mapping[str, str], shares: Mapping[str, int], rounds: int) -> Rounds:
     """Ask each statement each way, in turn; returns the runs by name and way."""
-    found: dict[str, dict[str, list[Asked]]] = {name: {ON: [], OFF: [], ALONE: []} for name in shares}
-    for number in range(rounds):
-        ways = (ON, OFF, ALONE) if number % 2 == 0 else (ALONE, OFF, ON)
+    ways = [ON, OFF, AGAIN, ALONE]
+    found: dict[str, dict[str, list[Asked]]] = {name: {way: [] for way in ways} for name in shares}
+    for _ in range(rounds):
+        ways = [*ways[1:], ways[0]]
         for name, share in shares.items():
             for way in ways:
-                found[name][way].append(_ask(gateway, client, forms[name], share, way))
+                found[name][way].append(_ask(gateways, forms[name], share, way))
                 step(f"{name}, {share / WHOLE:.1%}, {way}: {found[name][way][-1]}")
     return found
 
 
-def _ask(gateway: Gateway, client: Client, form: str, share: int, way: str) -> Asked:
-    """Ask a statement of a template that was never seen. way: ON, OFF, or the engine that it is pinned to."""
+def _ask(gateways: Gateways, form: str, share: int, way: str) -> Asked:
+    """Ask a statement of a template that was never seen. way: ON, OFF, AGAIN, or the engine that it is pinned to."""
     new = next(_numbers)
     sql = form.format(share=share, new=new, md5="md5(" * HASHES, ends=")" * HASHES)
-    gateway.coordinator._races.early = way == ON
-    seconds, reply = run_one(client, sql, AUTO if way in (ON, OFF) else way)
-    if reply is None or (reply["state"] != "FINISHED" and way != FAST):
+    begun_s = time.monotonic()
+    gateway = gateways[OFF if way == AGAIN else way if way in gateways else ON]
+    pinned = None if way in (ON, OFF, AGAIN) else way
+    record = gateway.coordinator.submit(Statement(sql, engine=pinned)).done.result(WITHIN_S)
+    seconds = time.monotonic() - begun_s
+    if record.state is not QueryState.FINISHED and way != FAST:
         raise RunFailed(f"refused or failed: {sql}")
-    attempts = ((each["engine"], each["failure"], each["wall_s"] or 0.0) for each in reply["attempts"])
-    return Asked(seconds, tuple(attempts))
+    return Asked(seconds, tuple((each.engine, each.failure, each.wall_s or 0.0) for each in record.attempts))
 
 
-def _largest(gateway: Gateway, client: Client, name: str, form: str) -> int:
+def _largest(gateways: Gateways, name: str, form: str) -> int:
     """Return the largest share of the rows, in thousandths, that DuckDB takes; 0 where that is none."""
     fits, misses = 0, WHOLE
     for _ in range(STEPS):
         middle = (fits + misses) // 2
-        asked = _ask(gateway, client, form, middle, FAST)
+        asked = _ask(gateways, form, middle, FAST)
         if asked.outcomes[-1][1] is None:
             fits = middle
         else:
@@ -168,20 +194,25 @@ def _claim(large: Rounds, small: Rounds, shares: Mapping[str, int]) -> Claim:
     figures: dict[str, float] = {}
     rows = []
     missed = {name: ways for name, ways in large.items() if all(asked.ran_out for asked in ways[OFF])}
-    ratios: dict[str, list[float]] = {ON: [], OFF: []}
+    ratios: dict[str, list[float]] = {ON: [], OFF: [], AGAIN: []}
     for name, ways in missed.items():
-        mine = {way: _ratios(ways, way) for way in (ON, OFF)}
-        for way in (ON, OFF):
+        mine = {way: _ratios(ways, way) for way in ratios}
+        for way in ratios:
             ratios[way] += mine[way]
         alone_s = averages.median(asked.seconds for asked in ways[ALONE])
         disturbed = sum(asked.disturbed for asked in ways[ON])
-        told = [f"{averages.median(mine[way]):.2f}" for way in (ON, OFF)]
+        told = [f"{averages.median(mine[way]):.2f}" for way in ratios]
         rows.append([name, f"{alone_s:.1f}", *told, f"{disturbed} of {len(ways[ON])}"])
     if not missed:
         raise RunFailed("no statement ran out of memory: choose a smaller limit")
-    show_table("do not fit", ["statement", "Spark, s", "early / Spark", "late / Spark", "Spark started early"], rows)
+    show_table(
+        "do not fit",
+        ["statement", "Spark, s", "early / Spark", "late / Spark", "late again / Spark", "Spark started early"],
+        rows,
+    )
     figures["early_over_spark"] = averages.median(ratios[ON])
     figures["late_over_spark"] = averages.median(ratios[OFF])
+    figures["late_again_over_spark"] = averages.median(ratios[AGAIN])
     figures["early_over_spark_worst"] = max(averages.median(_ratios(ways, ON)) for ways in missed.values())
     figures["late_over_spark_worst"] = max(averages.median(_ratios(ways, OFF)) for ways in missed.values())
     rows, over, broken, all_runs = [], list[float](), 0, 0

@@ -33,7 +33,7 @@ class DuckDBSettings(EngineSettings):
     threads_by_load: bool = True
     """Whether such a statement has fewer threads while other long ones run, so that all together fit the processors."""
     abreast: int | None = Field(None, ge=1)
-    """Long statements at once (more than 0.5 s expected), and short ones beside them; without it, two per processor."""
+    """Long statements at once (more than 0.2 s expected), and short ones beside them; without it, two per processor."""
     memory_limit: Size = Field(ByteSize(1 << 30), ge=16 << 20)
     """Memory that one statement may take at most."""
     memory: Size | None = None

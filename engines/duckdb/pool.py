@@ -34,6 +34,7 @@ from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease
 log = logging.getLogger(__name__)
 
 WORKER_WAIT_S = 30.0  # admission keeps statements out while all are busy; this covers a worker being replaced
+WORKER_NICE = 5  # so that statements which keep all processors busy do not keep the gateway from answering
 RESPAWN_BACKOFF_S = 1.0
 RECYCLE_AFTER = 1_000
 RECYCLE_GROWTH_BYTES = 512 << 20
@@ -300,7 +301,7 @@ class DuckDBEngine:
     def _start_worker(self) -> None:
         worker = None
         try:
-            worker = self._spawn()
+            worker = self._spawn(nice=WORKER_NICE)
         except (EngineError, OSError) as error:
             log.warning("a DuckDB worker did not start: %s", error)
             time.sleep(RESPAWN_BACKOFF_S)
@@ -318,10 +319,10 @@ class DuckDBEngine:
             worker.close()
         self._fill()
 
-    def _spawn(self) -> WorkerProcess:
+    def _spawn(self, nice: int = 0) -> WorkerProcess:
         with self._changed:
             tables = self._tables
-        return WorkerProcess(threads=self._threads, tables=tables)
+        return WorkerProcess(threads=self._threads, tables=tables, nice=nice)
 
 
 class PooledStatement:

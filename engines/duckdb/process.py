@@ -57,17 +57,17 @@ class NoAnswer(EngineUnavailable):
 class WorkerProcess:
     """One worker. Not thread-safe, except ``interrupt``, ``raise_limit`` and ``kill``.
 
-    tables: that statements may name, by their names in small letters.
+    tables: that statements may name, by their names in small letters. nice: by how much the gateway comes first.
     """
 
-    def __init__(self, *, threads: int, tables: Mapping[str, TableSource]) -> None:
+    def __init__(self, *, threads: int, tables: Mapping[str, TableSource], nice: int = 0) -> None:
         self.statements = 0
         self._tables: Mapping[str, TableSource] = {}
         self._sending = threading.Lock()
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "engines.duckdb.worker", str(theirs.fileno()), str(threads)],
+                [sys.executable, "-P", "-m", "engines.duckdb.worker", *map(str, (theirs.fileno(), threads, nice))],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env={**child_environment(), **_FRUGAL_ALLOCATORS},

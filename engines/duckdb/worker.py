@@ -5,8 +5,9 @@ the tables', no extensions, no spilling, no change of settings but the memory li
 statement's lease. A cap on the process's address space stands above the limit, because some of DuckDB's memory (long
 strings, IN lists, results) is outside it. Both are raised while a statement runs, when the gateway says so.
 
-Run as ``python -m engines.duckdb.worker FD THREADS``; FD is the worker's end of a socket pair. The process ends when
-the other end closes, so a killed gateway leaves no worker behind.
+Run as ``python -m engines.duckdb.worker FD THREADS NICE``; FD is the worker's end of a socket pair, NICE is by how much
+the gateway's process comes first. The process ends when the other end closes, so a killed gateway leaves no worker
+behind.
 """
 
 from __future__ import annotations
@@ -300,7 +301,8 @@ def _table_names(tree: object) -> Iterator[str]:
 
 
 def main() -> None:
-    """Serve the socket whose file descriptor is the first argument; the second is how many threads an instance has."""
+    """Serve the socket whose file descriptor is the first argument; then threads of an instance, and niceness."""
+    os.nice(int(sys.argv[3]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the gateway; it ends us
     connection = socket.socket(fileno=int(sys.argv[1]))
     try:

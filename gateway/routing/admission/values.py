@@ -11,7 +11,7 @@ from gateway.security.principals import IN_PROCESS, Principal
 DEFAULT_POOL = "default"
 """The pool of statements that name none, or one that is not configured."""
 
-LONG_S = 0.5
+LONG_S = 0.2
 """From which a statement is a long one, with which short ones do not wait in one line."""
 
 

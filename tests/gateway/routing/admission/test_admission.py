@@ -351,7 +351,7 @@ def test_a_guest_finds_shared_memory_where_none_is_kept() -> None:
 def test_no_more_long_ones_than_the_processors_take_and_short_ones_pass(opened: ExitStack) -> None:
     admission = Admission([EngineBudget("fast", 8, 100, guest_slots=1, guest_bytes=10, abreast=3)])
     clients = clients_of(opened, admission)
-    unknown, long, short = (Request("fast", 1, ALICE, expected_s=expected_s) for expected_s in (None, 60.0, 0.4))
+    unknown, long, short = (Request("fast", 1, ALICE, expected_s=expected_s) for expected_s in (None, 60.0, 0.1))
     clients.ask("unknown", unknown)
     clients.ask("first", long)
     clients.ask("second", long)

@@ -1,9 +1,10 @@
 """Claim: a statement that runs out of memory takes at most 1.2 times what it takes on the dependable engine alone.
 
-Joins, groups, windows and sorts over TPC-H are sent to two real gateways over one DuckDB, with a small limit and without
-statistics, and one Spark. Each is asked four ways, in rounds that take turns: with early failover, without it, without
-it again (how much that differs is noise), and pinned to Spark. All rounds count alike: every statement is of a template
-that was never seen, so that nothing but the engines' speed is learned, and DuckDB is tried first whatever is expected.
+Joins, groups, windows and sorts over TPC-H are sent to two real gateways over one DuckDB, with a small limit and
+without statistics, and one Spark. Each is asked four ways, in rounds that take turns: with early failover, without
+it, without it again (how much that differs is noise), and pinned to Spark. All rounds count alike: every statement is
+of a template that was never seen, so that nothing but the engines' speed is learned, and DuckDB is tried first
+whatever is expected.
 
 Then statements of the same forms that just fit: over the largest share of the rows that DuckDB can take under that
 limit. What early failover breaks off of those is its price.
@@ -36,6 +37,7 @@ from gateway.server import wiring
 from gateway.server.runtime import Gateway
 from gateway.server.startup import configure_logging
 from gateway.settings import RoutingSettings, Settings, load
+from gateway.statements import AUTO
 from gateway.statements.statement import Statement
 from metastore.discovery.inspection import inspect
 from metastore.records import QueryState
@@ -48,6 +50,7 @@ TABLES = ("lineitem", "orders")
 ANYWHERE = 0.999  # probability of a miss, up to which DuckDB is tried
 STEPS = 6  # of the search for what just fits
 ON, OFF, AGAIN, ALONE = "early", "late", "late again", "spark"
+ASKED = {ON: ON, OFF: OFF, AGAIN: OFF}  # which gateway, where that chooses the engine
 
 FORMS: Mapping[str, str] = {
     "self join": "SELECT count(*) AS n{new}, max(a.l_comment), max(b.l_comment) FROM lineitem a JOIN lineitem b "
@@ -167,9 +170,8 @@ def _ask(gateways: Gateways, form: str, share: int, way: str) -> Asked:
     new = next(_numbers)
     sql = form.format(share=share, new=new, md5="md5(" * HASHES, ends=")" * HASHES)
     begun_s = time.monotonic()
-    gateway = gateways[OFF if way == AGAIN else way if way in gateways else ON]
-    pinned = None if way in (ON, OFF, AGAIN) else way
-    record = gateway.coordinator.submit(Statement(sql, engine=pinned)).done.result(WITHIN_S)
+    gateway, engine = gateways[ASKED.get(way, ON)], AUTO if way in ASKED else way
+    record = gateway.coordinator.submit(Statement(sql, engine=engine)).done.result(WITHIN_S)
     seconds = time.monotonic() - begun_s
     if record.state is not QueryState.FINISHED and way != FAST:
         raise RunFailed(f"refused or failed: {sql}")

@@ -118,7 +118,7 @@ def lived(statements: Sequence[Truth], policy: RoutingPolicy, *, limit_bytes: in
                 candidates=seen,
                 estimates=estimates,
                 attempts=tuple(attempts),
-                work=Work.of(estimate),
+                elsewhere=Work.of(estimate),
                 rule=policy.rule,
                 pinned=truth.pinned,
             )

@@ -104,6 +104,8 @@ def waits_for(wait: Wait) -> str:
     match wait.needs:
         case WaitsFor.FIRST_TRY:
             return f"waits until another run of the same text has shown whether it fits into {engine}"
+        case WaitsFor.PLANNER:
+            return "waits to be planned, behind other statements"
         case WaitsFor.ENGINE | WaitsFor.LEASE:
             return f"waits until {engine} is available again"
         case Need.MEMORY | Need.POOL_MEMORY:
@@ -111,7 +113,7 @@ def waits_for(wait: Wait) -> str:
         case Need.SLOT | Need.POOL_SLOT:
             what = f"a slot of {engine}"
         case Need.PROCESSORS:
-            what = f"processors of {engine}, which other long statements keep busy"
+            what = f"processors of {engine}, which other statements keep busy"
         case Need.TURN:
             what = f"its turn on {engine}"
     if wait.needs.of_pool or wait.pool not in (None, DEFAULT_POOL):

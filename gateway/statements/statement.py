@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engines.errors import DeadlineExceeded, StatementCancelled
@@ -95,6 +96,8 @@ class WaitsFor(StrEnum):
     """Another run of the same text, which may not fit, is tried first."""
     ENGINE = "engine"
     """No engine can take it now, but one soon will."""
+    PLANNER = "planner"
+    """As many statements are read or planned as can be at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +222,8 @@ class Run:
     @property
     def asker(self) -> Requester:
         """Who waits for it, as planners are told."""
-        return Requester(self.statement.principal.account, self._expires, self._cancelled.is_set)
+        waiting = partial(self.waits, WaitsFor.PLANNER)
+        return Requester(self.statement.principal.account, self._expires, self._cancelled.is_set, waiting)
 
     def require_accepted(self) -> None:
         """Wait until it is read, and raise what it is refused for. One that was cancelled meanwhile is not refused."""

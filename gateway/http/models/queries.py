@@ -174,9 +174,9 @@ class AttemptModel(RecordModel):
 class WaitingModel(RecordModel):
     """What a query waits for.
 
-    needs: slot, memory, processors, pool slot, pool memory, turn, first try (another run's), or engine. engine: null
-    for any. pool, memory_bytes, place (1 is next), expected_s (from now until it probably starts): of a lease alone;
-    memory_bytes is null where the engine spills.
+    needs: slot, memory, processors, pool slot, pool memory, turn, first try (another run's), engine, or planner.
+    engine: null for any. pool, memory_bytes, place (1 is next), expected_s (from now until it probably starts): of
+    a lease alone; memory_bytes is null where the engine spills.
     """
 
     engine: str | None

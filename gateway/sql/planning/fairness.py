@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from engines.errors import DeadlineExceeded, EngineBusy, StatementCancelled
@@ -18,11 +18,15 @@ MOST_USERS = 1_000  # of which it is kept when they had their last turn
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Whose statement it is. until_s: of the monotonic clock, when its time is spent. cancelled: whether it was."""
+    """Whose statement it is. until_s: of the monotonic clock, when its time is spent. cancelled: whether it was.
+
+    waiting: lasts as long as it waits for a place.
+    """
 
     user: str
     until_s: float
     cancelled: Callable[[], bool] = never
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
 
     @property
     def remaining_s(self) -> float:
@@ -74,11 +78,8 @@ class FairSlots:
             ticket = self._turns
             self._waiting[ticket] = asker.user
             try:
-                while not self._is_next(ticket):
-                    asker.require()
-                    if time.monotonic() >= until_s:
-                        raise EngineBusy(f"Nothing became free to plan it within {self._wait_s:.0f} s; try again soon.")
-                    self._changed.wait(POLL_S)
+                with nullcontext() if self._is_next(ticket) else asker.waiting():
+                    self._wait(ticket, asker, until_s)
             finally:
                 del self._waiting[ticket]
             self._turns += 1
@@ -87,6 +88,13 @@ class FairSlots:
                 self._served = {user: turn for user, turn in self._served.items() if user in self._held}
             self._held[asker.user] += 1
             self._changed.notify_all()
+
+    def _wait(self, ticket: int, asker: Requester, until_s: float) -> None:
+        while not self._is_next(ticket):
+            asker.require()
+            if time.monotonic() >= until_s:
+                raise EngineBusy(f"Nothing became free to plan it within {self._wait_s:.0f} s; try again soon.")
+            self._changed.wait(POLL_S)
 
     def _is_next(self, ticket: int) -> bool:
         """Tell whether a statement's turn has come: of those that may, the one whose user waits for the longest."""

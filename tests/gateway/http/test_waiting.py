@@ -6,6 +6,8 @@ import datetime as dt
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,9 @@ from gateway.routing.admission.values import Need
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.app import create_app
+from gateway.server.runtime import Gateway
 from gateway.settings import PoolSettings
+from gateway.sql.planning.fairness import Requester
 from gateway.statements.statement import WaitsFor
 from tests.gateway.conftest import BY_MEMORY, LIMIT, SLOW, serving, settings_for
 from tests.gateway.scripted_gateway import PLAN, ROWS
@@ -34,7 +38,10 @@ HELD = "SELECT 'held' AS answer"
 class House:
     """A gateway whose one slot of ``fast`` is held until ``end`` is set."""
 
-    def __init__(self, fast: ScriptedEngine, dependable: ScriptedEngine, client: httpx.Client) -> None:
+    def __init__(
+        self, gateway: Gateway, fast: ScriptedEngine, dependable: ScriptedEngine, client: httpx.Client
+    ) -> None:
+        self.gateway = gateway
         self.client = client
         self.end = threading.Event()
         for engine in (fast, dependable):
@@ -69,8 +76,9 @@ def house(tmp_path: Path) -> Iterator[House]:
     dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, dialect="spark")
     engines = EngineRegistry([EngineEntry(fast, limit_bytes=LIMIT), EngineEntry(dependable, speed=SLOW)])
     settings = settings_for(tmp_path, routing=BY_MEMORY).model_copy(update={"pools": {"etl": PoolSettings(slots=1)}})
-    with serving(create_app(wiring.assemble(settings, engines))) as client:
-        house = House(fast, dependable, client)
+    gateway = wiring.assemble(settings, engines)
+    with serving(create_app(gateway)) as client:
+        house = House(gateway, fast, dependable, client)
         yield house
         house.end.set()
 
@@ -99,6 +107,26 @@ def test_a_query_is_queued_until_it_has_its_lease(house: House) -> None:
         ended = house.until(query_id, lambda reply: reply["state"] == "FINISHED")
         assert ended["waiting"] is None
     assert house.client.get("/v1/leases").json()["leases"] == []
+
+
+def test_a_query_that_no_planner_is_free_for_says_so(house: House) -> None:
+    with ThreadPoolExecutor(1) as threads, ExitStack() as places:
+        for number in range(house.gateway.settings.limits.planners):
+            places.enter_context(house.gateway.planners.place(Requester(f"user {number}", time.monotonic() + SOON_S)))
+        sent = threads.submit(house.send, "SELECT 2 AS two")
+
+        def waiting() -> list[Any]:
+            queries = house.client.get("/v1/queries").json()["queries"]
+            return [each["waiting"] for each in queries if each["waiting"]]
+
+        until_s = time.monotonic() + SOON_S
+        while not (told := waiting()):
+            assert time.monotonic() < until_s
+            time.sleep(0.01)
+        assert (told[0]["needs"], told[0]["engine"], told[0]["place"]) == ("planner", None, None)
+        assert told[0]["text"] == "waits to be planned, behind other statements"
+        places.close()
+    assert house.until(sent.result(SOON_S), lambda reply: reply["state"] == "FINISHED")["waiting"] is None
 
 
 def test_a_posted_query_that_waits_says_so_in_its_reply(house: House) -> None:
@@ -218,6 +246,10 @@ NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
             "waits until another run of the same text has shown whether it fits into duckdb",
         ),
         (Wait(WaitsFor.ENGINE, NOON, None), "waits until an engine is available again"),
+        (
+            Wait(Need.PROCESSORS, NOON, "duckdb", "default", 1, 2, 0.5),
+            "waits for processors of duckdb, which other statements keep busy: 2nd in line, expected 0.50 s",
+        ),
     ],
 )
 def test_a_wait_in_words(wait: Wait, text: str) -> None:

@@ -24,6 +24,7 @@ STILL_S = 0.02
 LONGEST_S = 0.05
 LARGEST_SHARE = 0.01  # of the threads' time, that looking may take
 MOVED_BYTES = 1 << 20
+MOVED_PART = 1 / 32  # of what was told last, so that a statement which grows for long tells that a few hundred times
 MOVED_SHARE = 0.01
 
 
@@ -79,4 +80,5 @@ def _moved(told: Progress, now: Progress) -> bool:
     """Whether a statement holds clearly other memory than was told, or is clearly further."""
     more_bytes = abs((now.held_bytes or 0) - (told.held_bytes or 0))
     further = abs((now.share or 0.0) - (told.share or 0.0))
-    return told == Progress() or more_bytes >= MOVED_BYTES or further >= MOVED_SHARE
+    much_bytes = max(MOVED_BYTES, int(MOVED_PART * (told.held_bytes or 0)))
+    return told == Progress() or more_bytes >= much_bytes or further >= MOVED_SHARE

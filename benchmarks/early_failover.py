@@ -27,7 +27,7 @@ import typer
 from pydantic import ByteSize
 
 from benchmarks.bookstore import DEFAULT_DATA, DataOption
-from benchmarks.claim import Claim, RunFailed, at_most, conditions, run_command, show_table, step
+from benchmarks.claim import Claim, RunFailed, at_least, at_most, conditions, run_command, show_table, step
 from benchmarks.same_answers import tables_of
 from benchmarks.tape import FAST, MIB
 from engines.duckdb.adapter import DuckDBSettings
@@ -197,13 +197,19 @@ def _claim(large: Rounds, small: Rounds, shares: Mapping[str, int]) -> Claim:
     rows = []
     missed = {name: ways for name, ways in large.items() if all(asked.ran_out for asked in ways[OFF])}
     ratios: dict[str, list[float]] = {ON: [], OFF: [], AGAIN: []}
+    acted: list[float] = []
     for name, ways in missed.items():
         mine = {way: _ratios(ways, way) for way in ratios}
         for way in ratios:
             ratios[way] += mine[way]
         alone_s = averages.median(asked.seconds for asked in ways[ALONE])
         disturbed = sum(asked.disturbed for asked in ways[ON])
-        told = [f"{averages.median(mine[way]):.2f}" for way in ratios]
+        acted += [
+            on.seconds / averages.mean((off.seconds, again.seconds))
+            for on, off, again in zip(ways[ON], ways[OFF], ways[AGAIN], strict=True)
+            if on.disturbed
+        ]
+        told = [f"{averages.median(mine[way]):.2f} ({min(mine[way]):.2f}-{max(mine[way]):.2f})" for way in ratios]
         rows.append([name, f"{alone_s:.1f}", *told, f"{disturbed} of {len(ways[ON])}"])
     if not missed:
         raise RunFailed("no statement ran out of memory: choose a smaller limit")
@@ -215,10 +221,16 @@ def _claim(large: Rounds, small: Rounds, shares: Mapping[str, int]) -> Claim:
     figures["early_over_spark"] = averages.median(ratios[ON])
     figures["late_over_spark"] = averages.median(ratios[OFF])
     figures["late_again_over_spark"] = averages.median(ratios[AGAIN])
+    figures["acted_runs"] = len(acted)
+    if acted:
+        figures["acted_early_over_late"] = averages.median(acted)
     figures["early_over_spark_worst"] = max(averages.median(_ratios(ways, ON)) for ways in missed.values())
     figures["late_over_spark_worst"] = max(averages.median(_ratios(ways, OFF)) for ways in missed.values())
     rows, over, broken, all_runs = [], list[float](), 0, 0
     for name, ways in small.items():
+        if any(asked.ran_out for way in (OFF, AGAIN) for asked in ways[way]):
+            step(f"left out: {name} at {shares[name] / WHOLE:.1%} of the rows, which does not always fit")
+            continue
         slower = [on.seconds / off.seconds for on, off in zip(ways[ON], ways[OFF], strict=True)]
         over += slower
         disturbed = sum(asked.disturbed for asked in ways[ON])
@@ -230,7 +242,7 @@ def _claim(large: Rounds, small: Rounds, shares: Mapping[str, int]) -> Claim:
         show_table("just fit", ["statement", "late, s", "early / late", "Spark, s", "Spark started early"], rows)
         figures["fitting_early_over_late"] = averages.median(over)
         figures["fitting_disturbed_share"] = broken / all_runs
-    return Claim("early_failover", figures, {"early_over_spark": at_most(WANTED)})
+    return Claim("early_failover", figures, {"early_over_spark": at_most(WANTED), "acted_runs": at_least(1)})
 
 
 def _ratios(ways: Mapping[str, list[Asked]], way: str) -> list[float]:

@@ -26,8 +26,8 @@ class EngineEntry:
     planners: statements that it plans at once, of those that are decided about.
     threads: that work for a statement which asks for no other number; hosts: that it runs on; both for the memory
     model. most_threads: that a statement may ask for; None: it has always the same number. threads_by_load: they are
-    fewer beside other long statements. abreast: long statements at once, and short ones beside
-    them; None: as many as slots.
+    fewer beside other long statements. abreast: long statements at once, and short ones beside them; None: as many as
+    slots.
     processors: of this machine, that one statement on it keeps busy; 0 where it runs elsewhere.
     speed: before it has run anything; None: as usual for its kind.
     """

@@ -12,7 +12,7 @@ from engines.adapter import BuiltEngine, CheckResult, EngineContext, EngineSetti
 from selector.forecast.seconds import Speed
 
 SPEED = Speed(start_s=0.054, operator_s=0.045, rows_per_s=33e6)
-"""DuckDB's, 1.8 times as slow: the median of ten statements of TPC-H on two processors (1.1 to 1.9 in the middle half)."""
+"""DuckDB's, 1.8 times as slow: median of ten statements of TPC-H on two processors (1.1 to 1.9 in the middle half)."""
 
 
 class SailSettings(EngineSettings):

@@ -160,7 +160,7 @@ Watch: TypeAlias = Callable[[Progress], None]
 
 
 def unwatched(progress: Progress) -> None:
-    """Nobody looks."""
+    """Nobody looks: an engine to which this is given need not tell anything."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,10 +139,10 @@ class WorkerProcess:
                 plan: str = json.loads(bytes(payload))["plan"]
                 return plan
 
-    def start_statement(self, number: int, sql: str, lease: Lease) -> None:
-        """Send a statement; its frames are to be received until END or an error."""
+    def start_statement(self, number: int, sql: str, lease: Lease, *, watched: bool) -> None:
+        """Send a statement; its frames are to be received until END or an error. watched: somebody hears its progress."""
         self.statements += 1
-        terms = {"memory_bytes": lease.memory_bytes, "threads": lease.threads}
+        terms = {"memory_bytes": lease.memory_bytes, "threads": lease.threads, "watched": watched}
         self._send({"op": "execute", "number": number, "sql": sql, **terms})
 
     def receive(self, *, wait_s: float | None) -> tuple[wire.Frame, memoryview]:
@@ -214,7 +214,7 @@ class Statement:
         self._state = threading.Lock()
         self._actuals = Actuals()
         self._schema: pa.Schema | None = None
-        worker.start_statement(number, sql, lease)
+        worker.start_statement(number, sql, lease, watched=watch is not unwatched)
 
     def open(self) -> None:
         """Wait until the worker tells the schema; only then are there rows to read."""

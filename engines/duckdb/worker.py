@@ -21,7 +21,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import duckdb
@@ -113,7 +113,8 @@ class Worker:
                     plan = self._explain(command["sql"], command["memory_bytes"])
                     self._sender.send_json(wire.Frame.REPLY, {"plan": plan})
                 case "execute":
-                    self._execute(command["number"], command["sql"], command["memory_bytes"], command["threads"])
+                    terms = command["memory_bytes"], command["threads"], command["watched"]
+                    self._execute(command["number"], command["sql"], *terms)
                 case unknown:
                     raise ValueError(f"unknown command {unknown}")
 
@@ -152,7 +153,7 @@ class Worker:
         with self._cap.hold(self._cap_bytes(memory_bytes)):
             return instance.explain(sql)
 
-    def _execute(self, number: int, sql: str, memory_bytes: int, threads: int | None) -> None:
+    def _execute(self, number: int, sql: str, memory_bytes: int, threads: int | None, watched: bool) -> None:
         instance = self._instance_for(sql)
         instance.use_threads(threads or self._threads)
         with self._lock:  # a raise that came before is heard here, a later one finds what runs
@@ -164,7 +165,7 @@ class Worker:
             with (
                 wire.BatchSender(self._sender) as sender,
                 self._cap.hold(self._cap_bytes(memory_bytes)),
-                self._sampler.watching(instance),
+                self._sampler.watching(instance) if watched else nullcontext(),
             ):
                 self._refuse_if_cancelled(number)
                 relation = instance.query(sql)

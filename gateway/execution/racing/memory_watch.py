@@ -17,13 +17,15 @@ AGAIN_S = 0.02  # after a raise for which there was no room
 
 
 class MemoryWatch:
-    """Hears how much memory an attempt holds. limit_bytes: that it may get at most. judge: hears how it stands.
+    """Hears how much memory an attempt holds. limit_bytes: that it may get at most.
+
+    judge: hears how it stands; None where nobody would do anything about it.
 
     Called by one thread at a time, and only read by others.
     """
 
     def __init__(
-        self, query_id: str, engine: Engine, grant: Grant, limit_bytes: int, judge: Callable[[Standing], None]
+        self, query_id: str, engine: Engine, grant: Grant, limit_bytes: int, judge: Callable[[Standing], None] | None
     ) -> None:
         self._query_id = query_id
         self._engine = engine
@@ -35,6 +37,12 @@ class MemoryWatch:
         self._recent: deque[tuple[float, int]] = deque()
         self.leased_bytes = grant.lease.memory_bytes
         self.most_bytes: int | None = None
+
+    @property
+    def may_act(self) -> bool:
+        """Whether anything follows from what it hears: its lease can be raised, or somebody judges."""
+        can_raise = isinstance(self._engine, Elastic) and self.leased_bytes < self._limit_bytes
+        return can_raise or self._judge is not None
 
     def __call__(self, progress: Progress) -> None:
         """Take in how far the attempt is."""
@@ -49,6 +57,8 @@ class MemoryWatch:
         has_room = True
         if self.leased_bytes < self._limit_bytes and held_bytes >= FILLED * self.leased_bytes:
             has_room = self._raise(now_s)
+        if self._judge is None:
+            return
         within_bytes = self._limit_bytes if has_room else self.leased_bytes
         elapsed_s = now_s - self._begun_s
         self._judge(Standing(self.most_bytes, within_bytes, elapsed_s, self._growth(now_s), progress.share))

@@ -154,7 +154,7 @@ class Race:
             attempt,
             self._finish,
             started=lambda runner: self._events.put(_Started(runner)),
-            judge=judge or (lambda runner, standing: None),
+            judge=judge,
         )
         self._running.append(runner)
         carry_out = partial(self._carry_out, runner, wait_s)

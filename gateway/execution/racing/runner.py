@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from engines.errors import EngineError, StatementCancelled, Superseded
-from engines.protocol import Progress
+from engines.protocol import Watch, unwatched
 from gateway.execution.failover import PlannedAttempt
 from gateway.execution.racing.memory_watch import MemoryWatch
 from gateway.routing.admission.admission import Grant
@@ -39,7 +39,10 @@ class FinishLine:
 
 
 class Runner:
-    """One attempt. Thread-safe. started: hears once it holds its lease; judge: hears how it stands, again and again."""
+    """One attempt. Thread-safe. started: hears once it holds its lease.
+
+    judge: hears how it stands, again and again; None where nobody would do anything about it.
+    """
 
     def __init__(
         self,
@@ -49,14 +52,14 @@ class Runner:
         finish: FinishLine,
         *,
         started: Callable[[Runner], None],
-        judge: Callable[[Runner, Standing], None],
+        judge: Callable[[Runner, Standing], None] | None,
     ) -> None:
         self.run = run
         self.this = this
         self.attempt = attempt
         self.finish = finish
         self.waited_s = 0.0
-        self.watch: Callable[[Progress], None] = lambda progress: None
+        self.watch: Watch = unwatched
         self._started = started
         self._judge = judge
         self._begun_s = time.monotonic()
@@ -79,8 +82,10 @@ class Runner:
         self.waited_s = time.monotonic() - self._begun_s
         self._threads = grant.lease.threads or entry.threads
         if limit_bytes is not None:
-            judge = partial(self._judge, self)
-            self.watch = self._memory = MemoryWatch(self.run.id, entry.engine, grant, limit_bytes, judge)
+            judge = partial(self._judge, self) if self._judge is not None else None
+            self._memory = MemoryWatch(self.run.id, entry.engine, grant, limit_bytes, judge)
+            if self._memory.may_act:
+                self.watch = self._memory
         self._entry = entry
         with self.run.on(entry.name):
             self._started(self)

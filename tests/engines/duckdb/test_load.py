@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ from tests.waiting import wait_until
 pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
 from engines.duckdb import pool as pools
+from engines.duckdb import wire
 from engines.duckdb.pool import DuckDBEngine, PooledStatement
 from engines.duckdb.worker import AddressSpaceCap
 
@@ -293,5 +295,17 @@ def test_never_more_workers_than_the_most_and_the_spare_ones(monkeypatch: pytest
     assert 2 < most <= 4
 
 
-def test_nobody_need_watch(pool: DuckDBEngine) -> None:
-    assert finish(pool.execute("SELECT 1 AS x", query_id="q", lease=SMALL, deadline_s=60, watch=unwatched))
+def test_where_nobody_watches_the_worker_does_not_look(pool: DuckDBEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[wire.Frame] = []
+    receive = wire.receive
+
+    def noted(*arguments: Any, **options: Any) -> tuple[wire.Frame, memoryview]:
+        frame = receive(*arguments, **options)
+        told.append(frame[0])
+        return frame
+
+    monkeypatch.setattr(wire, "receive", noted)
+    for watch, is_told in ((unwatched, False), (lambda progress: None, True)):
+        told.clear()
+        finish(pool.execute(JOIN, query_id="q", lease=ENOUGH, deadline_s=60, watch=watch))
+        assert (wire.Frame.PROGRESS in told) is is_told

@@ -111,3 +111,17 @@ def test_growth_is_that_of_late(monkeypatch: pytest.MonkeyPatch) -> None:
     assert mib_per_s[-1] == 0
     assert [standing.elapsed_s for standing in judged][-1] == pytest.approx(0.6)
     assert [standing.held_bytes // MIB for standing in judged][-1] == 30
+
+
+def test_nobody_watches_where_nothing_would_follow() -> None:
+    admission = Admission([EngineBudget("fast", 2, LIMIT, LIMIT)])
+    elastic, fixed, judge = ScriptedEngine(), _Inelastic(), list[Standing]().append
+    for lease_mib, engine, judged, acts in (
+        (100, elastic, None, True),
+        (100, fixed, None, False),
+        (1_024, elastic, None, False),
+        (1_024, elastic, judge, True),
+    ):
+        with admission.lease(asked(lease_mib), wait_s=0, cancelled=lambda: False) as grant:
+            watch = MemoryWatch("q", engine, grant, LIMIT, judged)  # type: ignore[arg-type]
+            assert watch.may_act is acts

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +24,7 @@ from gateway.statements.statement import Run, Statement
 from metastore.records import QueryRecord, QueryState
 from selector.decision import Rule
 from selector.forecast import continuation
-from selector.forecast.continuation import Continuation
+from selector.forecast.continuation import Continuation, Weighed
 from tests.engines.toy import ToyEngine
 from tests.gateway.conftest import register
 from tests.gateway.execution.racing.test_race import is_idle
@@ -125,3 +126,27 @@ def test_a_worker_that_is_killed_in_a_race_is_no_error(
     assert (record.state, record.engine) == (QueryState.FINISHED, "dependable")
     assert record.attempts[0].failure in ("ENGINE_UNAVAILABLE", "SUPERSEDED")
     wait_until(lambda: is_idle(gateway), "DuckDB's slot is free")
+
+
+def test_a_worker_that_is_killed_before_what_takes_its_place_has_begun_is_no_error(
+    house: tuple[Gateway, DuckDBEngine, ToyEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway, duckdb, _ = house
+    expected = answer(gateway, ended(gateway.coordinator.submit(Statement(SQL, engine="duckdb"))))
+    monkeypatch.setattr(race, "WORTH_A_LOOK", 0.02)
+    weigh = continuation.weigh
+
+    def killed_in_doubt(*told: Any) -> Weighed:
+        for pid in duckdb.worker_pids():
+            os.kill(pid, signal.SIGKILL)
+        return replace(weigh(*told), choice=Continuation.SWITCH)
+
+    monkeypatch.setattr(race, "weigh", killed_in_doubt)
+    record = ended(gateway.coordinator.submit(Statement(SQL)))
+    assert (record.state, record.engine) == (QueryState.FINISHED, "dependable")
+    assert [each.engine for each in record.attempts] == ["duckdb", "dependable"]
+    assert record.attempts[0].failure in ("ENGINE_UNAVAILABLE", "BROKEN_OFF")
+    assert answer(gateway, record) == expected
+    wait_until(lambda: is_idle(gateway), "DuckDB's slot is free")
+    again = ended(gateway.coordinator.submit(Statement(SQL, engine="duckdb")))
+    assert answer(gateway, again) == expected

@@ -41,7 +41,8 @@ class Metastore:
         self.keys = Keys(self._engine)
 
     def close(self) -> None:
-        """Close all connections."""
+        """Write what is still to be written of queries, and close all connections."""
+        self.queries.writer.stop()
         self._engine.dispose()
 
     def __enter__(self) -> Self:

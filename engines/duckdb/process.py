@@ -140,7 +140,7 @@ class WorkerProcess:
                 return plan
 
     def start_statement(self, number: int, sql: str, lease: Lease, *, watched: bool) -> None:
-        """Send a statement; its frames are to be received until END or an error. watched: somebody hears its progress."""
+        """Send a statement; its frames are to be received until END or an error. watched: whether to tell progress."""
         self.statements += 1
         terms = {"memory_bytes": lease.memory_bytes, "threads": lease.threads, "watched": watched}
         self._send({"op": "execute", "number": number, "sql": sql, **terms})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
@@ -89,15 +90,20 @@ class Coordinator:
     # ------------------------------------------------------------------ what clients ask for
 
     def submit(self, statement: Statement) -> Run:
-        """Start a statement and wait until it is read. Raises what ``start`` does, SqlError, EngineError."""
+        """Start a statement, and wait until it is read and on record.
+
+        Raises what ``start`` does, SqlError, EngineError, SQLAlchemyError.
+        """
         run = self.start(statement)
         run.require_accepted()
+        self.require_on_record(run)
         return run
 
     def start(self, statement: Statement) -> Run:
-        """Record a statement and start it. From now on it can be cancelled; whether it is refused, its run tells.
+        """Start a statement. From now on it can be cancelled; whether it is refused, its run tells.
 
-        Raises StatementTooLong, UnknownEngine, TooManyQueries, GatewayStopped.
+        Before a client hears its id, ``require_on_record`` waits until the metastore has it. Raises StatementTooLong,
+        UnknownEngine, TooManyQueries, GatewayStopped.
         """
         if self._stopping:
             raise GatewayStopped(STOPPING)
@@ -107,12 +113,17 @@ class Coordinator:
         self._alive.take_in(run)
         try:
             self._log.open(run)
+            run.opened.add_done_callback(partial(self._end_unopened, run))
             threading.Thread(target=self._process, args=(run,), name=f"query {run.id}", daemon=True).start()
         except BaseException:
             self._alive.let_go(run)
             self._log.require_closed(run)
             raise
         return run
+
+    def require_on_record(self, run: Run) -> None:
+        """Wait until the metastore has a statement. Raises SQLAlchemyError."""
+        self._log.require_open(run)
 
     def understand(self, statement: Statement) -> Understood:
         """Return what a statement is; nothing runs and nothing is recorded. Raises SqlError, EngineError."""
@@ -186,6 +197,11 @@ class Coordinator:
             if not run.accepted.done():  # before its end, so that whoever hears of that knows what it is refused for
                 run.accepted.set_result(refusal)
             run.done.set_result(run.record)
+
+    def _end_unopened(self, run: Run, opened: Future[bool]) -> None:
+        """End a statement that could not be put on record: its client hears so, and may ask again."""
+        if opened.exception() is not None:
+            self.cancel(run.id)
 
     def _run(self, run: Run, understood: Understood, snapshot: CatalogSnapshot) -> None:
         """See a statement through that was accepted. Raises what it fails with before an engine is tried."""

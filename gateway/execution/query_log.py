@@ -1,7 +1,9 @@
-"""What the metastore holds of statements: each step is written before the next begins.
+"""What the metastore holds of statements: all that a client was told of, and what is about to change something.
 
-While the database does not answer, what is under way waits for it. A statement that ends meanwhile is over for its
-client; the metastore is told of it once it answers again.
+Steps are written for many statements at once (``metastore/query_log``). A statement that only reads does not wait for
+them: its id is durable before a client hears it, its end before a client hears of that. While the database does not
+answer, what is under way waits for it. A statement that ends meanwhile is over for its client; the metastore is told of
+it once it answers again.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from gateway.errors import (
 from gateway.execution.results import SpooledResult
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.statement import Run
-from metastore.database.retry import retry, retry_insert
+from metastore.database.retry import retry
 from metastore.records import Attempt, Failure, Misestimate, QueryRecord, QueryState
 from metastore.store import Metastore
 from selector.decision import Decision, NoEngine
@@ -54,18 +56,22 @@ class QueryLog:
     def __init__(self, metastore: Metastore, gateway: str) -> None:
         self._gateway = gateway
         self._queries = metastore.queries
+        self._writer = metastore.queries.writer
         self._misestimates = metastore.misestimates
         self._late: deque[QueryRecord] = deque()
         self._catching_up = threading.Lock()
 
     def open(self, run: Run) -> None:
-        """Put a statement on record. Raises SQLAlchemyError at once: it has not begun, and its client may ask again."""
-        try:
-            self._queries.open(run.record, gateway=self._gateway)
-            self._catch_up()
-        except SQLAlchemyError:
-            self.end_unrecorded(run)
-            raise
+        """Begin to put a statement on record; ``require_open`` waits until it is there."""
+        run.opened = self._writer.open(run.record, gateway=self._gateway)
+
+    def require_open(self, run: Run) -> None:
+        """Wait until a statement is on record, as it has to be before a client hears its id.
+
+        Raises SQLAlchemyError as soon as the database does not answer: the client may ask again.
+        """
+        self._writer.wait(run.opened)
+        self._catch_up()
 
     def decided(
         self,
@@ -75,7 +81,10 @@ class QueryLog:
         query: CompiledStatement | None = None,
         statistics_version: str | None = None,
     ) -> None:
-        """Record where a statement goes, with its first attempt. query, statistics_version: None of a write."""
+        """Record where a statement goes, with its first attempt. query, statistics_version: None of a write.
+
+        A write waits until this is durable.
+        """
         run.record = replace(
             run.record,
             decision=decision,
@@ -83,8 +92,9 @@ class QueryLog:
             template=query.template if query else None,
             statistics_version=statistics_version,
         )
-        decided = partial(
-            self._queries.decided,
+        if run.opened.done():
+            run.opened.result()
+        decided = self._writer.decided(
             run.id,
             fingerprint=run.record.fingerprint or "",
             template=run.record.template or "",
@@ -92,15 +102,19 @@ class QueryLog:
             decision=decision,
             first=first,
         )
-        retry_insert(decided)
+        if query is None:
+            self.require_open(run)
+            self._writer.wait(decided)
 
     def attempt_started(self, run: Run, attempt: Attempt) -> None:
-        """Record an attempt that is about to begin."""
-        retry_insert(partial(self._queries.attempt_started, run.id, attempt))
+        """Record an attempt that is about to begin, and wait until that is durable."""
+        started = self._writer.attempt_started(run.id, attempt)
+        self.require_open(run)
+        self._writer.wait(started)
 
     def attempt_failed(self, run: Run, attempt: Attempt) -> None:
         """Record an attempt that failed, with another one to follow, or beside it."""
-        retry(partial(self._queries.attempt_ended, run.id, attempt))
+        self._writer.attempt_ended(run.id, attempt)
         run.record = replace(run.record, attempts=_in_order(run, attempt))
 
     def misestimated(self, missed: Misestimate) -> None:
@@ -116,7 +130,10 @@ class QueryLog:
         result: SpooledResult | None = None,
         error: Failure | None = None,
     ) -> None:
-        """Record the end of a statement, with its last attempt. One that has ended stays as it ended."""
+        """Record the end of a statement, with its last attempt, and wait until that is durable.
+
+        One that has ended stays as it ended. Raises SQLAlchemyError.
+        """
         at = now()
         closed = replace(
             run.record,
@@ -128,8 +145,9 @@ class QueryLog:
             error=error,
             finished_at=at,
         )
-        close = partial(
-            self._queries.close,
+        if run.opened.done():
+            run.opened.result()  # or the end of what is not there would be tried again and again
+        ended = self._writer.close(
             run.id,
             state,
             at=at,
@@ -138,7 +156,9 @@ class QueryLog:
             result_bytes=closed.result_bytes,
             error=error,
         )
-        run.record = closed if retry(close) else retry(partial(self._queries.get, run.id)) or closed
+        was_open = self._writer.wait(ended)
+        self.require_open(run)
+        run.record = closed if was_open else retry(partial(self._queries.get, run.id)) or closed
 
     def close_untried(self, run: Run, error: GatewayError | EngineError | NoEngine) -> None:
         """Record the end of a statement that no engine was tried for. Nothing is raised."""
@@ -180,10 +200,14 @@ class QueryLog:
 
     def _catch_up(self) -> None:
         """Tell the metastore of statements that ended while it did not answer; each is forgotten once it is told."""
+        if not self._late:
+            return
         with self._catching_up:
             while self._late:
-                record = self._late[0]
-                self._queries.close(record.id, record.state, at=record.finished_at or now(), error=record.error)
+                record, at = self._late[0], now()
+                self._writer.wait(
+                    self._writer.close(record.id, record.state, at=record.finished_at or at, error=record.error)
+                )
                 self._late.popleft()
 
 

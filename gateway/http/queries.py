@@ -93,6 +93,8 @@ async def run_query(body: QueryRequest, request: Request, gateway: Served, user:
     await _wait(run, body.wait_s)
     max_rows = limits.rows if body.max_rows is None else body.max_rows
     record = run.done.result() if run.done.done() and not run.done.cancelled() else None
+    if record is None:
+        await run_in_threadpool(gateway.coordinator.require_on_record, run)
     return await run_in_threadpool(_reply, request, gateway, user, statement.id, max_rows, record)
 
 

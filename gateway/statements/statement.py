@@ -123,7 +123,8 @@ class Admitted:
 class Run:
     """A statement that is on record.
 
-    record: what the metastore holds of it. accepted: complete once it is read, with what it is refused for, or None.
+    record: what the metastore holds of it, or soon will. opened: complete once it holds anything. accepted: complete
+    once it is read, with what it is refused for, or None.
     done: the record once it is closed, whichever way the query ended.
     command: what it is, where it is no query. only: engines that may help with a command, None for all.
     give_back: ends what it holds of the gateway, once it holds something.
@@ -144,6 +145,7 @@ class Run:
             state=QueryState.QUEUED,
             submitted_at=statement.submitted_at,
         )
+        self.opened: Future[bool] = Future()
         self.accepted: Future[Exception | None] = Future()
         self.done: Future[QueryRecord] = Future()
         self.only: tuple[str, ...] | None = None

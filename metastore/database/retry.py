@@ -12,8 +12,8 @@ from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
 log = logging.getLogger(__name__)
 
 RETRY_S = 60.0
-_FIRST_WAIT_S = 0.1
-_LONGEST_WAIT_S = 2.0
+FIRST_WAIT_S = 0.1
+LONGEST_WAIT_S = 2.0
 
 Answer = TypeVar("Answer")
 
@@ -24,7 +24,7 @@ def retry(ask: Callable[[], Answer], *, retry_s: float = RETRY_S) -> Answer:
     ask: a whole transaction, which does no harm when it is repeated.
     """
     until_s = time.monotonic() + retry_s
-    wait_s = _FIRST_WAIT_S
+    wait_s = FIRST_WAIT_S
     while True:
         try:
             return ask()
@@ -33,7 +33,7 @@ def retry(ask: Callable[[], Answer], *, retry_s: float = RETRY_S) -> Answer:
                 raise
             log.warning("the metastore does not answer, trying again: %s", error.orig)
         time.sleep(wait_s)
-        wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
 
 def retry_insert(write: Callable[[], None], *, retry_s: float = RETRY_S) -> None:

@@ -1,4 +1,4 @@
-"""Queries and their attempts: written before anything runs, closed whatever happens."""
+"""Queries and their attempts, as they are on record."""
 
 from __future__ import annotations
 
@@ -7,117 +7,33 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Engine, and_, exists, insert, or_, select, update
+from sqlalchemy import Engine, and_, exists, or_, select, update
 from sqlalchemy.orm import Session
 
 from engines.errors import BrokenOff, MemoryExceeded
 from engines.protocol import Actuals
 from metastore.database.batches import batched
 from metastore.database.models import AttemptRow, GatewayRow, MisestimateRow, QueryRow
+from metastore.query_log.changes import OPEN_STATES
+from metastore.query_log.writer import QueryWriter
 from metastore.records import Attempt, Failure, Position, QueryRecord, QueryState
 from metastore.repositories.gateways import SILENCE
 from selector.decision import Decision
-from selector.estimate import LARGEST_BYTES, Uncertainty
+from selector.estimate import Uncertainty
 from selector.forecast.history import Expectation, PastRun, WorkloadKey
 
 _DECISION = TypeAdapter(Decision)
 _ACTUALS = TypeAdapter(Actuals)
 _UNCERTAINTY = TypeAdapter(Uncertainty)
 ASKED_AT_ONCE = 500
-_OPEN = (QueryState.QUEUED, QueryState.RUNNING)
 
 
 class Queries:
-    """The query log."""
+    """The query log. writer: what writes it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-
-    def open(self, record: QueryRecord, *, gateway: str | None = None) -> None:
-        """Write a query that was just submitted. gateway: that runs it."""
-        with self._engine.begin() as connection:
-            connection.execute(
-                insert(QueryRow).values(
-                    id=record.id,
-                    sql=record.sql,
-                    dialect=record.dialect,
-                    database=record.database,
-                    user=record.user,
-                    authenticated=record.authenticated,
-                    requested_engine=record.requested_engine,
-                    gateway=gateway,
-                    state=record.state,
-                    submitted_at=record.submitted_at,
-                )
-            )
-
-    def decided(
-        self,
-        query_id: str,
-        *,
-        fingerprint: str,
-        template: str,
-        statistics_version: str,
-        decision: Decision,
-        first: Attempt,
-    ) -> None:
-        """Keep where a query goes and why, and that its first attempt starts now."""
-        with self._engine.begin() as connection:
-            connection.execute(
-                update(QueryRow)
-                .where(QueryRow.id == query_id)
-                .values(
-                    fingerprint=fingerprint,
-                    template=template,
-                    statistics_version=statistics_version,
-                    decision=_DECISION.dump_python(decision, mode="json"),
-                )
-            )
-            _start(connection, query_id, first)
-
-    def attempt_started(self, query_id: str, attempt: Attempt) -> None:
-        """Write an attempt before it runs; the query runs from now on."""
-        with self._engine.begin() as connection:
-            _start(connection, query_id, attempt)
-
-    def attempt_ended(self, query_id: str, attempt: Attempt) -> None:
-        """Close an attempt with what it took."""
-        with self._engine.begin() as connection:
-            connection.execute(_closing(query_id, attempt))
-
-    def close(
-        self,
-        query_id: str,
-        state: QueryState,
-        *,
-        at: dt.datetime,
-        attempt: Attempt | None = None,
-        rows: int | None = None,
-        result_bytes: int | None = None,
-        error: Failure | None = None,
-    ) -> bool:
-        """End a query, with its last attempt in the same transaction.
-
-        An ended query stays as it ended; returns whether it was still open.
-        """
-        with self._engine.begin() as connection:
-            if attempt is not None:
-                connection.execute(_closing(query_id, attempt))
-            closed = connection.execute(
-                update(QueryRow)
-                .where(QueryRow.id == query_id, QueryRow.state.in_(_OPEN))
-                .values(
-                    state=state,
-                    **({"engine": attempt.engine} if attempt is not None else {}),
-                    finished_at=at,
-                    rows=rows,
-                    result_bytes=result_bytes,
-                    error_code=error.code if error else None,
-                    error_message=error.message if error else None,
-                    error_position=[error.position.line, error.position.column] if error and error.position else None,
-                )
-            )
-            return closed.rowcount > 0
+        self.writer = QueryWriter(engine)
 
     def get(self, query_id: str) -> QueryRecord | None:
         """Return one query, or None."""
@@ -138,7 +54,7 @@ class Queries:
 
         since: only those submitted then or later.
         """
-        wanted = select(QueryRow.id).where(QueryRow.decision.is_not(None), QueryRow.state.not_in(_OPEN))
+        wanted = select(QueryRow.id).where(QueryRow.decision.is_not(None), QueryRow.state.not_in(OPEN_STATES))
         if since is not None:
             wanted = wanted.where(QueryRow.submitted_at >= since)
         newest = wanted.order_by(QueryRow.submitted_at.desc(), QueryRow.id.desc()).limit(limit)
@@ -212,12 +128,12 @@ class Queries:
         started_again = or_(QueryRow.gateway == own, QueryRow.gateway.is_(None))
         dead = silent if own is None else or_(silent, started_again)
         with Session(self._engine) as session, session.begin():
-            orphans = tuple(session.scalars(select(QueryRow.id).where(QueryRow.state.in_(_OPEN), dead)))
+            orphans = tuple(session.scalars(select(QueryRow.id).where(QueryRow.state.in_(OPEN_STATES), dead)))
             if not orphans:  # as it is every few seconds: nobody need wait for a write
                 return ()
             session.execute(
                 update(AttemptRow)
-                .where(AttemptRow.query_id.in_(orphans), AttemptRow.state.in_(_OPEN))
+                .where(AttemptRow.query_id.in_(orphans), AttemptRow.state.in_(OPEN_STATES))
                 .values(state=QueryState.FAILED, failure=error.code, message=error.message)
             )
             session.execute(
@@ -240,51 +156,6 @@ class Queries:
                 wanted = select(QueryRow.id).where(QueryRow.id.in_(some), QueryRow.state == QueryState.FINISHED)
                 found.update(session.scalars(wanted))
         return frozenset(found)
-
-
-def _storable(count: int | None) -> int | None:
-    """Return bytes that fit into a column: estimates of cross joins may be larger than any number there."""
-    return None if count is None else min(count, LARGEST_BYTES)
-
-
-def _start(connection: Connection, query_id: str, attempt: Attempt) -> None:
-    connection.execute(
-        update(QueryRow).where(QueryRow.id == query_id).values(state=QueryState.RUNNING, engine=attempt.engine)
-    )
-    connection.execute(
-        insert(AttemptRow).values(
-            query_id=query_id,
-            ordinal=attempt.ordinal,
-            engine=attempt.engine,
-            state=attempt.state,
-            started_at=attempt.started_at,
-            expected_bytes=_storable(attempt.expected.peak_bytes),
-            uncertainty=_UNCERTAINTY.dump_python(attempt.expected.uncertainty, mode="json"),
-            limit_bytes=attempt.expected.limit_bytes,
-            expected_s=attempt.expected.seconds,
-        )
-    )
-
-
-def _closing(query_id: str, attempt: Attempt) -> Any:
-    leased = {} if attempt.lease_bytes is None else {"limit_bytes": attempt.expected.limit_bytes}
-    return (
-        update(AttemptRow)
-        .where(AttemptRow.query_id == query_id, AttemptRow.ordinal == attempt.ordinal)
-        .values(
-            state=attempt.state,
-            wall_s=attempt.wall_s,
-            waited_s=attempt.waited_s,
-            failure=attempt.failure,
-            message=attempt.message,
-            rows=attempt.rows,
-            peak_bytes=attempt.peak_bytes,
-            lease_bytes=attempt.lease_bytes,
-            threads=attempt.threads,
-            **leased,
-            actuals=_ACTUALS.dump_python(attempt.actuals, mode="json") if attempt.actuals else None,
-        )
-    )
 
 
 def _record(row: QueryRow) -> QueryRecord:

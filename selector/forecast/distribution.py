@@ -8,6 +8,7 @@ errors of the distribution that it is mixed into, in proportion (the self-consis
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -93,7 +94,14 @@ class ErrorDistribution:
 
     def below(self, error: float) -> float:
         """Return the probability of an error that is not larger."""
-        return float(np.interp(error, self.errors, self._middles, left=0.0, right=1.0))
+        errors, middles = self._lists
+        after = bisect_right(errors, error)
+        if after == 0:
+            return 0.0
+        if after == len(errors):
+            return 1.0 if error > errors[-1] else middles[-1]
+        slope = (middles[after] - middles[after - 1]) / (errors[after] - errors[after - 1])
+        return slope * (error - errors[after - 1]) + middles[after - 1]
 
     def quantile(self, level: float) -> float:
         """Return the error that is exceeded with the probability 1 - level."""
@@ -103,3 +111,8 @@ class ErrorDistribution:
     def _middles(self) -> Floats:
         """Return the probability of errors below each, half of its own weight included."""
         return np.cumsum(self.weights) - self.weights / 2
+
+    @cached_property
+    def _lists(self) -> tuple[list[float], list[float]]:
+        """Return errors and their probabilities as Python has them: one is looked up ten times as fast."""
+        return self.errors.tolist(), self._middles.tolist()

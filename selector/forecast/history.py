@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from selector.estimate import USUAL_UNCERTAINTY, Uncertainty
+from selector.forecast.distribution import RunError
 
 SMALLEST_BYTES = 1 << 20  # peaks below are all the same: what is held so briefly is seen by chance, or not at all
 SHORTEST_S = 1e-3
@@ -70,6 +71,11 @@ class PastRun:
         """Logarithm of the peak, or of the least that it can have been, over the expected one."""
         least = (self.expected.limit_bytes or 0) + 1 if self.ran_out else self.measured_bytes or 0
         return log_ratio(least, self.expected.peak_bytes or 0)
+
+    @cached_property
+    def as_seen(self) -> RunError:
+        """Its peak as a distribution of errors takes it in."""
+        return RunError(self.peak_error, self.is_censored)
 
     @cached_property
     def seconds_error(self) -> float:

@@ -9,7 +9,7 @@ the narrower ones fill. The quantiles of such a distribution are conformal: thos
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ import numpy as np
 from selector.estimate import UPPER_LEVEL, MemoryEstimate, Uncertainty
 from selector.forecast.distribution import SHAPE, ErrorDistribution, Floats, RunError
 from selector.forecast.history import PastRun, WorkloadKey, log_ratio
+from selector.forecast.recent import RecentRuns
 
 RECENT = 500  # runs of an engine that are looked back on
 NEWEST = 200  # that make the shape: more would vary less, but follow too late when errors drift
@@ -61,7 +62,7 @@ class Peaks:
 
     def __init__(self, runs: Iterable[PastRun] = (), *, shape: Sequence[float] = SHAPE) -> None:
         self._usual = ErrorDistribution.of_shape(shape)
-        self._recent: deque[PastRun] = deque(maxlen=RECENT)
+        self._recent = RecentRuns(RECENT)
         self._shape: ErrorDistribution | None = None
         self._kinds: dict[Uncertainty, Uncertainty] = {}
         self._counted: list[PastRun] = []
@@ -77,13 +78,13 @@ class Peaks:
     def add(self, run: PastRun) -> None:
         """Learn from a run; the oldest is forgotten."""
         if run.teaches_memory:
-            self._recent.append(run)
+            self._recent.add(run)
             self._changed()
 
     def forget_misses(self, fingerprint: str) -> None:
         """Forget a statement's runs that ran out of memory, or were broken off before they did."""
         kept = [run for run in self._recent if not (run.is_censored and run.subject.fingerprint == fingerprint)]
-        self._recent = deque(kept, maxlen=RECENT)
+        self._recent = RecentRuns(RECENT, kept)
         self._changed()
 
     def _changed(self) -> None:
@@ -93,9 +94,8 @@ class Peaks:
     def errors(self, estimate: MemoryEstimate, subject: WorkloadKey) -> PeakErrors:
         """Return the errors to expect of an estimate, logarithms of the peak over the expected one."""
         kind = self._kind(estimate.uncertainty)
-        template = [run for run in self._recent if run.subject.template == subject.template]
-        own = [run for run in template if _is_same(run, subject, estimate)]
-        siblings = _newest_of_each(template)
+        own = _on_same_ground(self._recent.of_statement(subject), estimate)
+        siblings = self._recent.newest_of_template(subject.template)
         errors = self._all().scaled(kind.bias, kind.deviation, kind.deviation_below)
         errors = _mixed(errors, siblings, TEMPLATE)
         errors = _mixed(errors, own[-NEWEST:], STATEMENT)
@@ -133,7 +133,7 @@ class Peaks:
     def _diverse(self) -> Sequence[PastRun]:
         """Runs of which no template speaks for all, newest first."""
         if not self._counted:
-            self._counted = _diverse(self._recent)
+            self._counted = _diverse(self._recent.newest_of_each())
         return self._counted
 
 
@@ -150,29 +150,23 @@ def blended(known: float, found: float, runs: int, weight: float = KIND_WEIGHT) 
 
 
 def _mixed(errors: ErrorDistribution, runs: Sequence[PastRun], circle: _Circle) -> ErrorDistribution:
-    seen = [RunError(run.peak_error, run.is_censored) for run in runs]
-    return errors.with_runs(seen, weight=circle.weight, bandwidth=circle.bandwidth)
+    return errors.with_runs([run.as_seen for run in runs], weight=circle.weight, bandwidth=circle.bandwidth)
 
 
-def _is_same(run: PastRun, subject: WorkloadKey, estimate: MemoryEstimate) -> bool:
-    """Tell whether a run was of the same statement, on ground of which the model says the same."""
-    apart = log_ratio(run.expected.peak_bytes or 0, estimate.peak_bytes or 0)
-    return run.subject.fingerprint == subject.fingerprint and abs(apart) <= SAME_GROUND
+def _on_same_ground(runs: Iterable[PastRun], estimate: MemoryEstimate) -> list[PastRun]:
+    """Return the runs of a statement for which the memory model said the same as now."""
+    is_same: dict[int | None, bool] = {}
+    for expected_bytes in {run.expected.peak_bytes for run in runs}:
+        apart = log_ratio(expected_bytes or 0, estimate.peak_bytes or 0)
+        is_same[expected_bytes] = abs(apart) <= SAME_GROUND
+    return [run for run in runs if is_same[run.expected.peak_bytes]]
 
 
-def _newest_of_each(runs: Iterable[PastRun]) -> list[PastRun]:
-    """Return the newest run of each statement, newest first: one that is repeated says nothing about another."""
-    newest: dict[str, PastRun] = {}
-    for one in reversed(list(runs)):
-        newest.setdefault(one.subject.fingerprint, one)
-    return list(newest.values())
-
-
-def _diverse(runs: Iterable[PastRun]) -> list[PastRun]:
+def _diverse(newest: Iterable[PastRun]) -> list[PastRun]:
     """Return the newest run of each statement, and of each template only so many that it does not speak for all."""
     seen: Counter[str] = Counter()
     kept = []
-    for one in _newest_of_each(runs):
+    for one in newest:
         seen[one.subject.template] += 1
         if seen[one.subject.template] <= PER_TEMPLATE:
             kept.append(one)

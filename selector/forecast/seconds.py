@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from selector.estimate import MemoryEstimate
 from selector.forecast.history import PastRun, WorkloadKey
+from selector.forecast.recent import RecentRuns
 
 RECENT = 500  # runs of an engine that are looked back on
 ENGINE_WEIGHT, TEMPLATE_WEIGHT, STATEMENT_WEIGHT = 5.0, 1.0, 0.25  # runs that what is known without them counts as
@@ -65,7 +66,7 @@ class Seconds:
 
     def __init__(self, speed: Speed) -> None:
         self.speed = speed
-        self._recent: deque[PastRun] = deque(maxlen=RECENT)
+        self._recent = RecentRuns(RECENT)
         self._misses: deque[float] = deque(maxlen=RECENT_MISSES)
         self._shift: float | None = None
 
@@ -76,18 +77,18 @@ class Seconds:
         if run.ran_out:
             self._misses.append(run.seconds)
         elif run.expected.seconds is not None:
-            self._recent.append(run)
+            self._recent.add(run)
             self._shift = None
 
     def expected(self, model_s: float, subject: WorkloadKey) -> float:
         """Return how long a statement will take. model_s: what its work alone says."""
         if self._shift is None:
-            newest = {run.subject.fingerprint: run.seconds_error for run in self._recent}
-            told = [max(-MOST_TOLD, min(error, MOST_TOLD)) for error in newest.values()]
+            newest = self._recent.newest_of_each()
+            told = [max(-MOST_TOLD, min(run.seconds_error, MOST_TOLD)) for run in newest]
             self._shift = _moved(0.0, told, ENGINE_WEIGHT)
-        template = [run for run in self._recent if run.subject.template == subject.template]
-        own = [run.seconds_error for run in template if run.subject.fingerprint == subject.fingerprint]
-        shift = _moved(self._shift, [run.seconds_error for run in template], TEMPLATE_WEIGHT)
+        template = [run.seconds_error for run in self._recent.of_template(subject.template)]
+        own = [run.seconds_error for run in self._recent.of_statement(subject)]
+        shift = _moved(self._shift, template, TEMPLATE_WEIGHT)
         return model_s * math.exp(_moved(shift, own, STATEMENT_WEIGHT))
 
     def until_miss(self, expected_s: float, share: float = 1.0) -> float:

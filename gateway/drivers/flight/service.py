@@ -369,6 +369,7 @@ class FlightService:
         call.query_id = run.id
         call.when_gone(partial(self._stop_reading, run))
         run.require_accepted()
+        self._coordinator.require_on_record(run)
         operation = StatementOperation(run, self._coordinator, self._spool)
         return self.sessions.hold(call.session, operation), operation
 

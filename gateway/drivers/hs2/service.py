@@ -207,6 +207,7 @@ class Service:
                     operation.require_finished()
                 if not request.run_async:
                     operation.require_finished()
+                self._coordinator.require_on_record(run)
                 undo.pop_all()
             return _started(operation)
 

@@ -36,6 +36,7 @@ from tests.gateway.scripted_gateway import (
     ScriptedGateway,
     scripted_gateway,
 )
+from tests.metastore.writing import at_once
 
 with warnings.catch_warnings():
     # Starlette asks for httpx2 at import; the gateway's own client is httpx.
@@ -133,9 +134,9 @@ def words(page: str) -> str:
 def log_query(scripted: ScriptedGateway, record: QueryRecord) -> None:
     """Write a query and its past straight into the metastore."""
     queries = scripted.gateway.metastore.queries
-    queries.open(replace(record, state=QueryState.QUEUED))
+    at_once(queries).open(replace(record, state=QueryState.QUEUED))
     if record.decision is not None and record.attempts:
-        queries.decided(
+        at_once(queries).decided(
             record.id,
             fingerprint=record.fingerprint or "",
             template=record.template or "",
@@ -145,11 +146,13 @@ def log_query(scripted: ScriptedGateway, record: QueryRecord) -> None:
         )
     for position, attempt in enumerate(record.attempts):
         if position > 0 or record.decision is None:
-            queries.attempt_started(record.id, attempt)
+            at_once(queries).attempt_started(record.id, attempt)
         if attempt.state.ended:
-            queries.attempt_ended(record.id, attempt)
+            at_once(queries).attempt_ended(record.id, attempt)
     if record.state.ended:
-        queries.close(record.id, record.state, at=record.finished_at or NOON, rows=record.rows, error=record.error)
+        at_once(queries).close(
+            record.id, record.state, at=record.finished_at or NOON, rows=record.rows, error=record.error
+        )
 
 
 @pytest.mark.parametrize("path", ["/", "/dashboard/"])

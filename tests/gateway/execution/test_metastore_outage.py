@@ -11,9 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from engines.errors import MemoryExceeded
 from engines.scripted import Script
-from gateway.execution import query_log
 from gateway.statements.statement import Statement
-from metastore.database import retry as retrying
 from metastore.records import QueryState
 from tests.gateway.conftest import Scripted
 from tests.gateway.execution.test_coordinator import ANSWER, ONE, PLAN, SQL, outcomes, rows
@@ -52,11 +50,9 @@ def test_query_outlives_its_database(scripted: Build, database: PostgreSQL) -> N
     assert [misestimate.query_id for misestimate in house.gateway.metastore.misestimates.list()] == [run.id]
 
 
-def test_query_ends_for_its_client_although_nobody_can_write_that_down(
-    scripted: Build, database: PostgreSQL, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_query_ends_for_its_client_although_nobody_can_write_that_down(scripted: Build, database: PostgreSQL) -> None:
     house = scripted(metastore_url=database.url)
-    monkeypatch.setattr(query_log, "retry", lambda ask: retrying.retry(ask, retry_s=0.5))
+    house.gateway.metastore.queries.writer.retry_s = 0.5
     gone = threading.Event()
     house.fast.script("books", Script(steps=(ONE, gone), plan=PLAN))
     run = house.gateway.coordinator.submit(Statement(SQL))

@@ -31,6 +31,7 @@ from metastore.database.connection import sqlite_url
 from metastore.discovery.inspection import data_files, inspect
 from metastore.records import Failure, ManagedFolder, QueryState
 from metastore.store import Metastore
+from tests.metastore.writing import at_once
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 ROWS = check("SELECT 1 AS n", "spark", catalog={}, limits=ParserLimits())
@@ -182,9 +183,9 @@ def test_a_gateway_starts_while_another_holds_a_folder(
     metastore: Metastore, writer: TableWriter, held: TableSource
 ) -> None:
     dead = a_run()
-    metastore.queries.open(dead.record)
+    at_once(metastore.queries).open(dead.record)
     metastore.commits.begin(dead.id, held.location, at=NOW)
-    metastore.queries.close(dead.id, QueryState.FAILED, at=NOW, error=Failure("GATEWAY_STOPPED", "stopped"))
+    at_once(metastore.queries).close(dead.id, QueryState.FAILED, at=NOW, error=Failure("GATEWAY_STOPPED", "stopped"))
     writer.recover()
     assert numbers(Path(held.location)) == [0]
 
@@ -319,7 +320,7 @@ def test_the_folder_of_a_table_that_was_never_made_is_swept(
     metastore: Metastore, writer: TableWriter, tmp_path: Path
 ) -> None:
     run = a_run()
-    metastore.queries.open(run.record)
+    at_once(metastore.queries).open(run.record)
     target = tmp_path / "warehouse" / f"t-{run.id}"
     metastore.folders.add(ManagedFolder(str(target), run.id), at=NOW)
     producing({"1.parquet": 1})("", WriteTarget(str(target), "parquet"))
@@ -327,7 +328,7 @@ def test_the_folder_of_a_table_that_was_never_made_is_swept(
     foreign.mkdir()
     writer.recover()
     assert target.exists()  # somebody is at it
-    metastore.queries.close(run.id, QueryState.FAILED, at=NOW, error=Failure("GATEWAY_STOPPED", "stopped"))
+    at_once(metastore.queries).close(run.id, QueryState.FAILED, at=NOW, error=Failure("GATEWAY_STOPPED", "stopped"))
     writer.recover()
     assert not target.exists()
     assert foreign.exists()
@@ -338,10 +339,12 @@ def test_the_folder_of_a_table_that_was_made_is_not_swept(
     metastore: Metastore, writer: TableWriter, tmp_path: Path
 ) -> None:
     run = a_run()
-    metastore.queries.open(run.record)
+    at_once(metastore.queries).open(run.record)
     create = CreateTable("made", ROWS, ())
     writer.write(create, run, producing({"1.parquet": 1}))
-    metastore.queries.close(run.id, QueryState.FAILED, at=NOW, error=Failure("GATEWAY_STOPPED", "killed too early"))
+    at_once(metastore.queries).close(
+        run.id, QueryState.FAILED, at=NOW, error=Failure("GATEWAY_STOPPED", "killed too early")
+    )
     writer.recover()
     assert numbers(tmp_path / "warehouse" / f"made-{run.id}") == [1]
 

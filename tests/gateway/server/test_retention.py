@@ -18,6 +18,7 @@ from gateway.server.retention import Retention
 from gateway.settings import HistorySettings, ResultSettings
 from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
 from metastore.store import Metastore
+from tests.metastore.writing import at_once
 
 KIB = 1 << 10
 ROWS = pa.table({"text": ["x" * 1_000] * 10})
@@ -36,11 +37,11 @@ def spool(tmp_path: Path) -> Spool:
 
 def query(metastore: Metastore, name: str, *, user: str = "ann", age_s: float = 0.0, open: bool = False) -> None:
     at = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age_s)
-    metastore.queries.open(QueryRecord(name, f"SELECT {name}", "spark", user, "auto", QueryState.QUEUED, at))
+    at_once(metastore.queries).open(QueryRecord(name, f"SELECT {name}", "spark", user, "auto", QueryState.QUEUED, at))
     attempt = Attempt(1, "duckdb", QueryState.RUNNING, started_at=at)
-    metastore.queries.attempt_started(name, attempt)
+    at_once(metastore.queries).attempt_started(name, attempt)
     if not open:
-        metastore.queries.close(name, QueryState.FINISHED, at=at, attempt=attempt)
+        at_once(metastore.queries).close(name, QueryState.FINISHED, at=at, attempt=attempt)
 
 
 def result(metastore: Metastore, spool: Spool, name: str, *, user: str, age_s: float) -> int:

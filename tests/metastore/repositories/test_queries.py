@@ -10,6 +10,7 @@ from selector.decision import Decision, Reason, ReasonCode
 from selector.estimate import LARGEST_BYTES, MemoryEstimate, OperatorEstimate, Uncertainty
 from selector.forecast.history import Expectation, PastRun, WorkloadKey
 from tests.metastore.examples import MINUTE, NOON, query
+from tests.metastore.writing import at_once
 
 DECISION = Decision(
     engine="duckdb",
@@ -25,14 +26,14 @@ LOST = Failure("GATEWAY_RESTARTED", "the gateway was restarted")
 
 
 def test_a_query_comes_back_as_it_was_opened(store: Metastore) -> None:
-    store.queries.open(query())
+    at_once(store.queries).open(query())
     assert store.queries.get("q1") == query()
     assert store.queries.get("q2") is None
 
 
 def test_a_life_with_a_failover(store: Metastore) -> None:
-    store.queries.open(query())
-    store.queries.decided(
+    at_once(store.queries).open(query())
+    at_once(store.queries).decided(
         "q1", fingerprint="f", template="t", statistics_version="books@3", decision=DECISION, first=FIRST
     )
     running = store.queries.get("q1")
@@ -47,8 +48,8 @@ def test_a_life_with_a_failover(store: Metastore) -> None:
         message="no memory",
         peak_bytes=1 << 34,
     )
-    store.queries.attempt_ended("q1", failed)
-    store.queries.attempt_started("q1", SECOND)
+    at_once(store.queries).attempt_ended("q1", failed)
+    at_once(store.queries).attempt_started("q1", SECOND)
     finished = replace(
         SECOND,
         state=QueryState.FINISHED,
@@ -56,7 +57,7 @@ def test_a_life_with_a_failover(store: Metastore) -> None:
         rows=10,
         actuals=Actuals(None, (OperatorActual("SCAN", 100, 0),)),
     )
-    store.queries.close(
+    at_once(store.queries).close(
         "q1", QueryState.FINISHED, at=NOON + 2 * MINUTE, attempt=finished, rows=10, result_bytes=1 << 40
     )
 
@@ -92,14 +93,14 @@ def test_runs_that_teach_are_read_oldest_first(store: Metastore) -> None:
     }
     for minute, (name, end) in enumerate(ends.items()):
         at = NOON + minute * MINUTE
-        store.queries.open(query(name, at))
+        at_once(store.queries).open(query(name, at))
         expected = EXPECTED if end.engine == "duckdb" else Expectation(seconds=20.0)
         first = replace(FIRST, engine=end.engine, started_at=at, expected=expected)
-        store.queries.decided(
+        at_once(store.queries).decided(
             name, fingerprint=name, template="t", statistics_version="books@3", decision=DECISION, first=first
         )
         if end is not FIRST:
-            store.queries.attempt_ended(name, end)
+            at_once(store.queries).attempt_ended(name, end)
 
     def taught(name: str, *, ran_out: bool = False, measured: int | None = None, seconds: float | None) -> PastRun:
         return PastRun("duckdb", WorkloadKey(name, "t"), EXPECTED, ran_out, measured, seconds)
@@ -117,16 +118,16 @@ def test_runs_that_teach_are_read_oldest_first(store: Metastore) -> None:
 
 
 def test_each_attempt_teaches_of_its_own_engine(store: Metastore) -> None:
-    store.queries.open(query())
+    at_once(store.queries).open(query())
     first = replace(FIRST, expected=EXPECTED)
-    store.queries.decided(
+    at_once(store.queries).decided(
         "q1", fingerprint="f", template="t", statistics_version="books@3", decision=DECISION, first=first
     )
     missed = replace(first, state=QueryState.FAILED, failure="MEMORY_EXCEEDED", wall_s=1.0)
-    store.queries.attempt_ended("q1", missed)
+    at_once(store.queries).attempt_ended("q1", missed)
     second = replace(SECOND, expected=Expectation(seconds=20.0))
-    store.queries.attempt_started("q1", second)
-    store.queries.close(
+    at_once(store.queries).attempt_started("q1", second)
+    at_once(store.queries).close(
         "q1", QueryState.FINISHED, at=NOON + MINUTE, attempt=replace(second, state=QueryState.FINISHED, wall_s=30.0)
     )
     store.misestimates.remember(misestimate("f"))
@@ -152,8 +153,8 @@ def test_each_attempt_teaches_of_its_own_engine(store: Metastore) -> None:
 def test_estimates_beyond_all_bounds_are_kept(store: Metastore) -> None:
     endless = replace(DECISION, estimate=MemoryEstimate(10**30, 10**31, 0.5))
     first = replace(FIRST, expected=Expectation(10**30))
-    store.queries.open(query())
-    store.queries.decided(
+    at_once(store.queries).open(query())
+    at_once(store.queries).decided(
         "q1", fingerprint="f", template="t", statistics_version="books@3", decision=endless, first=first
     )
     found = store.queries.get("q1")
@@ -163,9 +164,9 @@ def test_estimates_beyond_all_bounds_are_kept(store: Metastore) -> None:
 
 
 def test_an_ended_query_stays_as_it_ended(store: Metastore) -> None:
-    store.queries.open(query())
-    store.queries.close("q1", QueryState.CANCELLED, at=NOON)
-    store.queries.close("q1", QueryState.FINISHED, at=NOON + MINUTE, rows=5)
+    at_once(store.queries).open(query())
+    at_once(store.queries).close("q1", QueryState.CANCELLED, at=NOON)
+    at_once(store.queries).close("q1", QueryState.FINISHED, at=NOON + MINUTE, rows=5)
     found = store.queries.get("q1")
     assert found is not None
     assert (found.state, found.finished_at, found.rows) == (QueryState.CANCELLED, NOON, None)
@@ -173,8 +174,8 @@ def test_an_ended_query_stays_as_it_ended(store: Metastore) -> None:
 
 def test_an_error_keeps_its_position(store: Metastore) -> None:
     error = Failure("SYNTAX_ERROR", "here", Position(2, 7))
-    store.queries.open(query())
-    store.queries.close("q1", QueryState.FAILED, at=NOON, error=error)
+    at_once(store.queries).open(query())
+    at_once(store.queries).close("q1", QueryState.FAILED, at=NOON, error=error)
     found = store.queries.get("q1")
     assert found is not None
     assert found.error == error
@@ -183,16 +184,16 @@ def test_an_error_keeps_its_position(store: Metastore) -> None:
 
 def test_recent_queries_come_newest_first(store: Metastore) -> None:
     for minute in range(4):
-        store.queries.open(query(f"q{minute}", NOON + minute * MINUTE))
+        at_once(store.queries).open(query(f"q{minute}", NOON + minute * MINUTE))
     assert [found.id for found in store.queries.list(limit=2)] == ["q3", "q2"]
     assert [found.id for found in store.queries.list(limit=9, before=NOON + 2 * MINUTE)] == ["q1", "q0"]
 
 
 def test_what_a_dead_gateway_left_open_is_closed(store: Metastore) -> None:
     for name in ("queued", "running", "done"):
-        store.queries.open(query(name))
-    store.queries.attempt_started("running", FIRST)
-    store.queries.close("done", QueryState.FINISHED, at=NOON)
+        at_once(store.queries).open(query(name))
+    at_once(store.queries).attempt_started("running", FIRST)
+    at_once(store.queries).close("done", QueryState.FINISHED, at=NOON)
 
     assert store.queries.close_orphans(at=NOON + MINUTE, error=LOST) == ()  # nobody said whose they are
     assert set(store.queries.close_orphans(at=NOON + MINUTE, error=LOST, own="me")) == {"queued", "running"}
@@ -212,8 +213,8 @@ def test_only_what_dead_gateways_left_open_is_closed(store: Metastore) -> None:
     for name, seen in (("alive", later - SILENCE / 2), ("silent", later - 2 * SILENCE), ("me", later)):
         store.gateways.seen(name, at=NOON)
         store.gateways.seen(name, at=seen)
-        store.queries.open(query(f"of {name}"), gateway=name)
-    store.queries.open(query("of a gateway that has ended"), gateway="ended")
+        at_once(store.queries).open(query(f"of {name}"), gateway=name)
+    at_once(store.queries).open(query("of a gateway that has ended"), gateway="ended")
     left = {"of silent", "of a gateway that has ended"}
     assert set(store.queries.close_orphans(at=later, error=LOST)) == left
     assert store.queries.close_orphans(at=later, error=LOST, own="me") == ("of me",)

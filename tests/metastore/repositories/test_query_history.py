@@ -12,17 +12,20 @@ from metastore.store import Metastore
 from selector.decision import Decision, Reason, ReasonCode
 from selector.estimate import UNKNOWN
 from tests.metastore.examples import MINUTE, NOON, query
+from tests.metastore.writing import at_once
 
 DECISION = Decision("duckdb", ("duckdb",), (Reason(ReasonCode.PINNED, "Asked for."),), UNKNOWN, None)
 
 
 def ran(store: Metastore, name: str, at: dt.datetime, *, ended: bool = True) -> None:
-    store.queries.open(query(name, at))
+    at_once(store.queries).open(query(name, at))
     attempt = Attempt(1, "duckdb", QueryState.RUNNING, at)
-    store.queries.decided(name, fingerprint=name, template="t", statistics_version="", decision=DECISION, first=attempt)
+    at_once(store.queries).decided(
+        name, fingerprint=name, template="t", statistics_version="", decision=DECISION, first=attempt
+    )
     if ended:
         finished = Attempt(1, "duckdb", QueryState.FINISHED, at, wall_s=1.0)
-        store.queries.close(name, QueryState.FINISHED, at=at + MINUTE, attempt=finished)
+        at_once(store.queries).close(name, QueryState.FINISHED, at=at + MINUTE, attempt=finished)
 
 
 def names(store: Metastore, **wanted: object) -> list[list[str]]:
@@ -33,8 +36,8 @@ def test_history_is_what_was_decided_about_and_has_ended(store: Metastore) -> No
     for number in range(4):
         ran(store, f"q{number}", NOON + number * MINUTE)
     ran(store, "running", NOON + 9 * MINUTE, ended=False)
-    store.queries.open(query("refused", NOON + 10 * MINUTE))
-    store.queries.close("refused", QueryState.FAILED, at=NOON + 11 * MINUTE)
+    at_once(store.queries).open(query("refused", NOON + 10 * MINUTE))
+    at_once(store.queries).close("refused", QueryState.FAILED, at=NOON + 11 * MINUTE)
     assert names(store, limit=10) == [["q0", "q1", "q2", "q3"]]
     assert names(store, limit=2) == [["q2", "q3"]]
     assert names(store, limit=10, since=NOON + MINUTE) == [["q1", "q2", "q3"]]

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from metastore.database.connection import make_engine, migrate
+from metastore.database.quick_reads import QuickReads
 from metastore.repositories.catalog import Catalog
 from metastore.repositories.databases import Databases
 from metastore.repositories.gateways import Gateways
@@ -26,7 +27,8 @@ class Metastore:
     def __init__(self, url: str) -> None:
         self._engine = make_engine(url)
         migrate(self._engine)
-        self.catalog = Catalog(self._engine)
+        self._quick = QuickReads(self._engine)
+        self.catalog = Catalog(self._engine, self._quick)
         self.databases = Databases(self._engine)
         self.views = Views(self._engine)
         self.folders = ManagedFolders(self._engine)
@@ -35,7 +37,7 @@ class Metastore:
         self.queries = Queries(self._engine)
         self.gateways = Gateways(self._engine)
         self.history = History(self._engine)
-        self.misestimates = Misestimates(self._engine)
+        self.misestimates = Misestimates(self._engine, self._quick)
         self.jobs = StatisticsJobs(self._engine)
         self.schedules = Schedules(self._engine)
         self.keys = Keys(self._engine)
@@ -43,6 +45,7 @@ class Metastore:
     def close(self) -> None:
         """Write what is still to be written of queries, and close all connections."""
         self.queries.writer.stop()
+        self._quick.close()
         self._engine.dispose()
 
     def __enter__(self) -> Self:

@@ -35,6 +35,7 @@ from engines.errors import EngineError, StatementCancelled, StatementError, Unsu
 from engines.protocol import Column, TableSource
 
 BATCH_ROWS = 65_536
+MOST_KNOWN, LONGEST_KNOWN = 256, 4 << 10  # statements, and characters of one, whose tables are remembered
 HEADROOM_BYTES = 1 << 30  # above the lease: results, strings and code that DuckDB does not count
 
 
@@ -48,6 +49,7 @@ class Worker:
         self._threads = threads
         self._commands: queue.Queue[dict[str, Any]] = queue.Queue()
         self._parser = _empty_instance()
+        self._names: dict[str, frozenset[str]] = {}  # of tables, by the statements that were asked last
         self._tables: dict[str, dict[str, Any]] = {}  # as they were described, by their names in small letters
         self._instances = Instances(threads=threads)
         self._lock = threading.Lock()
@@ -128,7 +130,6 @@ class Worker:
 
     def _instance_for(self, sql: str) -> Instance:
         """Return an instance with views of the tables that a statement names. Raises UnsupportedFeature."""
-        _require_one_query(sql)
         names = self._named(sql) & self._tables.keys()
         if any(self._tables[name]["format"] == "orc" for name in names):
             self._load_orc_reader()
@@ -142,10 +143,18 @@ class Worker:
 
         self._own_bytes += address_space_bytes() - before_bytes  # no statement's, and once only
 
-    def _named(self, sql: str) -> set[str]:
-        """Return the names of tables in a statement, which is parsed and not bound."""
-        found = self._parser.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
-        return set(_table_names(json.loads(found[0]) if found else None))
+    def _named(self, sql: str) -> frozenset[str]:
+        """Return the names of tables in one query, which is parsed and not bound. Raises UnsupportedFeature."""
+        known = self._names.get(sql)
+        if known is None:
+            _require_one_query(sql)
+            found = self._parser.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
+            known = frozenset(_table_names(json.loads(found[0]) if found else None))
+            if len(sql) <= LONGEST_KNOWN:
+                self._names[sql] = known
+                if len(self._names) > MOST_KNOWN:
+                    del self._names[next(iter(self._names))]
+        return known
 
     def _explain(self, sql: str, memory_bytes: int) -> str:
         instance = self._instance_for(sql)

@@ -39,6 +39,16 @@ def open_private(path: Path) -> IO[bytes]:
     return private_file(path).open("wb")
 
 
+def write_private(path: Path, content: bytes | memoryview) -> None:
+    """Write a file of ours as a whole."""
+    with open_private(path) if path.exists() else _new_private(path) as file:
+        file.write(content)
+
+
+def _new_private(path: Path) -> IO[bytes]:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "wb", buffering=0)
+
+
 def close_to_others(path: Path) -> None:
     """Take the rights of everybody else away; a place that is another user's stays as it is, with a warning."""
     status = path.stat()

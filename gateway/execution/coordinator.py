@@ -8,15 +8,14 @@ other until an attempt has its rows or no other one may follow. Every step is on
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from engines.errors import EngineError, StatementCancelled
+from engines.machine.threads import Threads
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.commands.answers import writes_rows
 from gateway.errors import GatewayError, GatewayStopped, NotAllowed, failure_of
@@ -85,6 +84,7 @@ class Coordinator:
         self._waiting = Waiting(engines, router, queue_s)
         self.parser_limits = reader.limits
         self._alive = LiveStatements(engines, admission, queries)
+        self._threads = Threads("statement")
         self._stopping = False
 
     # ------------------------------------------------------------------ what clients ask for
@@ -112,9 +112,8 @@ class Coordinator:
         run = Run(statement)
         self._alive.take_in(run)
         try:
-            self._log.open(run)
-            run.opened.add_done_callback(partial(self._end_unopened, run))
-            threading.Thread(target=self._process, args=(run,), name=f"query {run.id}", daemon=True).start()
+            self._log.open(run, otherwise=partial(self.cancel, run.id))
+            self._threads.run(partial(self._process, run))
         except BaseException:
             self._alive.let_go(run)
             self._log.require_closed(run)
@@ -198,11 +197,6 @@ class Coordinator:
                 run.accepted.set_result(refusal)
             run.done.set_result(run.record)
 
-    def _end_unopened(self, run: Run, opened: Future[bool]) -> None:
-        """End a statement that could not be put on record: its client hears so, and may ask again."""
-        if opened.exception() is not None:
-            self.cancel(run.id)
-
     def _run(self, run: Run, understood: Understood, snapshot: CatalogSnapshot) -> None:
         """See a statement through that was accepted. Raises what it fails with before an engine is tried."""
         if isinstance(understood, CompiledStatement):
@@ -243,6 +237,7 @@ class Coordinator:
 
     def _close(self, run: Run, outcome: Outcome, plan: FailoverPlan | None = None) -> None:
         """Record the end of a statement with its last attempt."""
+        run.held = outcome.result.held if outcome.result is not None else None
         error = outcome.error
         if plan is not None and isinstance(error, EngineError):
             error = plan.final_error(error)

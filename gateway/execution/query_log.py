@@ -12,7 +12,7 @@ import datetime as dt
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -61,9 +61,13 @@ class QueryLog:
         self._late: deque[QueryRecord] = deque()
         self._catching_up = threading.Lock()
 
-    def open(self, run: Run) -> None:
-        """Begin to put a statement on record; ``require_open`` waits until it is there."""
+    def open(self, run: Run, *, otherwise: Callable[[], object]) -> None:
+        """Begin to put a statement on record; ``require_open`` waits until it is there.
+
+        otherwise: is called where that fails, so that its client hears of it and may ask again.
+        """
         run.opened = self._writer.open(run.record, gateway=self._gateway)
+        run.opened.add_done_callback(lambda opened: otherwise() if opened.exception() is not None else None)
 
     def require_open(self, run: Run) -> None:
         """Wait until a statement is on record, as it has to be before a client hears its id.

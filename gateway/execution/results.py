@@ -12,18 +12,21 @@ from __future__ import annotations
 import contextlib
 import struct
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 
-from engines.machine.private_files import private_file, private_folder
+from engines.machine.private_files import private_file, private_folder, write_private
 from engines.protocol import ResultStream
 from gateway.errors import ResultGone, ResultStoreFull, ResultTooLarge
 from gateway.execution import flatbuffer
+from gateway.statements.statement import Run
 
 BATCH_BYTES = 512 << 10  # of rows, with what their values take beside their bytes
+HELD_BYTES = 64 << 10  # of a result that its statement keeps in memory for the reply
 CELL_BYTES = 8  # of a value beside its own bytes: NULLs and booleans are next to nothing in Arrow, and texts elsewhere
 _SUFFIX = ".arrow"
 _UNFINISHED = ".part"
@@ -34,10 +37,11 @@ _MARK = -1
 
 @dataclass(frozen=True, slots=True)
 class SpooledResult:
-    """A whole result. bytes: of its file."""
+    """A whole result. bytes: of its file. held: the same in memory, where it is small."""
 
     rows: int
     bytes: int
+    held: pa.Buffer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,22 +141,53 @@ class Spool:
         a file the query's result, and calls it, or raises.
         """
         unfinished = self._folder / f"{query_id}.{attempt}{_UNFINISHED}"
-        schema = _plain_schema(stream.schema)
-        rows = 0
+        own_schema = stream.schema
+        schema = _plain_schema(own_schema)
+        batches = stream if schema is own_schema else (batch.cast(schema) for batch in stream)
+        pieces = (piece for batch in batches for piece in self._pieces(batch))
+        first, held_bytes = list[pa.RecordBatch](), 0
+        for piece in pieces:
+            first.append(piece)
+            held_bytes += piece.nbytes
+            if held_bytes > HELD_BYTES:
+                break
         try:
-            with _disk_errors(), pa.OSFile(str(private_file(unfinished)), "wb") as file:
-                with pa.ipc.new_stream(file, schema) as writer:
-                    for batch in stream:
-                        for piece in self._pieces(batch if schema is stream.schema else batch.cast(schema)):
-                            writer.write_batch(piece)
-                            if file.tell() > self._limit:
-                                raise ResultTooLarge(f"The result is larger than {self._limit:,} bytes.")
-                        rows += batch.num_rows
-                size = file.tell()
+            if held_bytes <= HELD_BYTES:
+                result = self._write_at_once(unfinished, schema, first)
+            else:
+                result = self._write_on(unfinished, schema, chain(first, pieces))
             publish(lambda: self._publish(unfinished, query_id))
-        finally:
+        except BaseException:
             unfinished.unlink(missing_ok=True)
-        return SpooledResult(rows, size)
+            raise
+        return result
+
+    def _write_at_once(self, path: Path, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> SpooledResult:
+        """Write what is in memory already."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        held = sink.getvalue()
+        self._require_small(held.size)
+        with _disk_errors():
+            write_private(path, memoryview(held))
+        return SpooledResult(sum(batch.num_rows for batch in batches), held.size, held)
+
+    def _write_on(self, path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> SpooledResult:
+        """Write batch by batch, as they come."""
+        rows = 0
+        with _disk_errors(), pa.OSFile(str(private_file(path)), "wb") as file:
+            with pa.ipc.new_stream(file, schema) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+                    self._require_small(file.tell())
+                    rows += batch.num_rows
+            return SpooledResult(rows, file.tell())
+
+    def _require_small(self, size: int) -> None:
+        if size > self._limit:
+            raise ResultTooLarge(f"The result is larger than {self._limit:,} bytes.")
 
     def _publish(self, unfinished: Path, query_id: str) -> None:
         with _disk_errors():
@@ -187,6 +222,15 @@ class Spool:
             raise ResultGone(query_id) from error
         with file:
             yield ResultFile(file)
+
+    @contextlib.contextmanager
+    def open_of(self, run: Run) -> Iterator[ResultFile]:
+        """Read the result of a statement that has just ended: a small one from memory. Raises ResultGone."""
+        if run.held is not None:
+            yield ResultFile(pa.BufferReader(run.held))
+        else:
+            with self.open(run.id) as result:
+                yield result
 
     def delete(self, query_id: str) -> None:
         """Delete a result, if it is there."""

@@ -82,20 +82,19 @@ _NOT_RUN: Mapping[int | str, dict[str, Any]] = {
 @router.post("/queries", response_model=QueryReply, responses=dict(_NOT_RUN))
 async def run_query(body: QueryRequest, request: Request, gateway: Served, user: User) -> Response:
     """Run a query. 200 once it has ended, 202 while it still runs after wait_s."""
-    limits = gateway.settings.limits
-    statement = await run_in_threadpool(_asked, body, request, gateway, user, timeout_s=body.timeout_s or 0.0)
-    request.state.query_id = statement.id
-    run = await run_in_threadpool(gateway.coordinator.start, statement)
-    if not await _accepted(run, request):
+    run = await run_in_threadpool(_started, body, request, gateway, user)
+    if not await _settled(run, request, body.wait_s):
         gateway.coordinator.cancel(run.id)
         return Response(status_code=CLIENT_CLOSED_REQUEST)
-    run.require_accepted()
-    await _wait(run, body.wait_s)
-    max_rows = limits.rows if body.max_rows is None else body.max_rows
+    if run.accepted.done():
+        run.require_accepted()
+    max_rows = gateway.settings.limits.rows if body.max_rows is None else body.max_rows
     record = run.done.result() if run.done.done() and not run.done.cancelled() else None
     if record is None:
         await run_in_threadpool(gateway.coordinator.require_on_record, run)
-    return await run_in_threadpool(_reply, request, gateway, user, statement.id, max_rows, record)
+    elif run.held is not None or record.state is not QueryState.FINISHED:  # all of the reply is in memory
+        return _reply(request, gateway, user, run.id, max_rows, record, run)
+    return await run_in_threadpool(_reply, request, gateway, user, run.id, max_rows, record)
 
 
 @router.get("/queries")
@@ -198,6 +197,12 @@ def explain(body: ExplainRequest, request: Request, gateway: Served, user: User)
     )
 
 
+def _started(body: QueryRequest, request: Request, gateway: Services, user: Principal) -> Run:
+    statement = _asked(body, request, gateway, user, timeout_s=body.timeout_s or 0.0)
+    request.state.query_id = statement.id
+    return gateway.coordinator.start(statement)
+
+
 def _asked(
     body: QueryRequest | ExplainRequest, request: Request, gateway: Services, user: Principal, *, timeout_s: float = 0.0
 ) -> Statement:
@@ -227,19 +232,28 @@ def _bases(gateway: Services, checked: CompiledStatement, decision: Decision) ->
     return bases
 
 
-async def _accepted(run: Run, request: Request) -> bool:
-    """Wait until a statement is read; False where the client leaves before, so that nobody knows its id."""
+async def _settled(run: Run, request: Request, wait_s: float) -> bool:
+    """Wait until a statement is read, and from then on for its end. wait_s: at most for that.
+
+    False where the client leaves before it is read, so that nobody knows its id.
+    """
+    if wait_s >= WATCH_S:  # most have ended by then
+        await _wait(run, WATCH_S)
+        wait_s -= WATCH_S
+        if run.done.done():
+            return True
     accepted = asyncio.wrap_future(run.accepted)
     while not accepted.done():
         await asyncio.wait([accepted], timeout=WATCH_S)
         if not accepted.done() and await request.is_disconnected():
             return False
+    await _wait(run, wait_s)
     return True
 
 
 async def _wait(run: Run, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError, asyncio.CancelledError):
-        await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(run.done)), seconds)
+    if not run.done.done():
+        await asyncio.wait([asyncio.wrap_future(run.done)], timeout=seconds)
 
 
 def _record(gateway: Services, query_id: str) -> QueryRecord:
@@ -269,15 +283,17 @@ def _reply(
     query_id: str,
     max_rows: int,
     record: QueryRecord | None = None,
+    run: Run | None = None,
 ) -> Response:
-    """Show a query with its first rows; record: where it is at hand already."""
+    """Show a query with its first rows; record, run: where they are at hand already."""
     record = record or _record(gateway, query_id)
     reply = QueryReply.of(record, gateway.waits.of(query_id))
     status = 200 if record.state.ended else 202
     if record.error is not None:
         status = STATUS_OF_FAILED_QUERY.get(record.error.code, 200)
     if record.state is QueryState.FINISHED:
-        with contextlib.suppress(ResultGone), gateway.spool.open(query_id) as result:
+        rows = gateway.spool.open(query_id) if run is None else gateway.spool.open_of(run)
+        with contextlib.suppress(ResultGone), rows as result:
             reply.columns, reply.truncated = render.columns(result.schema), (record.rows or 0) > max_rows
             reply.rows = []
             size = result.next_bytes() if max_rows else None

@@ -28,6 +28,8 @@ ID_BYTES = 16
 _ID_TIME, _ID_RANDOM = 8, 5  # bytes of an id's two parts
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from gateway.sql.commands.commands import Command
     from gateway.sql.commands.writes import Write
     from gateway.statements.session import Session
@@ -125,6 +127,7 @@ class Run:
 
     record: what the metastore holds of it, or soon will. opened: complete once it holds anything. accepted: complete
     once it is read, with what it is refused for, or None.
+    held: the rows of a small result as Arrow's stream, None of a large one or where there is none yet.
     done: the record once it is closed, whichever way the query ended.
     command: what it is, where it is no query. only: engines that may help with a command, None for all.
     give_back: ends what it holds of the gateway, once it holds something.
@@ -149,6 +152,7 @@ class Run:
         self.accepted: Future[Exception | None] = Future()
         self.done: Future[QueryRecord] = Future()
         self.only: tuple[str, ...] | None = None
+        self.held: pa.Buffer | None = None
         self._engines: list[str] = []
         self._pending: list[Pending] = []
         self._admitted: tuple[Admitted, ...] = ()

@@ -25,7 +25,7 @@ from selector.decision import Decision
 
 log = logging.getLogger(__name__)
 
-LINGER_S = 0.01  # that a change is held back which nobody waits for
+LINGER_S = 0.05  # that a change is held back which nobody waits for: most statements have ended by then
 
 Step = Callable[[QueryChanges], None]
 

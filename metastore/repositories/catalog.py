@@ -26,10 +26,13 @@ from metastore.database.models import (
     TableRow,
     ViewRow,
 )
+from metastore.database.quick_reads import QuickReads
 from metastore.records import NOT_ANNOTATED, Annotations, CatalogTable, Inspection, Partition
 from selector.join_keys import ColumnRef, KeyPair
 
 VERSION_ROW = 1
+_VERSIONS = CatalogVersionRow.metadata.tables[CatalogVersionRow.__tablename__]
+_VERSION = select(_VERSIONS.c.version)
 READ_AT_ONCE = 500  # tables
 
 OwnerCheck = Callable[[str | None], None]
@@ -61,8 +64,9 @@ class TableChanged(LookupError):
 class Catalog:
     """Registered tables. Names are unique without regard to case and kept in lower case."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, quick: QuickReads) -> None:
         self._engine = engine
+        self._quick = quick
         self._lock = threading.Lock()
         self._read: dict[int, tuple[Row[Any], CatalogTable]] = {}  # by the table's id, with the row that it was read of
 
@@ -232,8 +236,8 @@ class Catalog:
 
     def version(self) -> int:
         """Return a number that grows with every change of tables or statistics."""
-        with self._engine.connect() as connection:
-            return connection.scalar(select(CatalogVersionRow.version)) or 0
+        found = self._quick.rows(_VERSION)
+        return found[0].version if found else 0
 
 
 def _rename_in_keys(session: Session, old: str, new: str) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Engine, delete, select
+from typing import Any
+
+from sqlalchemy import Engine, Row, bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from metastore.database.models import MisestimateRow
+from metastore.database.quick_reads import QuickReads
 from metastore.records import Misestimate
+
+_ROWS = MisestimateRow.metadata.tables[MisestimateRow.__tablename__]
+_ABOUT = select(_ROWS).where(_ROWS.c.fingerprint == bindparam("wanted")).order_by(_ROWS.c.recorded_at)
 
 
 class Misestimates:
     """What was learned the hard way. New statistics or a new limit make a misestimate moot, without deleting it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, quick: QuickReads) -> None:
         self._engine = engine
+        self._quick = quick
 
     def remember(self, misestimate: Misestimate) -> None:
         """Keep a misestimate; the newest of a kind wins."""
@@ -35,11 +42,7 @@ class Misestimates:
 
     def about(self, fingerprint: str) -> tuple[Misestimate, ...]:
         """Return the misestimates about a statement, oldest first, whatever statistics they were made under."""
-        wanted = (
-            select(MisestimateRow).where(MisestimateRow.fingerprint == fingerprint).order_by(MisestimateRow.recorded_at)
-        )
-        with Session(self._engine) as session:
-            return tuple(_record(row) for row in session.scalars(wanted))
+        return tuple(_record(row) for row in self._quick.rows(_ABOUT, {"wanted": fingerprint}))
 
     def list(self) -> tuple[Misestimate, ...]:
         """Return all misestimates, newest first."""
@@ -58,7 +61,7 @@ class Misestimates:
             return len(gone)
 
 
-def _record(row: MisestimateRow) -> Misestimate:
+def _record(row: MisestimateRow | Row[Any]) -> Misestimate:
     return Misestimate(
         fingerprint=row.fingerprint,
         engine=row.engine,

@@ -15,6 +15,7 @@ from functools import partial
 from queue import SimpleQueue
 
 from engines.errors import BrokenOff, EngineError, StatementCancelled, Superseded
+from engines.machine.threads import Threads
 from gateway.execution.executor import Executor, Outcome
 from gateway.execution.failover import FailoverPlan, PlannedAttempt
 from gateway.execution.query_log import QueryLog, new_attempt
@@ -77,6 +78,7 @@ class Races:
         self.executor = executor
         self.log = query_log
         self.early = early
+        self.threads = Threads("attempt")
 
 
 class Race:
@@ -161,7 +163,7 @@ class Race:
         if judge is None and len(self._running) == 1:
             carry_out()
         else:
-            threading.Thread(target=carry_out, name=f"attempt {self._run.id}", daemon=True).start()
+            self._races.threads.run(carry_out)
 
     def _carry_out(self, runner: Runner, wait_s: float) -> None:
         try:

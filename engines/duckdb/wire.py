@@ -43,8 +43,11 @@ def send(connection: socket.socket, kind: Frame, payload: bytes | memoryview | p
     """Send one frame; blocks while the other side does not read, which is the back-pressure."""
     view = memoryview(payload)
     try:
-        connection.sendall(_HEADER.pack(kind, view.nbytes))
-        connection.sendall(view)
+        head = _HEADER.pack(kind, view.nbytes)
+        sent = connection.sendmsg((head, view))
+        if sent < len(head) + view.nbytes:
+            connection.sendall(head[sent:])
+            connection.sendall(view[max(0, sent - len(head)) :])
     except OSError as error:
         raise PeerGone(str(error)) from error
 
@@ -120,32 +123,43 @@ class Sender:
 class BatchSender:
     """Sends batches in a thread of its own, so that the next one is made meanwhile; one waits at most.
 
-    Leaving it waits for the last. Whatever fails in the thread, such as PeerGone or memory that is not to be had, is
-    raised by the next ``send``, or at the end.
+    A single batch is sent at the end, without one. Leaving it waits for the last. Whatever fails in the thread, such as
+    PeerGone or memory that is not to be had, is raised by the next ``send``, or at the end.
     """
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
+        self._first: pa.RecordBatch | None = None
         self._waiting: queue.Queue[pa.RecordBatch | None] = queue.Queue(maxsize=1)
         self._failure: BaseException | None = None
         self._memory = pa.allocate_buffer(0)
-        self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Have a batch sent; blocks while another one waits, which is the back-pressure."""
         if self._failure is not None:
             raise self._failure
+        if self._thread is None and self._first is None:
+            self._first = batch
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
+            self._thread.start()
+            self._waiting.put(self._first)
+            self._first = None
         self._waiting.put(batch)
 
     def __enter__(self) -> Self:
-        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._waiting.put(None)
-        self._thread.join()
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+        elif self._first is not None and error is None:
+            self._sender.send(Frame.BATCH, self._encoded(self._first))
         if self._failure is not None and error is None:
             raise self._failure
 

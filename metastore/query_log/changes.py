@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Insert, insert, update
+from sqlalchemy import Connection, Insert, Update, bindparam, insert, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from engines.protocol import Actuals
@@ -150,7 +151,7 @@ def write(connection: Connection, changes: Sequence[QueryChanges]) -> tuple[bool
         connection.execute(_INSERT_QUERIES, new)
     for each in changes:
         if each.values and not each.is_new:
-            connection.execute(update(_QUERIES).where(_QUERIES.c.id == each.query_id).values(each.values))
+            connection.execute(_update_query(frozenset(each.values)), {**each.values, "this": each.query_id})
     attempts = [
         {**_NO_ATTEMPT, "query_id": each.query_id, "ordinal": ordinal, **attempt.values}
         for each in changes
@@ -162,16 +163,32 @@ def write(connection: Connection, changes: Sequence[QueryChanges]) -> tuple[bool
     for each in changes:
         for ordinal, attempt in each.attempts.items():
             if not attempt.is_new:
-                this = _ATTEMPTS.c.query_id == each.query_id, _ATTEMPTS.c.ordinal == ordinal
-                connection.execute(update(_ATTEMPTS).where(*this).values(attempt.values))
+                this = {"this": each.query_id, "number": ordinal}
+                connection.execute(_update_attempt(frozenset(attempt.values)), attempt.values | this)
     return tuple(_ended(connection, each) for each in changes)
 
 
 def _ended(connection: Connection, each: QueryChanges) -> bool:
     if each.ending is None or each.is_new:
         return each.is_new and each.ending is not None
-    is_open = _QUERIES.c.id == each.query_id, _QUERIES.c.state.in_(OPEN_STATES)
-    return connection.execute(update(_QUERIES).where(*is_open).values(each.ending)).rowcount > 0
+    end = _update_query(frozenset(each.ending), only_open=True)
+    return connection.execute(end, {**each.ending, "this": each.query_id}).rowcount > 0
+
+
+@cache
+def _update_query(columns: frozenset[str], *, only_open: bool = False) -> Update:
+    """Return what updates some columns of the query ``this``; it is made once, which takes longer than to run it."""
+    wanted = update(_QUERIES).where(_QUERIES.c.id == bindparam("this"))
+    if only_open:
+        wanted = wanted.where(_QUERIES.c.state.in_(OPEN_STATES))
+    return wanted.values({name: bindparam(name) for name in columns})
+
+
+@cache
+def _update_attempt(columns: frozenset[str]) -> Update:
+    """Return what updates some columns of the attempt ``number`` of the query ``this``."""
+    this = _ATTEMPTS.c.query_id == bindparam("this"), _ATTEMPTS.c.ordinal == bindparam("number")
+    return update(_ATTEMPTS).where(*this).values({name: bindparam(name) for name in columns})
 
 
 def _storable(count: int | None) -> int | None:

@@ -25,10 +25,9 @@ class RecentRuns:
     def __iter__(self) -> Iterator[PastRun]:
         return iter(self._runs)
 
-    def add(self, run: PastRun) -> None:
-        """Take in the newest run."""
-        if len(self._runs) == self._most:
-            self._forget_oldest()
+    def add(self, run: PastRun) -> PastRun | None:
+        """Take in the newest run; return the oldest one where that is forgotten."""
+        forgotten = self._forget_oldest() if len(self._runs) == self._most else None
         subject = run.subject
         self._runs.append(run)
         self._newest.pop(subject.fingerprint, None)
@@ -37,15 +36,11 @@ class RecentRuns:
         own = statements.pop(subject.fingerprint, None)
         statements[subject.fingerprint] = own = deque() if own is None else own
         own.append(run)
+        return forgotten
 
     def of_statement(self, subject: WorkloadKey) -> Sequence[PastRun]:
         """Return a statement's runs, oldest first."""
         return self._of.get(subject.template, {}).get(subject.fingerprint, ())
-
-    def of_template(self, template: str) -> Iterator[PastRun]:
-        """Yield the runs of all statements of a template, in no order."""
-        for own in self._of.get(template, {}).values():
-            yield from own
 
     def newest_of_template(self, template: str) -> list[PastRun]:
         """Return the newest run of each statement of a template, newest first."""
@@ -55,7 +50,7 @@ class RecentRuns:
         """Yield the newest run of each statement, newest first: one that is repeated says nothing about another."""
         return reversed(self._newest.values())
 
-    def _forget_oldest(self) -> None:
+    def _forget_oldest(self) -> PastRun:
         oldest = self._runs.popleft()
         template, fingerprint = oldest.subject.template, oldest.subject.fingerprint
         if self._newest[fingerprint] is oldest:
@@ -66,3 +61,4 @@ class RecentRuns:
             del self._of[template][fingerprint]
             if not self._of[template]:
                 del self._of[template]
+        return oldest

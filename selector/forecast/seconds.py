@@ -7,14 +7,17 @@ the same everywhere, only how long that takes is not.
 from __future__ import annotations
 
 import math
-import statistics as averages
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from selector.estimate import MemoryEstimate
 from selector.forecast.history import PastRun, WorkloadKey
 from selector.forecast.recent import RecentRuns
+
+Key = TypeVar("Key")
 
 RECENT = 500  # runs of an engine that are looked back on
 ENGINE_WEIGHT, TEMPLATE_WEIGHT, STATEMENT_WEIGHT = 5.0, 1.0, 0.25  # runs that what is known without them counts as
@@ -67,6 +70,8 @@ class Seconds:
     def __init__(self, speed: Speed) -> None:
         self.speed = speed
         self._recent = RecentRuns(RECENT)
+        self._of_template: dict[str, list[float]] = {}  # errors, the smallest first
+        self._of_statement: dict[WorkloadKey, list[float]] = {}
         self._misses: deque[float] = deque(maxlen=RECENT_MISSES)
         self._shift: float | None = None
 
@@ -77,19 +82,25 @@ class Seconds:
         if run.ran_out:
             self._misses.append(run.seconds)
         elif run.expected.seconds is not None:
-            self._recent.add(run)
+            self._note(run, self._recent.add(run))
             self._shift = None
+
+    def _note(self, run: PastRun, forgotten: PastRun | None) -> None:
+        """Keep errors in order, so that a median is found at once."""
+        if forgotten is not None:
+            _drop(self._of_template, forgotten.subject.template, forgotten.seconds_error)
+            _drop(self._of_statement, forgotten.subject, forgotten.seconds_error)
+        insort(self._of_template.setdefault(run.subject.template, []), run.seconds_error)
+        insort(self._of_statement.setdefault(run.subject, []), run.seconds_error)
 
     def expected(self, model_s: float, subject: WorkloadKey) -> float:
         """Return how long a statement will take. model_s: what its work alone says."""
         if self._shift is None:
             newest = self._recent.newest_of_each()
             told = [max(-MOST_TOLD, min(run.seconds_error, MOST_TOLD)) for run in newest]
-            self._shift = _moved(0.0, told, ENGINE_WEIGHT)
-        template = [run.seconds_error for run in self._recent.of_template(subject.template)]
-        own = [run.seconds_error for run in self._recent.of_statement(subject)]
-        shift = _moved(self._shift, template, TEMPLATE_WEIGHT)
-        return model_s * math.exp(_moved(shift, own, STATEMENT_WEIGHT))
+            self._shift = _moved(0.0, sorted(told), ENGINE_WEIGHT)
+        shift = _moved(self._shift, self._of_template.get(subject.template, ()), TEMPLATE_WEIGHT)
+        return model_s * math.exp(_moved(shift, self._of_statement.get(subject, ()), STATEMENT_WEIGHT))
 
     def until_miss(self, expected_s: float, share: float = 1.0) -> float:
         """Return how long it takes on average until a statement runs out of memory.
@@ -101,7 +112,17 @@ class Seconds:
 
 
 def _moved(shift: float, errors: Sequence[float], weight: float) -> float:
+    """Move a shift towards the median of errors, the smallest first."""
     if not errors:
         return shift
     share = len(errors) / (len(errors) + weight)
-    return shift + share * (averages.median(errors) - shift)
+    middle = len(errors) // 2
+    median = errors[middle] if len(errors) % 2 else (errors[middle - 1] + errors[middle]) / 2
+    return shift + share * (median - shift)
+
+
+def _drop(errors: dict[Key, list[float]], key: Key, error: float) -> None:
+    of_key = errors[key]
+    del of_key[bisect_left(of_key, error)]
+    if not of_key:
+        del errors[key]

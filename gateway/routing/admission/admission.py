@@ -134,8 +134,7 @@ class Admission:
             room = self._holdings.room(request, waiter.pool, waiter.memory_bytes)
             if room is Room.GUESTS or (room is Room.SHARED and not waiters):
                 return 0.0, 0.0
-            before = [*waiters, waiter]
-            before.sort(key=self._turns.order)
+            before = self._turns.in_order([*waiters, waiter])
             place = before.index(waiter)
             start_s = 0.0
             if place or isinstance(room, Need):
@@ -253,7 +252,7 @@ class Admission:
         return Waiter(request, pool, memory_bytes, next(self._numbers), time.monotonic(), time.time(), changed)
 
     def _in_order(self, engine: str) -> list[Waiter]:
-        return sorted((each for each in self._waiters if each.request.engine == engine), key=self._turns.order)
+        return self._turns.in_order(each for each in self._waiters if each.request.engine == engine)
 
     @staticmethod
     def _is_held_up_elsewhere(waiter: Waiter, other: Waiter) -> bool:
@@ -272,7 +271,7 @@ class Admission:
         """Give the next a turn that may have one; returns whether there was any. Notes what the others need."""
         now_s = time.monotonic()
         blocked: list[Waiter] = []
-        for waiter in sorted(self._waiters, key=self._turns.order):
+        for waiter in self._turns.in_order(self._waiters):
             room = self._holdings.room(waiter.request, waiter.pool, waiter.memory_bytes)
             if isinstance(room, Need):
                 waiter.need = room

@@ -55,18 +55,25 @@ class Turns:
         self._of_account: dict[str, int] = {}  # the number of its last turn
         self._of_pool: dict[str, float] = {}  # turns over weight: the lowest is next where shares are alike
 
-    def order(self, waiter: Waiter) -> tuple[float, float, float, float, int, int]:
-        """Sort first whose pool holds least by its weight, then who holds least, then who came first."""
-        engine, who, pool = waiter.request.engine, waiter.request.who, waiter.pool
-        share = self._holdings.share
-        return (
-            share(engine, Sharer.POOL, pool.name) / pool.weight,
-            self._of_pool.get(pool.name, 0.0),
-            share(engine, Sharer.SOURCE, who.quota_key),
-            share(engine, Sharer.ACCOUNT, who.account),
-            self._of_account.get(who.account, 0),
-            waiter.number,
-        )
+    def in_order(self, waiters: Iterable[Waiter]) -> list[Waiter]:
+        """Return first whose pool holds least by its weight, then who holds least, then who came first."""
+        known: dict[tuple[str, str, str, str], tuple[float, float, float, float, int]] = {}
+
+        def order(waiter: Waiter) -> tuple[tuple[float, float, float, float, int], int]:
+            engine, who, pool = waiter.request.engine, waiter.request.who, waiter.pool
+            key = engine, pool.name, who.quota_key, who.account
+            if key not in known:
+                share = self._holdings.share
+                known[key] = (
+                    share(engine, Sharer.POOL, pool.name) / pool.weight,
+                    self._of_pool.get(pool.name, 0.0),
+                    share(engine, Sharer.SOURCE, who.quota_key),
+                    share(engine, Sharer.ACCOUNT, who.account),
+                    self._of_account.get(who.account, 0),
+                )
+            return known[key], waiter.number
+
+        return sorted(waiters, key=order)
 
     def arrived(self, pool: Pool) -> None:
         """Note that somebody waits in a pool: one that was idle has no turns to make up for."""

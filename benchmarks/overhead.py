@@ -33,7 +33,6 @@ from gateway.cli.progress import progress_bar
 from gateway.http import queries as http_queries
 from gateway.server.runtime import Gateway
 from gateway.settings import Settings
-from gateway.sql import statement as checking
 from statsproc.data.bookstore import Bookstore
 
 SCALE = 1 / 100
@@ -187,21 +186,15 @@ def _round_trip_s(client: Client) -> float:
 def _watched(gateway: Gateway) -> list[tuple[object, str, str]]:
     store = gateway.metastore
     return [
-        (store.queries, "open", "metastore: query opened"),
         (store.catalog, "version", "metastore: catalog version"),
-        (checking, "check", "SQL: parse, check, fingerprint"),
-        (store.misestimates, "on_record", "metastore: misestimates"),
-        (gateway.engines["duckdb"].engine, "explain", "engine: EXPLAIN"),
-        (store.queries, "decided", "metastore: decision"),
-        (store.queries, "attempt_started", "metastore: attempt started"),
-        (checking.CheckedStatement, "sql", "SQL: the engine's text"),
+        (store.misestimates, "about", "metastore: misestimates"),
+        (store.queries.writer, "wait", "metastore: query log, one transaction"),
+        (gateway.router, "route", "decision"),
+        (gateway.admission, "congestion", "admission: the wait to expect"),
         (gateway.engines["duckdb"].engine, "execute", ENGINE),
         (PooledStatement, "__next__", ENGINE),
         (gateway.spool, "write", "spool: write"),
-        (store.queries, "close", "metastore: query closed"),
-        (store.queries, "get", "metastore: query read"),
         (http_queries, "_reply", "reply: models and JSON"),
-        (gateway.spool, "page", "spool: read"),
     ]
 
 

@@ -87,7 +87,7 @@ def test_a_query_is_queued_until_it_has_its_lease(house: House) -> None:
     holder = house.hold()
     assert house.get(holder)["waiting"] is None
     second, third = house.send("SELECT 2 AS two"), house.send("SELECT 3 AS three")
-    told = house.until(third, lambda reply: reply["waiting"] and reply["waiting"]["place"] == 2)
+    told = house.until(third, lambda reply: reply["waiting"] and reply["waiting"]["place"] == 2 and reply["attempts"])
     waiting = told["waiting"]
     assert told["state"] == "QUEUED"
     assert [attempt["state"] for attempt in told["attempts"]] == ["QUEUED"]

@@ -144,14 +144,13 @@ for number in range(10_000):
 
 
 def test_nothing_that_was_told_is_lost_when_the_process_is_killed(store: Metastore, url: str) -> None:
-    child = subprocess.Popen([sys.executable, "-c", KILLED, url], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
     lines = []
-    for line in child.stdout:
-        lines.append(line.split())
-        if len(lines) == 60:
-            os.kill(child.pid, signal.SIGKILL)
-    child.wait(timeout=30)
+    with subprocess.Popen([sys.executable, "-c", KILLED, url], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            lines.append(line.split())
+            if len(lines) == 60:
+                os.kill(child.pid, signal.SIGKILL)
     assert len(lines) >= 60
     for what, name in lines:
         record = store.queries.get(name if what == "open" else f"life {name}")

@@ -338,7 +338,8 @@ def test_a_user_of_many_sessions_ends_those_that_nobody_waits_for_and_no_other_u
             eventually(lambda: runs(scripted), "it does not begin")
             for _ in range(8):
                 ask(scripted, [basic("eve", "")])
-            assert len(scripted.gateway.spool.query_ids()) == 3  # ada's and eve's last two; hers that is being written has no file yet
+            # ada's and eve's last two; hers that is being written has no file yet
+            assert len(scripted.gateway.spool.query_ids()) == 3
         finally:
             begin.set()
         assert waiting.result()[0].total_records == 2

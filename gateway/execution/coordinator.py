@@ -1,8 +1,8 @@
 """START HERE: one statement's whole life, top to bottom.
 
 ``start`` records it and ``_process`` sees it through: it is read, decided about, and tried on one engine after the
-other until an attempt has its rows or no other one may follow. What a client is told of is on record before, and so is
-what changes something (``query_log.py``). What an attempt does is in ``executor.py``, which one comes next in ``failover.py``.
+other until an attempt has its rows or no other one may follow. What a client is told is on record before
+(``query_log.py``). What an attempt does is in ``executor.py``, which one comes next in ``failover.py``.
 """
 
 from __future__ import annotations

@@ -11,6 +11,9 @@ import sys
 CLAIMS = (
     "selectivity",
     "overhead",
+    "planning",
+    "throughput",
+    "sessions",
     "estimate_speed",
     "speed",
     "regret",
@@ -19,6 +22,7 @@ CLAIMS = (
     "statistics",
     "drivers",
     "result_speed",
+    "streaming",
     "ddl",
     "same_answers",
     "attacks",

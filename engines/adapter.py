@@ -8,15 +8,16 @@ is built.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
-from typing import Annotated, Any, Generic, Protocol, Self, TypeVar
+from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict
 
+from engines.machine.sharing import Caller, Function, Holder, part_of
 from engines.parser_settings import first_conflict
 from engines.protocol import Engine
 from selector.forecast.seconds import Speed
@@ -78,11 +79,22 @@ class EngineSettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class EngineContext:
-    """What a gateway gives its engines. folder: for the engine's own files. planners: statements planned at once."""
+    """What a gateway gives its engines. folder: for the engine's own files. planners: statements planned at once.
+
+    processes: gateways that share the machine, and each have an engine. common: folder of what they share, and shared:
+    by which they reach it; None where there is one.
+    """
 
     folder: Path
     planners: int
     processors: int
+    processes: int = 1
+    common: Path | None = None
+    shared: Caller | None = None
+
+    def part(self, of_all: int) -> int:
+        """Return how many of the machine's are this process's, so that all together have at least as many."""
+        return part_of(of_all, self.processes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +107,8 @@ class BuiltEngine:
     may name; None where it has always the same. threads_by_load: a lease names fewer beside other long statements.
     abreast: long statements at once, and short ones beside them; None: as many as slots. processors: of this
     machine, that one statement keeps busy; 0 where it runs elsewhere. planners: statements that it plans at once.
-    speed: before it has run anything; None: as usual for its kind.
+    speed: before it has run anything; None: as usual for its kind. exact_formats: of tables whose files each statement
+    reads as they are when it starts, so that its answer holds while they stay.
     """
 
     engine: Engine
@@ -110,6 +123,7 @@ class BuiltEngine:
     processors: int = 0
     planners: int = 2
     speed: Speed | None = None
+    exact_formats: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +161,23 @@ class Adapter(Protocol, Generic[Settings]):
 
     def memory_bytes(self, settings: Settings) -> int:
         """Return the memory of this machine that the engine may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPart:
+    """What all processes of a gateway use together. functions, holders: see ``Host``. stop: ends it for good."""
+
+    functions: Mapping[str, Function]
+    holders: Mapping[str, Holder]
+    stop: Callable[[], None]
+
+
+@runtime_checkable
+class SharingAdapter(Protocol):
+    """An adapter of whose engine there is one part for all processes of a gateway, where it has several."""
+
+    def share(self, settings: Any, around: EngineContext) -> SharedPart | None:
+        """Build that part; None where the settings ask for none. Raises ImportError."""
 
 
 @cache

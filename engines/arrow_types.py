@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -75,6 +76,7 @@ def data_type(arrow: pa.DataType) -> DataType:
     return DataType(_KINDS.get(arrow, Kind.STRING))
 
 
+@lru_cache(1_024)
 def spark_type(arrow: pa.DataType) -> str:
     """Return the short name of the type that Spark reads an Arrow type as."""
     return str(data_type(arrow))

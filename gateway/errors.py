@@ -574,6 +574,20 @@ class ResultStoreFull(ResultError):
     how_failed = "gave a result that the gateway had no room for"
 
 
+class ResultInterrupted(ResultError):
+    """A query failed after rows of its result had been given, and what it failed with leaves no way to go on.
+
+    given_rows: at most; the last ones may not have come to the client.
+    """
+
+    code = "RESULT_INTERRUPTED"
+    how_failed = "gave a part of the rows before the query failed"
+
+    def __init__(self, given_rows: int, why: str) -> None:
+        super().__init__(f"The query failed after {given_rows:,} rows of its result had been given: {why}")
+        self.given_rows = given_rows
+
+
 class ResultGone(ResultError):
     """The result of a query is no longer kept."""
 

@@ -43,6 +43,8 @@ class ServerSettings(Section):
     """Names of the HTTP server beside addresses, `localhost` and this machine's own; `*` for any."""
     origins: tuple[str, ...] = ()
     """Origins of pages elsewhere that may change something here, such as `https://notebook.example`."""
+    processes: int = Field(1, ge=1, le=64)
+    """Gateways that serve this home side by side, on the same ports, with one budget; more use more processors."""
     cancel_wait_s: float = Field(10.0, ge=0.0)
     """How long a DELETE waits for the query's end."""
 
@@ -182,6 +184,20 @@ class PoolSettings(Section):
     """What decides for its statements; without it, `routing.policy`."""
     threads: int | None = Field(None, ge=1)
     """Threads of each of its statements, where an engine lets that be chosen; without it, the engine's own setting."""
+    cache: bool | None = None
+    """Whether its queries may be answered from the cache; without it, `cache.enabled`."""
+
+
+class CacheSettings(Section):
+    """Results that answer repeated queries while nothing that they read has changed."""
+
+    enabled: bool = False
+    """Whether that is so for statements whose session and pool say nothing: `SET fusion.cache`, `pools.NAME.cache`."""
+    bytes: Size = Field(ByteSize(256 << 20), ge=0)
+    """Bytes of all cached results with what is known of their tables' files; what was not asked for longest goes. One
+    may take a sixteenth. 0: there is no cache, whatever sessions set."""
+    keep_s: float = Field(3_600.0, gt=0.0)
+    """How long a result answers others at most; at midnight, UTC, all go."""
 
 
 class LimitSettings(Section):
@@ -224,6 +240,9 @@ class ResultSettings(Section):
     """Replies with rows that are under way at once, over HTTP and Flight SQL; more are refused."""
     downloads_per_user: int = Field(32, ge=1)
     """The same of one user."""
+    early: bool = True
+    """Whether rows can be read while their query runs, where no other engine's rows can take their place any more, for
+    sessions that say nothing: `SET fusion.early_rows`."""
     stall_s: float = Field(60.0, gt=0.0)
     """How long a client may read nothing of its reply before its connection is closed."""
 
@@ -284,6 +303,7 @@ class CoreSettings(BaseSettings):
     routing: RoutingSettings = RoutingSettings()
     pools: dict[str, PoolSettings] = Field(default_factory=dict)
     """Pools by name, each with the settings below; `SET fusion.pool` or Impala's `request_pool` names a session's."""
+    cache: CacheSettings = CacheSettings()
     limits: LimitSettings = LimitSettings()
     results: ResultSettings = ResultSettings()
     history: HistorySettings = HistorySettings()

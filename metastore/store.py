@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from metastore.database.connection import make_engine, migrate
+from metastore.database.connection import checkpoint, make_engine, migrate
 from metastore.database.quick_reads import QuickReads
 from metastore.repositories.catalog import Catalog
 from metastore.repositories.databases import Databases
@@ -41,6 +41,10 @@ class Metastore:
         self.jobs = StatisticsJobs(self._engine)
         self.schedules = Schedules(self._engine)
         self.keys = Keys(self._engine)
+
+    def checkpoint(self) -> None:
+        """Do for the database's write-ahead log what no statement is to wait for. Raises SQLAlchemyError."""
+        checkpoint(self._engine)
 
     def close(self) -> None:
         """Write what is still to be written of queries, and close all connections."""

@@ -5,6 +5,9 @@ By the rule ``expected``, the order of engines with the least expected seconds i
     E[fast first] = wait + P(fits) * seconds + (1 - P(fits)) * (seconds until it runs out of memory + E[the others])
     E[dependable] = wait + seconds
 
+Of several fast engines, one that is less known goes first where finding out how fast it is is worth what that costs
+(``forecast/improvement.py``).
+
 What a wrong guess costs is so weighed against what caution costs, whichever is dear on these engines. Engines that the
 statement cannot run on, or where it ran out of memory before, are not in the ranking at all. What a routing rule
 demands bends that order, or limits it.
@@ -36,10 +39,12 @@ from selector.decision import (
 from selector.estimate import UNKNOWN
 from selector.forecast.experience import Forecast
 from selector.forecast.history import SMALLEST_BYTES
+from selector.forecast.improvement import LogNormal, information_s
 from selector.wording import mebibytes, percent, seconds_of
 
 LIKELY = 0.5  # to fit: where there is nowhere else to go now, less than that waits until there is
-SMALLER = 0.9  # share of a limit that is looked at next, in search of one that is not enough
+SMALLER = 0.5  # share of a limit that is looked at next, in search of one that is not enough
+TURNING_SHARE = 1 / 128  # of a limit, to which the one is known from which an engine is tried
 COMES_BACK = 2.0  # times that a statement is expected to be asked again
 
 
@@ -195,7 +200,9 @@ class _Choice:
                 return sorted(likely, key=lambda each: -(each.fits or 0.0))
             case _:
                 found = self._cheapest(usable)[1]
-                return found or [each for each in usable if self._is_worth_a_try(each)][:1]
+                if not found:
+                    return [each for each in usable if self._is_worth_a_try(each)][:1]
+                return self._with_less_known_first(found, usable)
 
     def first_s(self, candidate: Candidate) -> float | None:
         """Return the seconds that are expected if this engine is tried first; None of one that may not be."""
@@ -224,7 +231,7 @@ class _Choice:
             return reasons
         if reasons:
             return reasons
-        code, conclusion = self._conclusion(candidate, fits, candidate in order)
+        code, conclusion = self._to_find_out(candidate, order) or self._conclusion(candidate, fits, candidate in order)
         return [Reason(code, f"{conclusion} {self._numbers(candidate, fits)}")]
 
     def lease(self, candidate: Candidate) -> tuple[int | None, bool]:
@@ -263,7 +270,8 @@ class _Choice:
     def turning_bytes(self, candidate: Candidate) -> int | None:
         """Return the least limit from which a fast engine is tried; None where no limit decides about it.
 
-        Exploration does not count: it is no matter of the limit.
+        It is found to within ``TURNING_SHARE``, from above: every statement waits for this. Exploration does not
+        count: it is no matter of the limit.
         """
         limit, peak = candidate.limit_bytes, candidate.forecast.peak if candidate.forecast else None
         if limit is None or peak is None:
@@ -283,7 +291,7 @@ class _Choice:
             if least <= SMALLEST_BYTES:
                 return 0
             most, least = least, int(SMALLER * least)
-        while most - least > 1:
+        while most - least > 1 + int(TURNING_SHARE * least):
             middle = (least + most) // 2
             least, most = (least, middle) if is_enough(middle) else (middle, most)
         return most
@@ -330,6 +338,39 @@ class _Choice:
         saved_s = fits * (self.elsewhere_s - candidate.wait_s - candidate.held_s - forecast.seconds)
         return saved_s * (COMES_BACK + forecast.elsewhere / self._share()) >= premium_s
 
+    def _with_less_known_first(self, found: list[Candidate], usable: Sequence[Candidate]) -> list[Candidate]:
+        """Return an order with the engine in front whose speed is most worth finding out, where it is worth its price.
+
+        found: the order with the least expected seconds.
+        """
+        best = found[0]
+        worth = {each.engine: self._information_s(each, best) for each in usable if each is not best}
+        if not self._policy.explore or max(worth.values(), default=0.0) <= 0.0:
+            return found
+        first = max((each for each in usable if each is not best), key=lambda each: worth[each.engine])
+        return [first, *self._cheapest([each for each in usable if each is not first])[1]]
+
+    def _information_s(self, candidate: Candidate, best: Candidate) -> float:
+        """Return the seconds that finding out how fast an engine is is worth, its price paid.
+
+        What one run teaches about the statement counts each time that it comes back, and as often as its template ran
+        elsewhere; what it teaches about the engine, for all seconds that were spent elsewhere since it last ran. So, as
+        above, no more is paid than not knowing may have cost by now. No share is drawn: over many templates the
+        smallest of them would decide.
+        """
+        here, there = candidate.forecast, best.forecast
+        assert here is not None
+        assert there is not None
+        fits = candidate.fits or 0.0
+        price_s = (self.first_s(candidate) or math.inf) - (self.first_s(best) or 0.0)
+        price_s += fits * here.timing.above_median_s - (best.fits or 0.0) * there.timing.above_median_s
+        of_statement_s = fits * information_s(here.timing, there.timing)
+        of_engine_s = fits * information_s(
+            LogNormal(here.seconds, here.engine_deviation), LogNormal(there.seconds, there.engine_deviation)
+        )
+        times = here.elsewhere_s / there.seconds
+        return of_statement_s * (COMES_BACK + here.elsewhere) + of_engine_s * times - price_s
+
     def _share(self) -> float:
         digest = hashlib.blake2b(f"{self._policy.seed}/{self._template}".encode(), digest_size=8).digest()
         return math.log1p((1 + int.from_bytes(digest)) / 2**64 * (math.e - 1))
@@ -347,13 +388,27 @@ class _Choice:
         saved = miss_s + self.elsewhere_s - forecast.seconds
         return paid / saved if saved > 0.0 else math.inf
 
+    def _to_find_out(self, candidate: Candidate, order: Sequence[Candidate]) -> tuple[ReasonCode, str] | None:
+        """Say that an engine goes first to find out how fast it is; None where that is not why."""
+        if self._policy.rule is not Rule.EXPECTED or not self._able or len(order) < 2 or candidate is not order[0]:
+            return None
+        here_s, best = self.first_s(candidate), min(order, key=lambda each: self.first_s(each) or math.inf)
+        if here_s is None or here_s <= (self.first_s(best) or math.inf):
+            return None
+        assert candidate.forecast is not None
+        assert best.forecast is not None
+        chance = candidate.forecast.timing.chance_below(best.forecast.timing)
+        text = (
+            f"Tried on {candidate.engine} to find out how fast it is there ({percent(chance)} that it is faster than "
+        )
+        return ReasonCode.EXPLORATION, f"{text}{best.engine}); its template {_ran_elsewhere(candidate.forecast)}:"
+
     def _conclusion(self, candidate: Candidate, fits: float, is_tried: bool) -> tuple[ReasonCode, str]:
         engine, elsewhere = candidate.engine, self._able[0].engine if self._able else "elsewhere"
         if is_tried and self._policy.rule is Rule.EXPECTED and self._able:
             forecast = candidate.forecast
             if forecast and (self.first_s(candidate) or 0.0) > self.elsewhere_s:
-                times = f"{forecast.elsewhere} time{'s' if forecast.elsewhere > 1 else ''}"
-                ran = f"ran elsewhere {times}" if forecast.elsewhere else "is new here"
+                ran = _ran_elsewhere(forecast)
                 text = f"Tried on {engine} to find out whether it fits ({percent(fits)}); its template {ran}:"
                 return ReasonCode.EXPLORATION, text
         if is_tried:
@@ -397,6 +452,11 @@ class _Choice:
         if candidate.wait_s:
             told.append(f"{seconds_of(candidate.wait_s)} until a slot is free there")
         return "; ".join(told) + "."
+
+
+def _ran_elsewhere(forecast: Forecast) -> str:
+    times = f"{forecast.elsewhere} time{'s' if forecast.elsewhere > 1 else ''}"
+    return f"ran elsewhere {times}" if forecast.elsewhere else "is new here"
 
 
 def _seconds(candidate: Candidate) -> float:

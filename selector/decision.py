@@ -35,6 +35,7 @@ class ReasonCode(StrEnum):
     ENGINE_DOWN = "ENGINE_DOWN"
     NO_FAST_ENGINE = "NO_FAST_ENGINE"
     WRITE = "WRITE"
+    CACHED = "CACHED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +246,11 @@ class Decision:
     strict: bool = False
     matched: str | None = None
     threads: int | None = None
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether the result of an earlier run on the engine is the answer, so that none was asked."""
+        return any(reason.code is ReasonCode.CACHED for reason in self.reasons)
 
     @property
     def codes(self) -> str:

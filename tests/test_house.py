@@ -15,6 +15,7 @@ FOLDERS = sorted({file.parent for file in FILES})
 TESTED = sorted({file.parent for room in ROOMS for file in (ROOT / "tests" / room).rglob("test_*.py")})
 
 MOST_PACKAGES, MOST_LEVELS, MOST_MODULES, LONG = 14, 9, 12, 450
+LOG = ROOT / "metastore" / "migrations" / "versions"  # a step for each change of the schema, which none takes back
 OF_ALL = ("settings", "errors")  # modules beside the folders, which everybody may read
 
 
@@ -32,7 +33,8 @@ def test_the_gateway_has_few_folders_on_few_levels() -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
 def test_a_folder_is_small_and_says_where_to_start(folder: Path) -> None:
-    assert len([file for file in folder.glob("*.py") if file.name != "__init__.py"]) <= MOST_MODULES
+    modules = [file for file in folder.glob("*.py") if file.name != "__init__.py"]
+    assert len(modules) <= MOST_MODULES or folder == LOG
     told = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
     if folder != ROOT / "gateway":
         start = told.rpartition("START HERE: ")[2].split(".py")[0] + ".py"

@@ -12,6 +12,7 @@ from selector.forecast.seconds import Speed
 
 SPEED = Speed(start_s=0.03, operator_s=0.025, rows_per_s=60e6)  # as it was seen on two processors
 USUAL_MOST_WORKERS = 8
+EXACT_FORMATS = frozenset({"parquet", "csv", "json"})  # ORC is found through Arrow, by sizes and times alone
 ABREAST = 2
 """Statements at once for each processor: joins of one thread on two processors ended 8.6 a second with two at once, 7.9
 with four, 7.1 with eight; but with one for each, two that run for ten minutes would keep all others waiting."""
@@ -80,11 +81,11 @@ class DuckDBAdapter:
 
         threads = settings.threads or around.processors
         engine = DuckDBEngine(
-            workers=settings.workers,
+            workers=around.part(settings.workers),
             most_workers=settings.largest_pool,
             threads=threads,
             planners=around.planners,
-            spare=settings.spare_workers,
+            spare=around.part(settings.spare_workers),
             idle_s=settings.idle_s,
             recycle_after=settings.recycle_after,
             recycle_growth_bytes=int(settings.recycle_growth),
@@ -101,6 +102,7 @@ class DuckDBAdapter:
             processors=threads,
             planners=around.planners,
             speed=SPEED,
+            exact_formats=EXACT_FORMATS,
         )
 
     def findings(self, settings: DuckDBSettings) -> Iterator[CheckResult]:

@@ -248,7 +248,7 @@ class DuckDBEngine:
 
     def _give_back(self, worker: WorkerProcess, error: BaseException | None) -> None:
         """Keep a healthy worker. One that ran out of memory starts afresh: allocators keep what they took."""
-        healthy = worker.alive and not isinstance(error, MemoryExceeded | EngineUnavailable)
+        healthy = error is None or (worker.alive and not isinstance(error, MemoryExceeded | EngineUnavailable))
         with self._changed:
             if healthy and not self._closed:
                 self._idle.append((worker, time.monotonic()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import resource
 import socket
 import subprocess
@@ -65,6 +66,8 @@ class WorkerProcess:
         self._tables: Mapping[str, TableSource] = {}
         self._sending = threading.Lock()
         self._socket, theirs = socket.socketpair()
+        self._frames = wire.Receiver(self._socket)
+        wire.wait_for_sending(self._socket, STALLED_S)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "engines.duckdb.worker", *map(str, (theirs.fileno(), threads, nice))],
@@ -72,6 +75,8 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 env={**child_environment(), **_FRUGAL_ALLOCATORS},
             )
+        threading.Thread(target=self._process.wait, name="duckdb-end", daemon=True).start()
+        self._memory = _opened(Path(f"/proc/{self.pid}/statm"))
         self.use_tables(tables)
         self._resident_bytes = self._resident()
 
@@ -100,8 +105,8 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
-        """False once the process has ended."""
-        return self._process.poll() is None
+        """False once the process has ended, of which a thread is told: to ask would be a system call each time."""
+        return self._process.returncode is None
 
     @property
     def growth_bytes(self) -> int:
@@ -148,7 +153,7 @@ class WorkerProcess:
     def receive(self, *, wait_s: float | None) -> tuple[wire.Frame, memoryview]:
         """Receive one frame; an ERROR frame is raised as what it means. Raises TimeoutError if none begins."""
         try:
-            kind, payload = wire.receive(self._socket, wait_s=wait_s, stalled_s=STALLED_S)
+            kind, payload = self._frames.receive(wait_s=wait_s, stalled_s=STALLED_S)
         except wire.PeerGone as error:
             raise WorkerLost("The DuckDB worker process that ran the statement was lost.") from error
         if kind is wire.Frame.ERROR:
@@ -177,11 +182,16 @@ class WorkerProcess:
         """End the process and give its socket back."""
         self.kill()
         self._socket.close()
+        if self._memory is not None:
+            os.close(self._memory)
+            self._memory = None
 
     def _resident(self) -> int:
+        if self._memory is None:
+            return 0
         try:
-            pages = int(Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1])
-        except (OSError, IndexError):  # not Linux, or it has just ended
+            pages = int(os.pread(self._memory, 256, 0).split()[1])
+        except (OSError, IndexError):  # it has just ended
             return 0
         return pages * resource.getpagesize()
 
@@ -238,8 +248,8 @@ class Statement:
         if self._ended:
             raise StopIteration
         kind, payload = self._next_frame()
-        if kind is wire.Frame.BATCH:
-            return wire.decode_batch(payload)
+        if kind is not wire.Frame.END:
+            return wire.decode_rows(kind, payload, self._schema)
         self._actuals = _actuals(json.loads(bytes(payload)))
         self._end()
         raise StopIteration
@@ -328,6 +338,14 @@ class Statement:
             self._ended = True
             if self._grace is not None:
                 self._grace.cancel()
+
+
+def _opened(path: Path) -> int | None:
+    """Return the descriptor of a file that is read again and again; None where there is no such file: not on Linux."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
 
 
 def _actuals(message: dict[str, Any]) -> Actuals:

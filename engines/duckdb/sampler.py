@@ -35,6 +35,7 @@ class Sampler:
         self._sender = sender
         self._changed = threading.Condition()
         self._watched: Instance | None = None
+        self._is_asleep = False  # until a statement wakes it up; none does so while it looks, nor at its end
         self._statements = 0
         threading.Thread(target=self._run, name="progress", daemon=True).start()
 
@@ -44,25 +45,35 @@ class Sampler:
         with self._changed:
             self._watched = instance
             self._statements += 1
-            self._changed.notify()
+            if self._is_asleep:
+                self._changed.notify()
         try:
             yield
         finally:
             with self._changed:
                 self._watched = None
-                self._changed.notify()
 
     def _run(self) -> None:
         with self._changed:
             while True:
+                self._is_asleep = True
                 self._changed.wait_for(lambda: self._watched is not None)
+                self._is_asleep = False
                 self._follow()
 
     def _follow(self) -> None:
-        """Look at one statement until it ends; the lock is held but while waiting."""
+        """Look at what runs until nothing does; the lock is held but while waiting.
+
+        Short statements come and go between two looks, without a switch of threads for any of them.
+        """
         told, statement, gap_s = Progress(), self._statements, FIRST_S
-        while not self._changed.wait_for(lambda: self._watched is None or self._statements != statement, gap_s):
-            assert self._watched is not None
+        while True:
+            self._changed.wait(gap_s)
+            if self._watched is None:
+                return
+            if self._statements != statement:
+                told, statement, gap_s = Progress(), self._statements, FIRST_S
+                continue
             gap_s, begun_s = STILL_S, time.thread_time()
             try:
                 now = self._watched.progress()

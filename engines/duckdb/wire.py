@@ -1,26 +1,30 @@
 """Frames between the pool and a worker process, over a socket pair: kind (1 byte), length (8), payload.
 
 The pool sends COMMAND frames. The worker answers a command with one REPLY or ERROR, and a statement with
-SCHEMA, any number of BATCH, then END or ERROR; before either of these, any number of PROGRESS may come between.
-A BATCH is an Arrow IPC stream of its own, so that dictionaries travel with the rows that need them.
+SCHEMA, then ROWS or any number of BATCH, then END or ERROR; before either of these, any number of PROGRESS may come
+between. A BATCH is an Arrow IPC stream of its own, so that dictionaries travel with the rows that need them. ROWS are
+all of a small result, and the one message of it that SCHEMA does not tell already.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import queue
 import select
 import socket
 import struct
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
 
 _HEADER = struct.Struct(">BQ")
+_TIMEVAL = struct.Struct("@ll")  # as the kernel has it: seconds, microseconds
+_AHEAD_BYTES = 16 << 10  # that are read at once: frames are mostly small, and come together
 
 
 class Frame(IntEnum):
@@ -33,23 +37,32 @@ class Frame(IntEnum):
     END = 5
     ERROR = 6
     PROGRESS = 7
+    ROWS = 8
+
+
+Payload: TypeAlias = bytes | memoryview | pa.Buffer
 
 
 class PeerGone(ConnectionError):
     """The other side closed the socket or died."""
 
 
-def send(connection: socket.socket, kind: Frame, payload: bytes | memoryview | pa.Buffer) -> None:
-    """Send one frame; blocks while the other side does not read, which is the back-pressure."""
-    view = memoryview(payload)
+def send(connection: socket.socket, kind: Frame, payload: Payload, *, before: Sequence[memoryview] = ()) -> None:
+    """Send one frame; blocks while the other side does not read, which is the back-pressure. before: goes first."""
+    views = [*before, *_framed(kind, payload)]
     try:
-        head = _HEADER.pack(kind, view.nbytes)
-        sent = connection.sendmsg((head, view))
-        if sent < len(head) + view.nbytes:
-            connection.sendall(head[sent:])
-            connection.sendall(view[max(0, sent - len(head)) :])
+        sent = connection.sendmsg(views)
+        for view in views:
+            if sent < view.nbytes:
+                connection.sendall(view[sent:])
+            sent = max(0, sent - view.nbytes)
     except OSError as error:
         raise PeerGone(str(error)) from error
+
+
+def _framed(kind: Frame, payload: Payload) -> tuple[memoryview, memoryview]:
+    view = memoryview(payload).cast("B")
+    return memoryview(_HEADER.pack(kind, view.nbytes)), view
 
 
 def send_json(connection: socket.socket, kind: Frame, message: Mapping[str, Any]) -> None:
@@ -57,38 +70,82 @@ def send_json(connection: socket.socket, kind: Frame, message: Mapping[str, Any]
     send(connection, kind, json.dumps(message).encode())
 
 
-def receive(
-    connection: socket.socket, *, wait_s: float | None = None, stalled_s: float | None = None
-) -> tuple[Frame, memoryview]:
-    """Receive one frame. wait_s: longest wait for its first byte, after which TimeoutError is raised.
+class Receiver:
+    """Reads the frames of a blocking socket, as many at once as have come. One thread at a time.
 
-    Once a frame has begun it is read to its end, or the place in the stream would be lost; a peer that stalls for
-    longer than stalled_s in the middle of one is as good as gone. Raises PeerGone.
+    How long it waits is left to the kernel: a timeout of Python's own takes two system calls more for every read, each
+    of which lets other threads run first.
     """
-    connection.settimeout(wait_s)
-    try:
-        first = connection.recv(1)
-        connection.settimeout(stalled_s)
-        kind, length = _HEADER.unpack(first + bytes(_exactly(connection, _HEADER.size - 1)) if first else b"")
-        return Frame(kind), _exactly(connection, length)
-    except TimeoutError:
-        raise
-    except (OSError, struct.error, ValueError) as error:
-        raise PeerGone(str(error)) from error
 
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._ahead = memoryview(bytearray(_AHEAD_BYTES))
+        self._begin = self._end = 0  # of what was read ahead
 
-def _exactly(connection: socket.socket, size: int) -> memoryview:
-    payload = memoryview(pa.allocate_buffer(size)).cast("B")  # not filled with zeros first
-    filled = 0
-    while filled < size:
+    def receive(self, *, wait_s: float | None = None, stalled_s: float | None = None) -> tuple[Frame, memoryview]:
+        """Receive one frame. wait_s: longest wait for its first byte, after which TimeoutError is raised.
+
+        Once a frame has begun it is read to its end, or the place in the stream would be lost; a peer that stalls for
+        longer than stalled_s in the middle of one is as good as gone. Raises PeerGone.
+        """
         try:
-            count = connection.recv_into(payload[filled:])
-        except TimeoutError as error:
+            if self._begin == self._end:
+                wait_for_reading(self._connection, wait_s)
+                self._begin, self._end = 0, self._read(self._ahead)
+        except BlockingIOError as error:
+            raise TimeoutError("nothing came") from error
+        except OSError as error:
+            raise PeerGone(str(error)) from error
+        head = memoryview(bytearray(_HEADER.size))
+        try:
+            self._fill(head, stalled_s)
+            kind, length = _HEADER.unpack(head)
+            small = length <= _AHEAD_BYTES
+            # A large one is not filled with zeros first; for a small one no other thread gets its turn.
+            payload = memoryview(bytearray(length) if small else pa.allocate_buffer(length)).cast("B")
+            self._fill(payload, stalled_s)
+            return Frame(kind), payload
+        except BlockingIOError as error:
             raise PeerGone("it stalled in the middle of a frame") from error
+        except (OSError, ValueError) as error:
+            raise PeerGone(str(error)) from error
+
+    def _fill(self, target: memoryview, stalled_s: float | None) -> None:
+        """Fill it with what was read ahead, and then from the socket."""
+        filled = min(target.nbytes, self._end - self._begin)
+        target[:filled] = self._ahead[self._begin : self._begin + filled]
+        self._begin += filled
+        if filled < target.nbytes:
+            wait_for_reading(self._connection, stalled_s)
+        while filled < target.nbytes:
+            if target.nbytes - filled >= _AHEAD_BYTES:
+                filled += self._read(target[filled:])
+                continue
+            self._begin, self._end = 0, self._read(self._ahead)
+            count = min(target.nbytes - filled, self._end)
+            target[filled : filled + count] = self._ahead[:count]
+            self._begin, filled = count, filled + count
+
+    def _read(self, target: memoryview) -> int:
+        count = self._connection.recv_into(target)
         if count == 0:
             raise PeerGone("end of stream")
-        filled += count
-    return payload
+        return count
+
+
+def wait_for_reading(connection: socket.socket, seconds: float | None) -> None:
+    """Have reads of a blocking socket fail with BlockingIOError after a while; None: they wait as long as it takes."""
+    _wait_for(connection, socket.SO_RCVTIMEO, seconds)
+
+
+def wait_for_sending(connection: socket.socket, seconds: float | None) -> None:
+    """Have writes do so: a peer that takes nothing for that long is as good as gone."""
+    _wait_for(connection, socket.SO_SNDTIMEO, seconds)
+
+
+def _wait_for(connection: socket.socket, what: int, seconds: float | None) -> None:
+    whole, microseconds = divmod(math.ceil((seconds or 0.0) * 1_000_000), 1_000_000)  # 0: without an end
+    connection.setsockopt(socket.SOL_SOCKET, what, _TIMEVAL.pack(whole, microseconds))
 
 
 class Sender:
@@ -97,11 +154,18 @@ class Sender:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._lock = threading.Lock()
+        self._held: list[memoryview] = []
 
-    def send(self, kind: Frame, payload: bytes | memoryview | pa.Buffer) -> None:
+    def send(self, kind: Frame, payload: Payload) -> None:
         """Send one frame; blocks while the other side does not read. Raises PeerGone."""
         with self._lock:
-            send(self._connection, kind, payload)
+            held, self._held = self._held, []
+            send(self._connection, kind, payload, before=held)
+
+    def hold(self, kind: Frame, payload: Payload) -> None:
+        """Have a frame sent together with the next: to wake the other side up takes longer than to send it."""
+        with self._lock:
+            self._held += _framed(kind, payload)
 
     def send_json(self, kind: Frame, message: Mapping[str, Any]) -> None:
         """Send one frame of JSON."""
@@ -123,7 +187,7 @@ class Sender:
 class BatchSender:
     """Sends batches in a thread of its own, so that the next one is made meanwhile; one waits at most.
 
-    A single batch is sent at the end, without one. Leaving it waits for the last. Whatever fails in the thread, such as
+    A single batch is left to go with the end. Leaving it waits for the last. Whatever fails in the thread, such as
     PeerGone or memory that is not to be had, is raised by the next ``send``, or at the end.
     """
 
@@ -159,9 +223,15 @@ class BatchSender:
             self._waiting.put(None)
             self._thread.join()
         elif self._first is not None and error is None:
-            self._sender.send(Frame.BATCH, self._encoded(self._first))
+            self._hold(self._first)
         if self._failure is not None and error is None:
             raise self._failure
+
+    def _hold(self, batch: pa.RecordBatch) -> None:
+        if batch.nbytes > _AHEAD_BYTES or any(map(_has_dictionary, batch.schema.types)):
+            self._sender.hold(Frame.BATCH, self._encoded(batch))
+        else:
+            self._sender.hold(Frame.ROWS, batch.serialize())
 
     def _run(self) -> None:
         while (batch := self._waiting.get()) is not None:
@@ -186,7 +256,13 @@ def _write(batch: pa.RecordBatch, sink: pa.NativeFile) -> None:
         writer.write_batch(batch)
 
 
-def decode_batch(payload: memoryview) -> pa.RecordBatch:
-    """Read what BatchSender wrote."""
+def _has_dictionary(kind: pa.DataType) -> bool:
+    return pa.types.is_dictionary(kind) or any(_has_dictionary(kind.field(at).type) for at in range(kind.num_fields))
+
+
+def decode_rows(kind: Frame, payload: memoryview, schema: pa.Schema) -> pa.RecordBatch:
+    """Read what BatchSender wrote, as ROWS or as a BATCH."""
+    if kind is Frame.ROWS:
+        return pa.ipc.read_record_batch(pa.py_buffer(payload), schema)
     with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
         return reader.read_next_batch()

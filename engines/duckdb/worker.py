@@ -20,8 +20,9 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -29,13 +30,13 @@ import pyarrow as pa
 
 from engines.duckdb import wire
 from engines.duckdb.errors import translated
-from engines.duckdb.instance import Blank, Instance, Instances, address_space_bytes
+from engines.duckdb.instance import LONGEST_KNOWN, MOST_KNOWN, Blank, Instance, Instances, address_space_bytes
 from engines.duckdb.sampler import Sampler
 from engines.errors import EngineError, StatementCancelled, StatementError, UnsupportedFeature
 from engines.protocol import Column, TableSource
 
 BATCH_ROWS = 65_536
-MOST_KNOWN, LONGEST_KNOWN = 256, 4 << 10  # statements, and characters of one, whose tables are remembered
+_HUGEINT = pa.decimal128(38, 0)  # in Arrow, as is the largest DECIMAL without a fraction
 HEADROOM_BYTES = 1 << 30  # above the lease: results, strings and code that DuckDB does not count
 
 
@@ -43,7 +44,7 @@ class Worker:
     """Serves one socket: a thread reads commands, the main thread runs them."""
 
     def __init__(self, connection: socket.socket, *, threads: int) -> None:
-        self._socket = connection
+        self._frames = wire.Receiver(connection)
         self._sender = wire.Sender(connection)
         self._sampler = Sampler(self._sender)
         self._threads = threads
@@ -76,7 +77,7 @@ class Worker:
     def _read(self) -> None:
         try:
             while True:
-                _, payload = wire.receive(self._socket)
+                _, payload = self._frames.receive()
                 command = json.loads(bytes(payload))
                 match command["op"]:
                     case "interrupt":
@@ -177,10 +178,9 @@ class Worker:
                 self._sampler.watching(instance) if watched else nullcontext(),
             ):
                 self._refuse_if_cancelled(number)
-                relation = instance.query(sql)
-                reader = relation.to_arrow_reader(BATCH_ROWS)
-                schema = _with_bigint_sums(reader.schema, relation.types)
-                self._sender.send(wire.Frame.SCHEMA, schema.serialize())
+                reader = instance.query(sql).to_arrow_reader(BATCH_ROWS)
+                schema = _with_bigint_sums(reader.schema, partial(instance.types, sql))
+                self._sender.hold(wire.Frame.SCHEMA, schema.serialize())
                 for batch in _batches(reader):
                     self._refuse_if_cancelled(number)
                     sender.send(_cast(batch, schema))
@@ -220,11 +220,16 @@ def _require_one_query(sql: str) -> None:
         raise UnsupportedFeature("it is not one query in DuckDB's dialect.")
 
 
-def _with_bigint_sums(schema: pa.Schema, types: Sequence[object]) -> pa.Schema:
-    """Return the schema with bigint in place of HUGEINT, which only sums of integers have and no other engine knows."""
+def _with_bigint_sums(schema: pa.Schema, types: Callable[[], Sequence[object]]) -> pa.Schema:
+    """Return the schema with bigint in place of HUGEINT, which only sums of integers have and no other engine knows.
+
+    types: DuckDB's own, which are asked for where Arrow's leave it open.
+    """
+    if _HUGEINT not in schema.types:
+        return schema
     fields = [
         field.with_type(pa.int64()) if str(kind) == "HUGEINT" else field
-        for field, kind in zip(schema, types, strict=True)
+        for field, kind in zip(schema, types(), strict=True)
     ]
     return pa.schema(fields)
 

@@ -16,6 +16,7 @@ UMASK = 0o077
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def private_folder(path: Path) -> Path:
@@ -28,7 +29,7 @@ def private_folder(path: Path) -> Path:
 def private_file(path: Path) -> Path:
     """Make an empty file that is nobody else's, unless it is there; then it is closed to others."""
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+        os.close(os.open(path, _NEW, FILE_MODE))
     except FileExistsError:
         close_to_others(path)
     return path
@@ -41,12 +42,12 @@ def open_private(path: Path) -> IO[bytes]:
 
 def write_private(path: Path, content: bytes | memoryview) -> None:
     """Write a file of ours as a whole."""
-    with open_private(path) if path.exists() else _new_private(path) as file:
+    try:
+        file: IO[bytes] = os.fdopen(os.open(path, _NEW, FILE_MODE), "wb")  # buffered: it writes all, or raises
+    except FileExistsError:
+        file = open_private(path)
+    with file:
         file.write(content)
-
-
-def _new_private(path: Path) -> IO[bytes]:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "wb", buffering=0)
 
 
 def close_to_others(path: Path) -> None:

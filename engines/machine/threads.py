@@ -5,45 +5,51 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
+from typing import TypeAlias
 
 IDLE_S = 10.0  # after which one ends that has nothing to do
 
+Work: TypeAlias = Callable[[], object]
+
 
 class Threads:
-    """As many threads as there is work at once. Thread-safe. name: of all of them."""
+    """As many threads as there is work at once. Thread-safe. name: of all of them.
+
+    The thread that came to its end last gets the next work: what it needs is still in the processor's cache.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
-        self._work: SimpleQueue[Callable[[], object]] = SimpleQueue()
-        self._idle = 0  # that no work in the queue is for
+        self._idle: list[SimpleQueue[Work]] = []  # each is one thread's, which waits for what comes into it
 
-    def run(self, work: Callable[[], object]) -> None:
+    def run(self, work: Work) -> None:
         """Have work done at once, in a thread of its own. What it raises goes to ``threading.excepthook``."""
         with self._lock:
-            if self._idle:
-                self._idle -= 1
-                self._work.put(work)
-                return
-        threading.Thread(target=self._serve, args=(work,), name=self._name, daemon=True).start()
+            idle = self._idle.pop() if self._idle else None
+        if idle is not None:
+            idle.put(work)
+        else:
+            threading.Thread(target=self._serve, args=(work,), name=self._name, daemon=True).start()
 
-    def _serve(self, work: Callable[[], object] | None) -> None:
+    def _serve(self, work: Work | None) -> None:
+        own: SimpleQueue[Work] = SimpleQueue()
         while work is not None:
             try:
                 work()
             except BaseException as error:
                 told = (type(error), error, error.__traceback__, threading.current_thread())
                 threading.excepthook(threading.ExceptHookArgs(told))
-            work = self._next()
+            work = self._next(own)
 
-    def _next(self) -> Callable[[], object] | None:
+    def _next(self, own: SimpleQueue[Work]) -> Work | None:
         with self._lock:
-            self._idle += 1
+            self._idle.append(own)
         try:
-            return self._work.get(timeout=IDLE_S)
+            return own.get(timeout=IDLE_S)
         except Empty:
             with self._lock:
-                if self._idle:
-                    self._idle -= 1
+                if own in self._idle:
+                    self._idle.remove(own)
                     return None
-            return self._work.get()  # which is on its way
+            return own.get()  # which is on its way

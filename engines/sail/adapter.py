@@ -63,6 +63,7 @@ class SailAdapter:
             processors=threads,
             planners=around.planners,
             speed=SPEED,
+            exact_formats=engine.formats,
         )
 
     def findings(self, settings: SailSettings) -> Iterator[CheckResult]:

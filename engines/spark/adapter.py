@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, urlsplit
 
 from pydantic import ByteSize, Field, SecretStr
@@ -16,11 +16,15 @@ from engines.adapter import (
     EngineContext,
     EngineSettings,
     ServerConfiguration,
+    SharedPart,
     Size,
     package,
 )
 from engines.errors import EngineError
 from selector.forecast.seconds import USUAL_DEPENDABLE
+
+if TYPE_CHECKING:
+    from engines.spark.embedded.server import ServerSettings
 
 log = logging.getLogger(__name__)
 
@@ -87,26 +91,20 @@ class SparkAdapter:
 
     def build(self, settings: SparkSettings, around: EngineContext) -> BuiltEngine:
         """Start the embedded server in the background, where it is to be warm. Raises ImportError."""
-        from engines.spark.embedded.server import ServerSettings, SparkConnectServer
+        from engines.spark.embedded.gate import Gate
+        from engines.spark.embedded.server import SparkConnectServer
+        from engines.spark.embedded.shared import SharedGate, SharedServer
         from engines.spark.engine import SparkConnectEngine
 
         server: SparkConnectServer | str
+        gate = Gate()
         if settings.remote_address is not None:
             server = settings.remote_address
+        elif around.shared is not None:
+            server, gate = SharedServer(_server_settings(settings, around), around.shared), SharedGate(around.shared)
         else:
-            server = SparkConnectServer(
-                ServerSettings(
-                    work_folder=around.folder,
-                    driver_memory_bytes=int(settings.driver_memory),
-                    cores=around.processors,
-                    master=settings.master,
-                    executor_memory_bytes=int(settings.executor_memory),
-                    hive_metastore_uri=settings.hive_metastore_uri,
-                    configuration=settings.configuration,
-                    environment=settings.environment,
-                )
-            )
-        engine = SparkConnectEngine(server, slots=settings.slots)
+            server = SparkConnectServer(_server_settings(settings, around))
+        engine = SparkConnectEngine(server, slots=settings.slots, gate=gate)
         if settings.warm_up:
 
             def warm_up() -> None:
@@ -117,7 +115,21 @@ class SparkAdapter:
 
             threading.Thread(target=warm_up, name="spark warm-up", daemon=True).start()
         is_here = (settings.master or "local").startswith("local") if settings.remote is None else settings.is_near
-        return BuiltEngine(engine, processors=around.processors if is_here else 0, speed=SPEED)
+        own = settings.remote is None and is_here  # disks of others may lag behind
+        exact = engine.formats if own else frozenset[str]()
+        return BuiltEngine(engine, processors=around.processors if is_here else 0, speed=SPEED, exact_formats=exact)
+
+    def share(self, settings: SparkSettings, around: EngineContext) -> SharedPart | None:
+        """Build the embedded server of several processes, which starts when one of them needs it."""
+        if settings.remote_address is not None:
+            return None
+        from engines.spark.embedded.gate import Gate
+        from engines.spark.embedded.orphaned_jobs import OrphanedJobs
+        from engines.spark.embedded.server import SparkConnectServer
+        from engines.spark.embedded.shared import shared_part
+
+        server = SparkConnectServer(_server_settings(settings, around))
+        return shared_part(server, Gate(), OrphanedJobs(server.web_ui).watch)
 
     def findings(self, settings: SparkSettings) -> Iterator[CheckResult]:
         """Look for the package, and for the Java of an embedded server."""
@@ -135,6 +147,21 @@ class SparkAdapter:
     def memory_bytes(self, settings: SparkSettings) -> int:
         """Return what an embedded server takes, with a quarter outside of its heap."""
         return int(settings.driver_memory) * 5 // 4 if settings.remote is None else 0
+
+
+def _server_settings(settings: SparkSettings, around: EngineContext) -> ServerSettings:
+    from engines.spark.embedded.server import ServerSettings
+
+    return ServerSettings(
+        work_folder=around.common or around.folder,
+        driver_memory_bytes=int(settings.driver_memory),
+        cores=around.processors,
+        master=settings.master,
+        executor_memory_bytes=int(settings.executor_memory),
+        hive_metastore_uri=settings.hive_metastore_uri,
+        configuration=settings.configuration,
+        environment=settings.environment,
+    )
 
 
 ADAPTER = SparkAdapter()

@@ -108,7 +108,7 @@ class SparkConnectEngine:
     """Spark behind the ``Engine`` protocol.
 
     server: the embedded server, which the engine then owns, or the address ``sc://host:port`` of a remote one.
-    thresholds: with an embedded server.
+    thresholds: with an embedded server. gate: that several gateways share, or one of its own.
     """
 
     def __init__(
@@ -118,6 +118,7 @@ class SparkConnectEngine:
         name: str = "spark",
         slots: int = 2,
         thresholds: HealthThresholds | None = None,
+        gate: Gate | None = None,
     ) -> None:
         if isinstance(server, str) and not urlsplit(server).hostname:
             raise ValueError(f"not a Spark Connect address: {server!r}; write sc://host:port")
@@ -128,7 +129,7 @@ class SparkConnectEngine:
         self._tables: tuple[TableSource, ...] = ()
         self._idle: list[ConnectSession] = []
         self._running: dict[str, _Statement] = {}
-        self._gate = Gate()
+        self._gate = gate or Gate()
         self._orphaned, self._health = None, None
         if isinstance(server, SparkConnectServer):
             self._orphaned = OrphanedJobs(server.web_ui)

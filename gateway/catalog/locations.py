@@ -101,14 +101,14 @@ class Locations:
 
         own: tells whether the gateway made its folder. Raises LocationRefused.
         """
+        if self._is_in_order(table.location):  # the same folder, whatever leads there
+            return
         place = Path(table.location)
         if _followed(place) != place:
             raise LocationRefused(
                 f"The place of {table.name} was exchanged: a link leads away from where it was registered. "
                 "Register the table again where its files are."
             )
-        if self._is_in_order(table.location):
-            return
         if not own(table):
             self._require_free(place)
         self._look_through(table.name, place)

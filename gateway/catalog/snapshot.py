@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
 from engines.protocol import Column, TableSource
 from engines.table_names import database_of, name_in_database
+from gateway.errors import UnknownDatabase
 from gateway.sql.names import Naming
 from gateway.sql.planning.work import visible_views
 from metastore.records import NOT_ANNOTATED, Annotations, CatalogTable, Database, View
@@ -65,7 +66,7 @@ class CatalogSnapshot:
     """Tables and statistics of one version of the catalog. What did not change is the same object as in the one before.
 
     owners: of tables, None where they are nobody's. annotations: of tables, where there are any. changed: versions in
-    which tables, with their statistics, became what they are.
+    which tables, with their statistics, became what they are. misestimates: how often those on record have changed.
     """
 
     version: int
@@ -77,6 +78,7 @@ class CatalogSnapshot:
     owners: Mapping[str, str | None] = field(default_factory=dict)
     annotations: Mapping[str, Annotations] = field(default_factory=dict)
     changed: Mapping[str, int] = field(default_factory=dict)
+    misestimates: int = 0
 
     def changed_at(self, tables: Sequence[TableSource]) -> int:
         """Return the version since which nothing about these tables has changed."""
@@ -133,9 +135,22 @@ class CatalogView:
         self._snapshot = CatalogSnapshot(version=-1)
         self._read: Mapping[str, CatalogTable] = {}  # the tables of the snapshot
 
+    @property
+    def latest(self) -> CatalogSnapshot:
+        """The snapshot that was read last, without a look whether there is a newer one. Does not block."""
+        return self._snapshot
+
+    def knows_database(self, name: str) -> bool:
+        """Tell whether a database is in the snapshot that was read last. Does not block."""
+        try:
+            self._snapshot.require_database(name)
+        except UnknownDatabase:
+            return False
+        return True
+
     def current(self) -> CatalogSnapshot:
         """Return the newest snapshot."""
-        version = self._metastore.catalog.version()
+        version, misestimates = self._metastore.catalog.versions()
         with self._lock:
             if version > self._snapshot.version:
                 before = self._snapshot
@@ -143,6 +158,8 @@ class CatalogView:
                 if self._snapshot.tables is not before.tables:
                     usable = (table for table in self._snapshot.tables.values() if not table.defect)
                     self._engines.use_tables(tuple(usable))
+            if misestimates > self._snapshot.misestimates:
+                self._snapshot = replace(self._snapshot, misestimates=misestimates)
             return self._snapshot
 
     def _next(self, version: int) -> CatalogSnapshot:
@@ -168,6 +185,7 @@ class CatalogView:
             owners={name: table.owner for name, table in read.items()},
             annotations={name: each.annotations for name, each in read.items() if each.annotations != NOT_ANNOTATED},
             changed={name: before.changed[name] if name in same else version for name in read},
+            misestimates=before.misestimates,
         )
 
 

@@ -168,8 +168,10 @@ def _memory(settings: Settings) -> Iterator[CheckResult]:
 
 def _kept(settings: Settings) -> Iterator[CheckResult]:
     """Tell what results take on the disk, and how long the past is kept."""
+    from gateway.execution.spooling.results import Spool
+
     folder = settings.home / "results"
-    sizes = [file.stat().st_size for file in folder.glob("*.arrow")] if folder.exists() else []
+    sizes = [size for _, size in Spool(folder, limit_bytes=0, row_bytes=0).sizes()] if folder.exists() else []
     results, history = settings.results, settings.history
     detail = (
         f"{len(sizes):,} of at most {results.count:,}, {mebibytes(sum(sizes))} of {mebibytes(int(results.total))}, "

@@ -40,6 +40,7 @@ from gateway.server.startup import configure_logging
 
 DISTRIBUTION = "fusion-sql-gateway"
 MISESTIMATES = "/v1/misestimates"
+MOST_PROCESSES = 64  # as settings have it
 
 app = typer.Typer(cls=FusionGroup, no_args_is_help=True, pretty_exceptions_enable=False)
 misestimates_app = typer.Typer(no_args_is_help=True, help="What was learned from estimates that were wrong.")
@@ -85,10 +86,14 @@ def serve_command(
     port: Annotated[int | None, typer.Option(help="TCP port; 0 takes free ones, for drivers too.")] = None,
     drivers_port: Annotated[int | None, typer.Option(help="TCP port of drivers; 0 takes a free one.")] = None,
     flight_port: Annotated[int | None, typer.Option(help="TCP port of Flight SQL; 0 takes a free one.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, max=MOST_PROCESSES, help="Gateways side by side, on the same ports.")
+    ] = None,
 ) -> None:
     """Serve until interrupted."""
     chosen = settings_of(home)
-    changes = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    of_server = {"host": host, "port": port, "processes": processes}
+    changes = {name: value for name, value in of_server.items() if value is not None}
     free = 0 if port == 0 else None
     sections: dict[str, object] = {"server": chosen.server.model_copy(update=changes)}
     for name, told in (("hs2", drivers_port), ("flight", flight_port)):
@@ -97,7 +102,10 @@ def serve_command(
             sections[name] = getattr(chosen, name).model_copy(update={"port": taken})
     chosen = chosen.model_copy(update=sections)
     configure_logging(chosen.log_level)
-    from gateway.server.serve import serve
+    if chosen.server.processes > 1:
+        from gateway.server.processes.supervisor import supervise as serve
+    else:
+        from gateway.server.serve import serve
 
     with reported():
         serve(chosen)

@@ -186,7 +186,7 @@ def list_queries(
         statement = " ".join(each["sql"].split())
         if out.is_terminal and len(statement) > SHOWN_SQL:
             statement = f"{statement[: SHOWN_SQL - 3]}..."
-        rows.append((each["id"], _state(each), each["engine"] or "-", _seconds(each), each["user"], statement))
+        rows.append((each["id"], _state(each), _engine(each), _seconds(each), each["user"], statement))
     headings: tuple[str, ...] = ("id", "state", "engine", "seconds", "user", "statement")
     if out.is_terminal and out.width < WIDE:
         headings, rows = (*headings[:4], headings[5]), [(*row[:4], row[5]) for row in rows]
@@ -358,6 +358,15 @@ def _state(reply: Mapping[str, Any]) -> str:
     return (
         f"{reply['state']} {in_short(waiting['place'], waiting['expected_s'])}".strip() if waiting else reply["state"]
     )
+
+
+def _engine(reply: Mapping[str, Any]) -> str:
+    """Return where a query ran, or whose earlier result it was answered with: ``duckdb (cached)``."""
+    from selector.decision import ReasonCode  # with it comes numpy, for which --help does not wait
+
+    reasons = (reply["decision"] or {"reasons": []})["reasons"]
+    is_cached = any(reason["code"] == ReasonCode.CACHED for reason in reasons)
+    return f"{reply['engine']} (cached)" if is_cached else reply["engine"] or "-"
 
 
 def _seconds(reply: Mapping[str, Any]) -> str:

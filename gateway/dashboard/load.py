@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from gateway.dashboard import drawing
 from gateway.dashboard.drawing import Drawing
-from gateway.http.models.engines import IntervalModel, PoolModel, UsageModel
+from gateway.http.models.engines import CacheReply, IntervalModel, PoolModel, UsageModel
 from gateway.presentation.formatting import DASH, memory
+from selector.wording import percent
 
 LABELS = 6  # of the axis of time
 
@@ -33,6 +34,27 @@ class PoolLine:
             f"{pool.waiting} of {pool.queue if pool.queue is not None else DASH}",
             f"{pool.weight:g}",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLine:
+    """Cached results in a line."""
+
+    entries: str
+    bytes: str
+    hit_rate: str
+    hits: str
+    misses: str
+    outdated: str
+    evicted: str
+
+    @classmethod
+    def of(cls, cache: CacheReply) -> CacheLine:
+        """Show the cache."""
+        counts = (cache.hits, cache.misses, cache.outdated, cache.evicted)
+        rate = DASH if cache.hit_rate is None else percent(cache.hit_rate)
+        bytes = f"{memory(cache.bytes)} of {memory(cache.limit_bytes)}"
+        return cls(f"{cache.entries:,}", bytes, rate, *(f"{count:,}" for count in counts))
 
 
 @dataclass(frozen=True, slots=True)

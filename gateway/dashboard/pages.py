@@ -16,10 +16,10 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Redirect
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gateway.dashboard import api_docs, listing
-from gateway.dashboard.load import Load, PoolLine
+from gateway.dashboard.load import CacheLine, Load, PoolLine
 from gateway.dashboard.statistics import ColumnPage, JobLine, ScheduleLine, TableLine, TablePage
 from gateway.dashboard.views import EngineCard, Moment, QueryPage, QueryRow
-from gateway.http.catalog import get_usage, list_engines, list_pools
+from gateway.http.catalog import get_cache, get_usage, list_engines, list_pools
 from gateway.http.login import User
 from gateway.http.models.rules import RulesReply
 from gateway.http.queries import Served
@@ -110,7 +110,7 @@ def query_page(request: Request, gateway: Served, user: User, query_id: str) -> 
         visible(gateway.waits.seen(record), user, gateway.policy),
         wait=gateway.waits.of(record.id),
         misestimates=misestimates,
-        result_kept=gateway.spool.path(record.id).exists() and may_see(record, user, gateway.policy),
+        result_kept=gateway.spool.has(record.id) and may_see(record, user, gateway.policy),
         engines=gateway.engines,
         now=_now(),
     )
@@ -119,12 +119,13 @@ def query_page(request: Request, gateway: Served, user: User, query_id: str) -> 
 
 @router.get("/dashboard/load")
 def load_page(request: Request, gateway: Served) -> HTMLResponse:
-    """Show pools, and what was leased and who waited over the last hour."""
+    """Show pools, cached results, and what was leased and who waited over the last hour."""
     usage = get_usage(gateway)
     return _page(
         request,
         "load.html",
         pools=[PoolLine.of(pool) for pool in list_pools(gateway).pools],
+        cache=CacheLine.of(get_cache(gateway)),
         loads=[Load.of(each) for each in usage.usage],
         live=True,
         refresh_s=REFRESH_IDLE_S,

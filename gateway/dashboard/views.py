@@ -24,7 +24,7 @@ from selector.wording import percent, seconds_of
 
 SHORT_SQL_CHARACTERS = 160
 SLOTS_DRAWN = 16
-QUERY_ID = re.compile(r"\b(\d{8}_\d{6}_[0-9a-f]{10})\b")
+QUERY_ID = re.compile(r"\b(\d{8}_\d{6}_[0-9a-f]{10}(?:[0-9a-f]{2})?)\b")
 WORD_AT = re.compile(r"\w+|\S|")
 
 SYMBOLS: Mapping[QueryState, str] = {
@@ -368,7 +368,9 @@ class QueryPage:
             prices=tuple(PriceLine.of(price, decision) for price in decision.prices) if decision else (),
             policy=decision.rule.value if decision else "",
             confidence=f"{decision.estimate.confidence:.2f}" if decision else "",
-            chart=MemoryChart.of(decision, record.attempts, spilling=_spilling(engines)) if decision else None,
+            chart=MemoryChart.of(decision, record.attempts, spilling=_spilling(engines))
+            if decision and not decision.is_cached
+            else None,
             operators=_operators(decision) if decision else (),
             attempts=tuple(AttemptEntry.of(attempt, now) for attempt in record.attempts),
             has_result=finished and result_kept,

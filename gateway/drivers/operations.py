@@ -1,13 +1,18 @@
-"""A statement that a client started and holds until it lets go: how it ended, what it wrote, its rows in the spool."""
+"""A statement that a client started and holds until it lets go: how it ended, what it wrote, its rows in the spool.
+
+Rows that no other engine's can replace are there while it still runs (``execution/streaming/early_result.py``).
+"""
 
 from __future__ import annotations
 
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 
 from gateway.commands.answers import writes_rows
 from gateway.errors import NotFinished, QueryFailed, ResultGone
 from gateway.execution.coordinator import Coordinator
-from gateway.execution.results import Spool
+from gateway.execution.spooling.results import ResultFile, Spool
+from gateway.execution.streaming.early_result import EarlyResult
 from gateway.statements.statement import Run
 from metastore.records import QueryRecord, QueryState
 
@@ -32,6 +37,35 @@ class StatementOperation:
             raise QueryFailed(record.error)
         if record.state is not QueryState.FINISHED:
             raise NotFinished(f"The query is {record.state}; it has no result.")
+
+    @property
+    def has_early_rows(self) -> bool:
+        """Whether the query runs, and rows of it can be read."""
+        return self._early_rows() is not None
+
+    @property
+    def ready(self) -> Future[None]:
+        """Complete once rows can be read, or the query has ended, however."""
+        return self.rows_after(0)
+
+    def rows_after(self, position: int) -> Future[None]:
+        """Return what completes once rows behind a place in the file can be read, or the query has ended."""
+        early = self._coordinator.early_results.find(self.run.id)
+        return self.run.ready if early is None else early.rows_after(position)
+
+    def require_rows(self) -> None:
+        """Raise QueryFailed with the error that the query ended with, or NotFinished where no rows can be read yet."""
+        if not self.has_early_rows:
+            self.require_finished()
+
+    def open_rows(self) -> AbstractContextManager[ResultFile]:
+        """Read the rows, also those that are still to come. Raises ResultGone."""
+        early = self._early_rows()
+        return self._spool.open(self.run.id) if early is None else early.open()
+
+    def _early_rows(self) -> EarlyResult | None:
+        early = self._coordinator.early_results.find(self.run.id)
+        return early if early is not None and early.is_readable else None
 
     def rows_written(self) -> int | None:
         """Return how many rows the statement wrote, None where that is not known or it writes none."""

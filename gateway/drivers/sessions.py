@@ -14,9 +14,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from gateway.errors import AuthenticationFailed
+from gateway.errors import AuthenticationFailed, TooManySessions
 from gateway.security.principals import Principal
 from gateway.statements.session import Limits, Session, require_room
+
+SPARE_S = 10.0  # after which a silent session gives way to another one of its user's
 
 
 class Held(Protocol):
@@ -91,6 +93,29 @@ class SessionStore(Generic[S, H]):
     def _require_room(self, user: Principal) -> None:
         """Raise TooManySessions where another session of a user is too much; the store is locked meanwhile."""
         require_room((each.session for each in self._sessions.values() if each.is_counted), user, self._limits)
+
+    def _spare(self, user: Principal, has_no_end: Callable[[S], bool]) -> S | None:
+        """Return None where there is room for another session of a user; the store is locked meanwhile.
+
+        Else the one that is silent for longest, has nothing running, and nothing that ends it once its client is gone.
+        Raises TooManySessions where there is none.
+        """
+        try:
+            self._require_room(user)
+        except TooManySessions:
+            spare = [
+                each
+                for each in self._sessions.values()
+                if each.is_counted
+                and each.session.principal.account == user.account
+                and has_no_end(each)
+                and each.session.idle_s > SPARE_S
+                and each.has_ended_all
+            ]
+            if not spare:
+                raise
+            return max(spare, key=lambda each: each.session.idle_s)
+        return None
 
     def _session(self, key: bytes | str) -> S | None:
         with self._lock:

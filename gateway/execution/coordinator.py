@@ -20,12 +20,14 @@ from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.commands.answers import writes_rows
 from gateway.errors import GatewayError, GatewayStopped, NotAllowed, failure_of
 from gateway.execution.authorized_reader import AuthorizedReader, asker_of
+from gateway.execution.caching.answers import CachedAnswers
 from gateway.execution.executor import Executor, Outcome
 from gateway.execution.failover import SECOND_OPINION_S, FailoverPlan
 from gateway.execution.live import LiveStatements
 from gateway.execution.query_log import QueryLog, new_attempt
 from gateway.execution.racing.race import Race, Races
-from gateway.execution.results import Spool
+from gateway.execution.spooling.results import Spool, every_query
+from gateway.execution.streaming.early_results import EarlyResults
 from gateway.execution.waiting import Waiting
 from gateway.execution.writing import TableWriter
 from gateway.routing.admission.admission import Admission
@@ -36,6 +38,7 @@ from gateway.routing.rules.kinds import Understood
 from gateway.sql.commands.writes import Write
 from gateway.sql.compiled import CompiledStatement
 from gateway.sql.parsing import require_length
+from gateway.statements.stages import Stage, StageTimes
 from gateway.statements.statement import Run, Statement
 from metastore.database.retry import retry
 from metastore.records import QueryState
@@ -68,6 +71,8 @@ class Coordinator:
         writer: TableWriter,
         spool: Spool,
         joins: JoinLearner,
+        cached: CachedAnswers,
+        early_results: EarlyResults,
         queries: int,
         queue_s: float,
     ) -> None:
@@ -80,11 +85,14 @@ class Coordinator:
         self._writer = writer
         self._spool = spool
         self._joins = joins
+        self.cached = cached
+        self.early_results = early_results
         self._queue_s = queue_s
         self._waiting = Waiting(engines, router, queue_s)
         self.parser_limits = reader.limits
         self._alive = LiveStatements(engines, admission, queries)
         self._threads = Threads("statement")
+        self.stages = StageTimes()
         self._stopping = False
 
     # ------------------------------------------------------------------ what clients ask for
@@ -150,11 +158,11 @@ class Coordinator:
         """Cancel a query; returns whether it was still alive."""
         return self._alive.cancel(query_id)
 
-    def recover(self) -> None:
-        """Close what an earlier process left open, and delete results that nobody can ask for."""
+    def recover(self, ours: Callable[[str], bool] = every_query) -> None:
+        """Close what an earlier process left open, and delete results, of ours, that nobody can ask for."""
         orphans = self._log.recover()
         self._writer.recover()
-        files = self._spool.keep_only(self._log.finished(self._spool.query_ids()))
+        files = self._spool.keep_only(self._log.finished(filter(ours, self._spool.query_ids())), of=ours)
         if orphans or files:
             log.warning("closed %d queries and deleted %d result files of an earlier run", orphans, files)
 
@@ -172,8 +180,10 @@ class Coordinator:
     def _process(self, run: Run) -> None:
         """Read a statement, see it through, and let go of it; nothing escapes but defects."""
         refusal: Exception | None = None
+        run.clock.hand_over(Stage.START)
         try:
             snapshot, understood = self._reader.understand(run.statement, run.asker)
+            run.clock.end(Stage.READ)
             if run.cancelled:
                 raise StatementCancelled("The statement was cancelled while it was planned.")
             run.command = None if isinstance(understood, CompiledStatement) else understood
@@ -195,6 +205,8 @@ class Coordinator:
             self._alive.let_go(run)
             if not run.accepted.done():  # before its end, so that whoever hears of that knows what it is refused for
                 run.accepted.set_result(refusal)
+            run.clock.end(Stage.RECORD)
+            self.stages.add(run.clock)
             run.done.set_result(run.record)
 
     def _run(self, run: Run, understood: Understood, snapshot: CatalogSnapshot) -> None:
@@ -210,8 +222,13 @@ class Coordinator:
             self._close(run, self._executor.command(run, understood, attempt))
 
     def _query(self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot) -> None:
-        """Decide, and try the ranked engines in turn. A client sees only whole results."""
+        """Answer from the cache, or decide, and try the ranked engines in turn; what may be replaced is not shown."""
+        lookup = self.cached.answer(run, query, snapshot)
+        run.clock.end(Stage.CACHE)
+        if lookup.answered:
+            return
         decision = self._waiting.decision(run, query, snapshot)
+        run.clock.end(Stage.DECIDE)
         log.info("query %s: %s because %s", run.id, decision.engine, decision.codes)
         retry(partial(self._joins.learn, query))
         dependable = [name for name in decision.ranking if self._engines[name].dependable]
@@ -222,11 +239,12 @@ class Coordinator:
             ended = race.next(SECOND_OPINION_S if plan.data_error else self._queue_s)
             if ended is not None:
                 self._close(run, ended, plan)
+                self.cached.keep(run, query, lookup, ended)
                 return
             if not plan.waiting and not plan.data_error:
                 plan.resume(self._waiting.returned(run, plan.lost))
             if not plan.waiting and plan.last_error is not None:
-                self._log.close(run, QueryState.FAILED, error=failure_of(plan.final_error(plan.last_error)))
+                self._log.close(run, QueryState.FAILED, error=failure_of(race.told(plan.last_error)))
 
     def _write(self, run: Run, write: Write, snapshot: CatalogSnapshot) -> None:
         """Have one engine write, once: whatever fails, nothing is tried again."""
@@ -237,6 +255,7 @@ class Coordinator:
 
     def _close(self, run: Run, outcome: Outcome, plan: FailoverPlan | None = None) -> None:
         """Record the end of a statement with its last attempt."""
+        run.clock.end(Stage.RUN)
         run.held = outcome.result.held if outcome.result is not None else None
         error = outcome.error
         if plan is not None and isinstance(error, EngineError):

@@ -22,7 +22,7 @@ from gateway.errors import GatewayError, ResultError, failure_of
 from gateway.execution.failover import PlannedAttempt
 from gateway.execution.query_log import QueryLog, now
 from gateway.execution.racing.runner import Runner
-from gateway.execution.results import Spool, SpooledResult
+from gateway.execution.spooling.results import Spool, SpooledResult
 from gateway.execution.writing import TableWriter
 from gateway.routing.admission.admission import Admission, Grant
 from gateway.routing.admission.values import Request
@@ -31,6 +31,7 @@ from gateway.routing.router import Router
 from gateway.sql.commands.commands import Command
 from gateway.sql.commands.writes import WRITES, Write, reads
 from gateway.sql.compiled import CompiledStatement
+from gateway.statements.stages import Stage
 from gateway.statements.statement import Admitted, Run, WaitsFor
 from metastore.records import Attempt, Misestimate, QueryState
 
@@ -135,7 +136,10 @@ class Executor:
                     sql, query_id=run.id, lease=grant.lease, deadline_s=run.remaining_s, watch=runner.watch
                 )
                 with stream:
-                    result = self._spool.write(run.id, stream, attempt=runner.attempt.ordinal, publish=publish)
+                    if runner.early is not None:
+                        result = runner.early.write(stream, settled=runner.settled, publish=publish)
+                    else:
+                        result = self._spool.write(run.id, stream, attempt=runner.attempt.ordinal, publish=publish)
         except EngineError as error:
             raise runner.reason(error) from error
         return _Done(result, stream.actuals)
@@ -152,6 +156,7 @@ class Executor:
             lease = grant.lease
             memory_bytes = None if entry.limit_bytes is None else lease.memory_bytes
             waited_s = time.monotonic() - begun
+            run.clock.end(Stage.ADMIT)
             run.admit(Admitted(entry.name, now(), waited_s, memory_bytes, lease.threads or entry.threads))
             yield grant
 
@@ -206,6 +211,7 @@ class Executor:
             recorded_at=now(),
         )
         self._log.misestimated(missed)
+        self._router.missed(query.fingerprint)
         self._misestimated([table.name for table in query.tables])
 
 

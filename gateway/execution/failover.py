@@ -55,6 +55,10 @@ class FailoverPlan:
         self._dependable = frozenset(dependable)
         self._losses: Counter[tuple[PlannedAttempt, bool]] = Counter()
 
+    def ends_with(self, this: PlannedAttempt) -> bool:
+        """Tell whether no other engine may follow a try: at most its own, once more."""
+        return not self.waiting and all(lost.engine == this.engine for lost in self.lost)
+
     def next(self) -> PlannedAttempt:
         """Take the next try."""
         return self.waiting.pop(0)

@@ -13,6 +13,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
@@ -27,7 +28,7 @@ from gateway.errors import (
     NoEngineAvailable,
     failure_of,
 )
-from gateway.execution.results import SpooledResult
+from gateway.execution.spooling.results import SpooledResult
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.statement import Run
 from metastore.database.retry import retry
@@ -110,6 +111,45 @@ class QueryLog:
             self.require_open(run)
             self._writer.wait(decided)
 
+    def answered(
+        self,
+        run: Run,
+        decision: Decision,
+        query: CompiledStatement,
+        statistics_version: str,
+        result: SpooledResult,
+    ) -> None:
+        """Record that a statement ended with the result of an earlier one, and wait until that is durable.
+
+        Raises SQLAlchemyError.
+        """
+        at = now()
+        if run.opened.done():
+            run.opened.result()
+        ended = self._writer.answered(
+            run.id,
+            fingerprint=query.fingerprint,
+            template=query.template,
+            statistics_version=statistics_version,
+            decision=decision,
+            at=at,
+            rows=result.rows,
+            result_bytes=result.bytes,
+        )
+        answered = replace(
+            run.record,
+            state=QueryState.FINISHED,
+            engine=decision.engine,
+            decision=decision,
+            fingerprint=query.fingerprint,
+            template=query.template,
+            statistics_version=statistics_version,
+            rows=result.rows,
+            result_bytes=result.bytes,
+            finished_at=at,
+        )
+        self._closed(run, answered, ended)
+
     def attempt_started(self, run: Run, attempt: Attempt) -> None:
         """Record an attempt that is about to begin, and wait until that is durable."""
         started = self._writer.attempt_started(run.id, attempt)
@@ -160,6 +200,10 @@ class QueryLog:
             result_bytes=closed.result_bytes,
             error=error,
         )
+        self._closed(run, closed, ended)
+
+    def _closed(self, run: Run, closed: QueryRecord, ended: Future[bool]) -> None:
+        """Wait until the end of a statement is durable; one that has ended stays as it ended."""
         was_open = self._writer.wait(ended)
         self.require_open(run)
         run.record = closed if was_open else retry(partial(self._queries.get, run.id)) or closed

@@ -12,8 +12,10 @@ from engines.table_names import canonical
 from gateway.catalog.registration import NewTable
 from gateway.errors import NotFound
 from gateway.http.errors import declared
+from gateway.http.forwarding.usage import cached_in_all, usages
 from gateway.http.login import User
 from gateway.http.models.engines import (
+    CacheReply,
     EngineList,
     EngineModel,
     LeaseList,
@@ -149,6 +151,13 @@ def list_pools(gateway: Served) -> PoolList:
     )
 
 
+@router.get("/cache", tags=["engines"])
+def get_cache(gateway: Served) -> CacheReply:
+    """Return how full the cache of results is, and how it was used since the start."""
+    usage = cached_in_all(gateway)
+    return CacheReply.showing(usage, hit_rate=usage.hit_rate)
+
+
 @router.get("/leases", tags=["engines"])
 def list_leases(gateway: Served) -> LeaseList:
     """List what queries hold of engines now."""
@@ -183,5 +192,5 @@ def get_usage(
     responses={200: {"content": {METRICS_TYPE: {"schema": {"type": "string"}}}}},
 )
 def get_metrics(gateway: Served) -> PlainTextResponse:
-    """Return leases, waits and refusals in the text format of Prometheus."""
-    return PlainTextResponse(metrics_text(gateway.admission), media_type=METRICS_TYPE)
+    """Return leases, waits, refusals, what the cache did and where time goes in the text format of Prometheus."""
+    return PlainTextResponse(metrics_text(gateway.admission, usages(gateway)), media_type=METRICS_TYPE)

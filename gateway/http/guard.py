@@ -120,3 +120,13 @@ class BodyLimit:
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         message = f"The statement is longer than {self._statement_bytes:,} bytes."
         await reply(StatementTooLong(message).failure)(scope, receive, send)
+
+
+def given_again(body: bytes, receive: Receive) -> Receive:
+    """Return what gives a body that was read already, and then what comes after it."""
+    waiting = [body]
+
+    async def given() -> Message:
+        return {"type": "http.request", "body": waiting.pop(), "more_body": False} if waiting else await receive()
+
+    return given

@@ -7,8 +7,10 @@ import contextlib
 import datetime as dt
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -17,8 +19,9 @@ from starlette.concurrency import run_in_threadpool
 
 from engines.errors import UnsupportedFeature
 from gateway.errors import AccessDenied, NotFinished, NotFound, NotYourQuery, ResultGone
-from gateway.execution.downloads import WIDE_BYTES
-from gateway.execution.results import ResultFile
+from gateway.execution.spooling.downloads import WIDE_BYTES
+from gateway.execution.spooling.results import ResultFile
+from gateway.execution.streaming.early_result import EarlyResult
 from gateway.http import render
 from gateway.http.errors import STATUS_OF_FAILED_QUERY, declared, retry_headers
 from gateway.http.login import User
@@ -34,7 +37,7 @@ from gateway.http.models.queries import (
     ResultReply,
 )
 from gateway.http.render import Chunks
-from gateway.http.replies import ExactJSONResponse
+from gateway.http.replies import ModelResponse
 from gateway.http.services import Services
 from gateway.http.streaming import RowStream
 from gateway.presentation.disclosure import may_see, visible
@@ -44,7 +47,8 @@ from gateway.security.policy import Action, Owned
 from gateway.security.principals import Principal
 from gateway.sql.compiled import CompiledStatement
 from gateway.statements.session import Session
-from gateway.statements.statement import Run, Statement
+from gateway.statements.stages import Stage
+from gateway.statements.statement import HeldRows, Run, Statement
 from metastore.records import QueryRecord, QueryState
 from selector.decision import Decision
 
@@ -52,8 +56,10 @@ router = APIRouter(prefix="/v1", tags=["queries"])
 
 WATCH_S = 0.5  # between two looks whether a client that waits is still there
 CLIENT_CLOSED_REQUEST = 499  # nobody reads it
+CACHE_HEADER = "X-Fusion-Cache"  # of a reply to a query that was asked: hit, miss or bypass
 
 ARROW = "application/vnd.apache.arrow.stream"
+Opener = Callable[[], AbstractContextManager[ResultFile]]
 Format = Literal["json", "csv", "arrow"]
 _STREAMS: dict[Format, tuple[str, Callable[[ResultFile, render.Messages], Chunks]]] = {
     "json": ("application/json", render.json_stream),
@@ -62,7 +68,7 @@ _STREAMS: dict[Format, tuple[str, Callable[[ResultFile, render.Messages], Chunks
 }
 
 
-def gateway_of(request: Request) -> Services:
+async def gateway_of(request: Request) -> Services:  # or each request had a thread for it
     """Return the gateway that this application serves."""
     gateway = request.app.state.gateway
     assert isinstance(gateway, Services)
@@ -82,7 +88,9 @@ _NOT_RUN: Mapping[int | str, dict[str, Any]] = {
 @router.post("/queries", response_model=QueryReply, responses=dict(_NOT_RUN))
 async def run_query(body: QueryRequest, request: Request, gateway: Served, user: User) -> Response:
     """Run a query. 200 once it has ended, 202 while it still runs after wait_s."""
-    run = await run_in_threadpool(_started, body, request, gateway, user)
+    if not gateway.catalog.knows_database(body.database):
+        await run_in_threadpool(gateway.catalog.current)
+    run = _started(body, request, gateway, user)
     if not await _settled(run, request, body.wait_s):
         gateway.coordinator.cancel(run.id)
         return Response(status_code=CLIENT_CLOSED_REQUEST)
@@ -92,9 +100,17 @@ async def run_query(body: QueryRequest, request: Request, gateway: Served, user:
     record = run.done.result() if run.done.done() and not run.done.cancelled() else None
     if record is None:
         await run_in_threadpool(gateway.coordinator.require_on_record, run)
-    elif run.held is not None or record.state is not QueryState.FINISHED:  # all of the reply is in memory
-        return _reply(request, gateway, user, run.id, max_rows, record, run)
-    return await run_in_threadpool(_reply, request, gateway, user, run.id, max_rows, record)
+    else:
+        run.clock.hand_over(Stage.WAKE)
+    if record is not None and (run.held is not None or record.state is not QueryState.FINISHED):
+        reply = _reply(request, gateway, user, run.id, max_rows, record, run.held)  # all of it is in memory
+    else:
+        reply = await run_in_threadpool(_reply, request, gateway, user, run.id, max_rows, record)
+    reply.headers[CACHE_HEADER] = run.cache
+    if record is not None:
+        run.clock.end(Stage.REPLY)
+        gateway.coordinator.stages.add(run.clock)
+    return reply
 
 
 @router.get("/queries")
@@ -120,14 +136,22 @@ def get_query(
     user: User,
     max_rows: Annotated[int | None, Query(ge=0, le=1_000_000)] = None,
 ) -> Response:
-    """Return one query, with its first rows once it has finished; who may not fetch those gets it without."""
+    """Return one query, with its first rows once it has finished; who may not fetch those gets it without.
+
+    While it runs, it has them where ``max_rows`` asks for some, no other engine's can replace them any more, and there
+    are more than that.
+    """
     record = _record(gateway, query_id)
     if not may_see(record, user, gateway.policy):
         hidden = QueryReply.of(visible(record, user, gateway.policy), gateway.waits.of(query_id))
-        return ExactJSONResponse(hidden.model_dump(mode="json"))
-    reply = _reply(
-        request, gateway, user, query_id, gateway.settings.limits.rows if max_rows is None else max_rows, record
-    )
+        return ModelResponse(hidden)
+    early = gateway.coordinator.early_results.find(query_id) if max_rows and not record.state.ended else None
+    reply: Response
+    if early is not None and max_rows and early.readable_rows > max_rows:
+        reply = _early_page(request, gateway, user, max_rows, record, early)
+    else:
+        most = gateway.settings.limits.rows if max_rows is None else max_rows
+        reply = _reply(request, gateway, user, query_id, most, record)
     reply.status_code = 200
     return reply
 
@@ -146,24 +170,31 @@ def get_query(
         **declared(404, 409, 410),
     },
 )
-def get_result(
+async def get_result(
     query_id: str,
     request: Request,
     gateway: Served,
     user: User,
     format: Format = "json",
     guard: Annotated[bool, Query(description="CSV for spreadsheets: no text is a formula.")] = False,
+    wait_s: Annotated[float, Query(ge=0.0, le=600.0, description="How long to wait until there are rows.")] = 0.0,
 ) -> StreamingResponse:
-    """Return the whole result of a finished query as JSON, CSV or an Arrow IPC stream."""
-    record = _own_record(gateway, query_id, user)
-    if record.state is not QueryState.FINISHED:
-        raise NotFinished(f"The query is {record.state}; it has no result.", query_id)
-    if not gateway.spool.path(query_id).exists():
-        raise ResultGone(query_id)
+    """Return the whole result of a query as JSON, CSV or an Arrow IPC stream.
+
+    Of one that still runs, rows are sent as they come, once no other engine's can replace them any more. Where it fails
+    after that, the reply breaks off: the connection is closed before its end.
+    """
     media_type, stream = _STREAMS[format]
     if guard and format == "csv":
         stream = partial(render.csv_stream, guarded=True)
-    return _streamed(request, gateway, record, user, stream, media_type=media_type)
+    run = gateway.coordinator.find(query_id)
+    if run is not None:
+        _check_owner(gateway, run.record, user)
+        early = await _early_rows(gateway, run, wait_s)
+        if early is not None:
+            return _streamed(request, gateway, query_id, user, stream, early.open, media_type=media_type)
+    opened = await run_in_threadpool(_whole, gateway, query_id, user)
+    return _streamed(request, gateway, query_id, user, stream, opened, media_type=media_type)
 
 
 @router.delete("/queries/{query_id}", responses=declared(404))
@@ -182,6 +213,7 @@ async def cancel_query(query_id: str, gateway: Served, user: User) -> QueryReply
 @router.post("/explain")
 def explain(body: ExplainRequest, request: Request, gateway: Served, user: User) -> ExplainReply:
     """Decide about a query without running it."""
+    gateway.catalog.current()
     statement = _asked(body, request, gateway, user)
     checked, decision = gateway.coordinator.explain(statement)
     sql: dict[str, str] = {}
@@ -198,6 +230,7 @@ def explain(body: ExplainRequest, request: Request, gateway: Served, user: User)
 
 
 def _started(body: QueryRequest, request: Request, gateway: Services, user: Principal) -> Run:
+    """Start a query; on the event loop, for nothing of it blocks."""
     statement = _asked(body, request, gateway, user, timeout_s=body.timeout_s or 0.0)
     request.state.query_id = statement.id
     return gateway.coordinator.start(statement)
@@ -209,7 +242,7 @@ def _asked(
     """Return what a request asks for, without the session that ends with it."""
     limits = gateway.coordinator.parser_limits
     session = Session(user, deadline_s=gateway.settings.limits.deadline_s, limits=limits)
-    session.use(gateway.catalog.current().require_database(body.database))
+    session.use(gateway.catalog.latest.require_database(body.database))
     asked = session.statement(
         body.sql,
         overlay=body.settings,
@@ -251,6 +284,26 @@ async def _settled(run: Run, request: Request, wait_s: float) -> bool:
     return True
 
 
+async def _early_rows(gateway: Services, run: Run, wait_s: float) -> EarlyResult | None:
+    """Wait for a query's rows or its end; return the rows where they are there before its end."""
+    early = gateway.coordinator.early_results.find(run.id)
+    ready = run.ready if early is None else early.rows_after(0)
+    if wait_s and not ready.done():
+        await asyncio.wait([asyncio.wrap_future(ready)], timeout=wait_s)
+    early = gateway.coordinator.early_results.find(run.id)
+    return early if early is not None and early.is_readable else None
+
+
+def _whole(gateway: Services, query_id: str, user: Principal) -> Opener:
+    """Return what opens the result of a query that has finished. Raises NotFinished, ResultGone."""
+    record = _own_record(gateway, query_id, user)
+    if record.state is not QueryState.FINISHED:
+        raise NotFinished(f"The query is {record.state}; it has no result.", query_id)
+    if not gateway.spool.has(query_id):
+        raise ResultGone(query_id)
+    return partial(gateway.spool.open, query_id)
+
+
 async def _wait(run: Run, seconds: float) -> None:
     if not run.done.done():
         await asyncio.wait([asyncio.wrap_future(run.done)], timeout=seconds)
@@ -283,27 +336,41 @@ def _reply(
     query_id: str,
     max_rows: int,
     record: QueryRecord | None = None,
-    run: Run | None = None,
+    held: HeldRows | None = None,
 ) -> Response:
-    """Show a query with its first rows; record, run: where they are at hand already."""
+    """Show a query with its first rows; record, held: itself and its rows, where they are at hand already."""
     record = record or _record(gateway, query_id)
     reply = QueryReply.of(record, gateway.waits.of(query_id))
     status = 200 if record.state.ended else 202
     if record.error is not None:
         status = STATUS_OF_FAILED_QUERY.get(record.error.code, 200)
-    if record.state is QueryState.FINISHED:
-        rows = gateway.spool.open(query_id) if run is None else gateway.spool.open_of(run)
-        with contextlib.suppress(ResultGone), rows as result:
+    if held is not None:
+        reply.columns, reply.truncated = render.columns(held.schema), (record.rows or 0) > max_rows
+        reply.rows = list(islice(chain.from_iterable(map(render.batch_rows, held.batches)), max_rows))
+    elif record.state is QueryState.FINISHED:
+        with contextlib.suppress(ResultGone), gateway.spool.open(query_id) as result:
             reply.columns, reply.truncated = render.columns(result.schema), (record.rows or 0) > max_rows
             reply.rows = []
             size = result.next_bytes() if max_rows else None
             first = result.read_batch() if size is not None and size <= WIDE_BYTES else None
             if size is not None and (first is None or first.num_rows < min(max_rows, record.rows or 0)):
                 shown = reply.model_dump(mode="json")
-                return _streamed(request, gateway, record, user, partial(_rows_within, shown, max_rows))
+                opened = partial(gateway.spool.open, query_id)
+                return _streamed(request, gateway, query_id, user, partial(_rows_within, shown, max_rows), opened)
             if first is not None:
                 reply.rows = list(render.batch_rows(first.slice(0, max_rows)))
-    return ExactJSONResponse(reply.model_dump(mode="json"), status_code=status, headers=retry_headers(status))
+    return ModelResponse(reply, status_code=status, headers=retry_headers(status))
+
+
+def _early_page(
+    request: Request, gateway: Services, user: Principal, max_rows: int, record: QueryRecord, early: EarlyResult
+) -> RowStream:
+    """Show a query that runs with its first rows, of which there are more than that."""
+    reply = QueryReply.of(record, gateway.waits.of(record.id))
+    with early.open() as result:
+        reply.columns, reply.truncated, reply.rows = render.columns(result.schema), True, []
+    shown = reply.model_dump(mode="json")
+    return _streamed(request, gateway, record.id, user, partial(_rows_within, shown, max_rows), early.open)
 
 
 def _rows_within(shown: dict[str, Any], max_rows: int, result: ResultFile, messages: render.Messages) -> Chunks:
@@ -317,14 +384,15 @@ def _rows_within(shown: dict[str, Any], max_rows: int, result: ResultFile, messa
 def _streamed(
     request: Request,
     gateway: Services,
-    record: QueryRecord,
+    query_id: str,
     user: Principal,
     write: Callable[[ResultFile, render.Messages], Chunks],
+    opened: Opener,
     *,
     media_type: str = "application/json",
 ) -> RowStream:
     def chunks() -> Chunks:
-        with gateway.spool.open(record.id) as result:
+        with opened() as result:
             yield from write(result, gateway.downloads.messages(result, user.quota_key))
 
     return RowStream(
@@ -332,6 +400,6 @@ def _streamed(
         media_type=media_type,
         downloads=gateway.downloads,
         user=user.quota_key,
-        query_id=record.id,
+        query_id=query_id,
         threads=request.app.state.download_threads,
     )

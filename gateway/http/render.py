@@ -13,13 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from engines.arrow_types import spark_type
-from gateway.execution.results import ResultFile
+from gateway.execution.spooling.results import END_OF_STREAM, ResultFile
 from gateway.http.models.common import ColumnModel
 from gateway.presentation.json_values import json_value
 
 FORMULA_STARTS = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")  # of a spreadsheet, also those of full width
 JSON_CELLS = 16_384  # that are Python's at once
-END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # of Arrow IPC
 
 Chunks = Generator[bytes, None, None]
 Messages = Iterable[pa.Message | None]

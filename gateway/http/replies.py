@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.responses import Response
 
 from gateway.presentation.json_values import json_value
 
@@ -18,3 +20,13 @@ class ExactJSONResponse(JSONResponse):
             return super().render(content)
         except ValueError:
             return super().render(json_value(content))
+
+
+class ModelResponse(Response):
+    """A model as JSON, written at once: its numbers that are none are texts, too, which its configuration says."""
+
+    media_type = "application/json"
+
+    def render(self, content: BaseModel) -> bytes:
+        """Write a reply."""
+        return content.model_dump_json().encode()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
 from gateway.execution.coordinator import Coordinator
-from gateway.execution.downloads import Downloads
-from gateway.execution.results import Spool
+from gateway.execution.spooling.downloads import Downloads
+from gateway.execution.spooling.results import Spool
 from gateway.presentation.waits import Waits
 from gateway.routing.admission.admission import Admission
 from gateway.routing.engines import EngineRegistry
@@ -18,6 +18,7 @@ from gateway.security.authentication import Authenticator
 from gateway.security.policy import Policy
 from gateway.settings import Settings
 from gateway.sql.planning.pool import Planners
+from gateway.statements.processes import Processes
 from gateway.statistics.jobs import JobRunner
 from gateway.statistics.scheduler import Scheduler
 from gateway.statistics.staleness import Freshness
@@ -26,7 +27,10 @@ from metastore.store import Metastore
 
 @dataclass(slots=True)
 class Services:
-    """The parts of a gateway that requests reach. Built by the server, once."""
+    """The parts of a gateway that requests reach. Built by the server, once.
+
+    processes: all that serve its home, where there are several.
+    """
 
     settings: Settings
     metastore: Metastore
@@ -46,3 +50,4 @@ class Services:
     policy: Policy
     router: Router
     replaying: Replaying
+    processes: Processes | None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.usage import WAIT_BOUNDS_S
 from gateway.routing.admission.values import AdmissionState
+from gateway.statements.caching import CacheUsage
+from gateway.statements.stages import BOUNDS_S, Stage, StageSum
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Sample: TypeAlias = tuple[str, dict[str, str], float]
@@ -35,14 +37,35 @@ POOL_SLOTS = Metric("fusion_pool_leased_slots", "gauge", "Slots that are in use 
 POOL_WAITING = Metric("fusion_pool_waiting", "gauge", "Statements that wait in a pool.")
 WAITS = Metric("fusion_lease_wait_seconds", "histogram", "Waits for leases that were given, by engine and pool.")
 REFUSALS = Metric("fusion_lease_refusals_total", "counter", "Leases that were refused, by engine, pool and code.")
+CACHE_BYTES = Metric("fusion_cache_bytes", "gauge", "Bytes of all cached results.")
+CACHE_LIMIT = Metric("fusion_cache_limit_bytes", "gauge", "Bytes that cached results may take.")
+CACHE_ENTRIES = Metric("fusion_cache_results", "gauge", "Results that are cached.")
+CACHE_HITS = Metric("fusion_cache_hits_total", "counter", "Queries that were answered from the cache.")
+CACHE_MISSES = Metric("fusion_cache_misses_total", "counter", "Queries that might have been, and ran.")
+CACHE_GONE = Metric("fusion_cache_removals_total", "counter", "Results that went: `outdated`, or `evicted` for others.")
+STAGES = Metric("fusion_statement_stage_seconds", "histogram", "What each stage of statements took.")
+STAGES_CPU = Metric(
+    "fusion_statement_stage_cpu_seconds_total", "counter", "CPU time of it, in the thread that the statement lives in."
+)
 METRICS = (
     *(ENGINE_BYTES, ENGINE_CAPACITY, ENGINE_SLOTS, ENGINE_WAITING),
     *(POOL_BYTES, POOL_SLOTS, POOL_WAITING, WAITS, REFUSALS),
+    *(CACHE_BYTES, CACHE_LIMIT, CACHE_ENTRIES, CACHE_HITS, CACHE_MISSES, CACHE_GONE),
+    *(STAGES, STAGES_CPU),
 )
 
 
-def metrics_text(admission: Admission) -> str:
-    """Return all metrics as they are now."""
+@dataclass(frozen=True, slots=True)
+class ProcessUsage:
+    """What one process counted by itself. labels: that say which one it is, where there are several."""
+
+    cached: CacheUsage
+    stages: Mapping[Stage, StageSum]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def metrics_text(admission: Admission, usages: Sequence[ProcessUsage]) -> str:
+    """Return all metrics as they are now. usages: of each process."""
     state = admission.describe()
     gauges = _gauges(state)
     samples: dict[Metric, Iterable[Sample]] = {
@@ -53,11 +76,32 @@ def metrics_text(admission: Admission) -> str:
             for (engine, pool, code), count in sorted(admission.refusals().items())
         ],
     }
+    of_processes = [(_of_process(each), each.labels) for each in usages]
+    for metric in of_processes[0][0]:
+        samples[metric] = [
+            (ending, {**own, **labels}, number)
+            for found, own in of_processes
+            for ending, labels, number in found[metric]
+        ]
     lines: list[str] = []
     for metric in METRICS:
         lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
         lines += [_line(metric.name, *sample) for sample in samples[metric]]
     return "\n".join(lines) + "\n"
+
+
+def _of_process(usage: ProcessUsage) -> dict[Metric, list[Sample]]:
+    cached = usage.cached
+    return {
+        CACHE_BYTES: [("", {}, cached.bytes)],
+        CACHE_LIMIT: [("", {}, cached.limit_bytes)],
+        CACHE_ENTRIES: [("", {}, cached.entries)],
+        CACHE_HITS: [("", {}, cached.hits)],
+        CACHE_MISSES: [("", {}, cached.misses)],
+        CACHE_GONE: [("", {"why": "outdated"}, cached.outdated), ("", {"why": "evicted"}, cached.evicted)],
+        STAGES: list(_stages(usage.stages)),
+        STAGES_CPU: [("", {"stage": stage}, each.cpu_s) for stage, each in usage.stages.items()],
+    }
 
 
 def _gauges(state: AdmissionState) -> dict[Metric, list[Sample]]:
@@ -76,20 +120,30 @@ def _gauges(state: AdmissionState) -> dict[Metric, list[Sample]]:
     }
 
 
+def _stages(stages: Mapping[Stage, StageSum]) -> Iterator[Sample]:
+    for stage, each in stages.items():
+        yield from _histogram({"stage": stage}, BOUNDS_S, each.up_to, each.wall_s)
+
+
 def _waits(admission: Admission) -> Iterator[Sample]:
     for (engine, pool), counts in sorted(admission.waited().items()):
-        labels = {"engine": engine, "pool": pool}
-        for bound_s, count in zip(WAIT_BOUNDS_S, itertools.accumulate(counts.up_to), strict=True):
-            yield "_bucket", labels | {"le": "+Inf" if math.isinf(bound_s) else f"{bound_s:g}"}, count
-        yield "_sum", labels, counts.total_s
-        yield "_count", labels, sum(counts.up_to)
+        yield from _histogram({"engine": engine, "pool": pool}, WAIT_BOUNDS_S, counts.up_to, counts.total_s)
+
+
+def _histogram(
+    labels: dict[str, str], bounds_s: Sequence[float], up_to: Sequence[int], total_s: float
+) -> Iterator[Sample]:
+    """Write how many lie between each bound and the one before."""
+    for bound_s, count in zip(bounds_s, itertools.accumulate(up_to), strict=True):
+        yield "_bucket", labels | {"le": "+Inf" if math.isinf(bound_s) else f"{bound_s:g}"}, count
+    yield "_sum", labels, total_s
+    yield "_count", labels, sum(up_to)
 
 
 def _line(name: str, ending: str, labels: dict[str, str], number: float) -> str:
     told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-    return (
-        f"{name}{ending}{{{told}}} {number:.10g}" if isinstance(number, float) else f"{name}{ending}{{{told}}} {number}"
-    )
+    written = f"{number:.10g}" if isinstance(number, float) else f"{number}"
+    return f"{name}{ending}{{{told}}} {written}" if told else f"{name}{ending} {written}"
 
 
 def _escaped(text: str) -> str:

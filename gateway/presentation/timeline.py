@@ -41,7 +41,7 @@ WEIGHED: Mapping[ReasonCode, str] = {
     ReasonCode.EXCEEDS_LIMIT: "trying that first would take longer on average",
     ReasonCode.NOT_WORTH_THE_RISK: "the risk is not worth what it would save",
     ReasonCode.FASTER_ELSEWHERE: "there it would not be faster",
-    ReasonCode.EXPLORATION: "it was worth finding out whether it fits",
+    ReasonCode.EXPLORATION: "it was worth finding out how it goes there",
 }
 
 
@@ -93,6 +93,8 @@ def headline(record: QueryRecord) -> str:
             return f"{before} Running on {' and '.join(running)} now.".strip()
         case QueryState.FINISHED if before:
             return f"{before} {record.engine} answered instead, under the same query id."
+        case QueryState.FINISHED if record.decision is not None and record.decision.is_cached:
+            return f"Answered from the cache, with a result of {record.engine}'s."
         case QueryState.FINISHED:
             return f"Answered by {record.engine}."
         case QueryState.CANCELLED:
@@ -106,6 +108,8 @@ def headline(record: QueryRecord) -> str:
 
 def decision_sentence(decision: Decision) -> str:
     """Say in one sentence where a statement was sent and why."""
+    if decision.is_cached:
+        return decision.reasons[0].text
     engine = decision.engine
     then = decision.ranking[1:]
     line = f" Next in line: {', then '.join(then)}." if then else ""
@@ -143,7 +147,10 @@ def steps(record: QueryRecord, misestimates: Sequence[Misestimate]) -> tuple[Ste
     decision = record.decision
     if decision is not None:
         code = decision.reasons[0].code.value if decision.reasons else None
-        told.append(Step(f"Sent to {decision.engine}", decision_sentence(decision), Tone.PLAIN, code))
+        heading, tone = f"Sent to {decision.engine}", Tone.PLAIN
+        if decision.is_cached:
+            heading, tone = "Answered from the cache", Tone.GOOD
+        told.append(Step(heading, decision_sentence(decision), tone, code))
     for attempt in record.attempts:
         told.append(_attempt(record, attempt))
     missed = next((a for a in record.attempts if a.failure in DID_NOT_FIT), None)

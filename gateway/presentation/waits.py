@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from gateway.presentation.formatting import memory
@@ -50,9 +50,13 @@ class _Listed:
 
 
 class Waits:
-    """Tells what queries of this gateway wait for. Thread-safe. find: a query that is alive."""
+    """Tells what queries of this gateway wait for. Thread-safe.
 
-    def __init__(self, find: Callable[[str], Run | None], admission: Admission) -> None:
+    find: a query that is alive in this process. is_shared: admission tells of the queries of other processes, too.
+    """
+
+    def __init__(self, find: Callable[[str], Run | None], admission: Admission, *, is_shared: bool = False) -> None:
+        self._is_shared = is_shared
         self._find = find
         self._admission = admission
         self._lock = threading.Lock()
@@ -61,6 +65,8 @@ class Waits:
     def of(self, query_id: str) -> Wait | None:
         """Return what a query waits for; None where it runs, has ended, or is being planned."""
         run = self._find(query_id)
+        if run is None and self._is_shared:
+            return next((_lease(each) for each in self._all_waiting() if each.query_id == query_id), None)
         if run is None or run.state is not QueryState.QUEUED:
             return None
         return next((wait for pending in run.pending if (wait := self._told(run, pending)) is not None), None)
@@ -68,34 +74,58 @@ class Waits:
     def seen(self, record: QueryRecord) -> QueryRecord:
         """Return a query in the state that it is in: one that waits for a lease does not run, nor does its attempt."""
         run = None if record.state.ended else self._find(record.id)
+        if run is None and self._is_shared and not record.state.ended:
+            return self._seen_elsewhere(record)
         state = run.state if run is not None else record.state
         if run is None or state.ended:
             return record
-        waiting = {each.engine for each in run.pending} - set(run.engines)
-        attempts = tuple(
-            replace(each, state=QueryState.QUEUED) if each.engine in waiting and not each.state.ended else each
-            for each in record.attempts
-        )
-        return replace(record, state=state, attempts=attempts)
+        return _with(record, state, {each.engine for each in run.pending} - set(run.engines))
+
+    def _seen_elsewhere(self, record: QueryRecord) -> QueryRecord:
+        """Return a query of another process in the state that it is in, as far as admission knows."""
+        waiting = {each.engine for each in self._all_waiting() if each.query_id == record.id}
+        is_running = any(not each.state.ended and each.engine not in waiting for each in record.attempts)
+        return record if is_running or not waiting else _with(record, QueryState.QUEUED, waiting)
 
     def _told(self, run: Run, pending: Pending) -> Wait | None:
         if pending.reason is not WaitsFor.LEASE or pending.engine is None:
             return Wait(pending.reason, pending.since, pending.engine)
         waiting = self._find_waiting((run.id, pending.engine))
-        if waiting is None:  # it has just got its lease, or is about to ask for it
-            return None
-        place, expected_s = waiting.place, round(waiting.expected_s, 3)
-        told = waiting.engine, waiting.pool, waiting.memory_bytes or None, place, expected_s
-        return Wait(waiting.needs, waiting.since, *told)
+        return None if waiting is None else _lease(waiting)  # it has just got its lease, or is about to ask for it
 
     def _find_waiting(self, key: tuple[str, str]) -> Waiting | None:
         """Look somebody up in a list that is fresh: to make one holds up admission, so that polls share it."""
         with self._lock:
             age_s = time.monotonic() - self._listed.at_s
             if age_s > (FRESH_S if key in self._listed.by_query else FRESH_ENOUGH_S):
-                found = {(each.query_id, each.engine): each for each in self._admission.waiting()}
-                self._listed = _Listed(time.monotonic(), found)
+                self._list()
             return self._listed.by_query.get(key)
+
+    def _all_waiting(self) -> Collection[Waiting]:
+        """Return all who wait, by a list that is fresh."""
+        with self._lock:
+            if time.monotonic() - self._listed.at_s > FRESH_ENOUGH_S:
+                self._list()
+            return self._listed.by_query.values()
+
+    def _list(self) -> None:
+        found = {(each.query_id, each.engine): each for each in self._admission.waiting()}
+        self._listed = _Listed(time.monotonic(), found)
+
+
+def _lease(waiting: Waiting) -> Wait:
+    place, expected_s = waiting.place, round(waiting.expected_s, 3)
+    told = waiting.engine, waiting.pool, waiting.memory_bytes or None, place, expected_s
+    return Wait(waiting.needs, waiting.since, *told)
+
+
+def _with(record: QueryRecord, state: QueryState, waiting: Set[str | None]) -> QueryRecord:
+    """Return a query in a state, and its attempts on engines for which it waits."""
+    attempts = tuple(
+        replace(each, state=QueryState.QUEUED) if each.engine in waiting and not each.state.ended else each
+        for each in record.attempts
+    )
+    return replace(record, state=state, attempts=attempts)
 
 
 def waits_for(wait: Wait) -> str:

@@ -30,6 +30,7 @@ class EngineEntry:
     slots.
     processors: of this machine, that one statement on it keeps busy; 0 where it runs elsewhere.
     speed: before it has run anything; None: as usual for its kind.
+    exact_formats: of tables whose files each statement reads as they are when it starts.
     """
 
     engine: Engine
@@ -44,6 +45,7 @@ class EngineEntry:
     planners: int = 2
     processors: int = 0
     speed: Speed | None = None
+    exact_formats: frozenset[str] = frozenset()
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
 
     @property

@@ -14,8 +14,7 @@ from gateway.routing.router import RUNS_READ
 from metastore.records import Misestimate, QueryRecord, QueryState
 from metastore.store import Metastore
 from selector.decision import Candidate, Decision, NoEngine, ReasonCode
-from selector.estimate import MemoryEstimate
-from selector.forecast.experience import NO_WORK
+from selector.estimate import UNKNOWN, MemoryEstimate
 from selector.forecast.history import WorkloadKey
 from selector.forecast.seconds import Work
 from selector.replay.recorded import History, Missed, RecordedAttempt, RecordedStatement
@@ -92,7 +91,7 @@ def recorded(
     pinned = decision.engine if named else None
     attempts = tuple(_attempts(record))
     estimates = dict(_estimates(estimating))
-    work = {name: Work.of(estimates[name]) for name in engines if name in estimates and estimates[name].known}
+    known = (estimates[name] for name in engines if name in estimates and estimates[name].known)
     return RecordedStatement(
         id=record.id,
         client=f"{record.user}{' with a password' if record.authenticated else ''}",
@@ -104,8 +103,7 @@ def recorded(
         candidates=candidates,
         estimates={name: replace(each, operators=(), driver=None) for name, each in estimates.items()},
         attempts=attempts,
-        work=work,
-        elsewhere=next(iter(work.values()), NO_WORK),
+        work=Work.of(next(known, UNKNOWN)),
         rule=decision.rule,
         pinned=pinned,
         is_fixed=_is_fixed(record, attempts) or (pinned is not None and pinned not in engines),

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
 
@@ -18,6 +18,8 @@ from gateway.errors import RuleDenied, RuleForbidsEngine, StatementTooComplex
 from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.values import DEFAULT_POOL, Request
 from gateway.routing.engines import EngineEntry, EngineRegistry
+from gateway.routing.prospect import Prospect, of_dependable, unsafe_pattern
+from gateway.routing.repeated import Asked, KnownMisses, RepeatedDecisions
 from gateway.routing.rules.kinds import Understood, kinds_of, tables_of
 from gateway.routing.rules.matching import first_match
 from gateway.routing.rules.rules import RoutingRule
@@ -30,7 +32,6 @@ from gateway.sql.planning.fairness import FairSlots, Requester
 from gateway.sql.planning.pool import Planners
 from gateway.sql.planning.process import PlannerFault, Shared
 from gateway.sql.planning.work import EnginePlan, estimate
-from gateway.sql.statement import CheckedStatement
 from gateway.statements.statement import Statement
 from metastore.records import Attempt, QueryRecord, QueryState
 from metastore.store import Metastore
@@ -46,22 +47,6 @@ log = logging.getLogger(__name__)
 
 CACHED_ESTIMATES = 2_048
 RUNS_READ = 500  # of the past, for each engine
-SHOWN_PATTERN = 60
-
-BACKTRACKING = frozenset({"spark", "hive"})
-"""Dialects of engines that match regular expressions with Java's, which may take for ever and hears no cancel."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Prospect:
-    """What one fast engine is expected to need.
-
-    unsupported: why it cannot run the statement at all. no_equivalent: what of it would mean something else there.
-    """
-
-    estimate: MemoryEstimate = UNKNOWN
-    unsupported: str | None = None
-    no_equivalent: str | None = None
 
 
 class Router:
@@ -103,9 +88,11 @@ class Router:
             if not entry.dependable
         }
         self._lock = threading.Lock()
-        self._prospects: OrderedDict[tuple[int, str, str, int], _Prospect] = OrderedDict()
+        self._prospects: OrderedDict[tuple[int, str, str, int], Prospect] = OrderedDict()
         speeds = {entry.name: entry.first_speed for entry in engines.values()}
         self._experience = Experience(speeds, metastore.queries.runs(limit=RUNS_READ))
+        self._misses = KnownMisses(metastore.misestimates)
+        self._repeated = RepeatedDecisions(engines)
 
     def route(
         self,
@@ -121,28 +108,41 @@ class Router:
         by_rules: whether routing rules have a say. Raises RuleDenied, RuleForbidsEngine, NoEngine where nothing can
         take it, LocationRefused, StatementCancelled or DeadlineExceeded where nobody waits for it any more.
         """
-        pinned = statement.pinned or query.engine
+        pinned, policy = statement.pinned or query.engine, replace(self._policy, rule=self.rule_of(statement))
+        account, threads = statement.principal.account, self.threads_of(statement)
+        asked = Asked(query.fingerprint, account, statement.pool, pinned, policy.rule, threads)
+        may_repeat = by_rules and not self.rules.current().rule
+        repeated = self._repeated.find(asked, query, snapshot) if may_repeat else None
+        if repeated is not None:
+            return repeated
         candidates = cache(partial(self._candidates, statement, query, snapshot, asker))
-
-        def expected() -> Mapping[str, EngineExpectation]:
-            return {
-                each.engine: EngineExpectation(
-                    each.estimate.peak_bytes, each.forecast.seconds if each.forecast else None
-                )
-                for each in candidates()
-                if not each.dependable
-            }
-
+        expected = partial(_expectations, candidates)
         matched = self.matched(statement, query, snapshot, expected) if by_rules else None
         demand = self._demand(matched, pinned)
         known = candidates() if candidates.cache_info().currsize else None
         if known is None and demand is not None and demand.only is not None:
             known = self._candidates(statement, query, snapshot, asker, only=demand.only)
-        policy = replace(self._policy, rule=self.rule_of(statement))
         known = candidates() if known is None else known
         with _noted(matched):
             decided = decide(known, policy=policy, pinned=pinned, template=query.template, demand=demand)
-        return replace(decided, matched=matched.name if matched is not None else None)
+        if may_repeat:
+            self._repeated.keep(asked, query, snapshot, decided)
+        return replace(decided, matched=matched.name) if matched is not None else decided
+
+    def may_answer(
+        self, statement: Statement, query: CompiledStatement, snapshot: CatalogSnapshot, asker: Requester
+    ) -> tuple[str | None, frozenset[str] | None]:
+        """Return the rule that a query meets, and the engines whose earlier results may answer it; None for all.
+
+        What only prefers an engine lets any answer; one that is to be tried first is taken at its word. Raises as
+        ``route`` does, but for NoEngine.
+        """
+        pinned = statement.pinned or query.engine
+        candidates = partial(self._candidates, statement, query, snapshot, asker)
+        matched = self.matched(statement, query, snapshot, partial(_expectations, candidates))
+        demand = self._demand(matched, pinned)
+        only = None if demand is None or demand.action is RuleAction.PREFER else frozenset(demand.engines)
+        return matched.name if matched is not None else None, only if pinned is None else frozenset({pinned})
 
     def route_write(
         self, statement: Statement, write: Write, snapshot: CatalogSnapshot, *, runs: bool = False
@@ -223,7 +223,7 @@ class Router:
         """Return the engines as they are now. only: these; no other is asked for a plan."""
         entries = [entry for entry in self._engines.values() if only is None or entry.name in only]
         version = snapshot.statistics_version(query.tables)
-        missed = self._metastore.misestimates.about(query.fingerprint)
+        missed = self._misses.about(query.fingerprint, snapshot.misestimates)
         asked = self.threads_of(statement)
         threads = {
             entry.name: entry.threads_for(asked, beside=self._admission.long_at(entry.name)) for entry in entries
@@ -232,14 +232,13 @@ class Router:
             entry.name: self._prospect(entry, query, snapshot, asker, threads[entry.name]) for entry in entries
         }
         known = (prospect.estimate for prospect in prospects.values() if prospect.estimate.known)
-        elsewhere = Work.of(next(known, UNKNOWN))  # of engines that tell nothing of it
+        work = Work.of(next(known, UNKNOWN))  # on all: what plans of engines differ by says nothing of their seconds
         subject = WorkloadKey(query.fingerprint, query.template)
         candidates = []
         for entry in entries:
             prospect = prospects[entry.name]
             limit_bytes = self._admission.limit_bytes(entry.name, statement.pool)
             ground = Ground(entry.name, limit_bytes, version, prospect.estimate.peak_bytes)
-            work = Work.of(prospect.estimate) if prospect.estimate.known else elsewhere
             standing = [one for one in missed if one.stands_on(ground)]
             with self._lock:
                 forecast = self._experience.forecast(entry.name, subject, work, prospect.estimate, limit_bytes)
@@ -286,7 +285,7 @@ class Router:
             unreadable = sorted(name for format, name in formats.items() if format not in entry.engine.formats)
             unsupported = f"it cannot read the form of {', '.join(unreadable)}." if unreadable else None
             for query in queries_of(write):
-                unsupported = unsupported or _unsafe_pattern(entry, query)
+                unsupported = unsupported or unsafe_pattern(entry, query)
             if not isinstance(entry.engine, Writer):
                 unsupported = "it does not write."
             candidates.append(Candidate(entry.name, entry.dependable, down=entry.why_down(), unsupported=unsupported))
@@ -315,8 +314,14 @@ class Router:
         with self._lock:
             return self._experience.peak(engine, _subject(query), expected)
 
+    def missed(self, fingerprint: str) -> None:
+        """Hear that a statement ran out of memory; the metastore was told already."""
+        self._misses.forget(fingerprint)
+        self._repeated.forget(fingerprint)
+
     def forget_misses(self, fingerprint: str) -> None:
         """Forget that a statement ran out of memory; the metastore was told already."""
+        self.missed(fingerprint)
         with self._lock:
             self._experience.forget_misses(fingerprint)
 
@@ -327,28 +332,28 @@ class Router:
         snapshot: CatalogSnapshot,
         asker: Requester,
         threads: int,
-    ) -> _Prospect:
+    ) -> Prospect:
         unreadable = [table.name for table in statement.tables if table.format not in entry.engine.formats]
         if unreadable:
-            return _Prospect(unsupported=f"it cannot read the form of {', '.join(unreadable)}.")
-        if unsafe := _unsafe_pattern(entry, statement):
-            return _Prospect(unsupported=unsafe)
+            return Prospect(unsupported=f"it cannot read the form of {', '.join(unreadable)}.")
+        if unsafe := unsafe_pattern(entry, statement):
+            return Prospect(unsupported=unsafe)
         if entry.dependable:
-            return _of_dependable(entry, statement)
+            return of_dependable(entry, statement)
         key = (snapshot.changed_at(statement.tables), entry.name, statement.fingerprint, threads)
         with self._lock:
             known = self._prospects.get(key)
         if known is not None:
             return known
         try:
-            prospect = _Prospect(self._estimate(entry, statement, snapshot, asker, threads))
+            prospect = Prospect(self._estimate(entry, statement, snapshot, asker, threads))
         except NoEquivalent as error:
-            prospect = _Prospect(no_equivalent=error.message)
+            prospect = Prospect(no_equivalent=error.message)
         except UnsupportedFeature as error:
-            prospect = _Prospect(unsupported=error.message)
+            prospect = Prospect(unsupported=error.message)
         except EngineError:
             asker.require()
-            return _Prospect()  # no plan now; not to be remembered
+            return Prospect()  # no plan now; not to be remembered
         with self._lock:
             self._prospects[key] = prospect
             if len(self._prospects) > CACHED_ESTIMATES:
@@ -387,6 +392,14 @@ class Router:
         return found
 
 
+def _expectations(candidates: Callable[[], Sequence[Candidate]]) -> Mapping[str, EngineExpectation]:
+    return {
+        each.engine: EngineExpectation(each.estimate.peak_bytes, each.forecast.seconds if each.forecast else None)
+        for each in candidates()
+        if not each.dependable
+    }
+
+
 def _subject(query: QueryRecord) -> WorkloadKey:
     return WorkloadKey(query.fingerprint or "", query.template or "")
 
@@ -399,25 +412,3 @@ def _noted(matched: RoutingRule | None) -> Iterator[None]:
     except NoEngine as none:
         none.matched = matched.name if matched is not None else None
         raise
-
-
-def _of_dependable(entry: EngineEntry, statement: CompiledStatement) -> _Prospect:
-    """Return whether a dependable engine has words for a statement, which is all that is asked of it."""
-    try:
-        statement.sql(entry.engine.dialect)
-    except NoEquivalent as error:
-        return _Prospect(no_equivalent=error.message)
-    except UnsupportedFeature as error:
-        return _Prospect(unsupported=error.message)
-    return _Prospect()
-
-
-def _unsafe_pattern(entry: EngineEntry, statement: CheckedStatement | CompiledStatement) -> str | None:
-    """Return why a statement's regular expressions keep it from an engine; None where they do not."""
-    pattern = statement.explosive_pattern() if entry.engine.dialect in BACKTRACKING else None
-    if pattern is None:
-        return None
-    return (
-        f"the regular expression '{pattern[:SHOWN_PATTERN]}' can match one text in so many ways that it might never "
-        "end there; repeat no group that holds another repetition of the same characters."
-    )

@@ -21,6 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
@@ -310,6 +311,7 @@ class UsersFile:
         self._refused.clear()
 
 
+@lru_cache(256)
 def is_loopback(address: str) -> bool:
     """Tell whether an address is this machine's own."""
     try:

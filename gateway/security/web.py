@@ -10,7 +10,7 @@ import ipaddress
 import socket
 import threading
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 from gateway.errors import BadRequest, CrossSiteRequest, UnknownHost
 from metastore.records import Failure
@@ -90,11 +90,16 @@ class BrowserRules:
     def _is_ours(self, name: str) -> bool:
         if ANY in self._hosts or name in self._hosts or name == "localhost" or name.endswith(".localhost"):
             return True
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True  # no name server has a say in it
+        return _is_address(name)  # no name server has a say in it
+
+
+@lru_cache(256)
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _cross_site(source: str) -> Failure:

@@ -13,6 +13,7 @@ from gateway.dashboard import pages
 from gateway.drivers.hs2.dispatch import Dispatcher
 from gateway.drivers.hs2.http import driver_routes
 from gateway.http import catalog, errors, login, queries, schedules, statistics, streaming
+from gateway.http.forwarding.forwarding import Forwarding
 from gateway.http.guard import BodyLimit, EveryAddress, Guard
 from gateway.http.login import user_of
 from gateway.http.models.common import ErrorReply
@@ -20,6 +21,7 @@ from gateway.http.models.engines import LivingReply, ReadyReply
 from gateway.http.queries import Served
 from gateway.http.replies import ExactJSONResponse
 from gateway.http.routing import replay, rules
+from gateway.http.short_way import ShortWay
 from gateway.security.web import BrowserRules, machine_names
 from gateway.server.runtime import Gateway
 
@@ -53,12 +55,17 @@ def create_app(gateway: Gateway) -> FastAPI:
     server = gateway.settings.server
     browser_rules = BrowserRules({server.host, *machine_names(), *server.hosts}, server.origins)
     app.add_middleware(EveryAddress)
+    app.add_middleware(ShortWay, method="POST", path="/v1/queries", function=queries.run_query)
+    if gateway.processes is not None:
+        app.add_middleware(Forwarding, processes=gateway.processes)
     app.add_middleware(BodyLimit, statement_bytes=int(gateway.settings.limits.statement))
     app.add_middleware(Guard, rules=browser_rules)
     of_routing = (rules.router, replay.router)
     for router in (queries.router, catalog.router, statistics.router, schedules.router, *of_routing, pages.router):
         app.include_router(router, dependencies=[Depends(user_of)], responses=errors.declared())
-    app.include_router(driver_routes(Dispatcher(gateway.hs2), gateway.downloads, gateway.router.rules.headers_of))
+    app.include_router(
+        driver_routes(Dispatcher(gateway.hs2), gateway.downloads, gateway.router.rules.headers_of, gateway.processes)
+    )
 
     @app.get("/livez", tags=["health"], responses=errors.declared(400, 413))
     async def livez() -> LivingReply:

@@ -19,6 +19,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gateway.drivers.hs2.repeats import STATE_KEY, Repeats
+from gateway.http.streaming import CUT_KEY
 
 REQUEST_S = 10.0
 _RESET = struct.pack("ii", 1, 0)  # as the kernel has it: linger for no time
@@ -42,7 +43,7 @@ class PatientProtocol(H11Protocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._repeats = Repeats()
-        self.app_state = {**self.app_state, STATE_KEY: self._repeats}
+        self.app_state = {**self.app_state, STATE_KEY: self._repeats, CUT_KEY: self._cut}
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a request."""
@@ -94,6 +95,10 @@ class PatientProtocol(H11Protocol):
             self.timeout_keep_alive_task = self.loop.call_later(left_s, self.timeout_keep_alive_handler)
         else:
             super().timeout_keep_alive_handler()
+
+    def _cut(self) -> None:
+        """Close the connection in the middle of a reply, behind what was written of it."""
+        self.transport.close()
 
     def _note_reply(self) -> None:
         self._replied_s = self.loop.time()

@@ -10,9 +10,10 @@ from collections import Counter
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.execution.results import Spool
+from gateway.errors import ResultError
+from gateway.execution.spooling.results import Spool
 from gateway.settings import HistorySettings, ResultSettings
-from metastore.repositories.history import History
+from metastore.store import Metastore
 
 log = logging.getLogger(__name__)
 
@@ -27,14 +28,15 @@ class Retention:
     def __init__(
         self,
         spool: Spool,
-        history: History,
+        metastore: Metastore,
         *,
         results: ResultSettings,
         kept: HistorySettings,
         stopping: threading.Event,
     ) -> None:
         self._spool = spool
-        self._history = history
+        self._metastore = metastore
+        self._history = metastore.history
         self._results = results
         self._kept = kept
         self._stopping = stopping
@@ -55,13 +57,15 @@ class Retention:
                     gone = self.sweep_history()
                     if gone:
                         log.info("deleted %d rows of history", gone)
-            except (SQLAlchemyError, OSError):
+                self._spool.checkpoint()
+                self._metastore.checkpoint()
+            except (SQLAlchemyError, OSError, ResultError):
                 log.exception("old results and history could not be deleted; it is tried again")
 
     def sweep_results(self) -> int:
         """Delete results that are too old, too many, or too large together, also of one user; returns how many."""
         gone = self._spool.expire(self._results.keep_s)
-        files = self._spool.files()  # the newest first
+        files = self._spool.sizes()  # the newest first
         total_bytes = sum(size for _, size in files)
         if (
             len(files) <= self._results.count

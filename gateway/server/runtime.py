@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.drivers.hs2.service import Service
+from gateway.execution.spooling.results import every_query
 from gateway.http.services import Services
 from gateway.server import memory
 from gateway.server.heartbeat import Heartbeat
@@ -43,20 +44,22 @@ class Gateway(Services):
     def start(self) -> None:
         """Clean up after an earlier process, tell the engines their tables and begin to expire results."""
         self.heartbeat.start()
-        self.coordinator.recover()
+        several = self.processes
+        self.coordinator.recover(every_query if several is None else several.has_made)
         self.jobs.recover()
         self.catalog.current()
         self.schedules.start()
         self.planners.warm_up()
         self.hs2.start()
         memory.keep_giving_back(self._stopped)
-        Retention(
-            self.spool,
-            self.metastore.history,
-            results=self.settings.results,
-            kept=self.settings.history,
-            stopping=self._stopped,
-        ).start()
+        if several is None or not several.number:
+            Retention(
+                self.spool,
+                self.metastore,
+                results=self.settings.results,
+                kept=self.settings.history,
+                stopping=self._stopped,
+            ).start()
         for listener in self.listeners:
             listener.start()
 

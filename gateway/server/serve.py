@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import ipaddress
 import json
 import logging
@@ -12,23 +14,38 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import uvicorn
 from filelock import FileLock, Timeout
 
 from engines.machine.private_files import FILE_MODE, UMASK, private_file
+from engines.machine.sharing import Host
 from gateway.drivers.hs2.binary import BinaryLimits, BinaryServer
+from gateway.drivers.hs2.service import CANCEL
+from gateway.http.forwarding.forwarding import PassedOn
+from gateway.http.forwarding.usage import USAGE, own_usage
 from gateway.server import memory, wiring
 from gateway.server.app import create_app
 from gateway.server.own_files import close_home, exposed
+from gateway.server.ports import address_of, listen
+from gateway.server.processes.member import Member
 from gateway.server.protocol import patient
 from gateway.server.runtime import Gateway
-from gateway.server.startup import ADDRESS_FILE, AddressInUse, AlreadyServed, CertificateInvalid, StartFailed
+from gateway.server.startup import (
+    ADDRESS_FILE,
+    LOCK_FILE,
+    AddressInUse,
+    AlreadyServed,
+    CertificateInvalid,
+    StartFailed,
+)
 from gateway.settings import Settings, TlsSettings
+from gateway.statements.processes import CALLS_DOOR, HTTP_DOOR
 
 if TYPE_CHECKING:
     from gateway.drivers.flight.server import FlightServer
@@ -36,33 +53,84 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 30.0
+COLLECT_AFTER = 10_000  # objects more than were given back; a statement makes some hundred, and few of them in circles
 DESCRIPTORS = 65_536
-_LOCK_FILE = "gateway.lock"
 
 
 class _Server(uvicorn.Server):
-    """Serves HTTP; told to stop, it takes no statement on any port and lets those that run end for a while."""
+    """Serves HTTP; told to stop, it takes no statement on any port and lets those that run end for a while.
 
-    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+    passed_on: serves, on a socket, what other processes pass on. ready: is called once connections are taken.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        gateway: Gateway,
+        *,
+        passed_on: tuple[uvicorn.Config, socket.socket] | None = None,
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(config)
         self._gateway = gateway
+        self._passed_on = passed_on
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve the other processes first: what is theirs to ask for may be asked of us as soon as we are asked."""
+        passed_on = [] if self._passed_on is None else [await self._served(*self._passed_on)]
+        await super().startup(sockets)
+        self.servers += passed_on
+        _collect_rarely()
+        self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuse first: open requests may last for the whole time that they are given."""
         self._gateway.coordinator.refuse()
         await super().shutdown(sockets)
 
+    async def _served(self, config: uvicorn.Config, listening: socket.socket) -> asyncio.Server:
+        config.load()
+
+        def protocol() -> asyncio.Protocol:
+            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
+                config=config, server_state=self.server_state, app_state={}
+            )
+            return made
+
+        return await asyncio.get_running_loop().create_unix_server(protocol, sock=listening, backlog=config.backlog)
+
+
+def _collect_rarely() -> None:
+    """Leave what was made until now out of garbage collections: to look through it takes 0.15 s, in which all wait."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
+
 
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM. Raises AlreadyServed, AddressInUse, CertificateInvalid."""
     os.umask(UMASK)  # of all that is made from here on, by whatever library
-    _allow_connections()
+    allow_connections()
     with _prepared(settings, drivers=settings.hs2.enabled, flight=settings.flight.enabled) as (server, listening, url):
         log.info("serving %s, dashboard at %s/dashboard", settings.home, url)
         server.run(sockets=[listening])
 
 
-def _allow_connections() -> None:
+def serve_member(settings: Settings, member: Member, *, ready: Callable[[], None]) -> None:
+    """Serve as one of several processes until SIGINT or SIGTERM. ready: is called once connections are taken.
+
+    Raises StartFailed.
+    """
+    os.umask(UMASK)
+    allow_connections()
+    with ExitStack() as sockets:
+        doors = settings.hs2.enabled, settings.flight.enabled
+        server, listening, _ = _assembled(settings, sockets, *doors, member=member, ready=ready)
+        server.run(sockets=[listening])
+
+
+def allow_connections() -> None:
     """Take as many descriptors as the system allows: 1,024, as is usual, silent clients would take up in a moment."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
@@ -98,49 +166,85 @@ def _prepared(
     close_home(settings)
     for warning in exposed(settings):
         log.warning("%s", warning)
-    lock = FileLock(settings.home / _LOCK_FILE, mode=FILE_MODE)
+    lock = FileLock(settings.home / LOCK_FILE, mode=FILE_MODE)
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
         raise AlreadyServed(f"another gateway serves {settings.home}; stop it or choose another --home") from error
     address_file = settings.home / ADDRESS_FILE
     try:
-        tls = tls_context(settings.tls)
         with ExitStack() as sockets:
-            listening = sockets.enter_context(_listen(settings.server.host, settings.server.port, "--port"))
-            url = f"{'http' if tls is None else 'https'}://{_address(listening)}"
-            memory.use_system_allocator()
-            gateway = wiring.build(settings)
-            gateway.hs2.page_url = reachable(url)
-            told = {"url": url, "pid": os.getpid()}
-            if settings.tls.certificate is not None:
-                told["certificate"] = str(settings.tls.certificate.absolute())
-            if drivers:
-                port = sockets.enter_context(_listen(settings.server.host, settings.hs2.port, "--drivers-port"))
-                gateway.listeners.append(driver_server(port, gateway, tls))
-                told["drivers"] = _address(port)
-                log.info("drivers of Hive, Spark and Impala connect to %s", told["drivers"])
-            flight_server = _flight_server(gateway) if flight else None
-            if flight_server is not None:
-                sockets.callback(flight_server.stop)
-                gateway.listeners.append(flight_server)
-                told["flight"] = flight_server.address
-                log.info("clients of Arrow Flight SQL connect to %s", flight_server.address)
-            config = uvicorn.Config(
-                create_app(gateway),
-                http=patient(settings.results.stall_s),
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                loop="gateway.server.loop:PatientLoop",
-                ssl_context_factory=None if tls is None else lambda *_: tls,
-                timeout_graceful_shutdown=math.ceil(settings.hs2.drain_s),
-            )
+            server, listening, told = _assembled(settings, sockets, drivers, flight)
             private_file(address_file).write_text(json.dumps(told), encoding="utf-8")
-            yield _Server(config, gateway), listening, url
+            yield server, listening, told["url"]
     finally:
         address_file.unlink(missing_ok=True)
         lock.release()
+
+
+def _assembled(
+    settings: Settings,
+    sockets: ExitStack,
+    drivers: bool,
+    flight: bool,
+    *,
+    member: Member | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> tuple[uvicorn.Server, socket.socket, dict[str, Any]]:
+    """Build a gateway and all its ports, which are closed with ``sockets``; returns what is told of its addresses."""
+    is_shared = member is not None
+    tls = tls_context(settings.tls)
+    host = settings.server.host
+    listening = sockets.enter_context(listen(host, settings.server.port, "--port", is_shared=is_shared))
+    memory.use_system_allocator()
+    gateway = wiring.build(settings, member)
+    told = addresses(settings, address_of(listening))
+    gateway.hs2.page_url = reachable(told["url"])
+    if drivers:
+        port = sockets.enter_context(listen(host, settings.hs2.port, "--drivers-port", is_shared=is_shared))
+        gateway.listeners.append(driver_server(port, gateway, tls))
+        told["drivers"] = address_of(port)
+        log.info("drivers of Hive, Spark and Impala connect to %s", told["drivers"])
+    flight_server = _flight_server(gateway) if flight else None
+    if flight_server is not None:
+        sockets.callback(flight_server.stop)
+        gateway.listeners.append(flight_server)
+        told["flight"] = flight_server.address
+        log.info("clients of Arrow Flight SQL connect to %s", flight_server.address)
+    app = create_app(gateway)
+    config = uvicorn.Config(
+        app,
+        http=patient(settings.results.stall_s),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        loop="gateway.server.loop:PatientLoop",
+        ssl_context_factory=None if tls is None else lambda *_: tls,
+        timeout_graceful_shutdown=math.ceil(settings.hs2.drain_s),
+    )
+    if member is None:
+        return _Server(config, gateway), listening, told
+    processes = member.processes
+    calls = Host(
+        processes.path(CALLS_DOOR, processes.number),
+        {CANCEL: gateway.hs2.cancel_here, USAGE: partial(own_usage, gateway)},
+        {},
+    )
+    calls.start()
+    ours = sockets.enter_context(processes.sockets.listening(processes.name_of(HTTP_DOOR, processes.number)))
+    inner = uvicorn.Config(
+        PassedOn(app), http=config.http, log_config=None, access_log=False, server_header=False, lifespan="off"
+    )
+    return _Server(config, gateway, passed_on=(inner, ours), ready=ready), listening, told
+
+
+def addresses(settings: Settings, http: str) -> dict[str, Any]:
+    """Return what the address file tells of the HTTP port."""
+    scheme = "http" if settings.tls.certificate is None else "https"
+    told: dict[str, Any] = {"url": f"{scheme}://{http}", "pid": os.getpid()}
+    if settings.tls.certificate is not None:
+        told["certificate"] = str(settings.tls.certificate.absolute())
+    return told
 
 
 def driver_server(listening: socket.socket, gateway: Gateway, tls: ssl.SSLContext | None = None) -> BinaryServer:
@@ -180,21 +284,3 @@ def reachable(url: str) -> str:
     if not ipaddress.ip_address(parts.hostname or "").is_unspecified:
         return url
     return f"{parts.scheme}://{socket.gethostname().lower()}:{parts.port}"
-
-
-def _address(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"{f'[{host}]' if ':' in host else host}:{port}"
-
-
-def _listen(host: str, port: int, option: str) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio switches Nagle's algorithm off; it costs 40 ms a request otherwise.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        raise AddressInUse(f"cannot listen on {host}:{port}: {error.strerror}; choose another {option}") from error
-    return listening

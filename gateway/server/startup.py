@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-ADDRESS_FILE = "gateway.json"
+ADDRESS_FILE, LOCK_FILE = "gateway.json", "gateway.lock"
 
 
 class StartFailed(Exception):
@@ -31,7 +31,8 @@ class MissingExtra(StartFailed):
     """A configured engine's driver is not installed; the message says which extra brings it."""
 
 
-def configure_logging(level: str) -> None:
-    """Log to standard error, one line per event."""
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+def configure_logging(level: str, process: int | None = None) -> None:
+    """Log to standard error, one line per event. process: of several, which is told with each."""
+    which = "" if process is None else f" [{process}]"
+    logging.basicConfig(level=level, format=f"%(asctime)s %(levelname)s{which} %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)

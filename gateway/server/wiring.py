@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from engines.adapter import Adapter, EngineContext, EngineSettings
 from engines.machine.private_files import private_folder
+from engines.machine.sharing import part_of
 from engines.spark.adapter import SparkSettings
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
@@ -19,16 +21,19 @@ from gateway.commands.explaining import Explainer
 from gateway.commands.views import ViewMaker
 from gateway.drivers.hs2.service import Service
 from gateway.execution.authorized_reader import AuthorizedReader
+from gateway.execution.caching.answers import CachedAnswers
 from gateway.execution.coordinator import Coordinator
-from gateway.execution.downloads import WIDE_ROWS, Downloads
 from gateway.execution.executor import Executor
 from gateway.execution.query_log import QueryLog
 from gateway.execution.racing.race import Races
-from gateway.execution.results import Spool
+from gateway.execution.spooling.downloads import WIDE_ROWS, Downloads
+from gateway.execution.spooling.results import Spool
+from gateway.execution.streaming.early_results import EarlyResults
 from gateway.execution.writing import TableWriter
 from gateway.presentation.waits import Waits
 from gateway.routing.admission.admission import Admission
-from gateway.routing.admission.values import Pool, WhenFull
+from gateway.routing.admission.shared import SharedAdmission
+from gateway.routing.admission.values import EngineBudget, Pool, WhenFull
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.joins import JoinLearner
 from gateway.routing.replaying import Replaying
@@ -38,6 +43,7 @@ from gateway.routing.rules.rules_file import RulesFile
 from gateway.security import policy as access_policy
 from gateway.security.authentication import UsersFile
 from gateway.server.heartbeat import Heartbeat, gateway_id
+from gateway.server.processes.member import Member, gateway_of
 from gateway.server.runtime import Gateway
 from gateway.server.startup import MissingExtra, RulesFileInvalid
 from gateway.settings import PoolSettings, Settings
@@ -56,13 +62,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def build(settings: Settings) -> Gateway:
-    """Build a gateway that is ready to be started. Raises MissingExtra, RulesFileInvalid."""
+def build(settings: Settings, member: Member | None = None) -> Gateway:
+    """Build a gateway that is ready to be started. member: one of several. Raises MissingExtra, RulesFileInvalid."""
     rules = _rules(settings, [adapter.section for adapter, _ in settings.engines()])
-    return assemble(settings, EngineRegistry(_entries(settings)), rules)
+    return assemble(settings, EngineRegistry(_entries(settings, member)), rules, member)
 
 
-def assemble(settings: Settings, engines: EngineRegistry, rules: RulesFile | None = None) -> Gateway:
+def assemble(
+    settings: Settings, engines: EngineRegistry, rules: RulesFile | None = None, member: Member | None = None
+) -> Gateway:
     """Put a gateway together over engines that exist already. Raises RulesFileInvalid."""
     private_folder(settings.home)
     metastore = Metastore(settings.metastore_url)
@@ -92,15 +100,16 @@ def assemble(settings: Settings, engines: EngineRegistry, rules: RulesFile | Non
         environment=spark.environment,
     )
     freshness = Freshness(metastore)
-    schedules = Scheduler(
-        metastore, jobs=jobs, catalog=catalog, freshness=freshness, settings=settings.schedules, policy=access
-    )
+    scheduled = settings.schedules
+    if member is not None and not member.is_first:
+        scheduled = scheduled.model_copy(update={"enabled": False})
+    schedules = Scheduler(metastore, jobs=jobs, catalog=catalog, freshness=freshness, settings=scheduled, policy=access)
     limits = settings.limits
-    planners = Planners(size=settings.limits.planners, cpu_s=limits.planning_s, wait_s=limits.queue_s)
+    planners = Planners(size=_part(limits.planners, member), cpu_s=limits.planning_s, wait_s=limits.queue_s)
     parser_limits = ParserLimits(statement_bytes=int(limits.statement), nesting=limits.nesting)
     written_for = engines_of(entry.engine for entry in engines.values())
     pools = [_pool(name, each) for name, each in settings.pools.items()]
-    admission = Admission((entry.budget for entry in engines.values()), pools)
+    admission = _admission((entry.budget for entry in engines.values()), pools, member)
     router = Router(
         engines,
         metastore,
@@ -114,6 +123,8 @@ def assemble(settings: Settings, engines: EngineRegistry, rules: RulesFile | Non
         require_unchanged=registration.require_unchanged,
     )
     name = gateway_id(settings.home)
+    if member is not None:
+        name = gateway_of(name, member.processes.number)
     query_log = QueryLog(metastore, name)
     writer = TableWriter(metastore, settings.warehouse, registration, policy=access)
     views = ViewMaker(metastore, engines, access, admission, queue_s=limits.queue_s)
@@ -140,6 +151,18 @@ def assemble(settings: Settings, engines: EngineRegistry, rules: RulesFile | Non
         misestimated=schedules.misestimated,
         queue_s=limits.queue_s,
     )
+    early_results = EarlyResults(spool, enabled=results.early)
+    cached = CachedAnswers(
+        catalog=catalog,
+        engines=engines,
+        router=router,
+        spool=spool,
+        query_log=query_log,
+        limit_bytes=_part(int(settings.cache.bytes), member),
+        keep_s=settings.cache.keep_s,
+        enabled=settings.cache.enabled,
+        pools={name: each.cache for name, each in settings.pools.items() if each.cache is not None},
+    )
     coordinator = Coordinator(
         engines=engines,
         admission=admission,
@@ -148,11 +171,21 @@ def assemble(settings: Settings, engines: EngineRegistry, rules: RulesFile | Non
             StatementReader(planners, written_for), catalog, engines, registration, access, parser_limits
         ),
         executor=executor,
-        races=Races(engines, admission, router, executor, query_log, early=routing.early_failover),
+        races=Races(
+            engines,
+            admission,
+            router,
+            executor,
+            query_log,
+            early=routing.early_failover,
+            early_results=early_results,
+        ),
         query_log=query_log,
         writer=writer,
         spool=spool,
         joins=JoinLearner(metastore),
+        cached=cached,
+        early_results=early_results,
         queries=limits.queries,
         queue_s=limits.queue_s,
     )
@@ -162,7 +195,7 @@ def assemble(settings: Settings, engines: EngineRegistry, rules: RulesFile | Non
         room_bytes=WIDE_ROWS * int(results.row),
         stall_s=results.stall_s,
     )
-    waits = Waits(coordinator.find, admission)
+    waits = Waits(coordinator.find, admission, is_shared=member is not None)
     hs2 = Service(
         coordinator=coordinator,
         waits=waits,
@@ -173,6 +206,7 @@ def assemble(settings: Settings, engines: EngineRegistry, rules: RulesFile | Non
         limits=Limits(settings.hs2.sessions, settings.hs2.sessions_per_user, settings.hs2.idle_s),
         deadline_s=settings.limits.deadline_s,
         dialect=settings.hs2.dialect,
+        processes=member.processes if member is not None else None,
     )
     return Gateway(
         settings=settings,
@@ -195,6 +229,7 @@ def assemble(settings: Settings, engines: EngineRegistry, rules: RulesFile | Non
         replaying=Replaying(engines, metastore, routing),
         hs2=hs2,
         heartbeat=Heartbeat(name, metastore.gateways, query_log.close_dead),
+        processes=member.processes if member is not None else None,
     )
 
 
@@ -233,6 +268,7 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
         calls=flight.calls,
         drain_s=flight.drain_s,
         certificate=certificate,
+        processes=gateway.processes,
     )
 
 
@@ -256,12 +292,28 @@ def _pool(name: str, settings: PoolSettings) -> Pool:
     )
 
 
-def _entries(settings: Settings) -> list[EngineEntry]:
-    return [_entry(adapter, section, settings) for adapter, section in settings.engines()]
+def _admission(budgets: Iterable[EngineBudget], pools: Iterable[Pool], member: Member | None) -> Admission:
+    return (
+        Admission(budgets, pools) if member is None else SharedAdmission(member.supervisor, member.name, budgets, pools)
+    )
 
 
-def _entry(adapter: Adapter[Any], section: EngineSettings, settings: Settings) -> EngineEntry:
-    around = EngineContext(settings.home / adapter.section, settings.limits.planners, os.cpu_count() or 1)
+def _part(of_all: int, member: Member | None) -> int:
+    """Return how many of the machine's are one process's."""
+    return of_all if member is None else part_of(of_all, member.processes.count)
+
+
+def _entries(settings: Settings, member: Member | None) -> list[EngineEntry]:
+    return [_entry(adapter, section, settings, member) for adapter, section in settings.engines()]
+
+
+def _entry(adapter: Adapter[Any], section: EngineSettings, settings: Settings, member: Member | None) -> EngineEntry:
+    folder, processors = settings.home / adapter.section, os.cpu_count() or 1
+    around = EngineContext(folder, _part(settings.limits.planners, member), processors)
+    if member is not None:
+        number, count = member.processes.number, member.processes.count
+        own = folder / f"process-{number}"
+        around = replace(around, folder=own, processes=count, common=folder, shared=member.supervisor)
     try:
         built = adapter.build(section, around)
     except ImportError as error:
@@ -280,4 +332,5 @@ def _entry(adapter: Adapter[Any], section: EngineSettings, settings: Settings) -
         processors=built.processors,
         planners=built.planners,
         speed=built.speed,
+        exact_formats=built.exact_formats,
     )

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
+from gateway.sql.nodes import find_all
+
 _BITS = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseLeftShift, exp.BitwiseRightShift)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _TESTS = (exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.RegexpLike, exp.Escape)
@@ -40,13 +42,13 @@ def put_brackets(tree: exp.Expr) -> exp.Expr | None:
     Such as ``a = b < c`` and ``x RLIKE y IN ('z')``, which every product reads in its own way, or not at all.
     """
     doubtful = None
-    for node in list(tree.find_all(*_RANKS)):
+    for node in find_all(tree, *_RANKS):
         for name, operand in _operands(node):
             if _is_doubtful(node, name, operand):
                 doubtful = doubtful or node
             if _needs_brackets(node, name, operand):
                 node.set(name, exp.paren(operand, copy=False))
-    for query in list(tree.find_all(exp.SetOperation)):
+    for query in find_all(tree, exp.SetOperation):
         for name in ("this", "expression"):
             side = query.args[name]
             if isinstance(side, exp.Select | exp.SetOperation) and any(side.args.get(each) for each in _MODIFIERS):
@@ -60,7 +62,7 @@ def put_brackets_around_bits(tree: exp.Expr) -> exp.Expr | None:
     Returns an operator of bits that had none.
     """
     found = None
-    for node in list(tree.find_all(*_BITS, exp.DPipe, exp.Add, exp.Sub)):
+    for node in find_all(tree, *_BITS, exp.DPipe, exp.Add, exp.Sub):
         for side in ("this", "expression"):
             operand = node.args[side]
             kinds = {type(node), type(operand)}

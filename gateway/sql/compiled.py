@@ -10,8 +10,10 @@ from sqlglot import exp
 
 from engines.errors import UnsupportedFeature
 from engines.protocol import TableSource
+from gateway.sql.allowlist import is_repeatable
 from gateway.sql.dialects.names import SPARK
 from gateway.sql.names import is_generator
+from gateway.sql.nodes import find_all
 from gateway.sql.sail.rules import SAIL
 from gateway.sql.statement import CheckedStatement
 from selector.join_keys import KeyPair
@@ -25,7 +27,7 @@ class CompiledStatement:
     texts: by the engines' dialects; what a dialect has no words for is the error that says so. outputs: names of the
     columns, None where a star hides them. joined: pairs of columns that it wants to be equal. references: how often it
     names each table. named: by dialect, its expressions by their aliases. explosive: a regular expression in it on
-    which Java's matcher may take for ever.
+    which Java's matcher may take for ever. is_repeatable: asked again, it has the same answer while its tables stay.
     """
 
     tables: tuple[TableSource, ...]
@@ -39,6 +41,7 @@ class CompiledStatement:
     named: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     explosive: str | None = None
     tells_of_session: bool = False
+    is_repeatable: bool = False
 
     def sql(self, dialect: str) -> str:
         """Return the statement for an engine. Raises UnsupportedFeature, NoEquivalent."""
@@ -69,6 +72,7 @@ def compiled(
         references=_references(statement),
         explosive=statement.explosive_pattern(),
         tells_of_session=statement.tells_of_session,
+        is_repeatable=is_repeatable(statement.tree),
         named={
             dialect: named_expressions(statement.tree, dialect=SPARK if dialect == SAIL else dialect)
             for dialect in wanted
@@ -99,4 +103,4 @@ def _written(statement: CheckedStatement, dialect: str) -> str | UnsupportedFeat
 def _references(statement: CheckedStatement) -> Counter[str]:
     """Count how often a statement names each of its tables."""
     names = {table.name for table in statement.tables}
-    return Counter(table.name.lower() for table in statement.tree.find_all(exp.Table) if table.name.lower() in names)
+    return Counter(table.name.lower() for table in find_all(statement.tree, exp.Table) if table.name.lower() in names)

@@ -11,18 +11,19 @@ from gateway.errors import NotAllowed
 from gateway.sql.duckdb.expressions import TYPED_DIVISION
 from gateway.sql.duckdb.queries import Queries
 from gateway.sql.duckdb.values import NoEquivalent
+from gateway.sql.nodes import find_all
 
 
 def mark_typed_divisions(tree: exp.Expr) -> None:
     """Put a name of ours in place of the sign, which means something else in Spark."""
-    for division in list(tree.find_all(exp.Div)):
+    for division in find_all(tree, exp.Div):
         if division.args.get("typed"):
             division.replace(exp.Anonymous(this=TYPED_DIVISION, expressions=[division.this, division.expression]))
 
 
 def resolve_divisions(tree: exp.Expr, tables: Sequence[TableSource]) -> None:
     """Put what Spark calls them in place of marked divisions. Raises NotAllowed where the types cannot be told."""
-    marked = [node for node in tree.find_all(exp.Anonymous) if node.name.lower() == TYPED_DIVISION]
+    marked = [node for node in find_all(tree, exp.Anonymous) if node.name.lower() == TYPED_DIVISION]
     if not marked:
         return
     queries = Queries({table.name.lower(): table for table in tables})

@@ -6,6 +6,8 @@ import re
 
 from sqlglot import exp
 
+from gateway.sql.nodes import find_all
+
 ENGINE = "ENGINE"
 _FOR_SPARK = frozenset(
     """
@@ -19,7 +21,7 @@ _PLAIN = re.compile(r"\w{1,128}", re.ASCII)
 def take_engine(tree: exp.Expr) -> str | None:
     """Return the engine that a hint asks for; leave in the tree only hints for Spark, as words that name no column."""
     engine = None
-    for hint in list(tree.find_all(exp.Hint)):
+    for hint in find_all(tree, exp.Hint):
         kept = []
         for one in hint.expressions:
             if not isinstance(one, exp.Expr):  # a text that the parser of a dialect could not read
@@ -42,6 +44,6 @@ def without_hints(tree: exp.Expr) -> exp.Expr:
     if tree.find(exp.Hint) is None:
         return tree
     bare = tree.copy()
-    for hint in list(bare.find_all(exp.Hint)):
+    for hint in find_all(bare, exp.Hint):
         hint.pop()
     return bare

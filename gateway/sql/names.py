@@ -18,7 +18,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from engines.protocol import TableSource
 from engines.table_names import DEFAULT_DATABASE, canonical, full_name
 from gateway.errors import NotAllowed, TableUnreadable, UnknownColumn, UnknownDatabase, UnknownTable
-from gateway.sql.position import position_of
+from gateway.sql.nodes import find_all, position_of
 from metastore.records import Position
 
 CATALOG = "spark_catalog"  # the one that there is, as Spark's clients call it
@@ -104,13 +104,13 @@ def rename(node: exp.Table, full: str) -> None:
 
 def _tell_same_names_apart(tree: exp.Expr) -> None:
     """Give tables of one name, of several databases, aliases of their own where they stand side by side."""
-    for select in list(tree.find_all(exp.Select)):
+    for select in find_all(tree, exp.Select):
         sources = [select.args.get("from_"), *(select.args.get("joins") or ())]
         bare = [each.this for each in sources if each is not None and isinstance(each.this, exp.Table)]
         called = Counter(node.alias_or_name.lower() for node in bare)
         again = [node for node in bare if node.db and not node.alias and called[node.name.lower()] > 1]
         columns: dict[tuple[str, str], list[exp.Column]] = {}
-        for column in select.find_all(exp.Column) if again else ():
+        for column in find_all(select, exp.Column) if again else ():
             columns.setdefault((column.db.lower(), column.table.lower()), []).append(column)
         for node in again:
             alias = exp.to_identifier(_free_name(f"{node.db}_{node.name}".lower(), called), quoted=True)
@@ -137,7 +137,7 @@ def resolve(tree: exp.Expr, catalog: Mapping[str, TableSource]) -> tuple[TableSo
                 found[table.name] = table
     for scope in scopes:
         _check_columns(scope, catalog)
-    for column in tree.find_all(exp.Column):
+    for column in find_all(tree, exp.Column):
         if column.args.get("db"):
             column.set("db", None)
             column.set("catalog", None)
@@ -182,7 +182,7 @@ def tables_named(tree: exp.Expr) -> Iterator[tuple[exp.Table, exp.CTE | None]]:
 
 def _fold_case(tree: exp.Expr) -> None:
     """Write names of tables, common table expressions and aliases in lower case: no engine tells them apart by case."""
-    for node in tree.find_all(exp.Table, exp.TableAlias, exp.Column):
+    for node in find_all(tree, exp.Table, exp.TableAlias, exp.Column):
         part = node.args.get("table") if isinstance(node, exp.Column) else node.this
         if isinstance(part, exp.Identifier):
             part.set("this", part.name.lower())
@@ -191,7 +191,7 @@ def _fold_case(tree: exp.Expr) -> None:
 def _check_all_seen(tree: exp.Expr, scopes: Sequence[Scope]) -> None:
     """Refuse tables where no scope looks for them."""
     seen = {id(table) for scope in scopes for table in scope.tables}
-    for node in tree.find_all(exp.Table):
+    for node in find_all(tree, exp.Table):
         if id(node) not in seen:
             raise NotAllowed("A sub-query is not allowed in this place.", position_of(node))
 

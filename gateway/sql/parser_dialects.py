@@ -25,7 +25,7 @@ from sqlglot.parsers.trino import TrinoParser
 from sqlglot.tokenizer_core import TokenType
 
 from gateway.errors import SyntaxInvalid
-from gateway.sql.position import position_of
+from gateway.sql.nodes import find_all, position_of
 
 LIBRARY_DEFECTS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What the library's parser and writers raise over what their authors did not think of, such as map(1) in Hive."""
@@ -216,7 +216,7 @@ READERS: Mapping[str, type[Dialect]] = {
 
 def take_units(tree: exp.Expr) -> None:
     """Make words of the units that functions of time take, which look like columns. Raises SyntaxInvalid."""
-    for call in tree.find_all(exp.Anonymous):
+    for call in find_all(tree, exp.Anonymous):
         if call.name.lower() in _WITH_UNITS and len(call.expressions) == 3:
             unit = call.expressions[0]
             if isinstance(unit, exp.Literal):

@@ -27,8 +27,8 @@ from gateway.sql.dialects.clauses import settle_clauses
 from gateway.sql.dialects.names import DIALECTS, SPARK
 from gateway.sql.dialects.session_functions import name_session_functions
 from gateway.sql.hints import take_engine
+from gateway.sql.nodes import position_at, position_of
 from gateway.sql.parser_dialects import LIBRARY_DEFECTS, READERS, take_units
-from gateway.sql.position import position_at, position_of
 from metastore.records import Position
 
 _OTHER_RANKS = ("hive", "impala")  # of operators of bits, than the parser has

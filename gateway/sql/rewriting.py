@@ -8,8 +8,8 @@ from sqlglot.generator import Generator
 from gateway.errors import SyntaxInvalid
 from gateway.sql import names
 from gateway.sql.dialects.names import HIVES
+from gateway.sql.nodes import find_all, position_of
 from gateway.sql.parser_dialects import LIBRARY_DEFECTS, SparkAsWritten
-from gateway.sql.position import position_of
 
 LONGEST_NAME = 120
 _WRITE_TIMES = ("date_format", "from_unixtime")  # by a pattern
@@ -20,7 +20,7 @@ def settle_casts(tree: exp.Expr, dialect: str) -> None:
 
     In Spark 4 a value that does not fit is an error, in Hive and Impala it is NULL.
     """
-    for cast in list(tree.find_all(exp.TryCast)):
+    for cast in find_all(tree, exp.TryCast):
         if cast.args.get("safe"):
             continue
         if dialect in HIVES:
@@ -34,7 +34,7 @@ def count_weekdays(tree: exp.Expr) -> None:
 
     Tools for Hive cut times to weeks by it.
     """
-    for call in list(tree.find_all(exp.Anonymous)):
+    for call in find_all(tree, exp.Anonymous):
         if call.name.lower() not in _WRITE_TIMES or len(call.expressions) != len(("time", "pattern")):
             continue
         time, pattern = call.expressions
@@ -47,7 +47,7 @@ def count_weekdays(tree: exp.Expr) -> None:
 
 def name_columns_in_brackets(tree: exp.Expr) -> None:
     """Give columns in brackets their own names, as every engine does: ``SELECT DISTINCT (a)`` has a column a."""
-    for select in tree.find_all(exp.Select):
+    for select in find_all(tree, exp.Select):
         for expression in select.expressions:
             column = expression.unnest()
             if isinstance(expression, exp.Paren) and isinstance(column, exp.Column) and not column.is_star:
@@ -61,7 +61,7 @@ def name_outputs(tree: exp.Expr) -> None:
     A column in brackets is the column, by its own name.
     """
     writer = SparkAsWritten().generator(normalize_functions="lower", comments=False)
-    for select in tree.find_all(exp.Select):
+    for select in find_all(tree, exp.Select):
         for expression in select.expressions:
             if isinstance(expression, exp.Paren) and isinstance(expression.unnest(), exp.Column):
                 expression.replace(expression.unnest())

@@ -28,6 +28,7 @@ from gateway.sql.duckdb.queries import Queries
 from gateway.sql.duckdb.values import NoEquivalent
 from gateway.sql.hints import without_hints
 from gateway.sql.limits.growth import check_growth, explosive_pattern, guarded
+from gateway.sql.nodes import find_all
 from gateway.sql.parser_dialects import LIBRARY_DEFECTS, DuckDBAsWritten, ImpalaText, SparkAsWritten
 from gateway.sql.parsing import ParserLimits
 from gateway.sql.sail.rules import SAIL, for_sail
@@ -134,8 +135,9 @@ def _read_back(text: str, dialect: str, tables: frozenset[str]) -> None:
         allowlist.check(tree, functions=functions)
     except NotAllowed as error:
         raise UnsupportedFeature(f"the statement cannot be written in its dialect: {error.message}") from error
-    known = tables | {cte.alias for cte in tree.find_all(exp.CTE)}
-    if any(node.name not in known or node.db for node in tree.find_all(exp.Table)):
+    sources = find_all(tree, exp.CTE, exp.Table)
+    known = tables | {node.alias for node in sources if isinstance(node, exp.CTE)}
+    if any(isinstance(node, exp.Table) and (node.name not in known or node.db) for node in sources):
         raise UnsupportedFeature("the statement cannot be written in its dialect.")
 
 

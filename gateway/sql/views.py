@@ -16,7 +16,7 @@ from engines.table_names import full_name, name_in_database
 from gateway.errors import StatementTooComplex, StatementTooDeep, TableUnreadable
 from gateway.sql.limits.complexity import require_bounded
 from gateway.sql.names import rename, tables_named, temporary_name
-from gateway.sql.position import position_of
+from gateway.sql.nodes import find_all, nodes, position_of
 from metastore.records import View
 
 MOST_VIEWS = 200  # in one statement, those inside others counted; each costs a parse
@@ -93,9 +93,9 @@ class _Expansion:
         """Return a tree of a view's query; its text is read once."""
         if id(view) not in self._queries:
             query = self._read(view)
-            self._queries[id(view)] = query, sum(1 for _ in query.walk())
-        query, nodes = self._queries[id(view)]
-        self._nodes += nodes
+            self._queries[id(view)] = query, len(nodes(query))
+        query, count = self._queries[id(view)]
+        self._nodes += count
         if self._nodes > MOST_NODES:
             raise StatementTooComplex("The statement's views stand for too much text; name fewer of them.")
         return query.copy()
@@ -140,7 +140,7 @@ def _rename_expressions(tree: exp.Expr) -> None:
 
     None captures what another one means, nor on an engine that knows them at the top of a query alone.
     """
-    expressions = list(tree.find_all(exp.CTE))
+    expressions = find_all(tree, exp.CTE)
     if not expressions:
         return
     tables = list(tables_named(tree))

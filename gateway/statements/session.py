@@ -19,8 +19,10 @@ from gateway.sql.commands.writes import PartitionSettings
 from gateway.sql.dialects.names import IMPALA, SPARK
 from gateway.sql.parsing import USUAL_LIMITS, ParserLimits
 from gateway.statements.settings import (
+    CACHE,
     DIALECT,
     DYNAMIC,
+    EARLY_ROWS,
     ENGINE,
     IDLE_S,
     IGNORED,
@@ -229,6 +231,8 @@ class Session:
             tags=_tags(TAGS.read(settings[TAGS.name]), headers.get(TAGS_HEADER, "")),
             headers=headers,
             threads=THREADS.read(settings[THREADS.name]),
+            cache=CACHE.read(settings[CACHE.name]),
+            early_rows=EARLY_ROWS.read(settings[EARLY_ROWS.name]),
             partitions=PartitionSettings(
                 overwrite=OVERWRITE.read(settings[OVERWRITE.name]),
                 dynamic=DYNAMIC.read(settings[DYNAMIC.name]),

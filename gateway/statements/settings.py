@@ -123,6 +123,12 @@ def _boolean(text: str) -> bool:
     return text.lower() in ("true", "1")
 
 
+def _switch(text: str) -> bool | None:
+    if text.lower() not in ("", "on", "off", "true", "false", "1", "0"):
+        raise ValueError("on or off")
+    return text.lower() in ("on", "true", "1") if text else None
+
+
 def _mode(text: str) -> bool:
     if text.lower() not in ("strict", "nonstrict"):
         raise ValueError("strict or nonstrict")
@@ -146,6 +152,20 @@ THREADS = Option(
     "threads that work for a statement on DuckDB, at most one per processor of the gateway's machine unless it gives "
     "statements more; 0: as the pool or the engine has it",
     _threads,
+)
+CACHE = Option(
+    f"{OWN}cache",
+    "",
+    "whether queries may be answered with the result of an earlier run while nothing that they read has changed, on or "
+    "off. Not set: as the pool or the gateway has it",
+    _switch,
+)
+EARLY_ROWS = Option(
+    f"{OWN}early_rows",
+    "",
+    "whether rows of a query can be read while it runs, where no other engine's rows can take their place any more, on "
+    "or off. Not set: as the gateway has it",
+    _switch,
 )
 TIMEOUT_S = Option(f"{OWN}timeout_s", "0", "seconds that a statement may take; 0 for the gateway's limit", _seconds)
 IDLE_S = Option(
@@ -186,6 +206,8 @@ OBEYED = (
     POOL,
     TAGS,
     THREADS,
+    CACHE,
+    EARLY_ROWS,
     TIMEOUT_S,
     IDLE_S,
     NESTED_JSON,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import datetime as dt
 import secrets
 import threading
@@ -21,11 +22,15 @@ from gateway.sql.commands.writes import AS_THE_DIALECT_HAS_IT, PartitionSettings
 from gateway.sql.dialects.names import HIVES
 from gateway.sql.planning.fairness import Requester
 from gateway.statements import AUTO
+from gateway.statements.caching import CacheUse
+from gateway.statements.processes import mark
+from gateway.statements.stages import StageClock
 from metastore.records import QueryRecord, QueryState
 from selector.decision import Rule
 
 ID_BYTES = 16
 _ID_TIME, _ID_RANDOM = 8, 5  # bytes of an id's two parts
+MARK_AT = _ID_TIME + _ID_RANDOM  # where a number says which of several processes it is of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +60,9 @@ class Statement:
     tags, headers: what its client says of it, for routing rules; headers by name in lower case, those that rules name.
     presumed: in the place of who asks and when, for routing rules alone; None for what is so.
     threads: that work for it on an engine; None for those of its pool, or as the engine has it.
+    cache: whether it may be answered with the result of another run; None for as its pool or the gateway has it.
+    early_rows: whether rows may be read before its end, where no other engine's can replace them; None for as the
+    gateway has it.
     """
 
     sql: str
@@ -71,6 +79,8 @@ class Statement:
     headers: Mapping[str, str] = field(default_factory=dict)
     presumed: Presumed | None = None
     threads: int | None = None
+    cache: bool | None = None
+    early_rows: bool | None = None
     id: str = field(default_factory=lambda: new_query_id())
     submitted_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
 
@@ -88,6 +98,15 @@ class Statement:
     def pinned(self) -> str | None:
         """The engine that was asked for by name."""
         return None if self.engine == AUTO else self.engine
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRows:
+    """The rows of a small result, in memory for the reply. content: the same as an Arrow IPC stream."""
+
+    schema: pa.Schema
+    batches: tuple[pa.RecordBatch, ...]
+    content: bytes
 
 
 class WaitsFor(StrEnum):
@@ -128,9 +147,10 @@ class Run:
     record: what the metastore holds of it, or soon will. opened: complete once it holds anything. accepted: complete
     once it is read, with what it is refused for, or None.
     held: the rows of a small result as Arrow's stream, None of a large one or where there is none yet.
-    done: the record once it is closed, whichever way the query ended.
+    done: the record once it is closed, whichever way the query ended. ready: complete by then, or once rows can be
+    read.
     command: what it is, where it is no query. only: engines that may help with a command, None for all.
-    give_back: ends what it holds of the gateway, once it holds something.
+    give_back: ends what it holds of the gateway, once it holds something. cache: what the cache did for it.
     """
 
     def __init__(self, statement: Statement) -> None:
@@ -151,8 +171,12 @@ class Run:
         self.opened: Future[bool] = Future()
         self.accepted: Future[Exception | None] = Future()
         self.done: Future[QueryRecord] = Future()
+        self.ready: Future[None] = Future()
+        self.done.add_done_callback(lambda _: self.is_ready())
         self.only: tuple[str, ...] | None = None
-        self.held: pa.Buffer | None = None
+        self.held: HeldRows | None = None
+        self.clock = StageClock()
+        self.cache = CacheUse.BYPASS
         self._engines: list[str] = []
         self._pending: list[Pending] = []
         self._admitted: tuple[Admitted, ...] = ()
@@ -231,6 +255,13 @@ class Run:
         waiting = partial(self.waits, WaitsFor.PLANNER)
         return Requester(self.statement.principal.account, self._expires, self._cancelled.is_set, waiting)
 
+    def is_ready(self) -> None:
+        """Wake up who waits for rows, or for its end."""
+        with self._lock:
+            first = not self.ready.running() and not self.ready.done() and self.ready.set_running_or_notify_cancel()
+        if first:
+            self.ready.set_result(None)
+
     def require_accepted(self) -> None:
         """Wait until it is read, and raise what it is refused for. One that was cancelled meanwhile is not refused."""
         error = self.accepted.result()
@@ -262,8 +293,18 @@ class Run:
 
 
 def new_query_id() -> str:
-    """Return an id that sorts by time and reads well: 20260131_235959_1a2b3c4d5e."""
-    return f"{dt.datetime.now(dt.UTC):%Y%m%d_%H%M%S}_{secrets.token_hex(_ID_RANDOM)}"
+    """Return an id that sorts by time and reads well: 20260131_235959_1a2b3c4d5e, and two digits of one of several."""
+    return f"{dt.datetime.now(dt.UTC):%Y%m%d_%H%M%S}_{secrets.token_hex(_ID_RANDOM)}{mark().hex()}"
+
+
+def submitted_s(query_id: str) -> float | None:
+    """Return when a query was submitted, in seconds since 1970; None of an id that is none."""
+    day, _, rest = query_id.partition("_")
+    clock = rest.partition("_")[0]
+    if not (len(day) == len("YYYYmmdd") and len(clock) == len("HHMMSS") and (day + clock).isdecimal()):
+        return None
+    year, month, date = int(day[:4]), int(day[4:6]), int(day[6:])
+    return float(calendar.timegm((year, month, date, int(clock[:2]), int(clock[2:4]), int(clock[4:]))))
 
 
 def number_of(query_id: str) -> bytes:
@@ -276,5 +317,5 @@ def number_of(query_id: str) -> bytes:
 def query_of(number: bytes) -> str:
     """Return the id of a query from its 16 bytes; of others, an id that no query has."""
     moment, random = int.from_bytes(number[:_ID_TIME], "big"), number[_ID_TIME : _ID_TIME + _ID_RANDOM]
-    digits = f"{moment:014}"
-    return f"{digits[:8]}_{digits[8:]}_{random.hex()}"
+    digits, marked = f"{moment:014}", number[MARK_AT : MARK_AT + 1].strip(b"\0")
+    return f"{digits[:8]}_{digits[8:]}_{random.hex()}{marked.hex()}"

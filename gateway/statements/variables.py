@@ -17,7 +17,7 @@ from sqlglot.errors import TokenError
 
 from gateway.errors import StatementTooLong, UnknownVariable
 from gateway.sql import parsing
-from gateway.sql.position import position_at
+from gateway.sql.nodes import position_at
 
 DIALECTS = ("spark", "hive")
 """Those that have variables; Impala's are put in by its shell."""

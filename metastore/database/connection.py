@@ -15,6 +15,9 @@ from engines.machine.private_files import private_file
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 BUSY_TIMEOUT_MS = 10_000
+CHECKPOINT_PAGES = 16_384
+"""Of SQLite's write-ahead log, at which whoever writes brings it into the database and waits for the disk. Until then
+``checkpoint`` does, which holds up nobody."""
 
 
 def sqlite_url(path: Path) -> str:
@@ -66,11 +69,19 @@ def make_engine(url: str) -> Engine:
             "synchronous=NORMAL",
             "foreign_keys=ON",
             f"busy_timeout={BUSY_TIMEOUT_MS}",
+            f"wal_autocheckpoint={CHECKPOINT_PAGES}",
         ):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
     return engine
+
+
+def checkpoint(engine: Engine) -> None:
+    """Bring what SQLite has in its write-ahead log into the database, as far as nobody reads it; others do it alone."""
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def migration_config(url: str = "") -> Config:

@@ -79,6 +79,12 @@ class QueryChanges:
             "decision": _DECISION.dump_python(decision, mode="json"),
         }
 
+    def answer(self, engine: str, at: dt.datetime, rows: int, result_bytes: int) -> None:
+        """End the query with the result of an earlier one on this engine, unless it has ended."""
+        if self.ending is None:
+            self.end(QueryState.FINISHED, at, None, rows, result_bytes, None)
+            self.ending = {**(self.ending or {}), "engine": engine}
+
     def start(self, attempt: Attempt) -> None:
         """Insert an attempt; the query runs from now on."""
         self.values |= {"state": QueryState.RUNNING, "engine": attempt.engine}
@@ -150,8 +156,8 @@ def write(connection: Connection, changes: Sequence[QueryChanges]) -> tuple[bool
     if new:
         connection.execute(_INSERT_QUERIES, new)
     for each in changes:
-        if each.values and not each.is_new:
-            connection.execute(_update_query(frozenset(each.values)), {**each.values, "this": each.query_id})
+        if each.ending is None and not each.is_new:
+            _update(connection, each.query_id, each.values)
     attempts = [
         {**_NO_ATTEMPT, "query_id": each.query_id, "ordinal": ordinal, **attempt.values}
         for each in changes
@@ -171,8 +177,18 @@ def write(connection: Connection, changes: Sequence[QueryChanges]) -> tuple[bool
 def _ended(connection: Connection, each: QueryChanges) -> bool:
     if each.ending is None or each.is_new:
         return each.is_new and each.ending is not None
-    end = _update_query(frozenset(each.ending), only_open=True)
-    return connection.execute(end, {**each.ending, "this": each.query_id}).rowcount > 0
+    if _update(connection, each.query_id, each.values | each.ending, only_open=True):
+        return True
+    _update(connection, each.query_id, {name: value for name, value in each.values.items() if name != "state"})
+    return False
+
+
+def _update(connection: Connection, query_id: str, values: Values, *, only_open: bool = False) -> bool:
+    """Update a query, if there is anything to update, and tell whether it was there."""
+    if not values:
+        return False
+    wanted = _update_query(frozenset(values), only_open=only_open)
+    return connection.execute(wanted, {**values, "this": query_id}).rowcount > 0
 
 
 @cache

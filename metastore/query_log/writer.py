@@ -1,14 +1,15 @@
 """START HERE: what happens to queries is written for many of them at once, in one transaction (group commit).
 
 What happens to a short query, from its submission to its end, is a row of each table that is inserted once. Whoever has
-to know that something is durable writes all that is to be written, with what belongs to others; as does a thread, a
-moment after a change that nobody waits for. What comes in the meantime is in the next transaction.
+to know that something is durable writes it with all that others wait for in that moment. What nobody waits for is left,
+for most of it is of queries that end soon; a thread writes it once it has waited for a while.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Engine
 from sqlalchemy.exc import InterfaceError, OperationalError
 
+from metastore.database.kept_connection import KeptConnection
 from metastore.database.retry import FIRST_WAIT_S, LONGEST_WAIT_S, RETRY_S
 from metastore.query_log.changes import QueryChanges, write
 from metastore.records import Attempt, Failure, QueryRecord, QueryState
@@ -25,17 +27,23 @@ from selector.decision import Decision
 
 log = logging.getLogger(__name__)
 
-LINGER_S = 0.05  # that a change is held back which nobody waits for: most statements have ended by then
+SHORTEST_S = 0.05  # between two looks at what nobody waits for
+LINGER_S = 0.2  # that a change is held back which nobody waits for: most statements have ended by then
 
 Step = Callable[[QueryChanges], None]
 
 
 @dataclass(slots=True, eq=False)
 class _Written:
-    """What becomes of one query in one transaction, and who hears of it. until_s: it is tried again till then."""
+    """What becomes of one query in one transaction, and who hears of it.
+
+    since_s: when its first change came. is_wanted: somebody waits for it. until_s: it is tried again till then.
+    """
 
     query_id: str
+    since_s: float
     is_new: bool = False
+    is_wanted: bool = False
     steps: list[Step] = field(default_factory=list)
     told: list[Future[bool]] = field(default_factory=list)
     until_s: float | None = None
@@ -62,7 +70,7 @@ class QueryWriter:
     """
 
     def __init__(self, engine: Engine, *, retry_s: float = RETRY_S) -> None:
-        self._engine = engine
+        self._connection = KeptConnection(engine)
         self.retry_s = retry_s
         self._writing = threading.Lock()
         self._changed = threading.Condition()
@@ -94,6 +102,26 @@ class QueryWriter:
 
         return self._add(query_id, step)
 
+    def answered(
+        self,
+        query_id: str,
+        *,
+        fingerprint: str,
+        template: str,
+        statistics_version: str,
+        decision: Decision,
+        at: dt.datetime,
+        rows: int,
+        result_bytes: int,
+    ) -> Future[bool]:
+        """End a query with the result of an earlier one, without an attempt; the future tells what ``close`` tells."""
+
+        def step(changes: QueryChanges) -> None:
+            changes.decide(fingerprint, template, statistics_version, decision)
+            changes.answer(decision.engine, at, rows, result_bytes)
+
+        return self._add(query_id, step)
+
     def attempt_started(self, query_id: str, attempt: Attempt) -> Future[bool]:
         """Insert an attempt that is about to begin; the query runs from now on."""
         return self._add(query_id, lambda changes: changes.start(attempt))
@@ -119,9 +147,10 @@ class QueryWriter:
     def wait(self, written: Future[bool]) -> bool:
         """Wait until something is durable. Raises SQLAlchemyError where it could not be written."""
         if not written.done():
+            self._want(written)
             with self._writing:
                 if not written.done():
-                    self._flush()
+                    self._flush(time.monotonic() - LINGER_S)
         return written.result()
 
     def stop(self) -> None:
@@ -131,13 +160,21 @@ class QueryWriter:
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
+        with self._writing:
+            self._connection.close()
+
+    def _want(self, future: Future[bool]) -> None:
+        with self._changed:
+            for each in self._next.values():
+                if future in each.told:
+                    each.is_wanted = True
 
     def _add(self, query_id: str, step: Step, *, is_new: bool = False) -> Future[bool]:
         future: Future[bool] = Future()
         with self._changed:
             written = self._next.get(query_id)
             if written is None:
-                written = self._next[query_id] = _Written(query_id, is_new)
+                written = self._next[query_id] = _Written(query_id, time.monotonic(), is_new)
                 if len(self._next) == 1:
                     self._changed.notify_all()
             written.steps.append(step)
@@ -154,18 +191,24 @@ class QueryWriter:
                 self._changed.wait_for(lambda: self._next or self._again or self._closed)
                 if not (self._next or self._again):
                     return
-                wait_s = self._again_s if self._again else LINGER_S
+                oldest_s = min((each.since_s for each in self._next.values()), default=math.inf)
+                wait_s = self._again_s if self._again else oldest_s + LINGER_S - time.monotonic()
             if not self._closed:
-                time.sleep(wait_s)  # and is not woken by what comes: that would cost as much as to write it
+                time.sleep(max(SHORTEST_S, wait_s))  # not woken by what comes: that would cost as much as to write it
             with self._writing:
-                self._flush()
+                self._flush(math.inf if self._closed else time.monotonic() - LINGER_S)
 
     # ------------------------------------------------------------------ by one thread at a time, from here on
 
-    def _flush(self) -> None:
-        """Write what was tried before, and what has come since; nothing more once the database does not answer."""
+    def _flush(self, before_s: float) -> None:
+        """Write what was tried before, what somebody waits for, and what came before a moment of the monotonic clock.
+
+        Nothing more once the database does not answer.
+        """
         with self._changed:
-            taken, self._next = list(self._next.values()), {}
+            taken = [each for each in self._next.values() if each.is_wanted or each.since_s <= before_s]
+            for each in taken:
+                del self._next[each.query_id]
         again, self._again = self._again, []
         lost: OperationalError | InterfaceError | None = None
         for some in (again, taken):
@@ -178,7 +221,7 @@ class QueryWriter:
     def _write(self, some: Sequence[_Written]) -> OperationalError | InterfaceError | None:
         """Write in one transaction, and tell who waits; returns what a database that does not answer says instead."""
         try:
-            with self._engine.begin() as connection:
+            with self._connection.use() as connection, connection.begin():
                 ended = write(connection, [each.changes() for each in some])
         except (OperationalError, InterfaceError) as error:
             return error

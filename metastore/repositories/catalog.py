@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Engine, Row, delete, or_, select, update
+from sqlalchemy import Connection, Engine, Row, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from engines.protocol import Column, InvalidTable, TableSource
@@ -32,7 +32,7 @@ from selector.join_keys import ColumnRef, KeyPair
 
 VERSION_ROW = 1
 _VERSIONS = CatalogVersionRow.metadata.tables[CatalogVersionRow.__tablename__]
-_VERSION = select(_VERSIONS.c.version)
+_VERSION = select(_VERSIONS.c.version, _VERSIONS.c.misestimates)
 READ_AT_ONCE = 500  # tables
 
 OwnerCheck = Callable[[str | None], None]
@@ -236,8 +236,18 @@ class Catalog:
 
     def version(self) -> int:
         """Return a number that grows with every change of tables or statistics."""
+        return self.versions()[0]
+
+    def versions(self) -> tuple[int, int]:
+        """Return numbers that grow with every change: of tables or statistics, and of misestimates."""
         found = self._quick.rows(_VERSION)
-        return found[0].version if found else 0
+        return (found[0].version, found[0].misestimates) if found else (0, 0)
+
+
+def note_misestimates(transaction: Session | Connection) -> None:
+    """Mark that misestimates changed, in the caller's transaction."""
+    count = CatalogVersionRow.misestimates + 1
+    transaction.execute(update(CatalogVersionRow).where(CatalogVersionRow.id == VERSION_ROW).values(misestimates=count))
 
 
 def _rename_in_keys(session: Session, old: str, new: str) -> None:

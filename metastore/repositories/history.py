@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from metastore.database.models import AttemptRow, JobTableRow, MisestimateRow, QueryRow, StatisticsJobRow
 from metastore.records import QueryState
+from metastore.repositories.catalog import note_misestimates
 
 BATCH_ROWS = 200
 _ENDED = (QueryState.FINISHED, QueryState.FAILED, QueryState.CANCELLED)
@@ -101,6 +102,8 @@ class History:
     def _drop_misestimates(self, than: dt.datetime) -> int:
         with self._engine.begin() as connection:
             gone = connection.execute(delete(MisestimateRow).where(MisestimateRow.recorded_at < than))
+            if gone.rowcount:
+                note_misestimates(connection)
         return gone.rowcount
 
 

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from metastore.database.models import MisestimateRow
 from metastore.database.quick_reads import QuickReads
 from metastore.records import Misestimate
+from metastore.repositories.catalog import note_misestimates
 
 _ROWS = MisestimateRow.metadata.tables[MisestimateRow.__tablename__]
 _ABOUT = select(_ROWS).where(_ROWS.c.fingerprint == bindparam("wanted")).order_by(_ROWS.c.recorded_at)
@@ -25,6 +26,7 @@ class Misestimates:
     def remember(self, misestimate: Misestimate) -> None:
         """Keep a misestimate; the newest of a kind wins."""
         with Session(self._engine) as session, session.begin():
+            note_misestimates(session)
             session.merge(
                 MisestimateRow(
                     fingerprint=misestimate.fingerprint,
@@ -53,6 +55,7 @@ class Misestimates:
     def forget(self, fingerprint: str) -> int:
         """Forget all misestimates about a statement; returns how many there were."""
         with Session(self._engine) as session, session.begin():
+            note_misestimates(session)
             gone = session.execute(
                 delete(MisestimateRow)
                 .where(MisestimateRow.fingerprint == fingerprint)

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from selector.estimate import LARGEST_BYTES, UNKNOWN, Learned, MemoryEstimate
 from selector.forecast.distribution import ErrorDistribution
 from selector.forecast.history import SMALLEST_BYTES, Expectation, PastRun, WorkloadKey, log_ratio
+from selector.forecast.improvement import LogNormal
 from selector.forecast.peaks import Peaks
-from selector.forecast.seconds import Seconds, Speed, Work
+from selector.forecast.seconds import Excess, Seconds, Speed, Work, common_excess
 
 TEMPLATES = 10_000  # of which it is known how often they ran elsewhere
 LARGEST_LOG = 60.0  # of a factor, so that none is infinite
@@ -48,7 +49,9 @@ class Forecast:
     estimate: of its memory, as runs corrected it. peak: the same as a distribution, None where nothing is known.
     model_s: seconds that its work alone says; seconds: as runs corrected them. miss_s: seconds until it runs out of
     memory, if it does; filling_s: the part of that which grows with the limit, until it is the expected peak.
-    elsewhere: how often its template ran on other engines since it last ran here.
+    elsewhere: how often its template ran on other engines since it last ran here. deviation: of the logarithm of the
+    seconds, against those on another engine that has run it; engine_deviation: what of it all its statements share.
+    elsewhere_s: that all statements took on other engines since one last ran here.
     """
 
     estimate: MemoryEstimate
@@ -58,6 +61,14 @@ class Forecast:
     miss_s: float
     elsewhere: int = 0
     filling_s: float = 0.0
+    deviation: float = 0.0
+    engine_deviation: float = 0.0
+    elsewhere_s: float = 0.0
+
+    @property
+    def timing(self) -> LogNormal:
+        """The seconds as a distribution."""
+        return LogNormal(self.seconds, self.deviation)
 
     def miss_s_with(self, limit_bytes: int, now_bytes: int) -> float:
         """Return the seconds until a statement runs out of another limit than the one that there is now."""
@@ -72,6 +83,7 @@ class Experience:
     def __init__(self, engines: Mapping[str, Speed], runs: Iterable[PastRun] = ()) -> None:
         self._peaks = {engine: Peaks() for engine in engines}
         self._seconds = {engine: Seconds(speed) for engine, speed in engines.items()}
+        self._elsewhere_s = dict.fromkeys(engines, 0.0)
         self._elsewhere: OrderedDict[str, dict[str, int]] = OrderedDict()
         for run in runs:
             self.learn(run)
@@ -81,7 +93,11 @@ class Experience:
         if run.engine not in self._peaks:
             return
         self._peaks[run.engine].add(run)
-        self._seconds[run.engine].add(run)
+        self._seconds[run.engine].add(run, self._excess_elsewhere(run.engine, run.subject))
+        for engine, each in self._seconds.items():
+            each.pair(run.subject.template, self._excess_elsewhere(engine, run.subject))
+        for engine, gone_s in self._elsewhere_s.items():
+            self._elsewhere_s[engine] = 0.0 if engine == run.engine else gone_s + (run.seconds or 0.0)
         counts = self._elsewhere.setdefault(run.subject.template, {})
         self._elsewhere.move_to_end(run.subject.template)
         for engine in self._peaks:
@@ -108,22 +124,32 @@ class Experience:
         """
         timing = self._seconds[engine]
         model_s = work.seconds(timing.speed)
-        seconds = timing.expected(model_s, subject)
+        expected_s = timing.expected(model_s, subject, self._excess_elsewhere(engine, subject))
+        seconds = expected_s.median_s
+        unsure = expected_s.deviation, timing.engine_deviation(subject), self._elsewhere_s[engine]
         elsewhere = self._elsewhere.get(subject.template, {}).get(engine, 0)
         if estimate.peak_bytes is None:
-            return Forecast(estimate, None, model_s, seconds, timing.until_miss(seconds), elsewhere)
+            return Forecast(estimate, None, model_s, seconds, timing.until_miss(seconds), elsewhere, 0.0, *unsure)
         found = self._peaks[engine].errors(estimate, subject)
         peak = PeakForecast(estimate.peak_bytes, found.errors)
         expected = peak.quantile(0.5)
         upper = max(expected, peak.quantile(found.upper_level))
         share = 1.0 if limit_bytes is None else min(1.0, limit_bytes / expected)
         filling_s = timing.until_miss(seconds) - timing.until_miss(seconds, 0.0)
-        rest = model_s, seconds, timing.until_miss(seconds, share), elsewhere, filling_s
+        rest = model_s, seconds, timing.until_miss(seconds, share), elsewhere, filling_s, *unsure
         learned = None
         if found.runs:
             model = estimate.peak_bytes, estimate.upper_bytes
             learned = Learned(found.text, found.runs, *model, of_statement=found.of_statement)
         return Forecast(replace(estimate, peak_bytes=expected, upper_bytes=upper, learned=learned), peak, *rest)
+
+    def _excess_elsewhere(self, engine: str, subject: WorkloadKey) -> Excess:
+        """Return by how much runs on other engines took longer than their work says."""
+        others = [(name, each.excess(subject, self._common(name))) for name, each in self._seconds.items()]
+        return Excess.mean_of([each for name, each in others if name != engine], self._common(engine))
+
+    def _common(self, engine: str) -> float:
+        return common_excess([each.told for name, each in self._seconds.items() if name != engine])
 
     def peak(self, engine: str, subject: WorkloadKey, expected: Expectation) -> PeakForecast | None:
         """Return the peak of a statement as a distribution, of what the model expects; None where that is nothing."""

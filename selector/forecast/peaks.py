@@ -27,6 +27,10 @@ KIND_WEIGHT = 20.0  # runs of a kind that the memory model's median and deviatio
 SHAPE_WEIGHT = 40.0  # runs of all kinds that the shape without them counts as
 NARROWEST = 0.05  # deviation: what seems sure is still off by so much
 SAME_GROUND = 0.1  # logarithm of the ratio of expected peaks that new statistics leave the same
+KEPT_RUNS = 16  # of a statement, from which its errors are only looked at again once it has a share of runs more
+KEPT_SHARE = 1 / 16
+MOST_KEPT = 1_024  # statements
+EXPECTED = 0.01, 0.99  # probabilities of a smaller peak, between which a run is no surprise
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,27 @@ class PeakErrors:
     of_statement: bool = False
 
 
+@dataclass(slots=True)
+class _Kept:
+    """Errors to expect of a statement that ran often. runs_left: for which they hold, if none of these surprises."""
+
+    estimate: tuple[int | None, Uncertainty]
+    found: PeakErrors
+    runs_left: int
+
+    def holds_after(self, run: PastRun) -> bool:
+        """Tell whether they still hold after one run more."""
+        self.runs_left -= 1
+        least, most = EXPECTED
+        return self.runs_left > 0 and not run.is_censored and least <= self.found.errors.below(run.peak_error) <= most
+
+
 class Peaks:
-    """Runs of one engine that tell of its memory. Not thread-safe. shape: of errors before there are any."""
+    """Runs of one engine that tell of its memory. Not thread-safe. shape: of errors before there are any.
+
+    One run more changes next to nothing of what a statement that ran often is expected to take: its errors are looked
+    at again once it has ``KEPT_SHARE`` of runs more, or took what was not expected.
+    """
 
     def __init__(self, runs: Iterable[PastRun] = (), *, shape: Sequence[float] = SHAPE) -> None:
         self._usual = ErrorDistribution.of_shape(shape)
@@ -66,6 +89,7 @@ class Peaks:
         self._shape: ErrorDistribution | None = None
         self._kinds: dict[Uncertainty, Uncertainty] = {}
         self._counted: list[PastRun] = []
+        self._kept: dict[WorkloadKey, _Kept] = {}
         for run in runs:
             self.add(run)
 
@@ -80,12 +104,16 @@ class Peaks:
         if run.teaches_memory:
             self._recent.add(run)
             self._changed()
+            kept = self._kept.get(run.subject)
+            if kept is not None and not kept.holds_after(run):
+                del self._kept[run.subject]
 
     def forget_misses(self, fingerprint: str) -> None:
         """Forget a statement's runs that ran out of memory, or were broken off before they did."""
         kept = [run for run in self._recent if not (run.is_censored and run.subject.fingerprint == fingerprint)]
         self._recent = RecentRuns(RECENT, kept)
         self._changed()
+        self._kept.clear()
 
     def _changed(self) -> None:
         self._shape, self._counted = None, []
@@ -93,6 +121,18 @@ class Peaks:
 
     def errors(self, estimate: MemoryEstimate, subject: WorkloadKey) -> PeakErrors:
         """Return the errors to expect of an estimate, logarithms of the peak over the expected one."""
+        kept, of_model = self._kept.get(subject), (estimate.peak_bytes, estimate.uncertainty)
+        if kept is not None and kept.estimate == of_model:
+            return kept.found
+        found = self._errors(estimate, subject)
+        if found.of_statement and found.runs >= KEPT_RUNS:
+            self._kept.pop(subject, None)
+            self._kept[subject] = _Kept(of_model, found, int(KEPT_SHARE * found.runs))
+            if len(self._kept) > MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+        return found
+
+    def _errors(self, estimate: MemoryEstimate, subject: WorkloadKey) -> PeakErrors:
         kind = self._kind(estimate.uncertainty)
         own = _on_same_ground(self._recent.of_statement(subject), estimate)
         siblings = self._recent.newest_of_template(subject.template)

@@ -42,6 +42,7 @@ class Constants:
 
     Fitted:
     base_bytes: of a statement, whatever it does.
+    emptied_entries: of an aggregate's table that does not grow, which is to lie in a processor's cache.
     scan_decoded, scan_strings: of a row group as it lies in the file, and of its strings, that a thread decodes.
     last_rows: share of an aggregate's or a sort's rows that have come when what is below it begins to let go.
     growing_overlap: of the tables of an aggregate that a larger one replaces, this share is alive with the larger ones.
@@ -75,6 +76,7 @@ class Constants:
     numbering_bytes: int = 8 * MIB
 
     base_bytes: float = 0.9 * MIB
+    emptied_entries: int = 32_768
     scan_decoded: float = 0.8
     scan_strings: float = 1.0
     last_rows: float = 0.92
@@ -143,7 +145,7 @@ def groups_met(groups: float, rows: float, threads: int) -> float:
 def groups_kept(groups: float, rows: float, threads: int, constants: Constants = CALIBRATED) -> float:
     """Return how many groups all threads keep whose tables do not grow, those that come again after a full one, too."""
     met = groups_met(groups, rows, threads)
-    full = constants.grouping_entries / constants.grouping_load
+    full = constants.emptied_entries / constants.grouping_load
     if met <= full:
         return met * threads
     rows_until_full = -groups * math.log1p(-full / groups)

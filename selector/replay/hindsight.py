@@ -79,7 +79,7 @@ class Hindsight:
 
     def _forecast(self, statement: RecordedStatement, engine: str, limit_bytes: int | None) -> Forecast:
         estimate = statement.estimates.get(engine, UNKNOWN)
-        return self._experience.forecast(engine, statement.subject, statement.work_on(engine), estimate, limit_bytes)
+        return self._experience.forecast(engine, statement.subject, statement.work, estimate, limit_bytes)
 
 
 def _fits(alike: Sequence[RecordedAttempt], limit_bytes: int, forecast: Forecast) -> float:

@@ -49,7 +49,7 @@ class RecordedStatement:
 
     client: who sent it; whoever waits for an answer sends nothing else meanwhile. engine: that was to try first.
     candidates: the engines as they were then, without forecasts; estimates: by the memory models alone, by engine.
-    work: in its plans, by engine; elsewhere: in its plan on an engine that tells nothing of it.
+    work: in its plan on the first engine that tells of it.
     pinned: the engine that it asked for. is_fixed: it is kept as it was, such as a write, or what failed by itself.
     """
 
@@ -63,15 +63,10 @@ class RecordedStatement:
     candidates: tuple[Candidate, ...]
     estimates: Mapping[str, MemoryEstimate]
     attempts: tuple[RecordedAttempt, ...]
-    work: Mapping[str, Work] = field(default_factory=dict)
-    elsewhere: Work = NO_WORK
+    work: Work = NO_WORK
     rule: Rule = Rule.EXPECTED
     pinned: str | None = None
     is_fixed: bool = False
-
-    def work_on(self, engine: str) -> Work:
-        """Return what it does on an engine."""
-        return self.work.get(engine, self.elsewhere)
 
     @property
     def decided_s(self) -> float:

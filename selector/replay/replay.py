@@ -185,9 +185,7 @@ class _Walk:
         return replace(
             then,
             limit_bytes=limit_bytes,
-            forecast=self._experience.forecast(
-                engine, statement.subject, statement.work_on(engine), estimate, limit_bytes
-            ),
+            forecast=self._experience.forecast(engine, statement.subject, statement.work, estimate, limit_bytes),
             wait_s=waiting[0],
             held_s=waiting[1],
             misestimates=tuple(one.query_id for one in standing),

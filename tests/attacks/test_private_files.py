@@ -47,7 +47,8 @@ def test_home_is_closed_whatever_the_umask(tmp_path: Path, bookstore: Path, mask
     home = tmp_path / "home"
     with umask(mask), served(home, duckdb=DUCKDB, spark={"enabled": False}) as gateway:
         use(gateway, bookstore)
-        assert {"metastore.db-wal", "metastore.db-shm", "gateway.lock", "gateway.json"} <= set(os.listdir(home))
+        own = {"metastore.db-wal", "metastore.db-shm", "results.db", "results.db-wal", "gateway.lock", "gateway.json"}
+        assert own <= set(os.listdir(home))
         assert list((home / "results").glob("*.arrow"))
         assert open_to_others(home) == []
 

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -109,14 +110,20 @@ def test_it_runs_there_by_its_own_estimate(gateway: tuple[httpx.Client, psutil.P
 
 def test_a_kill_in_mid_statement_is_a_failover(gateway: tuple[httpx.Client, psutil.Process]) -> None:
     client, process = gateway
+    ready = servers(process)  # looked for ahead: on a busy machine that takes as long as the statement
 
     def kill() -> None:
-        for server in servers(process):
+        until_s = time.monotonic() + 30
+        while not client.get("/v1/leases").json()["leases"] and time.monotonic() < until_s:
+            time.sleep(0.02)
+        time.sleep(0.2)  # it runs by now
+        for server in ready:
             server.send_signal(signal.SIGKILL)
 
-    killer = threading.Timer(0.4, kill)
+    assert ready
+    killer = threading.Thread(target=kill)
     killer.start()
-    reply = client.post("/v1/queries", json={"sql": SLOW}).raise_for_status().json()
+    reply = client.post("/v1/queries", json={"sql": SLOW, "wait_s": 100}).raise_for_status().json()
     killer.join()
     assert reply["state"] == "FINISHED", reply
     assert [attempt["engine"] for attempt in reply["attempts"]] == ["sail", "toydependable"], reply

@@ -130,6 +130,8 @@ class HealthWatch:
 
     def _watch(self) -> None:
         while not self._stop.wait(self._thresholds.look_every_s):
+            for tag in self._server.take_lost():
+                self.suspect(tag)
             web_ui = self._server.web_ui()
             if web_ui is None:  # it does not run: what was known was about another one
                 self._forget()

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -187,6 +187,10 @@ class SparkConnectServer:
         """Tell whether the server that had this address was ended on purpose, to start another one."""
         with self._lock:
             return self._restarted == address
+
+    def take_lost(self) -> Collection[str]:
+        """Return tags of statements whose gateway died, each once; none where there is one gateway, which ends it."""
+        return ()
 
     @property
     def shares_files(self) -> bool:

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from gateway.drivers.flight.messages import Malformed
-from gateway.execution.downloads import WIDE_BYTES
-from gateway.execution.flatbuffer import field, root
-from gateway.execution.results import ResultFile, in_memory
+from gateway.execution.spooling.downloads import WIDE_BYTES
+from gateway.execution.spooling.flatbuffer import field, root
+from gateway.execution.spooling.results import ResultFile, in_memory
 
 LARGEST_BODY = WIDE_BYTES  # of one message; ADBC's driver takes 16 MiB at most unless it is told otherwise
 _CONTINUATION = b"\xff\xff\xff\xff"  # what an IPC message starts with
@@ -24,11 +24,16 @@ _ALIGNMENT = 8
 _MESSAGE_HEADER, _SCHEMA_ENDIANNESS, _BATCH_COMPRESSION = 2, 0, 3  # numbers of fields in Arrow's format of messages
 
 
-def encoded(result: ResultFile, messages: Iterator[pa.Message]) -> Iterator[bytes]:
-    """Return a result as messages of type FlightData, schema first. messages: its batches."""
+def encoded(result: ResultFile, messages: Iterator[pa.Message | None]) -> Iterator[bytes]:
+    """Return a result as messages of type FlightData, schema first. messages: its batches.
+
+    An empty one, which is not to be sent, for each None: the next batch was waited for.
+    """
     yield _flight_data(result.head)
     for message in messages:
-        if message.body.size > LARGEST_BODY:
+        if message is None:
+            yield b""
+        elif message.body.size > LARGEST_BODY:
             for piece in _pieces(result.decode(message)):
                 yield _flight_data(pa.ipc.read_message(piece.serialize()))
         else:

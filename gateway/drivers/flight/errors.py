@@ -42,6 +42,7 @@ _STATUS: Mapping[type[GatewayError] | type[EngineError], grpc.StatusCode] = {
     DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.TableBusy: grpc.StatusCode.ABORTED,
     errors.WriteConflict: grpc.StatusCode.ABORTED,
+    errors.ResultInterrupted: grpc.StatusCode.ABORTED,
     errors.SeveralMatches: grpc.StatusCode.INVALID_ARGUMENT,
     errors.TableInMotion: grpc.StatusCode.ABORTED,
     errors.JobRunning: grpc.StatusCode.FAILED_PRECONDITION,

@@ -28,19 +28,35 @@ from grpc import ServicerContext as Context
 
 from gateway.drivers.flight import errors
 from gateway.drivers.flight.arrivals import Arrivals
+from gateway.drivers.flight.forwarding import (
+    ADDRESS,
+    AGENT,
+    PRINCIPAL,
+    Elsewhere,
+    Forwarding,
+    is_passed_on,
+    principal_in,
+    sender,
+    told_of,
+)
 from gateway.drivers.flight.messages import FLIGHT
 from gateway.drivers.flight.service import Call, FlightService
 from gateway.drivers.flight.sessions import FlightSession
 from gateway.errors import AuthenticationFailed, TooManyCalls
 from gateway.security.authentication import Login, basic_login
+from gateway.security.principals import Principal
 from gateway.sql.parsing import MESSAGE_OVERHEAD_BYTES
+from gateway.statements.processes import FLIGHT_DOOR, Processes
 
 log = logging.getLogger(__name__)
+
+Handler = Callable[[Iterator[bytes], Context], Iterator[bytes]]
 
 SERVICE = f"{FLIGHT}.FlightService"
 COOKIE = "arrow_flight_session_id"
 SHARE, SHARE_WITH_ACTIONS = 1 / 2, 3 / 4  # of all calls, that one user's may be; actions are what ends other calls
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, HANDSHAKE_MS = 30_000, 10_000, 10_000
+HEADERS_BYTES = 64 << 10  # of a call; with gRPC's own limits, those of 8 to 16 KiB are refused at random
 CONNECTION_IDLE_MS = 600_000  # without a call; clients connect again by themselves
 
 
@@ -55,6 +71,8 @@ class Certificate:
 class FlightServer:
     """Takes calls on one port. calls: at once; drain_s: how long calls may go on at its end. address: host:port.
 
+    processes: that share the port, where there are several.
+
     Raises OSError where it cannot listen.
     """
 
@@ -67,19 +85,26 @@ class FlightServer:
         calls: int,
         drain_s: float,
         certificate: Certificate | None = None,
+        processes: Processes | None = None,
     ) -> None:
         self.service = service
         self._drain_s = drain_s
         self._arrivals = Arrivals(calls // 2)
         self._pool = ThreadPoolExecutor(calls, thread_name_prefix="flight")
+        forwarding = None
+        if processes is not None:
+            limits = [("grpc.max_receive_message_length", -1), ("grpc.max_metadata_size", 2 * HEADERS_BYTES)]
+            forwarding = Forwarding(processes, SERVICE, limits)
         self._server = grpc.server(
             self._pool,
-            handlers=[_handler(service, _Calls(calls), self._arrivals)],
+            handlers=[_handler(service, _Calls(calls), self._arrivals, forwarding)],
             maximum_concurrent_rpcs=calls,
             options=[
-                ("grpc.so_reuseport", 0),
+                ("grpc.so_reuseport", int(processes is not None)),
                 ("grpc.max_receive_message_length", service.statement_bytes + MESSAGE_OVERHEAD_BYTES),
                 ("grpc.max_send_message_length", -1),
+                ("grpc.max_metadata_size", HEADERS_BYTES),
+                ("grpc.absolute_max_metadata_size", HEADERS_BYTES),
                 ("grpc.keepalive_time_ms", KEEPALIVE_MS),
                 ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
                 ("grpc.keepalive_permit_without_calls", 1),
@@ -89,7 +114,7 @@ class FlightServer:
         )
         host = f"[{host}]" if ":" in host else host
         address = f"{host}:{port}"
-        if port:
+        if port and processes is None:
             _require_free(host.strip("[]"), port)
         try:
             if certificate is None:
@@ -99,6 +124,8 @@ class FlightServer:
                 taken = self._server.add_secure_port(address, credentials)
         except RuntimeError as error:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)) from error
+        if processes is not None:
+            self._server.add_insecure_port(f"unix:{processes.path(FLIGHT_DOOR, processes.number)}")
         self.address = f"{host}:{taken}"
 
     def start(self) -> None:
@@ -146,47 +173,62 @@ class _Calls:
                     del self._of_user[user]
 
 
-def _handler(service: FlightService, calls: _Calls, arrivals: Arrivals) -> grpc.GenericRpcHandler:
+def _handler(
+    service: FlightService, calls: _Calls, arrivals: Arrivals, forwarding: Forwarding | None
+) -> grpc.GenericRpcHandler:
     """Return how each call is answered. Requests come as bytes, so that wrong ones are answered as everything is.
 
     All are streams to gRPC: of others it awaits the message itself, before anybody is asked who calls, and for ever.
     """
 
-    def unary(answer: Callable[[bytes, Call], Any]) -> grpc.RpcMethodHandler:
+    def unary(name: str, answer: Callable[[bytes, Call], Any]) -> Handler:
         def handle(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
-            with admitted(requests, context) as (call, request):
+            with admitted(name, requests, context) as (call, request):
                 yield answer(request, call).SerializeToString()
 
-        return grpc.stream_stream_rpc_method_handler(handle)
+        return handle
 
     def admitted(
-        requests: Iterator[bytes], context: Context, share: float = SHARE
+        name: str, requests: Iterator[bytes], context: Context, share: float = SHARE
     ) -> AbstractContextManager[tuple[Call, bytes]]:
-        return _admitted(service, context, requests, calls, arrivals, share)
+        def require_ours(message: bytes, principal: Principal) -> None:
+            if forwarding is None or (is_passed_on(context) and PRINCIPAL in told_of(context)):
+                return
+            owner = forwarding.owner_of_message(name, message)
+            if owner is not None:
+                raise Elsewhere(owner, message, principal)
+
+        return _admitted(service, context, requests, calls, arrivals, share, require_ours)
 
     def do_get(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
-        with admitted(requests, context) as (call, request), service.downloads.watched(context.cancel) as download:
+        with (
+            admitted("DoGet", requests, context) as (call, request),
+            service.downloads.watched(context.cancel) as download,
+        ):
             for message in service.do_get(request, call):
                 download.moved()
-                yield message
+                if message:
+                    yield message
+                elif not context.is_active():  # nobody waits for rows that are still to come
+                    return
 
     def do_put(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
-        with admitted(requests, context) as (call, first):
+        with admitted("DoPut", requests, context) as (call, first):
             rest = arrivals.rest(requests, call.principal.quota_key, context.cancel)
             yield service.do_put(chain([first], rest), call).SerializeToString()
 
     def do_action(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
-        with admitted(requests, context, SHARE_WITH_ACTIONS) as (call, request):
+        with admitted("DoAction", requests, context, SHARE_WITH_ACTIONS) as (call, request):
             for result in service.do_action(request, call):
                 yield result.SerializeToString()
 
     def list_actions(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
-        with admitted(requests, context):
+        with admitted("ListActions", requests, context):
             for action in service.list_actions():
                 yield action.SerializeToString()
 
     def list_flights(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
-        with admitted(requests, context):
+        with admitted("ListFlights", requests, context):
             yield from ()
 
     def handshake(_: Iterator[bytes], context: Context) -> Iterator[bytes]:
@@ -198,18 +240,43 @@ def _handler(service: FlightService, calls: _Calls, arrivals: Arrivals) -> grpc.
                 session.session.end_wait()
         yield from ()
 
-    methods = {
-        "Handshake": grpc.stream_stream_rpc_method_handler(handshake),
-        "GetFlightInfo": unary(service.get_flight_info),
-        "PollFlightInfo": unary(service.poll_flight_info),
-        "GetSchema": unary(service.get_schema),
-        "DoGet": grpc.stream_stream_rpc_method_handler(do_get),
-        "DoPut": grpc.stream_stream_rpc_method_handler(do_put),
-        "DoAction": grpc.stream_stream_rpc_method_handler(do_action),
-        "ListActions": grpc.stream_stream_rpc_method_handler(list_actions),
-        "ListFlights": grpc.stream_stream_rpc_method_handler(list_flights),
+    unaries = {
+        "GetFlightInfo": service.get_flight_info,
+        "PollFlightInfo": service.poll_flight_info,
+        "GetSchema": service.get_schema,
     }
-    return grpc.method_handlers_generic_handler(SERVICE, methods)
+    methods: dict[str, Handler] = {
+        "Handshake": handshake,
+        **{name: unary(name, answer) for name, answer in unaries.items()},
+        "DoGet": do_get,
+        "DoPut": do_put,
+        "DoAction": do_action,
+        "ListActions": list_actions,
+        "ListFlights": list_flights,
+    }
+    if forwarding is not None:
+        methods = {name: _by_whoever_owns(forwarding, name, handle) for name, handle in methods.items()}
+    handlers = {name: grpc.stream_stream_rpc_method_handler(handle) for name, handle in methods.items()}
+    return grpc.method_handlers_generic_handler(SERVICE, handlers)
+
+
+def _by_whoever_owns(forwarding: Forwarding, name: str, handle: Handler) -> Handler:
+    """Have a call answered where its token's session is, or else where its handle is."""
+
+    def answer(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
+        address, agent = _caller(context), _texts(context).get("user-agent", "")
+        owner = None if is_passed_on(context) else forwarding.owner_of_token(_bearer(context) or _cookie(context))
+        if owner is not None:
+            yield from forwarding.pass_on(owner, name, requests, context, sender(address, agent))
+            return
+        try:
+            yield from handle(requests, context)
+        except Elsewhere as found:
+            told = sender(address, agent, found.principal)
+            all_of_it = chain([found.first], requests)
+            yield from forwarding.pass_on(found.owner, name, all_of_it, context, told, is_begun=True)
+
+    return answer
 
 
 class _Edge:
@@ -223,8 +290,8 @@ class _Edge:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if not isinstance(error, Exception) or isinstance(error, grpc.RpcError):
-            return  # there is none, or the client is gone and nobody is to be told
+        if not isinstance(error, Exception) or isinstance(error, grpc.RpcError | Elsewhere):
+            return  # there is none, or the client is gone and nobody is to be told, or another process answers
         failure = errors.failure_of(error)
         query_id = self.call.query_id if self.call is not None else None
         self._context.set_trailing_metadata(errors.metadata(failure, query_id))
@@ -239,10 +306,11 @@ def _admitted(
     calls: _Calls,
     arrivals: Arrivals,
     share: float,
+    require_ours: Callable[[bytes, Principal], None],
 ) -> Iterator[tuple[Call, bytes]]:
     """Find out who calls, take the first message, and answer for what goes wrong.
 
-    share: of all calls, that one user's may be with this one.
+    share: of all calls, that one user's may be with this one. require_ours: raises where another process has to answer.
     """
     with _Edge(context) as edge:
         session = _session(service, context)
@@ -258,6 +326,7 @@ def _admitted(
                 _tell_token(context, session)
             key = edge.call.principal.quota_key
             message = arrivals.first(requests, key, context.cancel)
+            require_ours(message, edge.call.principal)
             with calls.counted(edge.call.user, edge.call.principal.name, share=share):
                 yield edge.call, message
         finally:
@@ -269,6 +338,10 @@ def _session(service: FlightService, context: Context) -> FlightSession:
 
     Raises AuthenticationFailed, TooManySessions.
     """
+    if is_passed_on(context):
+        known = principal_in(told_of(context))
+        if known is not None:
+            return service.let_in(known)
     token = _bearer(context)
     if token is not None:
         session = service.sessions.claim(token)
@@ -292,7 +365,12 @@ def _tell_token(context: Context, session: FlightSession) -> None:
 
 def _login(context: Context) -> Login:
     """Return what a call says about its sender."""
-    return basic_login(next(iter(_headers(context, "authorization")), ""), _address(context.peer()))
+    return basic_login(next(iter(_headers(context, "authorization")), ""), _caller(context))
+
+
+def _caller(context: Context) -> str:
+    """Return the address of who calls, empty where there is none."""
+    return str(told_of(context).get(ADDRESS, "")) if is_passed_on(context) else _address(context.peer())
 
 
 def _bearer(context: Context) -> str | None:
@@ -321,7 +399,8 @@ def _headers(context: Context, name: str) -> list[str]:
 
 def _texts(context: Context) -> dict[str, str]:
     """Return what came with a call, by name in lower case as gRPC has it; the last one of a name counts."""
-    return {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
+    texts = {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
+    return texts | {"user-agent": texts[AGENT]} if is_passed_on(context) and AGENT in texts else texts
 
 
 def _address(peer: str) -> str:

@@ -1,7 +1,8 @@
 """Flight SQL's calls, each with its request in and its reply out; errors leave as those of ``errors.MAPPED``.
 
-A statement runs to its end before its client is told of rows: the spool holds whole results, with their columns and
-their count. A ticket is a statement's handle, or the question about the catalog itself.
+A client is told of rows once the statement has ended, with their count, or once no other engine's rows can replace
+them: then it reads them while the statement runs. A ticket is a statement's handle, or the question about the catalog
+itself.
 
 It is long because each call of the protocol has a method.
 """
@@ -12,6 +13,7 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -21,6 +23,7 @@ import pyarrow as pa
 
 from gateway.catalog.snapshot import CatalogView
 from gateway.drivers.flight import data, facts, metadata, parameters
+from gateway.drivers.flight.known_texts import KnownTexts
 from gateway.drivers.flight.messages import (
     SESSION_CLOSED,
     CancelStatus,
@@ -62,8 +65,8 @@ from gateway.drivers.flight.sessions import FlightSession, Prepared, Sessions
 from gateway.drivers.operations import StatementOperation
 from gateway.errors import NotFinished, NotOffered, QueryFailed, SessionError, SessionFull, UnknownDatabase
 from gateway.execution.coordinator import Coordinator
-from gateway.execution.downloads import Downloads
-from gateway.execution.results import Spool
+from gateway.execution.spooling.downloads import Downloads
+from gateway.execution.spooling.results import Spool
 from gateway.security.authentication import Authenticator, Login
 from gateway.security.principals import Principal
 from gateway.sql.commands.commands import (
@@ -79,6 +82,7 @@ from gateway.sql.commands.commands import (
 from gateway.sql.commands.writes import WRITES
 from gateway.statements.session import LONG_POLL_S, Session, expire_idle
 from gateway.statements.statement import Run
+from metastore.records import QueryState
 
 FRESH_S = 5.0  # how old rows may be that a command's preparation brought, for its first execution to return them
 UNKNOWN_COUNT = -1
@@ -150,6 +154,7 @@ class FlightService:
         self.downloads = downloads
         self.headers_of = headers_of
         self.statement_bytes = coordinator.parser_limits.statement_bytes
+        self._texts = KnownTexts(coordinator.parser_limits)
 
     def start(self) -> None:
         """Begin to close idle sessions, and to end downloads that nobody reads."""
@@ -165,41 +170,51 @@ class FlightService:
 
     def log_in(self, login: Login) -> FlightSession:
         """Begin a session, for whose client a call waits. Raises AuthenticationFailed, TooManySessions."""
-        user = self._authenticator.authenticate(login)
+        return self.let_in(self._authenticator.authenticate(login))
+
+    def let_in(self, user: Principal) -> FlightSession:
+        """Begin a session of a user who is known, for whose client a call waits. Raises TooManySessions."""
         limits = self._coordinator.parser_limits
         return self.sessions.open(Session(user, deadline_s=self._deadline_s, limits=limits))
 
     # ------------------------------------------------------------------ statements and questions
 
     def get_flight_info(self, request: bytes, call: Call) -> Any:
-        """Run a statement to its end, or look at a question, and return where the rows are."""
+        """Run a statement until there are rows, or look at a question, and return where these are."""
         descriptor, name, command = _command(request)
         asked = self._question(name, command)
         if asked is not None:
             return _info(descriptor, asked.schema, descriptor.cmd)
         handle, operation = self._started(name, command, call)
         try:
-            self._wait(operation, call)
+            self._wait_for_rows(operation, call)
         except (QueryFailed, NotFinished):
             self.sessions.release(handle)
             raise
-        return self._finished(descriptor, handle, operation)
+        return self._rows_info(descriptor, handle, operation)
 
     def poll_flight_info(self, request: bytes, call: Call) -> Any:
-        """Start a statement, or look again at one that was started; the reply comes once there is news, or soon."""
+        """Start a statement, or look again at one that was started; the reply comes once there is news, or soon.
+
+        Rows that are there before its end are told with how to ask again.
+        """
         descriptor, name, command = _command(request)
         if name == "TicketStatementQuery":
             handle = command.statement_handle
             operation = self.sessions.operation(handle, call.user)
         else:
             handle, operation = self._started(name, command, call)
-        concurrent.futures.wait([operation.done], timeout=LONG_POLL_S)
-        if not operation.done.done():
-            again = FlightDescriptor(type=DescriptorType.COMMAND, cmd=_ticket(handle))
-            unknown = FlightInfo(total_records=UNKNOWN_COUNT, total_bytes=UNKNOWN_COUNT, app_metadata=handle)
-            return PollInfo(info=unknown, flight_descriptor=again)
-        operation.require_finished()
-        return PollInfo(info=self._finished(descriptor, handle, operation), progress=1.0)
+        were_told = operation.has_early_rows and name == "TicketStatementQuery"
+        news: list[Future[Any]] = [operation.done if were_told else operation.ready]
+        concurrent.futures.wait(news, timeout=LONG_POLL_S)
+        if operation.done.done():
+            operation.require_finished()
+            return PollInfo(info=self._rows_info(descriptor, handle, operation), progress=1.0)
+        again = FlightDescriptor(type=DescriptorType.COMMAND, cmd=_ticket(handle))
+        if operation.has_early_rows:
+            return PollInfo(info=self._rows_info(descriptor, handle, operation), flight_descriptor=again)
+        unknown = FlightInfo(total_records=UNKNOWN_COUNT, total_bytes=UNKNOWN_COUNT, app_metadata=handle)
+        return PollInfo(info=unknown, flight_descriptor=again)
 
     def get_schema(self, request: bytes, call: Call) -> Any:
         """Return the columns of a statement that does not run, or of a question's answer."""
@@ -227,9 +242,9 @@ class FlightService:
         if name != "TicketStatementQuery":
             raise Malformed(f"{name} is no ticket.")
         operation = self.sessions.operation(command.statement_handle, call.user)
-        operation.require_finished()
+        operation.require_rows()
         call.query_id = operation.run.id
-        rows = self._rows(operation.run.id, call.session.session.principal.quota_key)
+        rows = self._rows(operation, call.session.session.principal.quota_key)
         self.sessions.note_read(command.statement_handle)
         return rows
 
@@ -384,13 +399,24 @@ class FlightService:
         concurrent.futures.wait([operation.done])
         operation.require_finished()
 
-    def _finished(self, descriptor: Any, handle: bytes, operation: StatementOperation) -> Any:
-        with self._spool.open(operation.run.id) as reader:
+    def _wait_for_rows(self, operation: StatementOperation, call: Call) -> None:
+        """Wait for a statement's rows; a client that leaves meanwhile ends it. Raises QueryFailed."""
+        answered = threading.Event()
+        call.when_gone(lambda: None if answered.is_set() else operation.cancel())
+        concurrent.futures.wait([operation.ready])
+        operation.require_rows()
+        answered.set()
+
+    def _rows_info(self, descriptor: Any, handle: bytes, operation: StatementOperation) -> Any:
+        """Tell of rows; how many there are, once the statement has ended."""
+        with operation.open_rows() as reader:
             schema = reader.schema
         info = _info(descriptor, schema, _ticket(handle))
         info.app_metadata = handle
-        info.total_records = operation.run.record.rows or 0
-        info.total_bytes = operation.run.record.result_bytes or UNKNOWN_COUNT
+        record = operation.run.record
+        if record.state is QueryState.FINISHED:
+            info.total_records = record.rows or 0
+            info.total_bytes = record.result_bytes or UNKNOWN_COUNT
         return info
 
     def _updated(self, handle: bytes, operation: StatementOperation, call: Call) -> Any:
@@ -403,14 +429,15 @@ class FlightService:
         count = UNKNOWN_COUNT if written is None else written
         return PutResult(app_metadata=DoPutUpdateResult(record_count=count).SerializeToString())
 
-    def _rows(self, query_id: str, user: str) -> Iterator[bytes]:
-        with self.downloads.place(user), self._spool.open(query_id) as result:
+    def _rows(self, operation: StatementOperation, user: str) -> Iterator[bytes]:
+        with self.downloads.place(user), operation.open_rows() as result:
             yield from data.encoded(result, self.downloads.waited_for(result, user))
 
     def _template(self, sql: str, call: Call) -> Template:
         statement = call.session.session.statement(sql)
-        limits = self._coordinator.parser_limits
-        return self._coordinator.read(statement, parameters.template, statement.sql, statement.dialect, limits)
+        read_it = partial(self._coordinator.read, statement)
+        found: Template = self._texts.read(parameters.template, statement.sql, statement.dialect, read_it)
+        return found
 
     def _bind(self, prepared: Prepared, messages: Iterable[Any]) -> None:
         rows = data.decoded(messages, largest_bytes=self.statement_bytes)
@@ -423,17 +450,22 @@ class FlightService:
         """Return a statement's columns, None where it has to do something first, and its rows where they came along.
 
         Only running a statement tells its columns: a query runs for no rows, so that its work is done when it is
-        executed, under the time limit of that call. A command that only looks something up runs once for both.
+        executed, under the time limit of that call; while its tables stay, that is done once. A command that only looks
+        something up runs once for both.
         """
-        limits, session = self._coordinator.parser_limits, call.session.session
+        session = call.session.session
         sql = template.filled([NULL] * len(template.places))
         statement = session.statement(sql, with_values=True)
         meant = self._coordinator.understand(statement)
         if isinstance(meant, WRITES) or (isinstance(meant, Command) and not isinstance(meant, READING)):
             return None, None
+        known = self._texts.columns(meant)
+        if known is not None:
+            return known, None
         is_command = isinstance(meant, Command)
         if not is_command:
-            sql = self._coordinator.read(statement, parameters.without_rows, sql, template.dialect, limits)
+            read_it = partial(self._coordinator.read, statement)
+            sql = self._texts.read(parameters.without_rows, sql, template.dialect, read_it)
         handle, operation = self._submitted(sql, call, with_values=True)
         kept = False
         try:
@@ -441,6 +473,7 @@ class FlightService:
             with self._spool.open(operation.run.id) as reader:
                 schema = reader.schema
             kept = is_command
+            self._texts.keep_columns(meant, sql, schema)
         except (QueryFailed, NotFinished):
             if not template.places:
                 raise

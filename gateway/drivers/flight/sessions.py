@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from gateway.drivers.flight.forwarding import HANDLE_BYTES
 from gateway.drivers.flight.parameters import Template
 from gateway.drivers.operations import StatementOperation
 from gateway.drivers.sessions import DriverSession, SessionStore
 from gateway.errors import AuthenticationFailed, NotFound, TooManyOperations, TooManySessions
 from gateway.security.principals import Principal
+from gateway.statements.processes import mark
 from gateway.statements.session import Limits, Session
 from metastore.records import QueryRecord
 
@@ -113,7 +115,7 @@ class Sessions(SessionStore[FlightSession, Result]):
 
     def open(self, session: Session) -> FlightSession:
         """Begin a session, for whose client a call waits. Raises TooManySessions."""
-        opened = FlightSession(session=session, key=secrets.token_urlsafe(32), is_counted=False)
+        opened = FlightSession(session=session, key=secrets.token_urlsafe(32) + mark().hex(), is_counted=False)
         session.begin_wait()
         self._add(opened, self._least_missed)
         return opened
@@ -121,21 +123,27 @@ class Sessions(SessionStore[FlightSession, Result]):
     def claim(self, token: str) -> FlightSession | None:
         """Return the session of a token, for whose client a call waits now; None where there is none.
 
-        Raises TooManySessions.
+        Where it is one too many, another one of its user that is silent gives way: gRPC does not say whether a client
+        is still there, and few close their sessions. Raises TooManySessions.
         """
+        given_up: list[Result] = []
         with self._lock:
             found = self._sessions.get(token)
             if found is None:
                 return None
             if not found.is_counted:
-                self._require_room(found.session.principal)
+                spare = self._spare(found.session.principal, lambda _: True)
+                if spare is not None:
+                    given_up = self._forget(spare)
                 found.is_counted = True
             found.session.begin_wait()
-            return found
+        for each in given_up:
+            each.close()
+        return found
 
     def prepare(self, session: FlightSession, prepared: Prepared) -> bytes:
         """Give a session a prepared statement, and return its handle. Raises AuthenticationFailed."""
-        handle = secrets.token_bytes(16)
+        handle = secrets.token_bytes(HANDLE_BYTES) + mark()
         with self._lock:
             self._require_open(session)
             session.prepared[handle] = prepared
@@ -149,7 +157,7 @@ class Sessions(SessionStore[FlightSession, Result]):
 
         Raises AuthenticationFailed where it has ended, TooManyOperations.
         """
-        handle = secrets.token_bytes(16)
+        handle = secrets.token_bytes(HANDLE_BYTES) + mark()
         self._hold(session, handle, Result(operation), lambda: self._make_room(session))
         return handle
 

@@ -151,6 +151,7 @@ class BinaryServer:
                 connection.send(reply, framed=framed)
                 del reply
                 connection.peer.held.close()
+                connection.do_afterwards()
         except (Hangup, Malformed, OSError) as error:
             log.debug("a connection from %s ends: %s", connection.peer.address, error)
         finally:
@@ -257,6 +258,12 @@ class Connection:
             self._socket.sendall(reply)
         else:
             self._socket.sendall(_LENGTH.pack(len(reply)) + reply if framed else reply)
+
+    def do_afterwards(self) -> None:
+        """Do what a call left to be done behind its reply, unless the client has sent something already."""
+        afterwards, self.peer.afterwards = self.peer.afterwards, None
+        if afterwards is not None and self._at == len(self._buffer) and not self._seen():
+            afterwards()
 
     # ------------------------------------------------------------------ the end
 

@@ -17,7 +17,7 @@ from gateway.drivers.hs2.errors import status_of
 from gateway.drivers.hs2.impala import ImpalaCalls
 from gateway.drivers.hs2.protocol import messages, thrift
 from gateway.drivers.hs2.protocol.thrift import STOP, Call, Decoder, Frame, MessageKind, Source, Struct, Wire
-from gateway.drivers.hs2.registry import Peer
+from gateway.drivers.hs2.registry import Peer, owner_of
 from gateway.drivers.hs2.service import PendingReply, Service
 from gateway.security.principals import Principal
 from gateway.sql.parsing import MESSAGE_OVERHEAD_BYTES
@@ -110,6 +110,19 @@ class Dispatcher:
     def frame(self, data: bytes, peer: Peer) -> bytes | PendingReply[bytes]:
         """Answer a message that is there as a whole. Raises Malformed."""
         return self.known_status(data, peer) or self.message(Frame(data), peer)
+
+    def owner_of(self, data: bytes) -> int | None:
+        """Return which of several processes made the handle that a message names; None of one that names none.
+
+        Raises Malformed.
+        """
+        decoder = Decoder(Frame(data))
+        method = self._methods.get(decoder.call().method)
+        if method is None:
+            return None
+        request = decoder.arguments(method.request)
+        handle = getattr(request, "operation", None) or getattr(request, "session", None)
+        return owner_of(handle.identifier if handle is not None else None)
 
     def is_fetch(self, data: bytes) -> bool:
         """Tell whether a message asks for rows; its name stands at its beginning."""

@@ -23,10 +23,12 @@ from gateway.drivers.hs2.registry import Peer
 from gateway.drivers.hs2.repeats import STATE_KEY, Repeats
 from gateway.drivers.hs2.service import PendingReply
 from gateway.errors import BadRequest, NotFound, StatementTooLong, TooManyDownloads, WrongContentType
-from gateway.execution.downloads import ROOM_POLL_S, Downloads
+from gateway.execution.spooling.downloads import ROOM_POLL_S, Downloads
+from gateway.http.forwarding.forwarding import PASSED_ON, ForwardedReply
 from gateway.http.login import login_of, user_of
 from gateway.security.principals import Principal
 from gateway.security.web import SECURITY_HEADERS
+from gateway.statements.processes import Processes
 
 CONTENT_TYPE = "application/x-thrift"
 CLIENT_CLOSED_REQUEST = 499  # nobody reads it
@@ -36,9 +38,15 @@ WATCH_S = 0.5  # between two looks whether a client that waits is still there
 
 
 def driver_routes(
-    dispatcher: Dispatcher, downloads: Downloads, headers_of: Callable[[Mapping[str, str]], Mapping[str, str]]
+    dispatcher: Dispatcher,
+    downloads: Downloads,
+    headers_of: Callable[[Mapping[str, str]], Mapping[str, str]],
+    processes: Processes | None = None,
 ) -> APIRouter:
-    """Return the routes; drivers differ in whether they end the path with a slash. headers_of: that rules look at."""
+    """Return the routes; drivers differ in whether they end the path with a slash.
+
+    headers_of: that rules look at. processes: those that share the port, where there are several.
+    """
     router = APIRouter()
     threads = CapacityLimiter(THREADS)
 
@@ -56,6 +64,15 @@ def driver_routes(
         message = await request.body()
         if len(message) > dispatcher.largest_message:
             raise StatementTooLong("The message is too long.")
+        owner = None
+        if processes is not None and not request.scope.get(PASSED_ON):
+            owner = processes.other(_owner(dispatcher, message))
+        answered = partial(answer, request, message, user, peer)
+        if processes is None or owner is None:
+            return await answered()
+        return ForwardedReply(processes, owner, message, otherwise=answered)
+
+    async def answer(request: Request, message: bytes, user: Principal, peer: Peer) -> Response:
         try:
             if dispatcher.is_fetch(message):
                 await _take_place(downloads, user.quota_key, peer)
@@ -82,6 +99,13 @@ def driver_routes(
         return RedirectResponse(f"{prefix}/dashboard/queries/{found}", HTTP_307_TEMPORARY_REDIRECT)
 
     return router
+
+
+def _owner(dispatcher: Dispatcher, message: bytes) -> int | None:
+    try:
+        return dispatcher.owner_of(message)
+    except Malformed:  # of which its answer tells
+        return None
 
 
 def _answer_again(request: Request, dispatcher: Dispatcher, message: bytes, user: Principal, peer: Peer) -> None:

@@ -15,27 +15,34 @@ from dataclasses import dataclass, field
 
 from gateway.drivers.hs2.errors import InvalidHandle
 from gateway.drivers.hs2.operations import Identifier, Operation
-from gateway.drivers.hs2.protocol.messages import OperationHandle, SessionHandle
+from gateway.drivers.hs2.protocol.messages import HandleIdentifier, OperationHandle, SessionHandle
 from gateway.drivers.sessions import DriverSession, SessionStore
-from gateway.errors import TooManyOperations, TooManySessions
+from gateway.errors import TooManyOperations
 from gateway.security.principals import Principal
+from gateway.statements.processes import owner_of_mark
 from gateway.statements.session import Limits, Session
+from gateway.statements.statement import ID_BYTES, MARK_AT
 
 LARGEST_OPERATIONS = 1_000  # of one session
 ABANDONED_S = 8.0  # for which an operation waits for its client to come back
-SPARE_S = 10.0  # after which a silent session gives way to another one of its user's
 REMEMBERED_OPERATIONS = 16  # of one session, after they were closed: impyla asks for their profile only then
 
 NO_SESSION = "There is no such session; it was closed, it was idle for too long, or it is not yours."
 NO_OPERATION = "There is no such operation; it was closed, or it is not yours."
 
 
+def owner_of(told: HandleIdentifier | None) -> int | None:
+    """Return which of several processes made a handle; None of one that none can have made."""
+    guid = told.guid if told is not None else None
+    return owner_of_mark(guid[MARK_AT]) if guid is not None and len(guid) == ID_BYTES else None
+
+
 @dataclass(slots=True)
 class Peer:
     """Who calls. user: None where the transport asked for no login; connection: None where each call has its own.
 
-    established: it has opened a session. held: what its reply takes until it is sent. agent: over HTTP, what it calls
-    itself. headers: over HTTP, gives those that routing rules look at.
+    established: it has opened a session. held: what its reply takes until it is sent. afterwards: what may be done once
+    it is. agent: over HTTP, what it calls itself. headers: over HTTP, gives those that routing rules look at.
     """
 
     address: str
@@ -45,6 +52,7 @@ class Peer:
     headers: Callable[[], Mapping[str, str]] = dict
     established: bool = False
     held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    afterwards: Callable[[], None] | None = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -100,31 +108,9 @@ class Registry(SessionStore[Hs2Session, Operation]):
             version=version,
             tells_dialect=tells_dialect,
         )
-        self._add(opened, lambda: self._spare(session.principal))
+        self._add(opened, lambda: self._spare(session.principal, lambda each: each.peer.connection is None))
         peer.established = True
         return opened
-
-    def _spare(self, user: Principal) -> Hs2Session | None:
-        """Return None where there is room for another session of a user.
-
-        Else the one that is silent for longest, has nothing running, and no connection to end it. Raises
-        TooManySessions where there is none.
-        """
-        try:
-            self._require_room(user)
-        except TooManySessions:
-            spare = [
-                each
-                for each in self._sessions.values()
-                if each.session.principal.account == user.account
-                and each.peer.connection is None
-                and each.session.idle_s > SPARE_S
-                and each.has_ended_all
-            ]
-            if not spare:
-                raise
-            return max(spare, key=lambda each: each.session.idle_s)
-        return None
 
     def session(self, handle: SessionHandle | None, peer: Peer) -> Hs2Session:
         """Return the session of a handle. Raises InvalidHandle."""

@@ -20,12 +20,13 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from engines.machine.sharing import Caller, HostGone
 from gateway import PRODUCT
 from gateway.catalog.snapshot import CatalogView, Relation
 from gateway.drivers.hs2 import metadata, timeline
 from gateway.drivers.hs2.clients import dialect_at_first, dialect_at_opening
-from gateway.drivers.hs2.errors import message_in, told_in
-from gateway.drivers.hs2.operations import Operation, QueryOperation, TableOperation
+from gateway.drivers.hs2.errors import InvalidHandle, message_in, told_in
+from gateway.drivers.hs2.operations import Operation, QueryOperation, ReadAhead, TableOperation
 from gateway.drivers.hs2.protocol import messages, rowset, types
 from gateway.drivers.hs2.protocol.messages import (
     FIRST_COLUMNAR_VERSION,
@@ -36,16 +37,17 @@ from gateway.drivers.hs2.protocol.messages import (
 )
 from gateway.drivers.hs2.protocol.messages import OperationType as Kind
 from gateway.drivers.hs2.protocol.thrift import Struct, encode
-from gateway.drivers.hs2.registry import Hs2Session, Peer, Registry
-from gateway.errors import GatewayStopped, InvalidSetting, NotOffered, TooManyDownloads, sqlstate
+from gateway.drivers.hs2.registry import NO_OPERATION, Hs2Session, Peer, Registry, owner_of
+from gateway.errors import GatewayStopped, InvalidSetting, NotFinished, NotOffered, TooManyDownloads, sqlstate
 from gateway.execution.coordinator import STOPPING, Coordinator
-from gateway.execution.downloads import NO_ROOM, ROOM_POLL_S, Downloads
-from gateway.execution.results import Spool
+from gateway.execution.spooling.downloads import NO_ROOM, ROOM_POLL_S, Downloads
+from gateway.execution.spooling.results import Spool
 from gateway.presentation.waits import Waits
 from gateway.security.authentication import Authenticator, Login
 from gateway.security.principals import Principal
 from gateway.sql.commands.parsing.command_parsing import is_query
 from gateway.sql.dialects.names import IMPALA, SPARK
+from gateway.statements.processes import CALLS_DOOR, Processes
 from gateway.statements.session import LONG_POLL_S, Limits, Session, expire_idle
 from metastore.records import QueryState
 
@@ -63,6 +65,7 @@ LOG_SCHEMA = pa.schema([("operation_log", pa.string())])
 FETCH_SIZE_KEY = "hive.server2.thrift.resultset.default.fetch.size"
 HIVECONF = "set:hiveconf:"
 PROXY_USER_KEYS = ("hive.server2.proxy.user", "impala.doas.user")
+CANCEL = "hs2.cancel"  # as processes call each other
 PREFIXES = (HIVECONF, "set:")  # what else is set keeps its kind: hivevar:x
 R = TypeVar("R", bound=Struct | bytes)
 NO_TOKENS = "Delegation tokens are not issued here; log in with a user name and a password."
@@ -87,7 +90,8 @@ Soon: TypeAlias = R | PendingReply[R]
 class Service:
     """The service behind every transport. Thread-safe.
 
-    dialect: that clients speak unless they set one; None where what they send tells it.
+    dialect: that clients speak unless they set one; None where what they send tells it. processes: those that share
+    the port, where there are several.
     """
 
     def __init__(
@@ -103,6 +107,7 @@ class Service:
         deadline_s: float,
         dialect: str | None = None,
         page_url: str = "",
+        processes: Processes | None = None,
     ) -> None:
         self._coordinator = coordinator
         self._waits = waits
@@ -114,7 +119,9 @@ class Service:
         self._dialect = dialect
         self._stopping = threading.Event()
         self.registry = Registry(limits, authenticator.current)
+        self._read_ahead = ReadAhead()
         self.page_url = page_url
+        self._processes = processes
         self.statement_bytes = coordinator.parser_limits.statement_bytes
 
     def start(self) -> None:
@@ -180,7 +187,7 @@ class Service:
     # ------------------------------------------------------------------ statements
 
     def execute(self, request: messages.ExecuteRequest, peer: Peer) -> Soon[messages.OperationReply]:
-        """Run a statement; without run_async the reply waits for its end.
+        """Run a statement; without run_async the reply waits for its rows, or its end.
 
         With it, the reply waits until the statement is read, so that it tells what is wrong; of a query that takes long
         to read, it comes before, so that the client can cancel it.
@@ -206,31 +213,34 @@ class Service:
                 elif not early:  # the client has stopped waiting
                     operation.require_finished()
                 if not request.run_async:
-                    operation.require_finished()
+                    operation.require_rows()
                 self._coordinator.require_on_record(run)
                 undo.pop_all()
             return _started(operation)
 
-        awaited: Future[Any] = run.accepted if request.run_async else run.done
+        awaited: Future[Any] = run.accepted if request.run_async else run.ready
         abandon = partial(self.registry.close_operation, operation)
         return _pending(session, awaited, started, abandon, READING_S if early else None)
 
     def get_status(self, request: messages.StatusRequest, peer: Peer) -> Soon[messages.StatusReply]:
-        """Return how an operation is; while it runs, the reply waits a little for its end."""
+        """Return how an operation is; while it runs, the reply waits a little for its rows, or its end."""
         session, operation = self.registry.operation(request.operation, peer)
 
         def answer() -> messages.StatusReply:
             return self._status(session, operation, with_progress=request.with_progress)
 
-        return answer() if operation.done.done() else self._waiting(session, operation, answer, LONG_POLL_S)
+        ready = operation.ready
+        return answer() if ready.done() else self._waiting(session, operation, ready, answer, LONG_POLL_S)
 
     def _status(self, session: Hs2Session, operation: Operation, *, with_progress: bool) -> messages.StatusReply:
         run = operation.run
         if run is None:
             return messages.StatusReply(state=OperationState.FINISHED, has_result_set=True)
         record = run.record
+        state = STATES[record.state if run.done.done() else _alive(run.state)]
+        is_early = state == OperationState.RUNNING and operation.has_early_rows
         reply = messages.StatusReply(
-            state=STATES[record.state if run.done.done() else _alive(run.state)],
+            state=OperationState.FINISHED if is_early else state,  # to drivers it means that rows can be fetched
             started_ms=int(record.submitted_at.timestamp() * 1_000),
             completed_ms=int(record.finished_at.timestamp() * 1_000) if record.finished_at else None,
             has_result_set=operation.has_result_set,
@@ -241,14 +251,27 @@ class Service:
             reply.message = message_in(session.session.dialect, record.error)
             reply.sqlstate = sqlstate(record.error)
             reply.error_code = 0
-        if reply.state == OperationState.FINISHED:
+        if state == OperationState.FINISHED:
             self.registry.keep_answer(session, operation, encode(reply), with_progress=with_progress)
         return reply
 
     def cancel(self, request: messages.OperationRequest, peer: Peer) -> messages.Reply:
-        """End an operation early; its handle stays."""
-        self.registry.operation(request.operation, peer, any_connection=True)[1].cancel()
+        """End an operation early; its handle stays. A connection of another process may have it."""
+        told = request.operation.identifier if request.operation is not None else None
+        owner = self._processes.other(owner_of(told)) if self._processes is not None else None
+        if self._processes is None or owner is None or told is None:
+            self.registry.operation(request.operation, peer, any_connection=True)[1].cancel()
+            return messages.Reply()
+        try:
+            Caller(self._processes.path(CALLS_DOOR, owner)).call(CANCEL, told.guid, told.secret, peer.user)
+        except HostGone:
+            raise InvalidHandle(NO_OPERATION) from None
         return messages.Reply()
+
+    def cancel_here(self, guid: bytes, secret: bytes | None, user: Principal | None) -> None:
+        """End an operation early for a user of another process's connection. Raises InvalidHandle."""
+        handle = messages.OperationHandle(messages.HandleIdentifier(guid, secret))
+        self.registry.operation(handle, Peer("", user), any_connection=True)[1].cancel()
 
     def close_operation(self, request: messages.OperationRequest, peer: Peer) -> messages.Reply:
         """End an operation, and forget it."""
@@ -258,19 +281,20 @@ class Service:
     # ------------------------------------------------------------------ results
 
     def get_result_metadata(self, request: messages.OperationRequest, peer: Peer) -> Soon[messages.MetadataReply]:
-        """Return a result's columns; before its end, the reply waits for it."""
+        """Return a result's columns; before there are rows, the reply waits for them."""
         session, operation = self.registry.operation(request.operation, peer)
 
         def answer() -> messages.MetadataReply:
-            operation.require_finished()
+            operation.require_rows()
             of_impala = session.session.dialect == IMPALA  # whose drivers decode texts, but no others
             schema = types.table_schema(operation.cursor.schema(), session.version, nested_as_texts=of_impala)
             return messages.MetadataReply(schema=schema)
 
-        return answer() if operation.done.done() else self._waiting(session, operation, answer)
+        ready = operation.ready
+        return answer() if ready.done() else self._waiting(session, operation, ready, answer)
 
     def fetch(self, request: messages.FetchRequest, peer: Peer) -> Soon[messages.FetchReply]:
-        """Return rows, or lines of the log; rows wait for the operation's end."""
+        """Return rows, or lines of the log; the reply waits until there are rows, or the operation has ended."""
         session, operation = self.registry.operation(request.operation, peer)
         columnar = session.version >= FIRST_COLUMNAR_VERSION
         if request.orientation not in (FetchOrientation.NEXT, FetchOrientation.FIRST):
@@ -280,11 +304,12 @@ class Service:
             lines = pa.record_batch({LOG_SCHEMA.names[0]: pa.array(operation.log_lines(rewind=rewind), pa.string())})
             return messages.FetchReply(has_more_rows=False, rows=rowset.encode(lines, offset=0, columnar=columnar))
 
-        def answer() -> messages.FetchReply:
-            operation.require_finished()
-            offset, batch = operation.cursor.next(
-                max(0, request.max_rows), rewind=rewind, admit=lambda wide: self._make_room(session, peer, wide)
-            )
+        cursor = operation.cursor
+
+        def write(*, rewind: bool, admit: Callable[[int], None]) -> messages.FetchReply:
+            offset, batch = cursor.next(max(0, request.max_rows), rewind=rewind, admit=admit)
+            if not batch.num_rows and request.max_rows > 0 and not cursor.has_ended:
+                raise NotFinished("The next rows are still to come.")  # no rows would mean that there are no more
             run = operation.run
             total = run.record.rows if run is not None else None
             more = bool(batch.num_rows) if total is None else offset + batch.num_rows < total
@@ -297,7 +322,19 @@ class Service:
             )
             return messages.FetchReply(has_more_rows=more, rows=rows)
 
-        return answer() if operation.done.done() else self._waiting(session, operation, answer)
+        def answer() -> messages.FetchReply:
+            operation.require_rows()
+            ready = self._read_ahead.take(cursor, (request.max_rows, session.session.nested_json, rewind))
+            goes_on = ready is not None or (cursor.offset > 0 and not rewind)
+            reply = ready or write(rewind=rewind, admit=lambda wide: self._make_room(session, peer, wide))
+            if goes_on and reply.has_more_rows and operation.done.done():  # who has asked twice is going to ask again
+                asked = request.max_rows, session.session.nested_json, False
+                write_more = partial(write, rewind=False, admit=_refuse_wide)
+                peer.afterwards = partial(self._read_ahead.make, cursor, asked, write_more)
+            return reply
+
+        come = operation.rows_after(0 if rewind else cursor.position)
+        return answer() if come.done() else self._waiting(session, operation, come, answer)
 
     # ------------------------------------------------------------------ the catalog
 
@@ -354,11 +391,16 @@ class Service:
         return _started(operation)
 
     def _waiting(
-        self, session: Hs2Session, operation: Operation, answer: Callable[[], R], timeout_s: float | None = None
+        self,
+        session: Hs2Session,
+        operation: Operation,
+        awaited: Future[None],
+        answer: Callable[[], R],
+        timeout_s: float | None = None,
     ) -> PendingReply[R]:
         """Let a client wait that may come back after it has gone: only the answer is given up, not the operation."""
         abandon = partial(self.registry.abandon, session, operation)
-        return _pending(session, operation.done, answer, abandon, timeout_s)
+        return _pending(session, awaited, answer, abandon, timeout_s)
 
     def _make_room(self, session: Hs2Session, peer: Peer, wide_bytes: int) -> None:
         """Take room for a wide row until its reply is sent. Raises TooManyDownloads."""
@@ -412,6 +454,11 @@ def _pending(
         abandon()
 
     return PendingReply(done, finished, abandoned, timeout_s)
+
+
+def _refuse_wide(wide_bytes: int) -> None:
+    """Raise TooManyDownloads: a wide row is read once its client waits for it."""
+    raise TooManyDownloads(NO_ROOM)
 
 
 def _started(operation: Operation) -> messages.OperationReply:

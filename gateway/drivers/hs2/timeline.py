@@ -67,7 +67,8 @@ class OperationLog:
 def _head(record: QueryRecord) -> list[str]:
     lines = [f"query {record.id}"]
     if record.decision is not None:
-        lines.append(f"routed to {record.decision.engine}: {decided(record.decision)}")
+        where = "answered from the cache" if record.decision.is_cached else f"routed to {record.decision.engine}"
+        lines.append(f"{where}: {decided(record.decision)}")
         lines += [f"  {reason.code.value}: {reason.text}" for reason in record.decision.reasons]
     return lines
 
@@ -96,7 +97,9 @@ def failures(record: QueryRecord) -> list[str]:
 
 
 def decided(decision: Decision) -> str:
-    """Say what a decision rests on: ``estimate 212 MiB of 1,024 MiB limit``."""
+    """Say what a decision rests on: ``estimate 212 MiB of 1,024 MiB limit``, or ``a result of duckdb's``."""
+    if decision.is_cached:
+        return f"a result of {decision.engine}'s"
     estimate = f"estimate {memory(decision.estimate.peak_bytes)}"
     return estimate if decision.limit_bytes is None else f"{estimate} of {memory(decision.limit_bytes)} limit"
 

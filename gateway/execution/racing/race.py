@@ -10,16 +10,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
 
 from engines.errors import BrokenOff, EngineError, StatementCancelled, Superseded
 from engines.machine.threads import Threads
+from gateway.errors import GatewayError
 from gateway.execution.executor import Executor, Outcome
 from gateway.execution.failover import FailoverPlan, PlannedAttempt
 from gateway.execution.query_log import QueryLog, new_attempt
 from gateway.execution.racing.runner import FinishLine, Runner
+from gateway.execution.streaming.early_result import EarlyResult
+from gateway.execution.streaming.early_results import EarlyResults
 from gateway.routing.admission.admission import Admission
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.router import Router
@@ -71,6 +74,7 @@ class Races:
         query_log: QueryLog,
         *,
         early: bool,
+        early_results: EarlyResults,
     ) -> None:
         self.engines = engines
         self.admission = admission
@@ -78,6 +82,7 @@ class Races:
         self.executor = executor
         self.log = query_log
         self.early = early
+        self.early_results = early_results
         self.threads = Threads("attempt")
 
 
@@ -103,6 +108,7 @@ class Race:
         self._statistics_version = statistics_version
         self._tried = tried
         self._finish = FinishLine()
+        self._early: EarlyResult | None = None
         self._events: SimpleQueue[_Started | _Doubted | _Ended] = SimpleQueue()
         self._running: list[Runner] = []
         self._doubted: dict[Runner, Weighed] = {}
@@ -130,11 +136,11 @@ class Race:
                     error = outcome.error
                     if not isinstance(error, EngineError) or not error.fails_over:
                         self._supersede(outcome)
-                        return outcome
+                        return self._told(outcome)
                     lease_was_small = self._whole_pays(outcome.attempt)
                     may_continue = self._plan.may_continue(runner.this, error, lease_was_small=lease_was_small)
                     if not may_continue and not self._running:
-                        return outcome
+                        return self._told(outcome)
                     log.info("query %s: %s failed with %s, trying on", self._run.id, runner.this.engine, error.code)
                     self._races.log.attempt_failed(self._run, outcome.attempt)
                     if not self._running:
@@ -150,6 +156,7 @@ class Race:
         else:
             self._races.log.attempt_started(self._run, attempt)
         judge = self._judge(this)
+        settled = self._is_settled(this)
         runner = Runner(
             self._run,
             this,
@@ -157,6 +164,8 @@ class Race:
             self._finish,
             started=lambda runner: self._events.put(_Started(runner)),
             judge=judge,
+            early=self._early if settled or self._was_opened else None,
+            settled=settled,
         )
         self._running.append(runner)
         carry_out = partial(self._carry_out, runner, wait_s)
@@ -164,6 +173,31 @@ class Race:
             carry_out()
         else:
             self._races.threads.run(carry_out)
+
+    def _is_settled(self, this: PlannedAttempt) -> bool:
+        """Tell whether nothing can take the place of an attempt's rows but a second try of its own.
+
+        It is the plan's last, and nothing runs beside it. It reads: what writes does not come here.
+        """
+        if self._running or not self._plan.ends_with(this):
+            return False
+        if self._early is None:
+            self._early = self._races.early_results.begin(self._run)
+        return self._early is not None
+
+    @property
+    def _was_opened(self) -> bool:
+        return self._early is not None and self._early.was_opened
+
+    def told(self, error: EngineError) -> EngineError | GatewayError:
+        """Return what a client hears of the last attempt's error."""
+        final = self._plan.final_error(error)
+        return final if self._early is None else self._early.told(final)
+
+    def _told(self, outcome: Outcome) -> Outcome:
+        if self._early is None or outcome.error is None:
+            return outcome
+        return replace(outcome, error=self._early.told(outcome.error))
 
     def _carry_out(self, runner: Runner, wait_s: float) -> None:
         try:
@@ -181,7 +215,7 @@ class Race:
         following = self._plan.waiting[0].engine if self._plan.waiting else None
         there = self._decision.price(following) if following is not None else None
         limited = engines[this.engine].limit_bytes is not None
-        if not (self._races.early and limited) or this.to_the_end or self._running:
+        if not (self._races.early and limited) or this.to_the_end or self._running or self._was_opened:
             return None
         if here is None or here.fits is None or there is None or following is None:
             return None

@@ -13,6 +13,7 @@ from engines.errors import EngineError, StatementCancelled, Superseded
 from engines.protocol import Watch, unwatched
 from gateway.execution.failover import PlannedAttempt
 from gateway.execution.racing.memory_watch import MemoryWatch
+from gateway.execution.streaming.early_result import EarlyResult
 from gateway.routing.admission.admission import Grant
 from gateway.routing.engines import EngineEntry
 from gateway.statements.statement import Run
@@ -41,7 +42,8 @@ class FinishLine:
 class Runner:
     """One attempt. Thread-safe. started: hears once it holds its lease.
 
-    judge: hears how it stands, again and again; None where nobody would do anything about it.
+    judge: hears how it stands, again and again; None where nobody would do anything about it. early: what takes its
+    rows, where they may be read, or were before; settled: they may be now.
     """
 
     def __init__(
@@ -53,11 +55,15 @@ class Runner:
         *,
         started: Callable[[Runner], None],
         judge: Callable[[Runner, Standing], None] | None,
+        early: EarlyResult | None = None,
+        settled: bool = False,
     ) -> None:
         self.run = run
         self.this = this
         self.attempt = attempt
         self.finish = finish
+        self.early = early
+        self.settled = settled
         self.waited_s = 0.0
         self.watch: Watch = unwatched
         self._started = started

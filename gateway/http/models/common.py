@@ -39,7 +39,7 @@ class RequestModel(BaseModel):
 class RecordModel(BaseModel):
     """Base of what shows records: a field of the same name is taken from there, also of records within records."""
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(from_attributes=True, ser_json_inf_nan="strings")
 
     @classmethod
     def showing(cls, *records: object, **others: Any) -> Self:

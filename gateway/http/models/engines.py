@@ -113,6 +113,23 @@ class UsageReply(BaseModel):
     usage: list[UsageModel]
 
 
+class CacheReply(RecordModel):
+    """Cached results. hits, misses: queries that were answered, or might have been and ran, since the start.
+
+    hit_rate: 0..1, null where none asked. evicted: results that went for others' sake; outdated: that went because
+    something had changed.
+    """
+
+    entries: int
+    bytes: int
+    limit_bytes: int
+    hits: int
+    misses: int
+    hit_rate: float | None
+    evicted: int
+    outdated: int
+
+
 class LivingReply(BaseModel):
     """The process lives."""
 

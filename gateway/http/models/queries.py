@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -152,8 +153,38 @@ class DecisionModel(RecordModel):
 
     @classmethod
     def of(cls, decision: Decision) -> DecisionModel:
-        """Show a decision."""
+        """Show a decision; one that several statements go by is made once."""
+        return _SHOWN.of(decision)
+
+    @classmethod
+    def made_of(cls, decision: Decision) -> DecisionModel:
+        """Show a decision anew."""
         return cls.showing(decision, estimate=EstimateModel.of(decision.estimate), policy=decision.rule.value)
+
+
+class _Shown:
+    """The models of the last decisions, by which object they are. Thread-safe."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._models: dict[int, tuple[Decision, DecisionModel]] = {}
+
+    def of(self, decision: Decision) -> DecisionModel:
+        """Return the model of a decision."""
+        with self._lock:
+            kept = self._models.get(id(decision))
+        if kept is not None and kept[0] is decision:
+            return kept[1]
+        model = DecisionModel.made_of(decision)
+        with self._lock:
+            self._models[id(decision)] = decision, model
+            if len(self._models) > self._most:
+                del self._models[next(iter(self._models))]
+        return model
+
+
+_SHOWN = _Shown(64)
 
 
 class AttemptModel(RecordModel):

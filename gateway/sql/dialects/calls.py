@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from gateway.errors import NotAllowed
-from gateway.sql.position import position_of
+from gateway.sql.nodes import position_of
 
 
 def refused(node: exp.Expr, message: str) -> NotAllowed:

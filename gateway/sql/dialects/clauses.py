@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from gateway.errors import SyntaxInvalid
 from gateway.sql.dialects.names import IMPALA
-from gateway.sql.position import position_of
+from gateway.sql.nodes import find_all, position_of
 
 _ORDERS = ("order", "sort", "cluster")
 _SPREADS = ("distribute", "cluster")
@@ -39,7 +39,7 @@ def settle_clauses(tree: exp.Expr, dialect: str) -> None:
             query.set("order", exp.Order(expressions=keys))
         for name in {*orders, *spreads}:
             query.set(name, None)
-    for literal in list(tree.find_all(exp.HexString)):
+    for literal in find_all(tree, exp.HexString):
         digits = literal.name
         if any(digit not in hexdigits for digit in digits):
             raise SyntaxInvalid("Syntax error: X'...' takes digits from 0 to F.", position_of(literal))

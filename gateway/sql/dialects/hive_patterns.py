@@ -11,7 +11,7 @@ from itertools import groupby, pairwise
 from sqlglot import exp
 
 from gateway.errors import NotAllowed
-from gateway.sql.position import position_of
+from gateway.sql.nodes import position_of
 
 _LETTERS = {  # of patterns of times, with how often each may stand
     "y": (2, 4),

@@ -29,7 +29,7 @@ from gateway.sql.dialects.hive_moments import as_date, as_time, time_of
 from gateway.sql.dialects.names import HIVE, HIVES, IMPALA
 from gateway.sql.dialects.templates import filled
 from gateway.sql.duckdb.expressions import RAISE
-from gateway.sql.position import position_of
+from gateway.sql.nodes import nodes, position_of
 from selector.types import BITS, FLOATING, WHOLE
 
 DUCKDB, TRINO = "duckdb", "trino"
@@ -83,7 +83,7 @@ def put_into_sparks(tree: exp.Expr, dialect: str) -> None:
 
     Where the dialect goes by types, its expressions have been told theirs (``column_types``).
     """
-    for node in reversed(list(tree.walk(bfs=True))):  # inner ones first
+    for node in reversed(nodes(tree)):  # inner ones first
         meant = _meant(node, dialect)
         if meant is not node:
             if dialect in HIVES:

@@ -14,7 +14,7 @@ from gateway import PRODUCT
 from gateway.errors import NotAllowed
 from gateway.sql.dialects.names import HIVE, IMPALA, SPARK
 from gateway.sql.names import CATALOG
-from gateway.sql.position import position_of
+from gateway.sql.nodes import find_all, position_of
 
 _OF_THE_USER = ("current_user", "session_user", "user", "effective_user", "logged_in_user")
 _OF_THE_DATABASE = ("current_database", "current_schema")
@@ -43,13 +43,13 @@ def facts_of(user: str, dialect: str, database: str) -> Mapping[str, str]:
 
 def name_session_functions(tree: exp.Expr) -> None:
     """Write these functions as names, also those of which the parser has nodes."""
-    for node in list(tree.find_all(*_NODES)):
+    for node in find_all(tree, *_NODES):
         node.replace(exp.Anonymous(this=_NODES[type(node)], expressions=[]))
 
 
 def put_in_facts(tree: exp.Expr, facts: Mapping[str, str]) -> bool:
     """Put the values of these functions into a tree; returns whether there were any. Raises NotAllowed."""
-    calls = [node for node in tree.find_all(exp.Anonymous) if node.name.lower() in SESSION_FUNCTIONS]
+    calls = [node for node in find_all(tree, exp.Anonymous) if node.name.lower() in SESSION_FUNCTIONS]
     for call in calls:
         name = call.name.lower()
         if call.expressions or name not in facts:

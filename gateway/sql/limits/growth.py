@@ -14,6 +14,7 @@ from sqlglot import exp
 from engines.protocol import TableSource
 from gateway.sql.limits.patterns import explodes
 from gateway.sql.limits.sizes import CELL_BYTES, COUNTS, MOST_BYTES, Measure, number_of, text_of
+from gateway.sql.nodes import find_all
 
 _PATTERNS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("regexp", "rlike", "regexp_like", "regexp_count", "regexp_extract", "regexp_extract_all"), (1,)),
@@ -71,7 +72,7 @@ def guarded(tree: exp.Expr, parse: Callable[[str], exp.Expr]) -> exp.Expr:
 
 
 def _calls(tree: exp.Expr) -> Iterator[exp.Anonymous]:
-    return (node for node in tree.find_all(exp.Anonymous) if node.name.lower() in COUNTS)
+    return (node for node in find_all(tree, exp.Anonymous) if node.name.lower() in COUNTS)
 
 
 def _unknown_count(call: exp.Anonymous) -> exp.Expr | None:
@@ -90,7 +91,7 @@ def _unknown_count(call: exp.Anonymous) -> exp.Expr | None:
 
 
 def _patterns(tree: exp.Expr) -> Iterator[str]:
-    for node in tree.find_all(exp.Anonymous, exp.RegexpLike):
+    for node in find_all(tree, exp.Anonymous, exp.RegexpLike):
         is_operator = isinstance(node, exp.RegexpLike)
         arguments = [node.this, node.expression] if is_operator else node.expressions
         for place in (1,) if is_operator else _PATTERNS.get(node.name.lower(), ()):

@@ -18,7 +18,7 @@ from sqlglot import exp
 from engines.protocol import TableSource
 from gateway.errors import ValueOutOfRange
 from gateway.sql.limits.replacing import growth_of
-from gateway.sql.position import position_of
+from gateway.sql.nodes import position_of
 
 MOST_BYTES = 1 << 20
 CELL_BYTES = 100

@@ -9,8 +9,9 @@ from typing import Any
 
 
 class Outcome(StrEnum):
-    """How a function ended."""
+    """How a function ended, or that it begins: a process that is lost before is no fault of the function."""
 
+    BEGUN = "begun"
     DONE = "done"  # with its result
     FAILED = "failed"  # with one of EXPECTED
     TOO_LONG = "too long"

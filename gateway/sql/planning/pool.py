@@ -8,11 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from engines.errors import EngineBusy
 from gateway.errors import StatementTooComplex
 from gateway.sql.planning.fairness import FairSlots, Requester
 from gateway.sql.planning.process import PlannerProcess, ProcessLost
 
 log = logging.getLogger(__name__)
+
+MOST_BEGUN = 2  # processes that one statement may end
+MOST_LOST = 5  # processes that end under one statement, for whatever reason
 
 
 class Place:
@@ -23,7 +27,7 @@ class Place:
         self._asker = asker
 
     def call(self, function: Callable[..., Any], *arguments: object) -> Any:
-        """Have a function run in a process. Raises what it raises, and StatementTooComplex."""
+        """Have a function run in a process. Raises what it raises, StatementTooComplex, and EngineBusy."""
         return self._planners._run(function, arguments, self._asker)
 
 
@@ -65,15 +69,19 @@ class Planners:
             process.close()
 
     def _run(self, function: Callable[..., Any], arguments: tuple[object, ...], asker: Requester) -> Any:
-        for last in (False, True):
+        begun = 0
+        for _ in range(MOST_LOST):
             process = self._take()
             try:
                 return process.call(function, *arguments, cpu_s=self._cpu_s, asker=asker)
             except ProcessLost as error:
-                log.warning("%s; its statement is planned %s", error, "no more" if last else "once more")
+                log.warning("%s, %s", error, "in the middle of a statement" if error.begun else "before a statement")
+                begun += error.begun
             finally:
                 self._give_back(process)
-        raise StatementTooComplex("Planning the statement ended its process twice; write it in another way.")
+            if begun == MOST_BEGUN:
+                raise StatementTooComplex("Planning the statement ended its process twice; write it in another way.")
+        raise EngineBusy("The processes that plan statements end as soon as they start; the gateway's log says more.")
 
     def _take(self) -> PlannerProcess:
         with self._lock:

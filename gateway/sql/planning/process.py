@@ -31,7 +31,12 @@ class PlannerFault(RuntimeError):
 
 
 class ProcessLost(Exception):
-    """The process ended in the middle of a call."""
+    """The process ended before it told the outcome of a call."""
+
+    def __init__(self, exit_status: int, *, begun: bool) -> None:
+        super().__init__(f"a planner ended with exit status {exit_status}")
+        self.begun = begun
+        """Whether it had begun on the call: only then can the call be what ended it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,18 +82,20 @@ class PlannerProcess:
         Raises what the function raises (SqlError, EngineError), StatementTooComplex, StatementCancelled,
         DeadlineExceeded, ProcessLost.
         """
+        begun = False
         try:
             self._make_room([each for each in arguments if isinstance(each, Shared)])
             sent = [self._lent(each) if isinstance(each, Shared) else each for each in arguments]
             self._send(Call(function, sent, cpu_s))
-            while not self._ours.poll(POLL_S):
-                asker.require()
-            outcome, value = pickle.loads(self._ours.recv_bytes())  # noqa: S301 - of the process that we started
+            outcome, value = self._told(asker)
+            if outcome is Outcome.BEGUN:
+                begun = True
+                outcome, value = self._told(asker)
         except (EOFError, OSError) as error:
             self.close()
             if self._process.returncode in STOPPED:
                 raise _too_long(cpu_s) from error
-            raise ProcessLost(f"a planner ended with exit status {self._process.returncode}") from error
+            raise ProcessLost(self._process.returncode, begun=begun) from error
         except (StatementCancelled, DeadlineExceeded):
             self.close()
             raise
@@ -104,6 +111,12 @@ class PlannerProcess:
                 raise StatementTooComplex("Planning the statement takes too much memory; write it in smaller parts.")
             case _:
                 raise PlannerFault(value)
+
+    def _told(self, asker: Requester) -> tuple[Outcome, Any]:
+        while not self._ours.poll(POLL_S):
+            asker.require()
+        told: tuple[Outcome, Any] = pickle.loads(self._ours.recv_bytes())  # noqa: S301 - of the process that we started
+        return told
 
     def close(self) -> None:
         """End the process at once."""

@@ -31,6 +31,7 @@ GRACE_S = 1  # of processor time, between the exception and the kernel
 RECURSION_LIMIT = 12_000  # Python frames, as the parser sets it
 
 EXPECTED = (SqlError, EngineError)
+BEGUN = pickle.dumps((Outcome.BEGUN, None), protocol=pickle.HIGHEST_PROTOCOL)
 
 
 class TimeSpent(BaseException):
@@ -58,6 +59,7 @@ def serve(channel: Connection) -> None:
             case ForgetAll():
                 kept.clear()
             case Call():
+                channel.send_bytes(BEGUN)
                 outcome, value = _run(message, kept, base_bytes)
                 channel.send_bytes(pickle.dumps((outcome, value), protocol=pickle.HIGHEST_PROTOCOL))
                 if outcome is Outcome.TOO_LARGE:

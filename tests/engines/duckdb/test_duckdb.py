@@ -327,6 +327,24 @@ def test_all_files_of_a_table_are_read_whatever_they_are_called(pool: DuckDBEngi
     assert run(pool, "SELECT n FROM t") == found.rows
 
 
+def test_a_statement_that_is_repeated_reads_the_files_as_they_are_now(tmp_path: Path) -> None:
+    """What a worker keeps of a statement that it ran before is none of the table's rows, nor their types."""
+    with contextlib.closing(DuckDBEngine(workers=1, threads=1)) as engine:
+        source = TableSource("t", str(tmp_path / "t"), "parquet", (Column("n", "bigint"),))
+        _written(tmp_path / "t" / "x.parquet", [1, 2])
+        engine.use_tables([source])
+        assert run(engine, "SELECT n FROM t") == 2
+        _written(tmp_path / "t" / "y.parquet", [3])
+        assert run(engine, "SELECT n FROM t") == 3
+        (tmp_path / "t" / "x.parquet").unlink()
+        assert run(engine, "SELECT n FROM t") == 1
+        sums, decimals = "SELECT sum(n) FROM t", "SELECT CAST(n AS DECIMAL(38, 0)) FROM t"
+        for sql, kind in 2 * [(sums, pa.int64()), (decimals, pa.decimal128(38, 0))]:
+            with engine.execute(sql, query_id="q", lease=LEASE, deadline_s=60) as result:
+                assert result.schema.types == [kind]
+                assert sum(batch.num_rows for batch in result) == 1
+
+
 def test_partitions_are_read_whatever_their_files_are_called(pool: DuckDBEngine, tmp_path: Path) -> None:
     for day in (1, 2, 3):
         _written(tmp_path / f"day={day}" / "hour=1" / "000000_0", [day])
@@ -370,12 +388,12 @@ def test_files_that_it_cannot_read_are_left_to_the_dependable_engine(pool: DuckD
 
 def test_files_that_go_away_while_they_are_read_are_left_to_another_try(pool: DuckDBEngine, tmp_path: Path) -> None:
     for number in range(200):
-        _written(tmp_path / "t" / f"{number}.parquet", [number])
+        _written(tmp_path / "t" / f"{number}.parquet", [number] * 4_000)
     pool.use_tables([inspect("t", tmp_path / "t").source])
-    assert run(pool, "SELECT n FROM t") == 200
+    assert run(pool, "SELECT n FROM t") == 800_000
     with pytest.raises(EngineBusy, match="went away") as caught:
         with pool.execute(
-            "SELECT n, repeat('x', 10000) FROM t", query_id="q", lease=LEASE, deadline_s=60
+            "SELECT n, repeat('x', 1000) FROM t", query_id="q", lease=LEASE, deadline_s=60
         ) as result:  # nobody reads on, so it stands still
             shutil.rmtree(tmp_path / "t")
             for _ in result:
@@ -437,10 +455,11 @@ def test_a_worker_that_stops_in_the_middle_of_a_frame_is_given_up(pool: DuckDBEn
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(bytes([wire.Frame.BATCH, 0, 0]))
+        frames = wire.Receiver(ours)
         with pytest.raises(wire.PeerGone):
-            wire.receive(ours, wait_s=5, stalled_s=0.1)
+            frames.receive(wait_s=5, stalled_s=0.1)
         with pytest.raises(TimeoutError):
-            wire.receive(ours, wait_s=0.1, stalled_s=0.1)
+            frames.receive(wait_s=0.1, stalled_s=0.1)
 
 
 def test_tables_in_a_form_that_it_cannot_read_are_left_out(pool: DuckDBEngine, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -19,9 +21,35 @@ def test_batches_arrive_in_order() -> None:
         with wire.BatchSender(wire.Sender(ours)) as sender:
             for size in range(1, 4):
                 sender.send(BATCH.slice(0, size))
-        frames = [wire.receive(theirs) for _ in range(3)]
+        received = wire.Receiver(theirs)
+        frames = [received.receive() for _ in range(3)]
     assert [kind for kind, _ in frames] == [wire.Frame.BATCH] * 3
-    assert [wire.decode_batch(payload).num_rows for _, payload in frames] == [1, 2, 3]
+    assert [wire.decode_rows(*frame, BATCH.schema) for frame in frames] == [BATCH[:1], BATCH[:2], BATCH]
+
+
+ENUM = pa.array(["a", "b", "a"]).dictionary_encode()
+
+
+@pytest.mark.parametrize(
+    ("batch", "kind"),
+    [
+        (BATCH, wire.Frame.ROWS),
+        (pa.record_batch({"text": ["x" * 20_000]}), wire.Frame.BATCH),
+        (pa.record_batch({"enum": ENUM}), wire.Frame.BATCH),
+        (pa.record_batch({"inner": pa.StructArray.from_arrays([ENUM], ["enum"])}), wire.Frame.BATCH),
+        (pa.record_batch({"inner": pa.ListArray.from_arrays([0, 3], ENUM)}), wire.Frame.BATCH),
+    ],
+)
+def test_a_small_result_is_one_message_unless_it_takes_dictionaries(batch: pa.RecordBatch, kind: wire.Frame) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        worker = wire.Sender(ours)
+        with wire.BatchSender(worker) as sender:
+            sender.send(batch)
+        worker.send_json(wire.Frame.END, {})
+        frame = wire.Receiver(theirs).receive()
+    assert frame[0] is kind
+    assert wire.decode_rows(*frame, batch.schema) == batch
 
 
 def test_a_peer_that_is_gone_is_told() -> None:
@@ -42,3 +70,50 @@ def test_memory_that_is_not_to_be_had_is_told_and_nobody_waits_for_ever(monkeypa
         for _ in range(MANY):
             sender.send(BATCH)
     assert theirs.fileno() == -1
+
+
+def test_frames_that_come_together_or_in_pieces_arrive_as_they_were_sent() -> None:
+    payloads = [b"x" * size for size in (0, 1, 16_375, 16_376, 16_384, 40_000, 3, 0, 200_000, 5)]
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sender = wire.Sender(ours)
+
+        def send() -> None:
+            for number, payload in enumerate(payloads):
+                sender.send(wire.Frame.BATCH, payload)
+                sender.hold(wire.Frame.SCHEMA, payload[:7])  # with the one after it
+                if number % 3 == 0:
+                    time.sleep(0.01)
+            sender.send_json(wire.Frame.END, {})
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        frames = wire.Receiver(theirs)
+        for payload in payloads:
+            assert [(kind, bytes(held)) for kind, held in (frames.receive(wait_s=5), frames.receive(wait_s=5))] == [
+                (wire.Frame.BATCH, payload),
+                (wire.Frame.SCHEMA, payload[:7]),
+            ]
+        assert frames.receive(wait_s=5)[0] is wire.Frame.END
+        with pytest.raises(TimeoutError):
+            frames.receive(wait_s=0.01)
+        thread.join()
+
+
+def test_a_frame_that_is_held_waits_for_the_next() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sender, frames = wire.Sender(ours), wire.Receiver(theirs)
+        sender.hold(wire.Frame.SCHEMA, b"schema")
+        with pytest.raises(TimeoutError):
+            frames.receive(wait_s=0.05)
+        sender.send_json(wire.Frame.ERROR, {})
+        assert [frames.receive(wait_s=5)[0] for _ in range(2)] == [wire.Frame.SCHEMA, wire.Frame.ERROR]
+
+
+def test_a_peer_that_takes_nothing_is_given_up() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        wire.wait_for_sending(ours, 0.1)
+        with pytest.raises(wire.PeerGone):
+            wire.send(ours, wire.Frame.COMMAND, bytes(4 << 20))

@@ -21,7 +21,7 @@ def test_all_work_runs_at_once_and_threads_are_used_again() -> None:
         for _ in range(8):
             threads.run(lambda: meet.wait(timeout=30))
         meet.wait(timeout=30)  # with fewer threads than pieces of work nobody would ever get here
-        wait_until(lambda: threads._idle == 8, "all are idle")
+        wait_until(lambda: len(threads._idle) == 8, "all are idle")
         assert len(named("at once")) == 8
 
 
@@ -33,7 +33,7 @@ def test_what_work_raises_ends_no_thread(monkeypatch: pytest.MonkeyPatch) -> Non
         raise LookupError("not there")
 
     threads.run(fail)
-    wait_until(lambda: threads._idle == 1, "it is idle")
+    wait_until(lambda: len(threads._idle) == 1, "it is idle")
     threads.run(done.set)
     assert done.wait(timeout=30)
     assert [each.exc_type for each in told] == [LookupError]

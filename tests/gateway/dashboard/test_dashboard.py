@@ -514,7 +514,7 @@ WEIGHED = (
         (ReasonCode.EXCEEDS_LIMIT, f"{WEIGHED}trying that first would take longer on average."),
         (ReasonCode.NOT_WORTH_THE_RISK, f"{WEIGHED}the risk is not worth what it would save."),
         (ReasonCode.FASTER_ELSEWHERE, f"{WEIGHED}there it would not be faster."),
-        (ReasonCode.EXPLORATION, f"{WEIGHED}it was worth finding out whether it fits."),
+        (ReasonCode.EXPLORATION, f"{WEIGHED}it was worth finding out how it goes there."),
     ],
 )
 def test_the_decision_in_one_sentence(code: ReasonCode, sentence: str) -> None:

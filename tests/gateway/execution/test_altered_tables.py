@@ -21,7 +21,7 @@ TYPES = (
 )
 
 
-@pytest.mark.parametrize("format", ["parquet", "orc"])
+@pytest.mark.parametrize("format", ["parquet", pytest.param("orc", marks=pytest.mark.thorough)])
 def test_both_engines_read_files_from_before_and_after_a_column_came(house: House, format: str) -> None:
     house.done(f"CREATE TABLE t (id INT, p INT) USING {format} PARTITIONED BY (p)")
     house.done("INSERT INTO t VALUES (1, 1), (2, 2)")

@@ -103,13 +103,13 @@ def test_estimates_are_those_of_the_memory_model_alone(engines: EngineRegistry, 
     assert found.estimates["duckdb"].peak_bytes == PEAK
     assert found.estimates["duckdb"].uncertainty == ESTIMATE.uncertainty
     assert found.estimates["duckdb"].learned is None
-    assert found.work_on("duckdb") == found.work_on("spark") == Work.of(ESTIMATE)
+    assert found.work == Work.of(ESTIMATE)
     assert found.subject == SUBJECT
     assert (found.engine, found.rule, found.pinned, found.is_fixed) == ("duckdb", Rule.EXPECTED, None, False)
 
 
-def test_each_fast_engine_does_the_work_of_its_own_plan() -> None:
-    plans = {"duckdb": ESTIMATE, "sail": replace(ESTIMATE, operators=ESTIMATE.operators[:1])}
+def test_the_work_is_that_of_the_first_engine_that_tells_of_it() -> None:
+    plans = {"duckdb": UNKNOWN, "sail": ESTIMATE, "impala": replace(ESTIMATE, operators=ESTIMATE.operators[:1])}
     experience = Experience({name: Speed() for name in plans})
     entries = [EngineEntry(ScriptedEngine(name), limit_bytes=LIMIT) for name in plans]
     candidates = [
@@ -117,14 +117,12 @@ def test_each_fast_engine_does_the_work_of_its_own_plan() -> None:
             name,
             dependable=False,
             limit_bytes=LIMIT,
-            forecast=experience.forecast(name, SUBJECT, Work.of(estimate), estimate),
+            forecast=experience.forecast(name, SUBJECT, Work.of(ESTIMATE), estimate),
         )
         for name, estimate in plans.items()
     ]
     decision = decide(candidates, policy=RoutingPolicy(), template=SUBJECT.template)
-    found = recorded(record(decision), EngineRegistry(entries))
-    assert {name: found.work_on(name) for name in plans} == {name: Work.of(plan) for name, plan in plans.items()}
-    assert found.work_on("spark") == Work.of(ESTIMATE)
+    assert recorded(record(decision), EngineRegistry(entries)).work == Work.of(ESTIMATE)
 
 
 def test_engines_are_as_they_were(engines: EngineRegistry) -> None:

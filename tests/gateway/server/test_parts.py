@@ -17,7 +17,8 @@ from engines.protocol import Lease
 from engines.scripted import Script, ScriptedEngine
 from gateway import settings as settings_module
 from gateway.errors import ResultGone, ResultStoreFull
-from gateway.execution.results import Spool
+from gateway.execution.spooling.results import HELD_BYTES, Spool
+from gateway.execution.spooling.small_results import SMALL_BYTES
 from gateway.routing.circuit_breaker import TRIAL_S, CircuitBreaker
 
 MIB = 1 << 20
@@ -96,6 +97,7 @@ def test_a_long_trial_does_not_keep_others_out() -> None:
 
 
 BATCH = pa.RecordBatch.from_pydict({"id": [1, 2, 3]})
+LARGE_BATCH = pa.RecordBatch.from_pydict({"text": ["x" * SMALL_BYTES]})
 
 
 def spooled(spool: Spool, query_id: str, script: Script) -> None:
@@ -106,10 +108,10 @@ def spooled(spool: Spool, query_id: str, script: Script) -> None:
 
 
 def test_a_result_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, limit_bytes=MIB, row_bytes=MIB)
+    spool = Spool(tmp_path / "results", limit_bytes=MIB, row_bytes=MIB)
     with pytest.raises(EngineUnavailable):
         spooled(spool, "half", Script(steps=(BATCH, EngineUnavailable("lost"))))
-    assert list(tmp_path.iterdir()) == []
+    assert spool.query_ids() == frozenset()
     spooled(spool, "whole", Script(steps=(BATCH, BATCH)))
     page = spool.page("whole", max_rows=4)
     assert ([batch.num_rows for batch in page.batches], page.truncated) == ([3, 1], True)
@@ -119,22 +121,25 @@ def test_a_result_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
-def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, limit_bytes=MIB, row_bytes=MIB)
-    (tmp_path / "q.1.part").symlink_to("/dev/full")
+@pytest.mark.parametrize(
+    ("rows", "file"), [(SMALL_BYTES // 8, "q.arrow"), (HELD_BYTES, "q.1.part")], ids=["in memory", "streamed"]
+)
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, rows: int, file: str) -> None:
+    spool = Spool(tmp_path / "results", limit_bytes=MIB, row_bytes=MIB)
+    (tmp_path / "results" / file).symlink_to("/dev/full")
     with pytest.raises(ResultStoreFull, match="No space left"):
-        spooled(spool, "q", Script(steps=(BATCH,)))
-    assert list(tmp_path.iterdir()) == []
+        spooled(spool, "q", Script(steps=(pa.RecordBatch.from_pydict({"id": list(range(rows))}),)))
+    assert spool.query_ids() == frozenset()
 
 
 def test_results_expire(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, limit_bytes=MIB, row_bytes=MIB)
+    spool = Spool(tmp_path / "results", limit_bytes=MIB, row_bytes=MIB)
     for query_id in ("old", "new"):
-        spooled(spool, query_id, Script(steps=(BATCH,)))
+        spooled(spool, query_id, Script(steps=(LARGE_BATCH,)))
     hour_ago = time.time() - 3600
     os.utime(spool.path("old"), (hour_ago, hour_ago))
     assert spool.expire(older_than_s=60) == 1
-    assert [file.stem for file in tmp_path.iterdir()] == ["new"]
+    assert spool.query_ids() == {"new"}
 
 
 def test_settings_come_from_file_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

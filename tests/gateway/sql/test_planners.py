@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import statistics
 import threading
 import time
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
 from engines.errors import DeadlineExceeded, EngineBusy, StatementCancelled
@@ -59,6 +62,38 @@ def test_a_cancel_and_a_deadline_are_heard_in_the_middle(planners: Planners) -> 
         place.call(time.sleep, PATIENCE_S)
     with planners.place(asker(seconds=0.2)) as place, pytest.raises(DeadlineExceeded):
         place.call(time.sleep, PATIENCE_S)
+
+
+def test_a_statement_that_ends_its_process_is_tried_once_more(planners: Planners) -> None:
+    with planners.place(asker()) as place, pytest.raises(StatementTooComplex, match="ended its process twice"):
+        place.call(os._exit, 3)
+    with planners.place(asker()) as place:
+        assert place.call(abs, -1) == 1
+
+
+def test_processes_that_end_before_they_begin_are_no_fault_of_the_statement() -> None:
+    """As they do where the kernel is short of memory, or an administrator ends them."""
+    planners, ended = Planners(size=1, cpu_s=CPU_S, wait_s=PATIENCE_S), threading.Event()
+
+    def end_all() -> None:
+        while not ended.is_set():
+            for child in psutil.Process().children():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if "gateway.sql.planning.worker" in child.cmdline():
+                        child.kill()
+            time.sleep(0.01)
+
+    attacker = threading.Thread(target=end_all)
+    attacker.start()
+    try:
+        with planners.place(asker()) as place, pytest.raises(EngineBusy, match="end as soon as they start"):
+            place.call(abs, -1)
+    finally:
+        ended.set()
+        attacker.join(PATIENCE_S)
+    with planners.place(asker()) as place:
+        assert place.call(abs, -1) == 1
+    planners.close()
 
 
 def test_a_defect_is_told_with_its_traceback(planners: Planners) -> None:

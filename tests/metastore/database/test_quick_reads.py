@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from sqlalchemy import text
-
 from metastore.store import Metastore
 from tests.metastore.examples import NOON, books
+from tests.metastore.lost_connection import lose
 
 
 def test_a_change_is_seen_at_once_whoever_made_it(store: Metastore, url: str) -> None:
@@ -26,13 +25,6 @@ def test_many_threads_share_it(store: Metastore) -> None:
 
 def test_a_connection_that_was_lost_is_opened_again(store: Metastore) -> None:
     version = store.catalog.version()
-    held = store.catalog._quick._connection
-    assert held is not None
-    if held.dialect.name == "postgresql":
-        (pid,) = held.execute(text("SELECT pg_backend_pid()")).one()
-        with store._engine.connect() as other:
-            other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
-    else:
-        held.connection.driver_connection.close()  # type: ignore[union-attr]
+    lose(store._engine, store.catalog._quick._kept)
     assert store.catalog.version() == version
     assert store.misestimates.about("nothing") == ()

@@ -14,6 +14,7 @@ from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from metastore.database.connection import make_engine
+from metastore.query_log import writer as module
 from metastore.query_log.writer import QueryWriter
 from metastore.records import Attempt, QueryState
 from metastore.store import Metastore
@@ -54,6 +55,47 @@ def test_a_short_life_is_a_row_of_each_table_that_is_inserted_once(store: Metast
 def test_what_nobody_waits_for_is_written_soon(store: Metastore) -> None:
     store.queries.writer.open(query("q1")).result(timeout=30)
     assert store.queries.get("q1") == query("q1")
+
+
+def test_what_nobody_waits_for_is_not_written_with_what_somebody_does(
+    store: Metastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LINGER_S", 2.0)
+    writer, _ = told(store)
+    left = writer.open(query("left"))
+    assert not writer.wait(writer.open(query("wanted")))  # it has not ended
+    assert live(writer, "ended")
+    assert (store.queries.get("left"), left.done()) == (None, False)
+    assert {record.id for record in store.queries.list(limit=9)} == {"wanted", "ended"}
+    assert live(writer, "left")
+    assert left.done()
+
+
+def test_the_end_of_a_query_that_was_written_before_is_one_update(store: Metastore) -> None:
+    writer, sent = told(store)
+    writer.wait(writer.open(query("q1")))
+    writer.decided("q1", fingerprint="f", template="t", statistics_version="", decision=DECISION, first=ATTEMPT)
+    assert writer.wait(writer.close("q1", QueryState.FINISHED, at=NOON + MINUTE, attempt=DONE, rows=3))
+    assert sent == ["INSERT", "INSERT", "UPDATE"]
+    record = store.queries.get("q1")
+    assert record is not None
+    assert (record.state, record.rows, record.fingerprint, record.attempts) == (QueryState.FINISHED, 3, "f", (DONE,))
+
+
+def test_a_query_that_others_have_ended_stays_as_it_ended(store: Metastore) -> None:
+    writer = store.queries.writer
+    writer.wait(writer.open(query("q1")))
+    assert writer.wait(writer.close("q1", QueryState.CANCELLED, at=NOON))
+    writer.decided("q1", fingerprint="f", template="t", statistics_version="", decision=DECISION, first=ATTEMPT)
+    assert not writer.wait(writer.close("q1", QueryState.FINISHED, at=NOON + MINUTE, attempt=DONE, rows=3))
+    record = store.queries.get("q1")
+    assert record is not None
+    assert (record.state, record.rows, record.fingerprint, record.attempts) == (
+        QueryState.CANCELLED,
+        None,
+        "f",
+        (DONE,),
+    )
 
 
 def test_many_at_once_share_transactions_and_each_is_whole(store: Metastore) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from selector.estimate import LARGEST_BYTES, UNKNOWN, Uncertainty
 from selector.forecast.distribution import ErrorDistribution
 from selector.forecast.experience import Experience, PeakForecast
-from selector.forecast.history import SMALLEST_BYTES, PastRun, WorkloadKey
+from selector.forecast.history import SMALLEST_BYTES, Expectation, PastRun, WorkloadKey
 from selector.forecast.seconds import Speed, Work
 from tests.selector.forecast.runs import (
     FAST,
@@ -87,13 +87,26 @@ def test_unknown_stays_unknown_but_its_seconds_are_known() -> None:
     assert found.seconds > FAST.start_s
 
 
-def test_engines_learn_by_themselves() -> None:
+def test_peaks_are_an_engines_own_and_slowness_is_shared_until_runs_say_otherwise() -> None:
     known = experience(run(subject(), 10 * MIB, MODEL, seconds=3.0))
-    assert known.forecast("spark", subject()).seconds == SLOW.start_s
-    learned = known.forecast("duckdb", subject()).seconds
-    assert learned > FAST.start_s
+    learned, elsewhere = known.forecast("duckdb", subject()), known.forecast("spark", subject())
+    assert learned.seconds > FAST.start_s
+    assert SLOW.start_s < elsewhere.seconds < SLOW.start_s * learned.seconds / FAST.start_s
+    for _ in range(5):
+        known.learn(PastRun("spark", subject(), Expectation(seconds=SLOW.start_s), False, None, SLOW.start_s))
+    assert known.forecast("spark", subject()).seconds == pytest.approx(SLOW.start_s, rel=0.25)
+    before = known.forecast("duckdb", subject()).seconds
     known.learn(run(subject(), 10 * MIB, MODEL, engine="gone", seconds=99.0))  # an engine that is no longer there
-    assert known.forecast("duckdb", subject()).seconds == learned
+    assert known.forecast("duckdb", subject()).seconds == before
+
+
+def test_seconds_spent_elsewhere_are_counted_until_a_statement_runs_here() -> None:
+    known = experience(elsewhere(subject("a")), elsewhere(subject("b", "other"), None), elsewhere(subject("c")))
+    assert known.forecast("duckdb", subject("new", "never")).elsewhere_s == 10.0
+    assert known.forecast("spark", subject("new", "never")).elsewhere_s == 0.0
+    known.learn(run(subject("d"), 10 * MIB, MODEL, seconds=0.25))
+    assert known.forecast("duckdb", subject("new", "never")).elsewhere_s == 0.0
+    assert known.forecast("spark", subject("new", "never")).elsewhere_s == 0.25
 
 
 def test_work_takes_each_engine_as_long_as_it_is_fast() -> None:

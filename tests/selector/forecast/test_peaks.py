@@ -13,7 +13,7 @@ import pytest
 from selector.estimate import MemoryEstimate, Uncertainty
 from selector.forecast.experience import PeakForecast
 from selector.forecast.history import Expectation, WorkloadKey
-from selector.forecast.peaks import PER_TEMPLATE, RECENT, Peaks
+from selector.forecast.peaks import KEPT_RUNS, KEPT_SHARE, PER_TEMPLATE, RECENT, Peaks
 from tests.selector.forecast.runs import ENDLESS, JOINS, LIMIT, MIB, SORTS, estimate, run, subject
 
 SEED = 20260301
@@ -123,6 +123,38 @@ def test_a_statement_is_expected_to_take_what_it_took() -> None:
     assert upper(peaks, subject()) < 1.25 * 37 * MIB
     found = peaks.errors(estimate(), subject())
     assert (found.text, found.runs) == ("Learned from 1 run of this statement.", 1)
+
+
+def test_errors_of_a_statement_that_ran_often_are_kept_until_a_run_surprises_or_there_are_a_share_more() -> None:
+    peaks, often = Peaks(), KEPT_RUNS * 4
+    for _ in range(often):
+        peaks.add(run(subject(), 30 * MIB))
+    found = peaks.errors(estimate(), subject())
+    for _ in range(int(often * KEPT_SHARE) - 1):
+        peaks.add(run(subject(), 30 * MIB))
+        assert peaks.errors(estimate(), subject()) is found
+    peaks.add(run(subject(), 30 * MIB))
+    again = peaks.errors(estimate(), subject())
+    assert (again.runs, found.runs) == (often + int(often * KEPT_SHARE), often)
+    peaks.add(run(subject(), 33 * MIB))
+    surprised = peaks.errors(estimate(), subject())
+    assert surprised.runs == again.runs + 1
+    assert peaks.errors(estimate(), subject()) is surprised
+    peaks.add(run(subject(), None))
+    fits = math.log(LIMIT / (100 * MIB))
+    assert peaks.errors(estimate(), subject()).errors.below(fits) < surprised.errors.below(fits)
+    assert not peaks.errors(estimate(20 * MIB), subject()).of_statement
+
+
+def test_errors_are_looked_at_again_also_once_the_oldest_runs_are_forgotten() -> None:
+    peaks = Peaks()
+    for _ in range(2 * RECENT):
+        peaks.add(run(subject(), 30 * MIB))
+        peaks.errors(estimate(), subject())
+    for _ in range(RECENT):
+        peaks.add(run(subject(), 30.3 * MIB))
+        peaks.errors(estimate(), subject())
+    assert expected(peaks, subject()) == pytest.approx(30.3 * MIB, rel=0.002)
 
 
 def test_new_ground_of_which_the_model_says_something_else_retires_a_statements_own_runs() -> None:

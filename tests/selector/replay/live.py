@@ -118,7 +118,7 @@ def lived(statements: Sequence[Truth], policy: RoutingPolicy, *, limit_bytes: in
                 candidates=seen,
                 estimates=estimates,
                 attempts=tuple(attempts),
-                elsewhere=Work.of(estimate),
+                work=Work.of(estimate),
                 rule=policy.rule,
                 pinned=truth.pinned,
             )

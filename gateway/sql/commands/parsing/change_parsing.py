@@ -32,8 +32,8 @@ from gateway.sql.commands.parsing.relation_reader import Context, RelationReader
 from gateway.sql.commands.parsing.token_reader import words_of
 from gateway.sql.commands.writes import OWN_NAMES, ChangeKind, ChangeRows, Clause
 from gateway.sql.dialects.names import SPARK
+from gateway.sql.nodes import position_of
 from gateway.sql.parsing import require_length
-from gateway.sql.position import position_of
 from gateway.sql.statement import CheckedStatement
 
 MOST_CLAUSES = 20  # of a MERGE; each looks at the conditions of those before it

@@ -38,8 +38,8 @@ from gateway.sql.commands.commands import (
 from gateway.sql.commands.parsing.relation_reader import Context, RelationReader
 from gateway.sql.commands.parsing.show_parsing import ShowReader
 from gateway.sql.commands.parsing.token_reader import words_of
+from gateway.sql.nodes import position_at
 from gateway.sql.parsing import require_length
-from gateway.sql.position import position_at
 from metastore.records import SMALLEST_SHARE
 
 _FIRST_WORD = re.compile(r"(?:[\s;]++|--[^\n]*+|/\*(?s:.)*?\*/)*+([A-Za-z]+)")

@@ -45,7 +45,7 @@ from gateway.sql.commands.commands import (
 )
 from gateway.sql.commands.parsing.relation_reader import RelationReader
 from gateway.sql.names import did_you_mean
-from gateway.sql.position import position_at
+from gateway.sql.nodes import position_at
 from metastore.records import View
 
 BUILTINS = "_impala_builtins"  # Impala's database of its own functions

@@ -22,7 +22,7 @@ from gateway.sql.commands.parsing.view_parsing import ViewReader
 from gateway.sql.commands.writes import TABLE_FORMATS, CreateTable, DropTable
 from gateway.sql.dialects.names import IMPALA
 from gateway.sql.names import did_you_mean
-from gateway.sql.position import position_at
+from gateway.sql.nodes import position_at
 from metastore.records import Annotations
 from selector.quoting import InvalidName, require_name
 from selector.types import DataType, InvalidType, Kind, parse_at

@@ -14,8 +14,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
 from gateway.errors import MultipleStatements, StatementTooLong, SyntaxInvalid
+from gateway.sql.nodes import position_at
 from gateway.sql.parsing import ParserLimits, not_cut_into_words
-from gateway.sql.position import position_at
 from metastore.records import Position
 
 

@@ -20,7 +20,7 @@ from gateway.sql.commands.commands import CreateView, DropView
 from gateway.sql.commands.parsing.relation_reader import Context, RelationReader
 from gateway.sql.dialects.names import IMPALA
 from gateway.sql.names import did_you_mean, temporary_name
-from gateway.sql.position import position_of
+from gateway.sql.nodes import position_of
 from gateway.sql.statement import CheckedStatement
 from gateway.sql.views import below, temporary_in
 from metastore.records import Annotations, View

@@ -203,6 +203,19 @@ def test_a_statement_tells_its_columns(cursor: adbc.Cursor) -> None:
     )
 
 
+def test_columns_are_those_of_the_table_that_there_is(
+    duckdb: Served, connection: adbc.Connection, tmp_path: Path
+) -> None:
+    for number, names in enumerate((["a"], ["a", "b"], ["b"])):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        pq.write_table(pa.table({name: [number] for name in names}), folder / "part.parquet")
+        duckdb.add_table("changing", folder)
+        for _ in range(2):
+            with closing(connection.cursor()) as cursor:
+                assert cursor.adbc_execute_schema("SELECT * FROM changing").names == names
+
+
 def test_wrong_parameters_are_told(cursor: adbc.Cursor) -> None:
     with pytest.raises(adbc_driver_manager.ProgrammingError, match="has 2 parameters, and 1 came"):
         cursor.execute("SELECT id FROM books WHERE id = ? OR id = ?", (1,))

@@ -200,6 +200,19 @@ def test_sessions_are_limited_in_total_and_per_user(serve: Callable[..., Served]
     ask(served, fourth)
 
 
+def test_a_session_that_nobody_seems_to_use_gives_way(
+    serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.drivers.sessions.SPARE_S", 0.0)
+    served = serve(flight=FlightSettings(port=0, sessions_per_user=2, drain_s=0.1))
+    first, second, third = ([("authorization", ask(served, [basic("ada", "")])[1]["authorization"])] for _ in range(3))
+    for token in (first, second, first):
+        ask(served, token)
+    ask(served, third)  # in the place of the second, which is silent for longest
+    assert code_of(served, second) is grpc.StatusCode.UNAUTHENTICATED
+    ask(served, first)
+
+
 def test_clients_that_keep_no_token_leave_a_bounded_number_of_sessions(
     scripted: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ import pytest
 from engines.errors import StatementError
 from engines.protocol import EngineKind
 from engines.scripted import Pause, Script
-from gateway.drivers.flight import data, messages
+from gateway.drivers.flight import data, messages, service
 from gateway.drivers.flight.protocol.flight_pb2 import (
     CancelFlightInfoRequest,
     CancelFlightInfoResult,
@@ -36,6 +36,7 @@ from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server.wiring import assemble
 from gateway.settings import load
 from metastore.records import QueryState
+from tests.clock import set_clock
 from tests.gateway.drivers.flight.conftest import ENDS_WITHIN_S, Served, eventually, flight_port, told
 from tests.gateway.scripted_gateway import PLAN, SMALL, TOO_BIG, WRITTEN, WritingEngine
 
@@ -96,13 +97,22 @@ def test_what_is_prepared_runs_when_it_is_executed(scripted: Served, cursor: adb
     assert len(scripted.fast.asked) == 3
 
 
+def test_what_is_prepared_again_is_not_run_for_its_columns(scripted: Served) -> None:
+    for _ in range(2):
+        with closing(scripted.connect()) as connection, closing(connection.cursor()) as cursor:
+            cursor.execute(SMALL)
+            assert cursor.fetchall() == [(42,), (43,)]
+    described, *ran = [asked.sql for asked in scripted.fast.asked]
+    assert (described.endswith("LIMIT 0"), len(ran)) == (True, 2)
+
+
 def test_a_command_that_was_prepared_long_ago_runs_anew(
     scripted: Served, cursor: adbc.Cursor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cursor.adbc_prepare("SHOW TABLES")
     now_s = time.monotonic() + 2 * FRESH_S
     with monkeypatch.context() as patched:
-        patched.setattr("gateway.drivers.flight.service.time.monotonic", lambda: now_s)
+        set_clock(patched, service, lambda: now_s)
         cursor.execute("SHOW TABLES")
 
     assert len(scripted.gateway.metastore.queries.list(limit=5)) == 2

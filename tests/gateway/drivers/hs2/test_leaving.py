@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -30,7 +31,8 @@ from gateway.drivers.hs2.protocol.messages import (
     StatusRequest,
 )
 from gateway.drivers.hs2.protocol.thrift import Struct
-from gateway.execution.results import CELL_BYTES, in_memory
+from gateway.execution.spooling import results
+from gateway.execution.spooling.results import CELL_BYTES, in_memory
 from gateway.server.serve import driver_server, tls_context
 from gateway.settings import Hs2Settings, TlsSettings
 from metastore.records import QueryState
@@ -66,6 +68,7 @@ def test_over_http_a_statement_ends_soon_after_its_client(drivers: Drivers, monk
     monkeypatch.setattr(registry, "ABANDONED_S", SOON_S)
     asked = ExecuteRequest(opened(drivers), "SELECT 'forever'", None, True)
     operation = post(drivers, "ExecuteStatement", asked, OperationReply).operation
+    wait_until(lambda: drivers.last_query().state is QueryState.RUNNING)
 
     def leave() -> None:
         with pytest.raises(httpx.ReadTimeout):
@@ -90,7 +93,7 @@ def test_over_http_a_statement_ends_soon_after_its_client(drivers: Drivers, monk
 def test_a_session_that_nobody_seems_to_use_gives_way(
     serve: Callable[..., Drivers], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "SPARE_S", 0.0)
+    monkeypatch.setattr("gateway.drivers.sessions.SPARE_S", 0.0)
     drivers = serve(hs2=Hs2Settings(port=0, sessions=3, sessions_per_user=2, drain_s=0.0))
     first, second = opened(drivers), opened(drivers)
     busy = ExecuteRequest(first, "SELECT 'forever'", None, True)
@@ -180,11 +183,15 @@ def test_a_reply_holds_a_bounded_number_of_values() -> None:
 
 
 @pytest.mark.parametrize("page_rows", [1, 2])
-def test_a_result_is_open_no_longer_than_a_reply_takes(drivers: Drivers, page_rows: int) -> None:
+def test_a_result_is_open_no_longer_than_a_reply_takes(
+    drivers: Drivers, page_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "SMALL_BYTES", 0)  # it has a file of its own
     with Client(drivers) as client:
         asked = ExecuteRequest(client.open_session(), "SELECT 'two rows'")
         operation = client.ask("ExecuteStatement", asked, OperationReply).operation
         path = str(drivers.gateway.spool.path(drivers.last_query().id))
+        assert os.path.exists(path)
 
         def is_open() -> bool:
             return path in [file.path for file in psutil.Process().open_files()]

@@ -224,7 +224,7 @@ def test_statements_of_a_closed_session_end(drivers: Drivers) -> None:
 def test_rows_are_deleted_with_their_operation(drivers: Drivers) -> None:
     with connect(drivers, "NONE") as connection, connection.cursor() as cursor:
         cursor.execute("SELECT 1")
-        path = drivers.gateway.spool.path(drivers.last_query().id)
-        assert path.exists()
+        query_id = drivers.last_query().id
+        assert drivers.gateway.spool.has(query_id)
         cursor.close()
-        assert not path.exists()
+        assert not drivers.gateway.spool.has(query_id)

@@ -50,6 +50,7 @@ def unread(serve: Callable[..., Drivers]) -> Iterator[tuple[Drivers, Callable[[]
     with stopped_planners(drivers.gateway) as pids:
 
         def require_cancelled() -> None:
+            asked(drivers)
             wait_until(lambda: drivers.last_query().state is QueryState.CANCELLED)
             wait_until(lambda: any(is_gone(pid) for pid in pids))  # what read it
             assert drivers.last_query().attempts == ()

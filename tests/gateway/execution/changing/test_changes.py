@@ -61,7 +61,7 @@ def files(house: House, table: str) -> set[Path]:
     return {file.path for file in data_files(house.location(table))}
 
 
-@pytest.mark.parametrize("format", ["parquet", "orc"])
+@pytest.mark.parametrize("format", ["parquet", pytest.param("orc", marks=pytest.mark.thorough)])
 def test_only_files_with_rows_to_be_changed_are_written_anew(house: House, format: str) -> None:
     table = f"parts_{format}"
     house.done(f"CREATE TABLE {table} (id INT, n BIGINT, p STRING) STORED AS {format} PARTITIONED BY (p)")

@@ -15,6 +15,7 @@ from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.values import EngineBudget, Request
 from gateway.security.principals import IN_PROCESS
 from selector.forecast.continuation import Standing
+from tests.clock import set_clock
 
 MIB = 1 << 20
 LIMIT = 1_024 * MIB
@@ -100,7 +101,7 @@ def test_what_an_engine_cannot_tell_is_nothing() -> None:
 
 def test_growth_is_that_of_late(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("gateway.execution.racing.memory_watch.time.monotonic", lambda: now)
+    set_clock(monkeypatch, memory_watch, lambda: now)
     judged = list[Standing]()
     with watched(2_048, ScriptedEngine(), judged, lease_mib=1_024) as (watch, _):
         for held_mib in (10, 20, 30, 30, 30, 30):

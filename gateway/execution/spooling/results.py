@@ -1,7 +1,9 @@
-"""Spooled results: Arrow IPC streams in files, one per query.
+"""Spooled results: Arrow IPC streams, one per query: in a file of its own, or with other small ones in a database.
 
 Rows go to the spool first and to the client from there, so a failed attempt leaves nothing that a client has seen,
-and a client that reads slowly holds no engine. A file appears under its final name only when it is whole.
+and a client that reads slowly holds no engine. A file appears under its final name only when its query has no other
+answer to come; what a kill leaves there is deleted at the start. Rows that no other engine's can replace are also read
+while the file grows (``streaming/early_result.py``).
 
 Batches are cut where they are written: what anybody holds who reads is one of at most ``BATCH_BYTES``, or a row that
 is larger by itself (docs/adr/0023-bounded-downloads.md).
@@ -10,6 +12,10 @@ is larger by itself (docs/adr/0023-bounded-downloads.md).
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
+import secrets
+import shutil
 import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -22,26 +28,29 @@ import pyarrow as pa
 from engines.machine.private_files import private_file, private_folder, write_private
 from engines.protocol import ResultStream
 from gateway.errors import ResultGone, ResultStoreFull, ResultTooLarge
-from gateway.execution import flatbuffer
-from gateway.statements.statement import Run
+from gateway.execution.spooling import flatbuffer
+from gateway.execution.spooling.small_results import SMALL_BYTES, SmallResults
+from gateway.statements.statement import HeldRows, submitted_s
 
 BATCH_BYTES = 512 << 10  # of rows, with what their values take beside their bytes
 HELD_BYTES = 64 << 10  # of a result that its statement keeps in memory for the reply
 CELL_BYTES = 8  # of a value beside its own bytes: NULLs and booleans are next to nothing in Arrow, and texts elsewhere
 _SUFFIX = ".arrow"
 _UNFINISHED = ".part"
+_KEPT = f".kept{_UNFINISHED}"  # of what only this process knows of: it goes at the next start
 _BODY_LENGTH = 3  # number of a field in Arrow's format of messages
+END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # of Arrow IPC
 _PREFIX = struct.Struct("<iI")  # of a message: a mark, and the length of its head
 _MARK = -1
 
 
 @dataclass(frozen=True, slots=True)
 class SpooledResult:
-    """A whole result. bytes: of its file. held: the same in memory, where it is small."""
+    """A whole result. bytes: as it is kept. held: its rows in memory, where they are few."""
 
     rows: int
     bytes: int
-    held: pa.Buffer | None = None
+    held: HeldRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,11 @@ class ResultFile:
         self._file = file
         self.head = pa.ipc.read_message(file)
         self.schema = pa.ipc.read_schema(self.head)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the next batch is still to come; not here, where all are there. Raises what its query failed with."""
+        return False
 
     def tell(self) -> int:
         """Return where the next batch begins."""
@@ -113,9 +127,14 @@ def in_memory(table: pa.Table) -> ResultFile:
     return ResultFile(pa.BufferReader(sink.getvalue()))
 
 
-def at_once(rename: Callable[[], None]) -> None:
+def at_once(make_it_so: Callable[[], None]) -> None:
     """Publish a result whatever else there is."""
-    rename()
+    make_it_so()
+
+
+def every_query(_: str) -> bool:
+    """Leave no query out."""
+    return True
 
 
 class Spool:
@@ -126,6 +145,7 @@ class Spool:
         self._limit = limit_bytes
         self._row_bytes = row_bytes
         private_folder(folder)
+        self._small = SmallResults(folder.with_name(f"{folder.name}.db"))
 
     def write(
         self,
@@ -137,65 +157,95 @@ class Spool:
     ) -> SpooledResult:
         """Write a whole result. On any error nothing is left; engine errors pass through.
 
-        attempt: several of a query write at the same time, each its own file. publish: is handed the rename that makes
-        a file the query's result, and calls it, or raises.
+        attempt: several of a query write at the same time, each its own file. publish: is handed what makes rows the
+        query's result, and calls it, or raises.
         """
-        unfinished = self._folder / f"{query_id}.{attempt}{_UNFINISHED}"
-        own_schema = stream.schema
-        schema = _plain_schema(own_schema)
-        batches = stream if schema is own_schema else (batch.cast(schema) for batch in stream)
-        pieces = (piece for batch in batches for piece in self._pieces(batch))
+        unfinished = self.unfinished(query_id, attempt)
+        schema, pieces = self.pieces(stream)
         first, held_bytes = list[pa.RecordBatch](), 0
         for piece in pieces:
             first.append(piece)
             held_bytes += piece.nbytes
             if held_bytes > HELD_BYTES:
                 break
+        if held_bytes <= HELD_BYTES:
+            return self.write_held(query_id, schema, first, publish)
         try:
-            if held_bytes <= HELD_BYTES:
-                result = self._write_at_once(unfinished, schema, first)
-            else:
-                result = self._write_on(unfinished, schema, chain(first, pieces))
-            publish(lambda: self._publish(unfinished, query_id))
+            result = self._write_on(unfinished, schema, chain(first, pieces))
+            publish(lambda: self.publish(unfinished, query_id))
         except BaseException:
             unfinished.unlink(missing_ok=True)
             raise
         return result
 
-    def _write_at_once(self, path: Path, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> SpooledResult:
-        """Write what is in memory already."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-        held = sink.getvalue()
-        self._require_small(held.size)
-        with _disk_errors():
-            write_private(path, memoryview(held))
-        return SpooledResult(sum(batch.num_rows for batch in batches), held.size, held)
+    def unfinished(self, query_id: str, attempt: int | str) -> Path:
+        """Return where rows lie that are not yet the query's result."""
+        return self._folder / f"{query_id}.{attempt}{_UNFINISHED}"
+
+    def pieces(self, stream: ResultStream | pa.RecordBatchReader) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Return the columns of a result, and its rows as they are written. Raises ResultTooLarge for a row."""
+        own_schema = stream.schema
+        schema = _plain_schema(own_schema)
+        batches = stream if schema is own_schema else (batch.cast(schema) for batch in stream)
+        return schema, (piece for batch in batches for piece in self._pieces(batch))
+
+    def write_held(
+        self,
+        query_id: str,
+        schema: pa.Schema,
+        batches: Sequence[pa.RecordBatch],
+        publish: Callable[[Callable[[], None]], None],
+    ) -> SpooledResult:
+        """Write a small result, all of which is in memory."""
+        content = b"".join([schema.serialize(), *(batch.serialize() for batch in batches), END_OF_STREAM])
+        self.require_small(len(content))
+        publish(lambda: self._publish_held(content, query_id))
+        if sum(batch.get_total_buffer_size() for batch in batches) > 2 * HELD_BYTES:  # they are a part of others
+            batches = list(ResultFile(pa.BufferReader(content)))
+        held = HeldRows(schema, tuple(batches), content)
+        return SpooledResult(sum(batch.num_rows for batch in batches), len(content), held)
 
     def _write_on(self, path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> SpooledResult:
         """Write batch by batch, as they come."""
         rows = 0
-        with _disk_errors(), pa.OSFile(str(private_file(path)), "wb") as file:
+        with disk_errors(), pa.OSFile(str(private_file(path)), "wb") as file:
             with pa.ipc.new_stream(file, schema) as writer:
                 for batch in batches:
                     writer.write_batch(batch)
-                    self._require_small(file.tell())
+                    self.require_small(file.tell())
                     rows += batch.num_rows
             return SpooledResult(rows, file.tell())
 
-    def _require_small(self, size: int) -> None:
+    def require_small(self, size: int) -> None:
+        """Raise ResultTooLarge for more bytes than one result may have."""
         if size > self._limit:
             raise ResultTooLarge(f"The result is larger than {self._limit:,} bytes.")
 
-    def _publish(self, unfinished: Path, query_id: str) -> None:
-        with _disk_errors():
+    def _publish_held(self, content: bytes, query_id: str) -> None:
+        """Write a small result where it belongs: one that is cut short by a kill is of a query that did not finish."""
+        if len(content) <= SMALL_BYTES:
+            self._small.put(query_id, content)
+            return
+        path = self.path(query_id)
+        try:
+            with disk_errors():
+                write_private(path, content)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+    def publish(self, unfinished: Path, query_id: str) -> None:
+        """Make rows the query's result. Raises ResultStoreFull."""
+        with disk_errors():
             unfinished.rename(self.path(query_id))
 
     def path(self, query_id: str) -> Path:
-        """Return where a result lies, whether it is there or not."""
+        """Return where a result lies that has a file, whether it is there or not."""
         return self._folder / f"{query_id}{_SUFFIX}"
+
+    def has(self, query_id: str) -> bool:
+        """Tell whether a result is there."""
+        return self._small.get(query_id) is not None or self.path(query_id).exists()
 
     def page(self, query_id: str, *, max_rows: int) -> Page:
         """Return the first rows of a result."""
@@ -216,53 +266,92 @@ class Spool:
     @contextlib.contextmanager
     def open(self, query_id: str) -> Iterator[ResultFile]:
         """Read a result batch by batch; not through a map, which would count as memory of ours. Raises ResultGone."""
+        content = self._small.get(query_id)
         try:
-            file = pa.OSFile(str(self.path(query_id)), "rb")
+            file = pa.OSFile(str(self.path(query_id)), "rb") if content is None else pa.BufferReader(content)
         except FileNotFoundError as error:
             raise ResultGone(query_id) from error
         with file:
             yield ResultFile(file)
 
-    @contextlib.contextmanager
-    def open_of(self, run: Run) -> Iterator[ResultFile]:
-        """Read the result of a statement that has just ended: a small one from memory. Raises ResultGone."""
-        if run.held is not None:
-            yield ResultFile(pa.BufferReader(run.held))
-        else:
-            with self.open(run.id) as result:
-                yield result
+    def keep(self, query_id: str, result: SpooledResult) -> Path | None:
+        """Give a result a name by which it stays when its query's goes; None for one in memory. Raises OSError."""
+        if result.held is not None:
+            return None
+        kept = self._folder / f"{query_id}{_KEPT}"
+        os.link(self.path(query_id), kept)
+        return kept
+
+    def share(self, result: SpooledResult, kept: Path | None, query_id: str) -> None:
+        """Make rows that were kept the result of another query, too. Raises FileNotFoundError, ResultStoreFull."""
+        if result.held is not None:
+            self._publish_held(result.held.content, query_id)
+            return
+        assert kept is not None
+        try:
+            try:
+                os.link(kept, self.path(query_id))
+            except OSError as error:
+                if error.errno != errno.EMLINK:
+                    raise
+                self._renew(kept)
+                os.link(kept, self.path(query_id))
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise ResultStoreFull(f"The result cannot be kept: {error.strerror or error}") from error
+
+    def _renew(self, kept: Path) -> None:
+        """Put a copy in the place of rows that have as many names as the disk allows."""
+        copied = kept.with_name(f"{kept.name.partition('.')[0]}.{secrets.token_hex(4)}{_UNFINISHED}")
+        try:
+            shutil.copyfile(kept, private_file(copied))
+            copied.replace(kept)
+        except BaseException:
+            copied.unlink(missing_ok=True)
+            raise
 
     def delete(self, query_id: str) -> None:
-        """Delete a result, if it is there."""
+        """Delete a result, if it is there; what a full disk does not let go of goes with its age."""
+        with contextlib.suppress(ResultStoreFull):
+            if self._small.delete([query_id]):
+                return
         self.path(query_id).unlink(missing_ok=True)
 
     def query_ids(self) -> frozenset[str]:
-        """Return the queries that have a file here, whole or not."""
-        return frozenset(file.name.partition(".")[0] for file in self._folder.iterdir())
+        """Return the queries of which there is something here, whole or not."""
+        small = (query_id for _, query_id, _ in self._small.sizes())
+        return frozenset(chain(small, (file.name.partition(".")[0] for file in self._folder.iterdir())))
 
-    def keep_only(self, query_ids: Collection[str]) -> int:
-        """Delete every file that is not the whole result of one of these queries; returns how many."""
-        orphans = [file for file in self._folder.iterdir() if file.suffix == _UNFINISHED or file.stem not in query_ids]
+    def keep_only(self, query_ids: Collection[str], *, of: Callable[[str], bool] = every_query) -> int:
+        """Delete all that is not the whole result of one of these queries; returns how many. of: whose results."""
+        small = [query_id for _, query_id, _ in self._small.sizes() if of(query_id) and query_id not in query_ids]
+        files = [file for file in self._folder.iterdir() if of(file.name.partition(".")[0])]
+        orphans = [file for file in files if file.suffix == _UNFINISHED or file.stem not in query_ids]
         for file in orphans:
             file.unlink(missing_ok=True)
-        return len(orphans)
+        return len(orphans) + self._small.delete(small)
 
-    def files(self) -> list[tuple[str, int]]:
-        """Return each whole result's query and bytes, the newest first."""
-        found = []
+    def sizes(self) -> list[tuple[str, int]]:
+        """Return each whole result's query and bytes, the newest first; what several share counts for each in part."""
+        found = list(self._small.sizes())
         for file in self._folder.glob(f"*{_SUFFIX}"):
             with contextlib.suppress(FileNotFoundError):
                 status = file.stat()
-                found.append((status.st_mtime, file.stem, status.st_size))
+                found.append((_came_s(file, status), file.stem, status.st_size // status.st_nlink))
         return [(query_id, size) for _, query_id, size in sorted(found, reverse=True)]
+
+    def checkpoint(self) -> None:
+        """Do for small results what no statement is to wait for."""
+        self._small.checkpoint()
 
     def expire(self, older_than_s: float) -> int:
         """Delete results that are older; returns how many."""
         horizon = time.time() - older_than_s
-        expired = 0
+        expired = self._small.expire(horizon)
         for file in self._folder.glob(f"*{_SUFFIX}"):
             with contextlib.suppress(FileNotFoundError):
-                if file.stat().st_mtime < horizon:
+                if _came_s(file, file.stat()) < horizon:
                     file.unlink()
                     expired += 1
         return expired
@@ -280,6 +369,12 @@ class Spool:
             raise ResultTooLarge(f"A row of the result takes {weight:,} bytes; {self._row_bytes:,} is the limit.")
         else:
             yield batch
+
+
+def _came_s(file: Path, status: os.stat_result) -> float:
+    """Return when a result came: one that is shared as it was given its name, for its rows may be older."""
+    named_s = submitted_s(file.stem) if status.st_nlink > 1 else None
+    return max(status.st_mtime, named_s or 0.0)
 
 
 def weigh(batch: pa.RecordBatch) -> int:
@@ -309,7 +404,8 @@ def _plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 @contextlib.contextmanager
-def _disk_errors() -> Iterator[None]:
+def disk_errors() -> Iterator[None]:
+    """Tell what the disk refuses as ResultStoreFull."""
     try:
         yield
     except OSError as error:

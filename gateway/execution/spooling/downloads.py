@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from gateway.errors import TooManyDownloads
-from gateway.execution.results import BATCH_BYTES, ResultFile, weigh
+from gateway.execution.spooling.results import BATCH_BYTES, ResultFile, weigh
 
 WIDE_ROWS = 4  # of the largest size, that are in memory at once
 WIDE_BYTES = 2 * BATCH_BYTES  # from which on rows count as wide
@@ -113,9 +113,16 @@ class Downloads:
     def messages(self, result: ResultFile, user: str) -> Iterator[pa.Message | None]:
         """Yield a result's batches as they stand, each with room; None while one has none, for whoever reads to wait.
 
-        Raises TooManyDownloads where none becomes free within ``stall_s``.
+        So it is while the next one is still to come. Raises TooManyDownloads where no room becomes free within
+        ``stall_s``, and what the query fails with while its rows are read.
         """
-        while (size := result.next_bytes()) is not None:
+        while True:
+            if result.is_behind:
+                yield None
+                continue
+            size = result.next_bytes()
+            if size is None:
+                return
             message = result.read_message() if size <= WIDE_BYTES else None
             needed_bytes = size if message is None else weigh(result.decode(message))
             if needed_bytes <= WIDE_BYTES:
@@ -131,13 +138,12 @@ class Downloads:
             finally:
                 give_back()
 
-    def waited_for(self, result: ResultFile, user: str) -> Iterator[pa.Message]:
-        """Yield a result's batches as they stand; the thread waits while one has no room. Raises TooManyDownloads."""
+    def waited_for(self, result: ResultFile, user: str) -> Iterator[pa.Message | None]:
+        """Yield what ``messages`` does; the thread has waited a little at each None."""
         for message in self.messages(result, user):
             if message is None:
                 time.sleep(ROOM_POLL_S)
-            else:
-                yield message
+            yield message
 
     @property
     def under_way(self) -> int:

@@ -1,0 +1,211 @@
+"""START HERE: repeated queries are answered with the result of an earlier run, as exactly as if they had run again.
+
+A result answers while the text that its engine got, the definitions of its tables, all their files and the day are the
+same; who asks has been authorised for what the text reads before, and routing rules have their say as ever. Each answer
+is a query of its own: on record before it is told, its rows a file under its own id. What is not known exactly is not
+kept (docs/adr/0044-cached-results.md).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from engines.errors import StatementCancelled
+from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
+from gateway.errors import RuleDenied
+from gateway.execution.caching.result_cache import CachedResult, Key, ResultCache
+from gateway.execution.caching.table_files import SETTLED_S, TableFiles, files_at
+from gateway.execution.executor import Outcome
+from gateway.execution.query_log import QueryLog
+from gateway.execution.spooling.results import Spool
+from gateway.routing.admission.values import DEFAULT_POOL
+from gateway.routing.engines import EngineEntry, EngineRegistry
+from gateway.routing.router import Router
+from gateway.sql.compiled import CompiledStatement
+from gateway.statements.caching import CacheUsage, CacheUse
+from gateway.statements.statement import Run, Statement
+from metastore.database.retry import retry
+from metastore.records import QueryState
+from selector.decision import Decision, Reason, ReasonCode
+from selector.estimate import UNKNOWN
+
+log = logging.getLogger(__name__)
+
+DAY_S = 86_400
+CANCELLED = "The statement was cancelled."
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What came of asking. files: of all tables, before the query runs; None where its result is not to be kept.
+
+    day: since 1970, in UTC.
+    """
+
+    answered: bool = False
+    files: TableFiles | None = None
+    day: int = 0
+
+
+BYPASSED, ANSWERED = Lookup(), Lookup(answered=True)
+
+
+class CachedAnswers:
+    """Thread-safe. enabled: for statements whose session and pool say nothing; pools: which say something."""
+
+    def __init__(
+        self,
+        *,
+        catalog: CatalogView,
+        engines: EngineRegistry,
+        router: Router,
+        spool: Spool,
+        query_log: QueryLog,
+        limit_bytes: int,
+        keep_s: float,
+        enabled: bool,
+        pools: Mapping[str, bool] = {},
+        settled_s: float = SETTLED_S,
+    ) -> None:
+        self._catalog = catalog
+        self._engines = engines
+        self._router = router
+        self._spool = spool
+        self._log = query_log
+        self._cache = ResultCache(limit_bytes=limit_bytes, keep_s=keep_s, forget=_delete)
+        self._is_there = limit_bytes > 0
+        self._enabled = enabled
+        self._pools = pools
+        self._settled_s = settled_s
+
+    def usage(self) -> CacheUsage:
+        """Return how full the cache is, and how it was used."""
+        return self._cache.usage()
+
+    def answer(self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot) -> Lookup:
+        """Answer a query, if a result is known that is still right; its record has ended then.
+
+        Raises RuleDenied, RuleForbidsEngine, EngineError, SQLAlchemyError.
+        """
+        if not (self._is_on(run.statement) and query.is_repeatable):
+            return BYPASSED
+        keys = self._keys(query, run.statement.pinned or query.engine)
+        if not keys:
+            return BYPASSED
+        run.cache = CacheUse.MISS
+        found = self._cache.find(keys)
+        if found:
+            matched, only = self._may_answer(run, query, snapshot)
+            for kept in found:
+                if (only is None or kept.engine in only) and self._answered(run, query, snapshot, kept, matched):
+                    return ANSWERED
+        self._cache.has_missed()
+        files = files_at((table.location for table in query.tables), settled_s=self._settled_s)
+        return Lookup(files=files, day=_today())
+
+    def keep(self, run: Run, query: CompiledStatement, lookup: Lookup, outcome: Outcome) -> None:
+        """Keep the result of a query that was not answered, if all that it rests on stayed as it was meanwhile."""
+        if lookup.files is None or outcome.result is None or run.record.state is not QueryState.FINISHED:
+            return
+        engine = outcome.attempt.engine
+        sql = query.texts[self._engines[engine].engine.dialect]
+        if not isinstance(sql, str) or not _reads_exactly(self._engines[engine], query):
+            return
+        if outcome.result.bytes > self._cache.largest_bytes or not self._stayed(query, lookup):
+            return
+        try:
+            file = self._spool.keep(run.id, outcome.result)
+        except OSError as error:  # it has gone already, or the disk knows no second names
+            log.info("the result of %s cannot be cached: %s", run.id, error)
+            return
+        text = f"The result of {run.id} on {engine} is the answer: nothing that it rests on has changed."
+        kept = CachedResult(
+            query_id=run.id,
+            engine=engine,
+            sql=sql,
+            result=outcome.result,
+            file=file,
+            tables=query.tables,
+            files=lookup.files,
+            day=lookup.day,
+            decision=Decision(engine, (engine,), (Reason(ReasonCode.CACHED, text),), UNKNOWN, None),
+            kept_s=time.monotonic(),
+        )
+        self._cache.put(kept)
+
+    def _is_on(self, statement: Statement) -> bool:
+        """Tell whether a statement may be answered: by its session, its pool, or the gateway."""
+        if statement.cache is not None:
+            return self._is_there and statement.cache
+        of_pool = self._pools.get(statement.pool, self._pools.get(DEFAULT_POOL, self._enabled))
+        return self._is_there and of_pool
+
+    def _keys(self, query: CompiledStatement, pinned: str | None) -> list[Key]:
+        """Return what results of a query are found by: of each engine whose results may be kept, and be its answer."""
+        entries = (self._engines[pinned],) if pinned is not None else self._engines.values()
+        texts = ((entry.name, query.texts[entry.engine.dialect]) for entry in entries if _reads_exactly(entry, query))
+        return [(name, text) for name, text in texts if isinstance(text, str)]
+
+    def _may_answer(
+        self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot
+    ) -> tuple[str | None, frozenset[str] | None]:
+        try:
+            return retry(partial(self._router.may_answer, run.statement, query, snapshot, run.asker))
+        except RuleDenied as denied:
+            self._router.rules.hit(denied.rule)
+            raise
+
+    def _answered(
+        self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot, kept: CachedResult, matched: str | None
+    ) -> bool:
+        """Answer with a result that is still right; one that is not is forgotten."""
+        is_right = (
+            kept.tables == query.tables
+            and kept.day == _today()
+            and not self._cache.is_too_old(kept)
+            and kept.files.are_unchanged()
+        )
+        if run.cancelled:
+            raise StatementCancelled(CANCELLED)
+        try:
+            if is_right:
+                self._spool.share(kept.result, kept.file, run.id)
+        except FileNotFoundError:  # it went this moment, for others' sake
+            is_right = False
+        if not is_right:
+            self._cache.drop(kept)
+            return False
+        decision = kept.decision if matched is None else replace(kept.decision, matched=matched)
+        self._log.answered(run, decision, query, snapshot.statistics_version(query.tables), kept.result)
+        run.held, run.cache = kept.result.held, CacheUse.HIT
+        self._router.rules.hit(matched)
+        self._cache.has_answered(kept)
+        log.debug("query %s: answered with the result of %s", run.id, kept.query_id)
+        return True
+
+    def _stayed(self, query: CompiledStatement, lookup: Lookup) -> bool:
+        """Tell whether nothing has changed since a query was looked up: engines may have seen any state in between.
+
+        A table that was another one meanwhile, of which engines heard, is another object now.
+        """
+        if lookup.files is None or not lookup.files.are_unchanged() or lookup.day != _today():
+            return False
+        now = self._catalog.current()
+        return all(now.tables.get(table.name) is table for table in query.tables)
+
+
+def _reads_exactly(entry: EngineEntry, query: CompiledStatement) -> bool:
+    return all(table.format in entry.exact_formats for table in query.tables)
+
+
+def _today() -> int:
+    return int(time.time() // DAY_S)
+
+
+def _delete(gone: CachedResult) -> None:
+    if gone.file is not None:
+        gone.file.unlink(missing_ok=True)

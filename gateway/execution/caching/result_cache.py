@@ -1,0 +1,135 @@
+"""What is kept of results, within a number of bytes: what nobody asked for longest goes first."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from engines.protocol import TableSource
+from gateway.execution.caching.table_files import TableFiles
+from gateway.execution.spooling.results import SpooledResult
+from gateway.statements.caching import CacheUsage
+from selector.decision import Decision
+
+LARGEST_SHARE = 1 / 16  # of all bytes, that one result may take
+ENTRY_BYTES = 4 << 10  # of an entry beside its rows, its key and its files: decision, result file's name and tables
+STAMP_BYTES = 256  # of a file that is known: its path and five numbers
+
+Key = tuple[str, str]
+"""An engine, and a query as it gets it: all that its answer follows from, beside its tables."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CachedResult:
+    """A result, and what it rests on.
+
+    sql: as the engine got it. file: where its rows lie; None of those in memory. tables, files: that were read; day: on
+    which it ran. decision: of whoever is answered with it. kept_s: of the monotonic clock, when it was kept.
+    """
+
+    query_id: str
+    engine: str
+    sql: str
+    result: SpooledResult
+    file: Path | None
+    tables: tuple[TableSource, ...]
+    files: TableFiles
+    day: int
+    decision: Decision
+    kept_s: float
+
+    @property
+    def key(self) -> Key:
+        """What it is found by."""
+        return self.engine, self.sql
+
+    @property
+    def bytes(self) -> int:
+        """What it takes, in memory and on disk, about."""
+        return ENTRY_BYTES + len(self.sql) + self.result.bytes + STAMP_BYTES * len(self.files.stamps)
+
+
+class ResultCache:
+    """Thread-safe. limit_bytes: of all entries; keep_s: how long one answers. forget: hears what has gone."""
+
+    def __init__(
+        self, *, limit_bytes: int, keep_s: float, forget: Callable[[CachedResult], None] = lambda _: None
+    ) -> None:
+        self._limit = limit_bytes
+        self._keep_s = keep_s
+        self._forget = forget
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Key, CachedResult] = OrderedDict()
+        self._bytes = 0
+        self._hits = self._misses = self._evicted = self._outdated = 0
+
+    @property
+    def largest_bytes(self) -> int:
+        """What one result may take at most."""
+        return int(self._limit * LARGEST_SHARE)
+
+    def find(self, keys: Iterable[Key]) -> list[CachedResult]:
+        """Return the results that there are, in the order of their keys."""
+        with self._lock:
+            return [found for key in keys if (found := self._kept.get(key)) is not None]
+
+    def put(self, new: CachedResult) -> None:
+        """Keep a result in the place of an older one, unless it is too large; it is forgotten then."""
+        gone = [new]
+        with self._lock:
+            if new.bytes <= self.largest_bytes:
+                gone = [self._take(new.key)] if new.key in self._kept else []
+                self._kept[new.key] = new
+                self._bytes += new.bytes
+                while self._bytes > self._limit:
+                    gone.append(self._take(next(iter(self._kept))))
+                    self._evicted += 1
+        for each in gone:
+            self._forget(each)
+
+    def has_answered(self, kept: CachedResult) -> None:
+        """Note that a result was used."""
+        with self._lock:
+            self._hits += 1
+            if kept.key in self._kept:
+                self._kept.move_to_end(kept.key)
+
+    def has_missed(self) -> None:
+        """Note that a query found nothing."""
+        with self._lock:
+            self._misses += 1
+
+    def is_too_old(self, kept: CachedResult) -> bool:
+        """Tell whether a result has answered for long enough."""
+        return time.monotonic() - kept.kept_s > self._keep_s
+
+    def drop(self, kept: CachedResult) -> None:
+        """Forget a result that has been left behind by what it rests on."""
+        with self._lock:
+            if self._kept.get(kept.key) is not kept:
+                return
+            self._take(kept.key)
+            self._outdated += 1
+        self._forget(kept)
+
+    def usage(self) -> CacheUsage:
+        """Return how full it is, and how it was used."""
+        with self._lock:
+            return CacheUsage(
+                entries=len(self._kept),
+                bytes=self._bytes,
+                limit_bytes=self._limit,
+                hits=self._hits,
+                misses=self._misses,
+                evicted=self._evicted,
+                outdated=self._outdated,
+            )
+
+    def _take(self, key: Key) -> CachedResult:
+        taken = self._kept.pop(key)
+        self._bytes -= taken.bytes
+        return taken

@@ -1,0 +1,1 @@
+"""Requests that reach one of several processes and are about what another one owns. START HERE: forwarding.py."""

@@ -1,0 +1,176 @@
+"""A request about what another process of the gateway owns goes there as it came, and its reply comes back as it is.
+
+Where that process is gone, whoever has the request answers it from what is on record, as after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable
+
+import h11
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.http.guard import given_again
+from gateway.statements.processes import HTTP_DOOR, Processes, owner_named_in
+
+CLIENT_HEADER = b"x-fusion-client"  # who asked: address, port and scheme; only the other process's word counts
+PASSED_ON = "fusion.passed_on"  # in the scope of a request that came from another process
+NOBODY = "-"
+RECEIVE_BYTES = 64 << 10
+_OF_A_CONNECTION = frozenset(
+    (b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"expect", b"upgrade", b"te", b"trailer")
+)
+_OF_A_REPLY = _OF_A_CONNECTION - {b"content-length"} | {b"date"}  # which the server adds
+
+
+class Forwarding:
+    """ASGI middleware: passes on what is about a query or a job of another process, which its address names."""
+
+    def __init__(self, app: ASGIApp, *, processes: Processes) -> None:
+        self._app = app
+        self._processes = processes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or have it answered here."""
+        if scope["type"] == "http" and not scope.get(PASSED_ON):
+            owner = self._processes.other(owner_named_in(scope["path"]))
+            if owner is not None:
+                body = await _whole_body(receive)
+                if body is None or await pass_on(self._processes, owner, scope, body, receive, send):
+                    return
+                receive = given_again(body, receive)
+        await self._app(scope, receive, send)
+
+
+class PassedOn:
+    """The application as other processes reach it: they say who asked them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request in the name of its first sender."""
+        if scope["type"] == "http":
+            headers = [(name, value) for name, value in scope["headers"] if name != CLIENT_HEADER]
+            told = dict(scope["headers"]).get(CLIENT_HEADER, b"").decode("ascii").split()
+            scope = {**scope, "headers": headers, PASSED_ON: True}
+            if len(told) == len(("address", "port", "scheme")):
+                client = None if told[0] == NOBODY else (told[0], int(told[1]))
+                scope |= {"client": client, "scheme": told[2]}
+        await self._app(scope, receive, send)
+
+
+class ForwardedReply(Response):
+    """A reply that another process gives, as a route returns it. otherwise: answers where that process is gone."""
+
+    def __init__(
+        self, processes: Processes, owner: int, content: bytes, otherwise: Callable[[], Awaitable[ASGIApp]]
+    ) -> None:
+        super().__init__()
+        self._processes = processes
+        self._owner = owner
+        self._content = content
+        self._otherwise = otherwise
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and its reply back."""
+        if not await pass_on(self._processes, self._owner, scope, self._content, receive, send):
+            answer = await self._otherwise()
+            await answer(scope, receive, send)
+
+
+async def pass_on(processes: Processes, owner: int, scope: Scope, body: bytes, receive: Receive, send: Send) -> bool:
+    """Have another process answer a request; returns False where it is gone and nothing was sent yet.
+
+    Raises ConnectionError where it ends in the middle of its reply.
+    """
+    try:
+        reader, writer = await asyncio.open_unix_connection(processes.path(HTTP_DOOR, owner))
+    except (FileNotFoundError, ConnectionRefusedError):
+        return False
+    begun = False
+
+    async def noted(message: Message) -> None:
+        nonlocal begun
+        begun = True
+        await send(message)
+
+    answering = asyncio.ensure_future(_relay(reader, writer, scope, body, noted))
+    leaving = asyncio.ensure_future(_left(receive))
+    try:
+        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():  # the other process hears of it as the connection closes
+            return True
+        try:
+            answering.result()
+        except (h11.RemoteProtocolError, ConnectionError) as error:
+            if begun:
+                raise ConnectionError("the process that answers has ended") from error
+            return False
+        return True
+    finally:
+        for each in (answering, leaving):
+            each.cancel()
+        with contextlib.suppress(asyncio.CancelledError, ConnectionError):
+            await asyncio.wait((answering, leaving))
+        writer.close()
+
+
+async def _relay(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, scope: Scope, body: bytes, send: Send
+) -> None:
+    """Send a request and pass its reply on, piece by piece as the client takes it."""
+    connection = h11.Connection(h11.CLIENT)
+    target = scope.get("raw_path") or scope["path"].encode()
+    if scope["query_string"]:
+        target += b"?" + scope["query_string"]
+    request = h11.Request(method=scope["method"], target=target, headers=_headers(scope, len(body)))
+    for part in (request, h11.Data(data=body), h11.EndOfMessage()):
+        writer.write(connection.send(part) or b"")
+    await writer.drain()
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(await reader.read(RECEIVE_BYTES))
+        elif isinstance(event, h11.Response):
+            headers = [(name, value) for name, value in event.headers if name not in _OF_A_REPLY]
+            await send({"type": "http.response.start", "status": event.status_code, "headers": headers})
+        elif isinstance(event, h11.Data):
+            await send({"type": "http.response.body", "body": bytes(event.data), "more_body": True})
+        elif isinstance(event, h11.EndOfMessage):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+        elif isinstance(event, h11.ConnectionClosed):
+            raise ConnectionError("the process that answers has ended")
+
+
+def _headers(scope: Scope, length: int) -> list[tuple[bytes, bytes]]:
+    address, port = scope.get("client") or (NOBODY, 0)
+    own: Iterable[tuple[bytes, bytes]] = (
+        (b"connection", b"close"),
+        (b"content-length", b"%d" % length),
+        (CLIENT_HEADER, f"{address} {port} {scope['scheme']}".encode("ascii")),
+    )
+    kept = (each for each in scope["headers"] if each[0] not in _OF_A_CONNECTION and each[0] != CLIENT_HEADER)
+    return [*kept, *own]
+
+
+async def _whole_body(receive: Receive) -> bytes | None:
+    """Return a request's body, which the limit of bodies bounds; None where its client leaves."""
+    pieces = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+
+
+async def _left(receive: Receive) -> None:
+    """Return once the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,51 @@
+"""What is known of a statement on one engine before it is priced: an estimate, or why it cannot run there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engines.errors import UnsupportedFeature
+from gateway.routing.engines import EngineEntry
+from gateway.sql.compiled import CompiledStatement
+from gateway.sql.duckdb.values import NoEquivalent
+from gateway.sql.statement import CheckedStatement
+from selector.estimate import UNKNOWN, MemoryEstimate
+
+SHOWN_PATTERN = 60
+
+BACKTRACKING = frozenset({"spark", "hive"})
+"""Dialects of engines that match regular expressions with Java's, which may take for ever and hears no cancel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What one fast engine is expected to need.
+
+    unsupported: why it cannot run the statement at all. no_equivalent: what of it would mean something else there.
+    """
+
+    estimate: MemoryEstimate = UNKNOWN
+    unsupported: str | None = None
+    no_equivalent: str | None = None
+
+
+def of_dependable(entry: EngineEntry, statement: CompiledStatement) -> Prospect:
+    """Return whether a dependable engine has words for a statement, which is all that is asked of it."""
+    try:
+        statement.sql(entry.engine.dialect)
+    except NoEquivalent as error:
+        return Prospect(no_equivalent=error.message)
+    except UnsupportedFeature as error:
+        return Prospect(unsupported=error.message)
+    return Prospect()
+
+
+def unsafe_pattern(entry: EngineEntry, statement: CheckedStatement | CompiledStatement) -> str | None:
+    """Return why a statement's regular expressions keep it from an engine; None where they do not."""
+    pattern = statement.explosive_pattern() if entry.engine.dialect in BACKTRACKING else None
+    if pattern is None:
+        return None
+    return (
+        f"the regular expression '{pattern[:SHOWN_PATTERN]}' can match one text in so many ways that it might never "
+        "end there; repeat no group that holds another repetition of the same characters."
+    )

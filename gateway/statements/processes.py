@@ -1,0 +1,70 @@
+"""Which of a gateway's processes this is. What a process makes says so, and whoever meets that knows where to ask.
+
+Where a gateway is one process, nothing is said and nobody asks.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from engines.machine.sharing import SocketFolder
+
+SOCKETS = "sockets"
+"""Name of the folder in which processes reach each other; nobody else may look into it."""
+
+HTTP_DOOR, FLIGHT_DOOR = "http", "flight"
+CALLS_DOOR = "calls"
+"""Where processes call functions of each other."""
+
+_MARKED_ID = re.compile(r"\b\d{8}_\d{6}_[0-9a-f]{10}([0-9a-f]{2})\b")
+_mark = b""
+
+
+def become(number: int) -> None:
+    """Say which of several processes this one is, from now until its end. number: from 0."""
+    global _mark
+    _mark = bytes((number + 1,))
+
+
+def mark() -> bytes:
+    """Return the byte that stands behind what this process makes; none where it is the only one."""
+    return _mark
+
+
+def owner_of_mark(byte: int) -> int:
+    """Return the number of the process whose mark a byte is."""
+    return byte - 1
+
+
+def owner_named_in(text: str) -> int | None:
+    """Return the process that made the first query or job that a text names; None where it names none of several."""
+    found = _MARKED_ID.search(text)
+    return None if found is None else owner_of_mark(int(found[1], 16))
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """All processes of a gateway, as one of them sees them. number: its own, from 0. count: of all."""
+
+    number: int
+    count: int
+    sockets: SocketFolder
+
+    def other(self, owner: int | None) -> int | None:
+        """Return an owner that is another process; None where it is this one, or none that there is."""
+        return owner if owner is not None and owner != self.number and 0 <= owner < self.count else None
+
+    def has_made(self, query_id: str) -> bool:
+        """Tell whether this process sees to a query. The first one does to those that none of them made."""
+        owner = owner_named_in(query_id)
+        return owner == self.number or (not self.number and (owner is None or not 0 <= owner < self.count))
+
+    def path(self, door: str, number: int) -> str:
+        """Return where a process is reached at one of its doors."""
+        return self.sockets.path(self.name_of(door, number))
+
+    @staticmethod
+    def name_of(door: str, number: int) -> str:
+        """Return the name of a door's socket."""
+        return f"{number}.{door}"

@@ -1,0 +1,117 @@
+"""Where a statement's time goes: each stage of its life, on the clock and on the processor.
+
+Every run carries a ``StageClock``; what it measured is added to the gateway's ``StageTimes`` once the run has ended,
+and is told by ``/v1/metrics``. It takes a few microseconds, so that it is always there.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+BOUNDS_S = (*(1e-5 * 2.0**step for step in range(24)), math.inf)
+"""Upper ends of the buckets in which times are counted."""
+
+
+class Stage(StrEnum):
+    """Stages in their order."""
+
+    START = "start"
+    """Until a thread of its own has it."""
+    READ = "read"
+    """It is parsed and checked, or known, and its user may run it."""
+    CACHE = "cache"
+    """Whether an earlier result answers it."""
+    DECIDE = "decide"
+    """Where it goes."""
+    ADMIT = "admit"
+    """Until it holds its lease."""
+    RUN = "run"
+    """The engine's own work, and the way of the rows to the gateway and into its spool."""
+    RECORD = "record"
+    """Until its end is on record."""
+    WAKE = "wake"
+    """Until the event loop goes on with it (over HTTP)."""
+    REPLY = "reply"
+    """Its reply is made (over HTTP)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """One stage of one statement, all its parts together. cpu_s: of the thread that it lived in."""
+
+    wall_s: float
+    cpu_s: float
+
+
+class StageClock:
+    """Stages of one run, one after the other. One thread at a time; what another one says is left to who goes on."""
+
+    __slots__ = ("_cpu_s", "_thread", "_wall_s", "times")
+
+    def __init__(self) -> None:
+        self.times: dict[Stage, StageTime] = {}
+        self.move()
+
+    def move(self) -> None:
+        """Go on in the thread that calls, without a stage that ends."""
+        self._wall_s, self._cpu_s, self._thread = time.perf_counter(), time.thread_time(), threading.get_ident()
+
+    def end(self, stage: Stage) -> None:
+        """End a stage; the next one begins. Nothing happens in a thread that the run does not live in."""
+        if threading.get_ident() != self._thread:
+            return
+        wall_s, cpu_s = time.perf_counter(), time.thread_time()
+        self._add(stage, wall_s - self._wall_s, cpu_s - self._cpu_s)
+        self._wall_s, self._cpu_s = wall_s, cpu_s
+
+    def hand_over(self, stage: Stage) -> None:
+        """End a stage that was a wait for the thread that calls, in which the run goes on."""
+        begun_s = self._wall_s
+        self.move()
+        self._add(stage, self._wall_s - begun_s, 0.0)
+
+    def _add(self, stage: Stage, wall_s: float, cpu_s: float) -> None:
+        before = self.times.get(stage)
+        if before is not None:
+            wall_s, cpu_s = wall_s + before.wall_s, cpu_s + before.cpu_s
+        self.times[stage] = StageTime(wall_s, cpu_s)
+
+
+@dataclass(slots=True)
+class StageSum:
+    """One stage of all statements. up_to: how many took as long as each of BOUNDS_S at most, but not the one before."""
+
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    up_to: list[int] = field(default_factory=lambda: [0] * len(BOUNDS_S))
+
+    def add(self, took: StageTime) -> None:
+        """Count one statement."""
+        self.wall_s += took.wall_s
+        self.cpu_s += took.cpu_s
+        self.up_to[bisect_left(BOUNDS_S, took.wall_s)] += 1
+
+
+class StageTimes:
+    """Stages of all statements since the start. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sums = {stage: StageSum() for stage in Stage}
+
+    def add(self, clock: StageClock) -> None:
+        """Count what a run has measured since this was last called for it."""
+        with self._lock:
+            for stage, took in clock.times.items():
+                self._sums[stage].add(took)
+        clock.times.clear()
+
+    def sums(self) -> dict[Stage, StageSum]:
+        """Return each stage, in order."""
+        with self._lock:
+            return {stage: StageSum(each.wall_s, each.cpu_s, list(each.up_to)) for stage, each in self._sums.items()}

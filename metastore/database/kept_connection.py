@@ -1,0 +1,57 @@
+"""A connection that stays open: to take one from the pool and to give it back takes as long as a small write."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+IDLE_S = 1.0  # after which it is asked whether it still is there, before anything depends on it
+
+
+class KeptConnection:
+    """One thread at a time. autocommit: without a transaction around what is asked."""
+
+    def __init__(self, engine: Engine, *, autocommit: bool = False) -> None:
+        self._engine = engine
+        self._options = {"isolation_level": "AUTOCOMMIT"} if autocommit else {}
+        self._connection: Connection | None = None
+        self._used_s = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was used before, and nothing failed on it."""
+        return self._connection is not None
+
+    @contextmanager
+    def use(self) -> Iterator[Connection]:
+        """Use it, or a new one in the place of one that was lost. What fails on it ends it. Raises SQLAlchemyError."""
+        if self._connection is not None and time.monotonic() > self._used_s + IDLE_S and not self._answers():
+            self.close()
+        if self._connection is None:
+            self._connection = self._engine.connect().execution_options(**self._options)
+        try:
+            yield self._connection
+        except BaseException:
+            self.close()
+            raise
+        self._used_s = time.monotonic()
+
+    def close(self) -> None:
+        """Give it back, not to be used again by anybody: nobody knows what state it is in."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.invalidate()
+            connection.close()
+
+    def _answers(self) -> bool:
+        assert self._connection is not None
+        try:
+            self._connection.exec_driver_sql("SELECT 1")
+            self._connection.rollback()
+        except SQLAlchemyError:
+            return False
+        return True

@@ -1,0 +1,178 @@
+"""Requests are passed on as they came, and answered here where the other process is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from engines.machine.sharing import SocketFolder
+from gateway.http.forwarding.forwarding import PASSED_ON, Forwarding, PassedOn
+from gateway.statements.processes import HTTP_DOOR, Processes
+
+OWN, OTHER = "20260131_235959_1a2b3c4d5e01", "20260131_235959_1a2b3c4d5e02"
+HEADERS = [(b"host", b"gateway"), (b"x-fusion-client", b"6.6.6.6 1 https"), (b"connection", b"keep-alive")]
+BODY = b"a body of some length"
+WITHIN_S = 10.0
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def here(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with the body that came."""
+    body = (await receive())["body"]
+    await PlainTextResponse(b"here: " + body)(scope, receive, send)
+
+
+def scope_of(query_id: str) -> dict[str, Any]:
+    return {
+        "type": "http",
+        "method": "POST",
+        "path": f"/v1/queries/{query_id}",
+        "raw_path": f"/v1/queries/{query_id}".encode(),
+        "query_string": b"a=1",
+        "headers": HEADERS,
+        "client": ("127.0.0.1", 4711),
+        "scheme": "http",
+    }
+
+
+def asked(
+    tmp_path: Path, serve: Serve | None, query_id: str = OTHER, *, leaves: bool = False, **also: Any
+) -> tuple[list[Message], bytes]:
+    """Ask process 0 for a query. serve: is process 1. Returns what was sent, and what process 1 was asked."""
+    processes, heard, sent = Processes(0, 2, SocketFolder.opened(tmp_path)), bytearray(), list[Message]()
+
+    async def run() -> None:
+        served = asyncio.Event()
+
+        async def serving(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            assert serve is not None
+            heard.extend(await reader.readuntil(BODY))
+            await serve(reader, writer)
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+            served.set()
+
+        waiting: list[Message] = [{"type": "http.request", "body": BODY, "more_body": False}]
+
+        async def receive() -> Message:
+            if waiting:
+                return waiting.pop()
+            if not leaves:
+                await asyncio.Event().wait()
+            await asyncio.sleep(0.05)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        server = None
+        if serve is not None:
+            listening = processes.sockets.listening(Processes.name_of(HTTP_DOOR, 1))
+            server = await asyncio.start_unix_server(serving, sock=listening)
+        try:
+            await Forwarding(here, processes=processes)({**scope_of(query_id), **also}, receive, send)
+        finally:
+            if server is not None:
+                if heard:
+                    await asyncio.wait_for(served.wait(), WITHIN_S)
+                server.close()
+
+    asyncio.run(run())
+    return sent, bytes(heard)
+
+
+def text(sent: list[Message]) -> bytes:
+    return b"".join(each.get("body", b"") for each in sent)
+
+
+async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 201 Created\r\ndate: now\r\nx-y: z\r\ntransfer-encoding: chunked\r\n\r\n")
+    for piece in (b"3\r\none\r\n", b"3\r\ntwo\r\n", b"0\r\n\r\n"):
+        writer.write(piece)
+        await writer.drain()
+        await asyncio.sleep(0.01)
+
+
+async def die_at_once(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+
+
+async def die_in_the_middle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc")
+    await writer.drain()
+
+
+def test_a_request_goes_as_it_came_and_its_reply_comes_as_it_is(tmp_path: Path) -> None:
+    sent, heard = asked(tmp_path, answer)
+    head, _, body = heard.partition(b"\r\n\r\n")
+    lines = head.lower().split(b"\r\n")
+    assert lines[0] == f"POST /v1/queries/{OTHER}?a=1 HTTP/1.1".lower().encode()
+    assert body == BODY
+    assert b"host: gateway" in lines
+    assert [line for line in lines if line.startswith(b"x-fusion-client")] == [b"x-fusion-client: 127.0.0.1 4711 http"]
+    assert [line for line in lines if line.startswith(b"connection")] == [b"connection: close"]
+    assert (sent[0]["status"], list(sent[0]["headers"])) == (201, [(b"x-y", b"z")])
+    assert text(sent) == b"onetwo"
+    assert [each.get("more_body") for each in sent[1:]] == [True] * (len(sent) - 2) + [False]
+
+
+@pytest.mark.parametrize("serve", [None, die_at_once], ids=["not there", "dies"])
+def test_what_nobody_else_answers_is_answered_here(tmp_path: Path, serve: Serve | None) -> None:
+    sent, _ = asked(tmp_path, serve)
+    assert (sent[0]["status"], text(sent)) == (200, b"here: " + BODY)
+
+
+@pytest.mark.parametrize(
+    ("query_id", "also"),
+    [(OWN, {}), (OTHER[:-2], {}), (OTHER[:-1] + "9", {}), (OTHER, {PASSED_ON: True})],
+    ids=["its own", "of one alone", "of a process that there is not", "passed on already"],
+)
+def test_what_is_its_own_is_answered_here(tmp_path: Path, query_id: str, also: dict[str, Any]) -> None:
+    sent, heard = asked(tmp_path, answer, query_id, **also)
+    assert (text(sent), heard) == (b"here: " + BODY, b"")
+
+
+def test_a_reply_that_breaks_off_breaks_off_for_the_client(tmp_path: Path) -> None:
+    with pytest.raises(ConnectionError):
+        asked(tmp_path, die_in_the_middle)
+
+
+def test_the_other_process_hears_of_a_client_that_leaves(tmp_path: Path) -> None:
+    left = list[bytes]()
+
+    async def wait(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        left.append(await reader.read())
+
+    sent, _ = asked(tmp_path, wait, leaves=True)
+    assert not sent
+    assert left == [b""]
+
+
+@pytest.mark.parametrize(
+    ("told", "client", "scheme"),
+    [(b"10.0.0.7 99 https", ("10.0.0.7", 99), "https"), (b"- 0 http", None, "http")],
+)
+def test_the_sender_is_who_the_other_process_says(told: bytes, client: object, scheme: str) -> None:
+    seen = list[Scope]()
+
+    async def note(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope)
+
+    app: ASGIApp = PassedOn(note)
+
+    async def nothing(*_: object) -> Any:
+        return None
+
+    came = {**scope_of(OTHER), "headers": [(b"x-fusion-client", told), (b"host", b"h")]}
+    asyncio.run(app(came, nothing, nothing))  # type: ignore[arg-type]
+    (scope,) = seen
+    assert (scope["client"], scope["scheme"], scope[PASSED_ON]) == (client, scheme, True)
+    assert scope["headers"] == [(b"host", b"h")]

@@ -37,6 +37,10 @@ class GatewayProcess:
         """Where it answers over HTTP."""
         return self.told["url"]
 
+    def workers_cpu_s(self) -> dict[int, float]:
+        """Return the CPU seconds of each process that works for it, by its id; others may start or end meanwhile."""
+        return {each.pid: cpu_s(each) for each in self.process.children(recursive=True)}
+
     def metric(self, name: str) -> float:
         """Return the sum of a metric that has no labels, or the same over all of them."""
         lines = httpx.get(f"{self.url}/v1/metrics").raise_for_status().text.splitlines()

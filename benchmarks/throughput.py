@@ -156,16 +156,15 @@ def _straight(engine: DuckDBEngine, sql: str, clients: int, seconds: float) -> A
 def _measured(
     gateway: GatewayProcess, driver: Driver, asked: Asked, clients: int, seconds: float, settings: dict[str, str]
 ) -> Measured:
-    workers = gateway.process.children(recursive=True)
-    before = cpu_s(gateway.process), sum(map(cpu_s, workers))
+    before, workers_before = cpu_s(gateway.process), gateway.workers_cpu_s()
     hits = gateway.metric(CACHE_HITS.name)
     answered = _ask(gateway, driver, asked, clients, seconds, settings)
-    after = cpu_s(gateway.process), sum(map(cpu_s, workers))
+    server_s, workers_after = cpu_s(gateway.process) - before, gateway.workers_cpu_s()
+    workers_s = sum(now - workers_before.get(pid, 0.0) for pid, now in workers_after.items())
     hits = gateway.metric(CACHE_HITS.name) - hits
     if hits if settings is CACHE_OFF else hits < answered.count:
         raise RunFailed(f"{hits:.0f} of {answered.count} answers were cached with {settings}")
-    server_ms, workers_ms = ((now - then) * MS / answered.count for then, now in zip(before, after, strict=True))
-    return Measured(answered, server_ms, workers_ms)
+    return Measured(answered, server_s * MS / answered.count, workers_s * MS / answered.count)
 
 
 def _ask(

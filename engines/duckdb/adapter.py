@@ -41,7 +41,7 @@ class DuckDBSettings(EngineSettings):
     """Memory of all statements together, which should fit into the machine; without it, `memory_limit` x `workers`."""
     spare_workers: int = Field(1, ge=0, le=16)
     """Worker processes more, which stand ready for the next statement or to take the place of one that ends."""
-    recycle_after: int = Field(1_000, ge=1)
+    recycle_after: int = Field(20_000, ge=1)
     """Statements after which a worker is replaced by a new one."""
     recycle_growth: Size = Field(ByteSize(512 << 20), ge=64 << 20)
     """Memory that a worker may keep between statements beyond what a new one holds; then it is replaced."""

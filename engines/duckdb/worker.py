@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -178,6 +179,7 @@ class Worker:
                 self._sampler.watching(instance) if watched else nullcontext(),
             ):
                 self._refuse_if_cancelled(number)
+                begun_s = time.monotonic()
                 reader = instance.query(sql).to_arrow_reader(BATCH_ROWS)
                 schema = _with_bigint_sums(reader.schema, partial(instance.types, sql))
                 self._sender.hold(wire.Frame.SCHEMA, schema.serialize())
@@ -185,6 +187,7 @@ class Worker:
                     self._refuse_if_cancelled(number)
                     sender.send(_cast(batch, schema))
                 reader.close()
+                instance.ran(sql, time.monotonic() - begun_s)
             self._sender.send_json(wire.Frame.END, _actuals(instance.profile()))
         finally:
             with self._lock:

@@ -15,7 +15,7 @@ from typing import TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from engines.errors import EngineError, StatementCancelled
-from engines.machine.threads import Threads
+from engines.machine.threads import SingleFile, Threads
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.commands.answers import writes_rows
 from gateway.errors import GatewayError, GatewayStopped, NotAllowed, failure_of
@@ -50,6 +50,7 @@ Result = TypeVar("Result")
 
 STOPPING = "The gateway is stopping; try again soon."
 ITSELF = "gateway"  # where commands run, in the place of an engine's name
+TURN_S = 0.1  # that a statement waits at most until those before it have been read and decided about
 
 
 class Coordinator:
@@ -92,6 +93,7 @@ class Coordinator:
         self.parser_limits = reader.limits
         self._alive = LiveStatements(engines, admission, queries)
         self._threads = Threads("statement")
+        self._single_file = SingleFile(wait_s=TURN_S)
         self.stages = StageTimes()
         self._stopping = False
 
@@ -121,7 +123,7 @@ class Coordinator:
         self._alive.take_in(run)
         try:
             self._log.open(run, otherwise=partial(self.cancel, run.id))
-            self._threads.run(partial(self._process, run))
+            self._threads.run(partial(self._live, run))
         except BaseException:
             self._alive.let_go(run)
             self._log.require_closed(run)
@@ -177,6 +179,11 @@ class Coordinator:
 
     # ------------------------------------------------------------------ one statement's life
 
+    def _live(self, run: Run) -> None:
+        """See a statement through; until it first waits for something, no other one computes beside it."""
+        with self._single_file.turn() as run.end_turn:
+            self._process(run)
+
     def _process(self, run: Run) -> None:
         """Read a statement, see it through, and let go of it; nothing escapes but defects."""
         refusal: Exception | None = None
@@ -216,6 +223,7 @@ class Coordinator:
         elif writes_rows(understood):
             self._write(run, understood, snapshot)
         else:
+            run.end_turn()
             run.only = self._router.require_allowed(run.statement, understood, snapshot, runs=True)
             attempt = new_attempt(1, ITSELF)
             self._log.attempt_started(run, attempt)
@@ -248,6 +256,7 @@ class Coordinator:
 
     def _write(self, run: Run, write: Write, snapshot: CatalogSnapshot) -> None:
         """Have one engine write, once: whatever fails, nothing is tried again."""
+        run.end_turn()
         decision = self._router.route_write(run.statement, write, snapshot, runs=True)
         attempt = new_attempt(1, decision.engine)
         self._log.decided(run, decision, attempt)

@@ -75,6 +75,7 @@ class QueryLog:
 
         Raises SQLAlchemyError as soon as the database does not answer: the client may ask again.
         """
+        run.end_turn()
         self._writer.wait(run.opened)
         self._catch_up()
 
@@ -204,6 +205,7 @@ class QueryLog:
 
     def _closed(self, run: Run, closed: QueryRecord, ended: Future[bool]) -> None:
         """Wait until the end of a statement is durable; one that has ended stays as it ended."""
+        run.end_turn()
         was_open = self._writer.wait(ended)
         self.require_open(run)
         run.record = closed if was_open else retry(partial(self._queries.get, run.id)) or closed

@@ -19,11 +19,14 @@ class Role(StrEnum):
     @property
     def rank(self) -> int:
         """Place among the roles, 0 for the least."""
-        return tuple(Role).index(self)
+        return _RANKS[self]
 
     def includes(self, other: Role) -> bool:
         """Tell whether this role may all that another one may."""
         return self.rank >= other.rank
+
+
+_RANKS = {role: rank for rank, role in enumerate(Role)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,7 @@ class Run:
     done: the record once it is closed, whichever way the query ended. ready: complete by then, or once rows can be
     read.
     command: what it is, where it is no query. only: engines that may help with a command, None for all.
+    end_turn: is called before it waits for anything, so that another one computes meanwhile (``SingleFile``).
     give_back: ends what it holds of the gateway, once it holds something. cache: what the cache did for it.
     """
 
@@ -157,6 +158,7 @@ class Run:
         self.statement = statement
         self.command: Command | Write | None = None
         self.give_back: Callable[[], None] | None = None
+        self.end_turn: Callable[[], None] = lambda: None
         self.record = QueryRecord(
             id=statement.id,
             sql=statement.sql,
@@ -209,6 +211,7 @@ class Run:
     @contextmanager
     def waits(self, reason: WaitsFor, engine: str | None = None) -> Iterator[None]:
         """Wait for something, as long as this lasts."""
+        self.end_turn()
         pending = Pending(reason, engine, dt.datetime.now(dt.UTC))
         with self._lock:
             self._pending.append(pending)
@@ -253,7 +256,8 @@ class Run:
     def asker(self) -> Requester:
         """Who waits for it, as planners are told."""
         waiting = partial(self.waits, WaitsFor.PLANNER)
-        return Requester(self.statement.principal.account, self._expires, self._cancelled.is_set, waiting)
+        account = self.statement.principal.account
+        return Requester(account, self._expires, self._cancelled.is_set, waiting, self.end_turn)
 
     def is_ready(self) -> None:
         """Wake up who waits for rows, or for its end."""

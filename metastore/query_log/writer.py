@@ -38,6 +38,7 @@ class _Written:
     """What becomes of one query in one transaction, and who hears of it.
 
     since_s: when its first change came. is_wanted: somebody waits for it. until_s: it is tried again till then.
+    told: complete once all of it is durable, with whether the query was ended by it.
     """
 
     query_id: str
@@ -45,7 +46,7 @@ class _Written:
     is_new: bool = False
     is_wanted: bool = False
     steps: list[Step] = field(default_factory=list)
-    told: list[Future[bool]] = field(default_factory=list)
+    told: Future[bool] = field(default_factory=Future)
     until_s: float | None = None
 
     def changes(self) -> QueryChanges:
@@ -53,14 +54,6 @@ class _Written:
         for step in self.steps:
             step(changes)
         return changes
-
-    def tell(self, ended: bool) -> None:
-        for each in self.told:
-            each.set_result(ended)
-
-    def fail(self, error: BaseException) -> None:
-        for each in self.told:
-            each.set_exception(error)
 
 
 class QueryWriter:
@@ -166,11 +159,11 @@ class QueryWriter:
     def _want(self, future: Future[bool]) -> None:
         with self._changed:
             for each in self._next.values():
-                if future in each.told:
+                if each.told is future:
                     each.is_wanted = True
+                    return
 
     def _add(self, query_id: str, step: Step, *, is_new: bool = False) -> Future[bool]:
-        future: Future[bool] = Future()
         with self._changed:
             written = self._next.get(query_id)
             if written is None:
@@ -178,11 +171,10 @@ class QueryWriter:
                 if len(self._next) == 1:
                     self._changed.notify_all()
             written.steps.append(step)
-            written.told.append(future)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="query-log", daemon=True)
                 self._thread.start()
-        return future
+            return written.told
 
     def _run(self) -> None:
         """Write what nobody waits for, and again what did not succeed."""
@@ -227,7 +219,7 @@ class QueryWriter:
             return error
         except Exception as error:
             if len(some) == 1:
-                some[0].fail(error)
+                some[0].told.set_exception(error)
                 return None
             lost: OperationalError | InterfaceError | None = None
             for each in some:  # one of them cannot be written as it is
@@ -236,7 +228,7 @@ class QueryWriter:
                     self._keep([each], lost)
             return None
         for each, has_ended in zip(some, ended, strict=True):
-            each.tell(has_ended)
+            each.told.set_result(has_ended)
         return None
 
     def _keep(self, some: Sequence[_Written], error: OperationalError | InterfaceError) -> None:
@@ -246,7 +238,7 @@ class QueryWriter:
         for each in some:
             each.until_s = now_s + self.retry_s if each.until_s is None else each.until_s
             if each.is_new or now_s >= each.until_s:
-                each.fail(error)
+                each.told.set_exception(error)
             else:
                 with self._changed:
                     self._again.append(each)

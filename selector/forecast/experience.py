@@ -145,8 +145,8 @@ class Experience:
 
     def _excess_elsewhere(self, engine: str, subject: WorkloadKey) -> Excess:
         """Return by how much runs on other engines took longer than their work says."""
-        others = [(name, each.excess(subject, self._common(name))) for name, each in self._seconds.items()]
-        return Excess.mean_of([each for name, each in others if name != engine], self._common(engine))
+        others = [each.excess(subject, self._common(name)) for name, each in self._seconds.items() if name != engine]
+        return Excess.mean_of(others, self._common(engine))
 
     def _common(self, engine: str) -> float:
         return common_excess([each.told for name, each in self._seconds.items() if name != engine])

@@ -46,6 +46,10 @@ class RecentRuns:
         """Return the newest run of each statement of a template, newest first."""
         return [own[-1] for own in reversed(self._of.get(template, {}).values())]
 
+    def newest(self, fingerprint: str) -> PastRun | None:
+        """Return the newest run of a statement."""
+        return self._newest.get(fingerprint)
+
     def newest_of_each(self) -> Iterator[PastRun]:
         """Yield the newest run of each statement, newest first: one that is repeated says nothing about another."""
         return reversed(self._newest.values())

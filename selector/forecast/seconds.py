@@ -148,7 +148,7 @@ class Seconds:
         self._of_template: dict[str, list[float]] = {}  # errors, the smallest first
         self._of_statement: dict[WorkloadKey, list[float]] = {}
         self._misses: deque[float] = deque(maxlen=RECENT_MISSES)
-        self._told: list[float] | None = None
+        self._errors: list[float] = []  # the newest of each statement, the smallest first
         self._squares = {circle: _Sum(DEVIATION_WEIGHT * circle.value**2, DEVIATION_WEIGHT) for circle in Circle}
         self._shared = _Sum(SHARED_WEIGHT * SHARED, SHARED_WEIGHT)  # products with elsewhere's excess, its squares
         self._pairs: dict[str, float] = {}  # errors of templates that ran elsewhere, too, less those there
@@ -162,8 +162,8 @@ class Seconds:
             self._misses.append(run.seconds)
         elif run.expected.seconds is not None:
             self._compare(run, elsewhere)
-            self._note(run, self._recent.add(run))
-            self._told = None
+            before = self._recent.newest(run.subject.fingerprint)
+            self._note(run, before, self._recent.add(run))
 
     def _compare(self, run: PastRun, elsewhere: Excess) -> None:
         """Keep how far a run was from what was expected of it, and how far it went along with other engines' runs."""
@@ -177,8 +177,13 @@ class Seconds:
         apart = _bounded(run.seconds_error - self._shift(run.subject, elsewhere))
         self._squares[circle].add(apart * apart, 1.0)
 
-    def _note(self, run: PastRun, forgotten: PastRun | None) -> None:
-        """Keep errors in order, so that a median is found at once."""
+    def _note(self, run: PastRun, before: PastRun | None, forgotten: PastRun | None) -> None:
+        """Keep errors in order, so that a median is found at once. before: the newest of the statement until now."""
+        gone = {id(each): each for each in (before, forgotten) if each is not None}
+        for each in gone.values():
+            if each is before or self._recent.newest(each.subject.fingerprint) is None:
+                del self._errors[bisect_left(self._errors, _bounded(each.seconds_error))]
+        insort(self._errors, _bounded(run.seconds_error))
         if forgotten is not None:
             _drop(self._of_template, forgotten.subject.template, forgotten.seconds_error)
             _drop(self._of_statement, forgotten.subject, forgotten.seconds_error)
@@ -262,13 +267,6 @@ class Seconds:
         if subject in self._of_statement:
             return Circle.STATEMENT
         return Circle.TEMPLATE if subject.template in self._of_template else Circle.NONE
-
-    @property
-    def _errors(self) -> Sequence[float]:
-        """The newest error of each statement, the smallest first."""
-        if self._told is None:
-            self._told = sorted(_bounded(run.seconds_error) for run in self._recent.newest_of_each())
-        return self._told
 
     def until_miss(self, expected_s: float, share: float = 1.0) -> float:
         """Return how long it takes on average until a statement runs out of memory.

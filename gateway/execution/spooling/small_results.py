@@ -5,6 +5,7 @@ Several processes of a gateway share it. What is written stays there when a proc
 
 from __future__ import annotations
 
+import json
 import logging
 import sqlite3
 import threading
@@ -60,11 +61,11 @@ class SmallResults:
 
     def delete(self, query_ids: Collection[str]) -> int:
         """Delete results, as far as they are there; returns how many."""
+        wanted = json.dumps([*query_ids])
         with self._writing() as connection:
-            count = sum(
-                connection.execute("DELETE FROM results WHERE id = ?", (query_id,)).rowcount for query_id in query_ids
-            )
-        return count
+            return connection.execute(
+                "DELETE FROM results WHERE id IN (SELECT value FROM json_each(?))", (wanted,)
+            ).rowcount
 
     def expire(self, before_s: float) -> int:
         """Delete results that came before a moment, in seconds since 1970; returns how many."""
@@ -93,7 +94,8 @@ class SmallResults:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, _refusals(), self._connection:
+        """Use the connection for one statement, which is a transaction of its own."""
+        with self._lock, _refusals():
             yield self._connection
 
 
@@ -108,7 +110,7 @@ def _refusals() -> Iterator[None]:
 
 def _opened(path: Path) -> sqlite3.Connection:
     private_file(path)  # its companions, -wal and -shm, get the rights that it has
-    connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False, isolation_level=None)
     try:
         for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")

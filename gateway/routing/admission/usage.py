@@ -34,16 +34,14 @@ class Level:
     bytes: float = 0
     waiting: float = 0
 
-    def times(self, factor: float) -> Level:
-        """Return all of it times a factor."""
-        return Level(self.slots * factor, self.bytes * factor, self.waiting * factor)
-
     def plus(self, other: Level) -> Level:
         """Return the sum."""
         return Level(self.slots + other.slots, self.bytes + other.bytes, self.waiting + other.waiting)
 
     def highest(self, other: Level) -> Level:
         """Return the larger one of each."""
+        if other.slots <= self.slots and other.bytes <= self.bytes and other.waiting <= self.waiting:
+            return self
         return Level(max(self.slots, other.slots), max(self.bytes, other.bytes), max(self.waiting, other.waiting))
 
 
@@ -76,44 +74,64 @@ class History:
     intervals: tuple[Interval, ...]
 
 
+@dataclass(slots=True)
+class _Open:
+    """The interval that goes on: changed in place, as admission tells of it several times for each statement."""
+
+    start_s: float
+    most: Level
+    seconds: float = 0.0
+    slots: float = 0.0
+    bytes: float = 0.0
+    waiting: float = 0.0
+
+    def closed(self) -> Interval:
+        return Interval(self.start_s, self.seconds, self.most, Level(self.slots, self.bytes, self.waiting))
+
+    def last(self, level: Level, seconds: float) -> None:
+        """Let a level last for some seconds more."""
+        self.seconds += seconds
+        self.slots += level.slots * seconds
+        self.bytes += level.bytes * seconds
+        self.waiting += level.waiting * seconds
+
+
 class Series:
     """Levels of one engine or one pool over time, in intervals of ``INTERVAL_S``, of which the last ones are kept."""
 
     def __init__(self, now_s: float) -> None:
         self._level = Level()
         self._at_s = now_s
-        self._intervals: deque[Interval] = deque([Interval(now_s, 0.0, Level(), Level())], maxlen=INTERVALS)
+        self._ended: deque[Interval] = deque(maxlen=INTERVALS - 1)
+        self._open = _Open(now_s, self._level)
 
     def change(self, now_s: float, level: Level) -> None:
         """Note the level from now on."""
         self._advance(now_s)
         self._level = level
-        last = self._intervals[-1]
-        self._intervals[-1] = Interval(last.start_s, last.seconds, last.most.highest(level), last.area)
+        self._open.most = self._open.most.highest(level)
 
     def until(self, now_s: float) -> tuple[Interval, ...]:
         """Return the intervals up to now, oldest first."""
         self._advance(now_s)
-        return tuple(self._intervals)
+        return (*self._ended, self._open.closed())
 
     def _advance(self, now_s: float) -> None:
         """Let the level last until now."""
         forgotten = math.floor((now_s - self._at_s) / INTERVAL_S) - INTERVALS
         if forgotten > 0:  # nobody asked for longer than is kept
-            start_s = self._intervals[-1].start_s + forgotten * INTERVAL_S
-            self._at_s = start_s
-            self._intervals.clear()
-            self._intervals.append(Interval(start_s, 0.0, self._level, Level()))
+            self._at_s = self._open.start_s + forgotten * INTERVAL_S
+            self._ended.clear()
+            self._open = _Open(self._at_s, self._level)
         while self._at_s < now_s:
-            last = self._intervals[-1]
-            end_s = last.start_s + INTERVAL_S
+            end_s = self._open.start_s + INTERVAL_S
             if end_s <= self._at_s:
-                self._intervals.append(Interval(end_s, 0.0, self._level, Level()))
+                self._ended.append(self._open.closed())
+                self._open = _Open(end_s, self._level)
                 continue
-            lasted_s = min(now_s, end_s) - self._at_s
-            area = last.area.plus(self._level.times(lasted_s))
-            self._intervals[-1] = Interval(last.start_s, last.seconds + lasted_s, last.most, area)
-            self._at_s = min(now_s, end_s)
+            until_s = min(now_s, end_s)
+            self._open.last(self._level, until_s - self._at_s)
+            self._at_s = until_s
 
 
 @dataclass(slots=True)

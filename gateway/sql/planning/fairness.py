@@ -16,17 +16,22 @@ POLL_S = 0.25  # between two looks at whether a statement that waits was cancell
 MOST_USERS = 1_000  # of which it is kept when they had their last turn
 
 
+def _nothing() -> None:
+    """Nobody has to hear of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Requester:
     """Whose statement it is. until_s: of the monotonic clock, when its time is spent. cancelled: whether it was.
 
-    waiting: lasts as long as it waits for a place.
+    waiting: lasts as long as it waits for a place. stands_by: hears that other processes will work for it now.
     """
 
     user: str
     until_s: float
     cancelled: Callable[[], bool] = never
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+    stands_by: Callable[[], None] = _nothing
 
     @property
     def remaining_s(self) -> float:
@@ -61,6 +66,7 @@ class FairSlots:
     @contextmanager
     def hold(self, asker: Requester) -> Iterator[None]:
         """Hold a place. Raises EngineBusy where none becomes free in time, StatementCancelled, DeadlineExceeded."""
+        asker.stands_by()
         self._acquire(asker)
         try:
             yield

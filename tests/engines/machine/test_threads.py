@@ -1,13 +1,15 @@
-"""Threads that are used again."""
+"""Threads that are used again, and one that computes at a time."""
 
 from __future__ import annotations
 
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from engines.machine import threads as module
-from engines.machine.threads import Threads
+from engines.machine.threads import SingleFile, Threads
 from tests.waiting import wait_until
 
 
@@ -47,3 +49,54 @@ def test_idle_threads_end_and_no_work_is_lost(monkeypatch: pytest.MonkeyPatch) -
         threads.run(done.release)
         assert done.acquire(timeout=30)
     wait_until(lambda: not named("idle"), "all have ended")
+
+
+LONG_S = 3_600.0
+
+
+def test_one_computes_at_a_time() -> None:
+    single_file, inside, most = SingleFile(wait_s=LONG_S), 0, 0
+
+    def compute(_: int) -> None:
+        nonlocal inside, most
+        for _ in range(20):
+            with single_file.turn():
+                inside += 1
+                most = max(most, inside)
+                time.sleep(0)  # whoever waits would get its turn now
+                inside -= 1
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(compute, range(8)))
+    assert most == 1
+
+
+def test_who_waits_for_something_lets_others_compute_and_leaves_once() -> None:
+    single_file, may_end = SingleFile(wait_s=LONG_S), threading.Event()
+
+    def wait() -> None:
+        with single_file.turn() as leave:
+            leave()
+            assert may_end.wait(timeout=30)
+            leave()  # nor at its end: the turn is another's by then
+
+    with ThreadPoolExecutor(2) as threads:
+        waiting = threads.submit(wait)
+        with single_file.turn():
+            may_end.set()
+            waiting.result(timeout=30)
+            assert threads.submit(single_file._lock.acquire, timeout=0.01).result() is False
+
+
+def test_nobody_is_held_up_for_longer_than_agreed() -> None:
+    single_file, entered = SingleFile(wait_s=0.01), threading.Event()
+
+    def enter() -> None:
+        with single_file.turn():
+            entered.set()
+
+    with single_file.turn(), ThreadPoolExecutor(1) as threads:
+        threads.submit(enter).result(timeout=30)
+        assert entered.is_set()
+        assert single_file._lock.locked()  # who went on beside it ended no turn
+    assert not single_file._lock.locked()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 
 import pytest
 from hypothesis import given
@@ -194,6 +195,20 @@ def test_what_is_forgotten_is_told_no_more() -> None:
         timing.add(run(subject(f"s{n}", f"t{n}"), MIB, seconds=MODEL_S, model_s=MODEL_S))
     assert timing.expected(MODEL_S, subject("old", "old")).median_s == pytest.approx(MODEL_S)
     assert timing.excess(subject("old", "old"), 0.0) == NO_EXCESS
+
+
+@pytest.mark.parametrize("statements", [1, 30, 2 * RECENT])
+def test_the_newest_run_of_each_statement_tells_of_the_engine(statements: int) -> None:
+    chance, timing = random.Random(statements), Seconds(SPEED)  # noqa: S311 - examples, no secrets
+    ran: list[tuple[str, float]] = []
+    for number in range(2 * RECENT + 50):
+        ran.append((f"s{chance.randrange(statements)}", MODEL_S * chance.lognormvariate(0.0, 1.5)))
+        timing.add(run(subject(*2 * ran[-1][:1]), MIB, seconds=ran[-1][1], model_s=MODEL_S))
+        if number % 97 == 0 or number > 2 * RECENT:
+            errors = [math.log(seconds / MODEL_S) for seconds in dict(ran[-RECENT:]).values()]
+            median = statistics.median(max(-MOST_TOLD, min(error, MOST_TOLD)) for error in errors)
+            assert timing.told[0] == len(errors)
+            assert timing.told[1] == pytest.approx(median)
 
 
 def timed_run(engine: str, name: str, seconds: float) -> PastRun:

@@ -53,6 +53,20 @@ def test_an_answer_is_a_query_of_its_own(house: House, table: Path) -> None:
     assert record.decision.ranking == ("duckdb",)
 
 
+def test_an_answer_that_waits_for_the_metastore_holds_up_no_statement(
+    house: House, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.ask_twice(SQL)
+    coordinator = house.gateway.coordinator
+    monkeypatch.setattr(coordinator._single_file, "_wait_s", 3_600.0)
+    with house.gateway.metastore.queries.writer._writing:
+        waiting, other = (coordinator.start(Statement(SQL, cache=True)) for _ in range(2))
+        assert other.accepted.result(timeout=30) is None
+        assert not waiting.done.done()
+    assert waiting.done.result(timeout=30).state is other.done.result(timeout=30).state is QueryState.FINISHED
+    assert (waiting.cache, other.cache) == (HIT, HIT)
+
+
 def test_it_outlives_the_query_whose_result_it_is(house: House, table: Path) -> None:
     first, second = house.ask_twice(SQL)
     house.gateway.spool.delete(first.run.id)

@@ -43,6 +43,10 @@ changes = st.lists(
 )
 
 
+def lasting(level: Level, seconds: float) -> Level:
+    return Level(level.slots * seconds, level.bytes * seconds, level.waiting * seconds)
+
+
 @example([], 5e-324, INTERVAL_S)
 @given(changes, st.floats(0.0, 100.0), st.sampled_from([INTERVAL_S, 3 * INTERVAL_S, 12 * INTERVAL_S]))
 def test_the_sum_over_intervals_is_the_integral_over_the_changes(
@@ -51,12 +55,12 @@ def test_the_sum_over_intervals_is_the_integral_over_the_changes(
     series, now_s, level, most = Series(0.0), 0.0, Level(), Level()
     integral = Level()
     for later_s, *numbers in told:
-        integral = integral.plus(level.times(later_s))
+        integral = integral.plus(lasting(level, later_s))
         now_s += later_s
         level = Level(*numbers)
         most = most.highest(level)
         series.change(now_s, level)
-    integral = integral.plus(level.times(rest_s))
+    integral = integral.plus(lasting(level, rest_s))
     now_s += rest_s
     intervals = series.until(now_s)
     for found in (intervals, merged(intervals, step_s)):

@@ -160,6 +160,11 @@ class Coordinator:
         """Cancel a query; returns whether it was still alive."""
         return self._alive.cancel(query_id)
 
+    def measured(self, run: Run) -> None:
+        """Count what a statement's stages took since this was last called for it, and tell of them as spans."""
+        run.span.tell(run.clock, run.record)
+        self.stages.add(run.clock)
+
     def recover(self, ours: Callable[[str], bool] = every_query) -> None:
         """Close what an earlier process left open, and delete results, of ours, that nobody can ask for."""
         orphans = self._log.recover()
@@ -213,7 +218,7 @@ class Coordinator:
             if not run.accepted.done():  # before its end, so that whoever hears of that knows what it is refused for
                 run.accepted.set_result(refusal)
             run.clock.end(Stage.RECORD)
-            self.stages.add(run.clock)
+            self.measured(run)
             run.done.set_result(run.record)
 
     def _run(self, run: Run, understood: Understood, snapshot: CatalogSnapshot) -> None:

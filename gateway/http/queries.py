@@ -109,7 +109,7 @@ async def run_query(body: QueryRequest, request: Request, gateway: Served, user:
     reply.headers[CACHE_HEADER] = run.cache
     if record is not None:
         run.clock.end(Stage.REPLY)
-        gateway.coordinator.stages.add(run.clock)
+        gateway.coordinator.measured(run)
     return reply
 
 

@@ -29,12 +29,12 @@ from gateway.drivers.hs2.binary import BinaryLimits, BinaryServer
 from gateway.drivers.hs2.service import CANCEL
 from gateway.http.forwarding.forwarding import PassedOn
 from gateway.http.forwarding.usage import USAGE, own_usage
-from gateway.server import memory, wiring
+from gateway.server import memory, telemetry, wiring
 from gateway.server.app import create_app
+from gateway.server.connections.ports import address_of, listen
+from gateway.server.connections.protocol import patient
 from gateway.server.own_files import close_home, exposed
-from gateway.server.ports import address_of, listen
 from gateway.server.processes.member import Member
-from gateway.server.protocol import patient
 from gateway.server.runtime import Gateway
 from gateway.server.startup import (
     ADDRESS_FILE,
@@ -88,6 +88,7 @@ class _Server(uvicorn.Server):
         """Refuse first: open requests may last for the whole time that they are given."""
         self._gateway.coordinator.refuse()
         await super().shutdown(sockets)
+        await asyncio.to_thread(telemetry.stop)
 
     async def _served(self, config: uvicorn.Config, listening: socket.socket) -> asyncio.Server:
         config.load()
@@ -111,6 +112,7 @@ def _collect_rarely() -> None:
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM. Raises AlreadyServed, AddressInUse, CertificateInvalid."""
     os.umask(UMASK)  # of all that is made from here on, by whatever library
+    telemetry.start()
     allow_connections()
     with _prepared(settings, drivers=settings.hs2.enabled, flight=settings.flight.enabled) as (server, listening, url):
         log.info("serving %s, dashboard at %s/dashboard", settings.home, url)
@@ -123,6 +125,7 @@ def serve_member(settings: Settings, member: Member, *, ready: Callable[[], None
     Raises StartFailed.
     """
     os.umask(UMASK)
+    telemetry.start()
     allow_connections()
     with ExitStack() as sockets:
         doors = settings.hs2.enabled, settings.flight.enabled
@@ -218,7 +221,7 @@ def _assembled(
         log_config=None,
         access_log=False,
         server_header=False,
-        loop="gateway.server.loop:PatientLoop",
+        loop="gateway.server.connections.loop:PatientLoop",
         ssl_context_factory=None if tls is None else lambda *_: tls,
         timeout_graceful_shutdown=math.ceil(settings.hs2.drain_s),
     )

@@ -1,7 +1,8 @@
 """Where a statement's time goes: each stage of its life, on the clock and on the processor.
 
 Every run carries a ``StageClock``; what it measured is added to the gateway's ``StageTimes`` once the run has ended,
-and is told by ``/v1/metrics``. It takes a few microseconds, so that it is always there.
+and is told by ``/v1/metrics`` and as OpenTelemetry's spans (``spans.py``). It takes a few microseconds, so that it is
+always there.
 """
 
 from __future__ import annotations
@@ -47,15 +48,40 @@ class StageTime:
     wall_s: float
     cpu_s: float
 
+    def plus(self, other: StageTime) -> StageTime:
+        """Return both together."""
+        return StageTime(self.wall_s + other.wall_s, self.cpu_s + other.cpu_s)
+
+
+@dataclass(frozen=True, slots=True)
+class StagePart:
+    """A stretch of a stage, which may come again. begun_s: by ``time.perf_counter``."""
+
+    stage: Stage
+    begun_s: float
+    time: StageTime
+
 
 class StageClock:
-    """Stages of one run, one after the other. One thread at a time; what another one says is left to who goes on."""
+    """Stages of one run, one after the other. One thread at a time; what another one says is left to who goes on.
 
-    __slots__ = ("_cpu_s", "_thread", "_wall_s", "times")
+    parts: in their order, since they were last counted.
+    """
+
+    __slots__ = ("_cpu_s", "_thread", "_wall_s", "parts")
 
     def __init__(self) -> None:
-        self.times: dict[Stage, StageTime] = {}
+        self.parts: list[StagePart] = []
         self.move()
+
+    @property
+    def times(self) -> dict[Stage, StageTime]:
+        """Each stage, with all its parts together."""
+        times: dict[Stage, StageTime] = {}
+        for part in self.parts:
+            before = times.get(part.stage)
+            times[part.stage] = part.time if before is None else before.plus(part.time)
+        return times
 
     def move(self) -> None:
         """Go on in the thread that calls, without a stage that ends."""
@@ -66,20 +92,14 @@ class StageClock:
         if threading.get_ident() != self._thread:
             return
         wall_s, cpu_s = time.perf_counter(), time.thread_time()
-        self._add(stage, wall_s - self._wall_s, cpu_s - self._cpu_s)
+        self.parts.append(StagePart(stage, self._wall_s, StageTime(wall_s - self._wall_s, cpu_s - self._cpu_s)))
         self._wall_s, self._cpu_s = wall_s, cpu_s
 
     def hand_over(self, stage: Stage) -> None:
         """End a stage that was a wait for the thread that calls, in which the run goes on."""
         begun_s = self._wall_s
         self.move()
-        self._add(stage, self._wall_s - begun_s, 0.0)
-
-    def _add(self, stage: Stage, wall_s: float, cpu_s: float) -> None:
-        before = self.times.get(stage)
-        if before is not None:
-            wall_s, cpu_s = wall_s + before.wall_s, cpu_s + before.cpu_s
-        self.times[stage] = StageTime(wall_s, cpu_s)
+        self.parts.append(StagePart(stage, begun_s, StageTime(self._wall_s - begun_s, 0.0)))
 
 
 @dataclass(slots=True)
@@ -109,7 +129,7 @@ class StageTimes:
         with self._lock:
             for stage, took in clock.times.items():
                 self._sums[stage].add(took)
-        clock.times.clear()
+        clock.parts.clear()
 
     def sums(self) -> dict[Stage, StageSum]:
         """Return each stage, in order."""

@@ -24,6 +24,7 @@ from gateway.sql.planning.fairness import Requester
 from gateway.statements import AUTO
 from gateway.statements.caching import CacheUse
 from gateway.statements.processes import mark
+from gateway.statements.spans import StatementSpan
 from gateway.statements.stages import StageClock
 from metastore.records import QueryRecord, QueryState
 from selector.decision import Rule
@@ -178,6 +179,7 @@ class Run:
         self.only: tuple[str, ...] | None = None
         self.held: HeldRows | None = None
         self.clock = StageClock()
+        self.span = StatementSpan()
         self.cache = CacheUse.BYPASS
         self._engines: list[str] = []
         self._pending: list[Pending] = []

@@ -31,7 +31,7 @@ from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security import authentication
 from gateway.server import wiring
 from gateway.server.app import create_app
-from gateway.server.protocol import PatientProtocol
+from gateway.server.connections.protocol import PatientProtocol
 from gateway.server.runtime import Gateway
 from gateway.sql.planning.pool import Planners
 from metastore.discovery.inspection import inspect

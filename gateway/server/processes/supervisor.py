@@ -28,7 +28,7 @@ from engines.machine.private_files import FILE_MODE, UMASK, private_file, privat
 from engines.machine.sharing import Host, SocketFolder
 from gateway.execution.query_log import GATEWAY_STOPPED
 from gateway.routing.admission.shared import Ledger
-from gateway.server import ports
+from gateway.server.connections import ports
 from gateway.server.heartbeat import gateway_id
 from gateway.server.own_files import close_home, exposed
 from gateway.server.processes.member import SUPERVISOR, Told, gateway_of, process_name, socket_folder

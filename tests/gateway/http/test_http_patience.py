@@ -15,7 +15,7 @@ from fastapi import FastAPI, Request
 
 from engines.duckdb.adapter import DuckDBSettings
 from engines.spark.adapter import SparkSettings
-from gateway.server import protocol
+from gateway.server.connections import protocol
 from gateway.server.serve import own_server
 from gateway.settings import load
 from tests.gateway.conftest import serving

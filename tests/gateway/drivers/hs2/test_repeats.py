@@ -27,7 +27,7 @@ from gateway.drivers.hs2.protocol.messages import (
     StatusRequest,
 )
 from gateway.security.authentication import Anonymous, UsersFile, user_line
-from gateway.server import protocol
+from gateway.server.connections import protocol
 from gateway.settings import AuthenticationSettings
 from tests.gateway.drivers.hs2.conftest import Drivers
 

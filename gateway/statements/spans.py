@@ -1,0 +1,72 @@
+"""Statements as OpenTelemetry's spans: one for each, and within it one for each stretch of its stages.
+
+Who hears of them is settled where the process starts (``server/telemetry.py``); until then nothing is made. A span says
+where a statement went and how it ended, and nothing of its text.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from opentelemetry import context, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, Status, StatusCode
+
+from gateway.statements.stages import StageClock
+from metastore.records import QueryRecord
+
+STATEMENT = "statement"
+QUERY_ID, STATE, ENGINE, ATTEMPTS, ROWS, CPU_S = (
+    f"fusion.{name}" for name in ("query_id", "state", "engine", "attempts", "rows", "cpu_s")
+)
+ERROR = "error.type"
+_NS = 1_000_000_000
+
+
+class StatementSpan:
+    """What is told of one statement. Made where it is asked: within the span of a request, where there is one."""
+
+    __slots__ = ("_around", "_within")
+
+    def __init__(self) -> None:
+        self._around: Context | None = context.get_current() if _is_heard() else None
+        self._within: Context | None = None
+
+    def tell(self, clock: StageClock, record: QueryRecord) -> None:
+        """Tell of what a statement's clock has measured since it was last counted; first of the statement itself."""
+        if not (clock.parts and _is_heard()):
+            return
+        tracer, since_ns = trace.get_tracer("fusion"), time.time_ns() - time.perf_counter_ns()
+        stretches = [
+            (part, since_ns + round(part.begun_s * _NS), since_ns + round((part.begun_s + part.time.wall_s) * _NS))
+            for part in clock.parts
+        ]
+        statement = None
+        if self._within is None:
+            attributes = dict(_attributes(record))
+            statement = tracer.start_span(STATEMENT, self._around, start_time=stretches[0][1], attributes=attributes)
+            self._within = trace.set_span_in_context(statement, self._around)
+            if record.error is not None:
+                statement.set_status(Status(StatusCode.ERROR, record.error.code))
+        for part, begun_ns, ended_ns in stretches:
+            name, cpu = f"{STATEMENT}.{part.stage}", {CPU_S: part.time.cpu_s}
+            tracer.start_span(name, self._within, start_time=begun_ns, attributes=cpu).end(ended_ns)
+        if statement is not None:
+            statement.end(stretches[-1][2])
+
+
+def _is_heard() -> bool:
+    return not isinstance(trace.get_tracer_provider(), ProxyTracerProvider | NoOpTracerProvider)
+
+
+def _attributes(record: QueryRecord) -> Iterator[tuple[str, str | int]]:
+    yield QUERY_ID, record.id
+    yield STATE, record.state.value
+    yield ATTEMPTS, len(record.attempts)
+    if record.engine is not None:
+        yield ENGINE, record.engine
+    if record.rows is not None:
+        yield ROWS, record.rows
+    if record.error is not None:
+        yield ERROR, record.error.code

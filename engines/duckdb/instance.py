@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import duckdb
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from engines.duckdb.orc import OrcFile
 
 log = logging.getLogger(__name__)
+
+Known = TypeVar("Known")
 
 MOST_INSTANCES = 4
 MOST_TABLES = 64  # of an instance that takes the place of another one, with the tables of that one
@@ -62,6 +64,24 @@ _LOCKS = (
     "SET enable_external_access=false",
     "SET lock_configuration=true",
 )
+
+
+class KnownStatements(Generic[Known]):
+    """What is known of the statements that came last, by their texts. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Known] = {}
+
+    def get(self, sql: str) -> Known | None:
+        """Return what is known of a statement."""
+        return self._known.get(sql)
+
+    def keep(self, sql: str, known: Known) -> None:
+        """Keep something of a statement, unless that is long; what was kept first goes."""
+        if len(sql) <= LONGEST_KNOWN:
+            self._known[sql] = known
+            if len(self._known) > MOST_KNOWN:
+                del self._known[next(iter(self._known))]
 
 
 @dataclass(slots=True)
@@ -109,7 +129,7 @@ class Instance:
         self._side_lock = threading.Lock()
         self.threads = blank.threads
         self._views: set[str] = set()
-        self._queries: dict[str, _KnownQuery] = {}  # by the statements that ran last
+        self._queries = KnownStatements[_KnownQuery]()
         self._prefetches = True
         self._orc_files: dict[str, tuple[OrcFile, ...]] = {}
         self._limit_bytes: int | None = None
@@ -176,10 +196,8 @@ class Instance:
         if known is not None:
             return known.relation
         relation = self._connection.sql(sql)
-        if relation.type == _RUNS_WHEN_READ and len(sql) <= LONGEST_KNOWN:
-            self._queries[sql] = _KnownQuery(relation)
-            if len(self._queries) > MOST_KNOWN:
-                del self._queries[next(iter(self._queries))]
+        if relation.type == _RUNS_WHEN_READ:
+            self._queries.keep(sql, _KnownQuery(relation))
         return relation
 
     def ran(self, sql: str, took_s: float) -> None:

@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from engines.duckdb import wire
 from engines.duckdb.errors import translated
-from engines.duckdb.instance import LONGEST_KNOWN, MOST_KNOWN, Blank, Instance, Instances, address_space_bytes
+from engines.duckdb.instance import Blank, Instance, Instances, KnownStatements, address_space_bytes
 from engines.duckdb.sampler import Sampler
 from engines.errors import EngineError, StatementCancelled, StatementError, UnsupportedFeature
 from engines.protocol import Column, TableSource
@@ -51,7 +51,7 @@ class Worker:
         self._threads = threads
         self._commands: queue.Queue[dict[str, Any]] = queue.Queue()
         self._parser = _empty_instance()
-        self._names: dict[str, frozenset[str]] = {}  # of tables, by the statements that were asked last
+        self._names = KnownStatements[frozenset[str]]()  # of tables
         self._tables: dict[str, dict[str, Any]] = {}  # as they were described, by their names in small letters
         self._instances = Instances(threads=threads)
         self._lock = threading.Lock()
@@ -152,10 +152,7 @@ class Worker:
             _require_one_query(sql)
             found = self._parser.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
             known = frozenset(_table_names(json.loads(found[0]) if found else None))
-            if len(sql) <= LONGEST_KNOWN:
-                self._names[sql] = known
-                if len(self._names) > MOST_KNOWN:
-                    del self._names[next(iter(self._names))]
+            self._names.keep(sql, known)
         return known
 
     def _explain(self, sql: str, memory_bytes: int) -> str:

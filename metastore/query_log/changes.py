@@ -157,7 +157,7 @@ def write(connection: Connection, changes: Sequence[QueryChanges]) -> tuple[bool
         connection.execute(_INSERT_QUERIES, new)
     for each in changes:
         if each.ending is None and not each.is_new:
-            _update(connection, each.query_id, each.values)
+            _update_open(connection, each, each.values)
     attempts = [
         {**_NO_ATTEMPT, "query_id": each.query_id, "ordinal": ordinal, **attempt.values}
         for each in changes
@@ -177,7 +177,14 @@ def write(connection: Connection, changes: Sequence[QueryChanges]) -> tuple[bool
 def _ended(connection: Connection, each: QueryChanges) -> bool:
     if each.ending is None or each.is_new:
         return each.is_new and each.ending is not None
-    if _update(connection, each.query_id, each.values | each.ending, only_open=True):
+    return _update_open(connection, each, each.values | each.ending)
+
+
+def _update_open(connection: Connection, each: QueryChanges, values: Values) -> bool:
+    """Update a query, and tell whether it was open; of one that has ended, neither its state nor its end changes."""
+    if "state" not in values:
+        return _update(connection, each.query_id, values)
+    if _update(connection, each.query_id, values, only_open=True):
         return True
     _update(connection, each.query_id, {name: value for name, value in each.values.items() if name != "state"})
     return False

@@ -98,6 +98,19 @@ def test_a_query_that_others_have_ended_stays_as_it_ended(store: Metastore) -> N
     )
 
 
+def test_a_query_that_others_have_ended_does_not_begin(store: Metastore) -> None:
+    writer = store.queries.writer
+    writer.wait(writer.open(query("q1")))
+    assert writer.wait(writer.close("q1", QueryState.CANCELLED, at=NOON))
+    begins = writer.decided(
+        "q1", fingerprint="f", template="t", statistics_version="", decision=DECISION, first=ATTEMPT
+    )
+    assert not writer.wait(begins)
+    record = store.queries.get("q1")
+    assert record is not None
+    assert (record.state, record.fingerprint) == (QueryState.CANCELLED, "f")
+
+
 def test_many_at_once_share_transactions_and_each_is_whole(store: Metastore) -> None:
     writer, sent = told(store)
     names = [f"q{number}" for number in range(64)]

@@ -46,22 +46,34 @@ class Requester:
             raise DeadlineExceeded("The statement's time was spent while it was planned.")
 
 
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """A statement that wants a place. ticket: when it came. changed: is told once it has one."""
+
+    user: str
+    ticket: int
+    changed: threading.Condition
+    has_place: bool = False
+
+
 class FairSlots:
     """Places that statements hold for a while. Thread-safe.
 
     size: how many there are; one user's statements hold half of them at most, so that another's finds one free.
     wait_s: longest wait.
+
+    A place that becomes free wakes up who gets it and nobody else: of two hundred that wait, each would look at all.
     """
 
     def __init__(self, size: int, *, wait_s: float) -> None:
         self._size = size
         self._most_of_user = max(1, size // 2)
         self._wait_s = wait_s
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._held: Counter[str] = Counter()
         self._served: dict[str, int] = {}  # users to when they were last given a place
         self._turns = 0
-        self._waiting: dict[int, str] = {}
+        self._waiting: list[_Waiter] = []  # the first that came first
 
     @contextmanager
     def hold(self, asker: Requester) -> Iterator[None]:
@@ -71,40 +83,51 @@ class FairSlots:
         try:
             yield
         finally:
-            with self._changed:
-                self._held[asker.user] -= 1
-                if not self._held[asker.user]:
-                    del self._held[asker.user]
-                self._changed.notify_all()
+            with self._lock:
+                self._release(asker.user)
 
     def _acquire(self, asker: Requester) -> None:
         until_s = time.monotonic() + self._wait_s
-        with self._changed:
+        with self._lock:
             self._turns += 1
-            ticket = self._turns
-            self._waiting[ticket] = asker.user
+            waiter = _Waiter(asker.user, self._turns, threading.Condition(self._lock))
+            self._waiting.append(waiter)
+            self._give_places()
             try:
-                with nullcontext() if self._is_next(ticket) else asker.waiting():
-                    self._wait(ticket, asker, until_s)
-            finally:
-                del self._waiting[ticket]
-            self._turns += 1
-            self._served[asker.user] = self._turns
-            if len(self._served) > MOST_USERS:
-                self._served = {user: turn for user, turn in self._served.items() if user in self._held}
-            self._held[asker.user] += 1
-            self._changed.notify_all()
+                with nullcontext() if waiter.has_place else asker.waiting():
+                    self._wait(waiter, asker, until_s)
+            except BaseException:
+                if waiter.has_place:
+                    self._release(waiter.user)
+                else:
+                    self._waiting.remove(waiter)
+                raise
 
-    def _wait(self, ticket: int, asker: Requester, until_s: float) -> None:
-        while not self._is_next(ticket):
+    def _wait(self, waiter: _Waiter, asker: Requester, until_s: float) -> None:
+        while not waiter.has_place:
             asker.require()
             if time.monotonic() >= until_s:
                 raise EngineBusy(f"Nothing became free to plan it within {self._wait_s:.0f} s; try again soon.")
-            self._changed.wait(POLL_S)
+            waiter.changed.wait(POLL_S)
 
-    def _is_next(self, ticket: int) -> bool:
-        """Tell whether a statement's turn has come: of those that may, the one whose user waits for the longest."""
-        if sum(self._held.values()) >= self._size:
-            return False
-        free = (t for t, user in self._waiting.items() if self._held[user] < self._most_of_user)
-        return ticket == min(free, key=lambda t: (self._served.get(self._waiting[t], t), t), default=None)
+    def _release(self, user: str) -> None:
+        self._held[user] -= 1
+        if not self._held[user]:
+            del self._held[user]
+        self._give_places()
+
+    def _give_places(self) -> None:
+        """Give free places to those who are next: of those that may, whose user has waited for the longest."""
+        while sum(self._held.values()) < self._size:
+            able = (each for each in self._waiting if self._held[each.user] < self._most_of_user)
+            first = min(able, key=lambda each: self._served.get(each.user, each.ticket), default=None)
+            if first is None:
+                return
+            self._waiting.remove(first)
+            self._turns += 1
+            self._served[first.user] = self._turns
+            if len(self._served) > MOST_USERS:
+                self._served = {user: turn for user, turn in self._served.items() if user in self._held}
+            self._held[first.user] += 1
+            first.has_place = True
+            first.changed.notify()

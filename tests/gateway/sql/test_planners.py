@@ -8,7 +8,9 @@ import re
 import statistics
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -18,6 +20,7 @@ from gateway.errors import StatementTooComplex
 from gateway.sql.planning.fairness import FairSlots, Requester
 from gateway.sql.planning.pool import Planners
 from gateway.sql.planning.process import PlannerFault, PlannerProcess, Shared
+from tests.waiting import wait_until
 
 CPU_S = 0.5
 PATIENCE_S = 60.0
@@ -154,6 +157,57 @@ def test_users_take_turns() -> None:
     for thread in threads:
         thread.join(PATIENCE_S)
     assert "ann" in order[:2]
+
+
+def test_of_many_that_wait_each_gets_a_place_and_only_who_gets_one_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiters, size, woken = 60, 4, list[str]()
+    places, inside, most = FairSlots(size, wait_s=PATIENCE_S), Counter[str](), Counter[str]()
+    notify = threading.Condition.notify
+
+    def counted(condition: threading.Condition, n: int = 1) -> None:
+        if condition._lock is places._lock:  # type: ignore[attr-defined]
+            woken.append("one")
+        notify(condition, n)
+
+    monkeypatch.setattr(threading.Condition, "notify", counted)
+    lock = threading.Lock()
+
+    def hold(number: int) -> None:
+        user = f"user {number % 3}"
+        with places.hold(asker(user)):
+            with lock:
+                inside[user] += 1
+                most[user], most["all"] = max(most[user], inside[user]), max(most["all"], inside.total())
+            time.sleep(0.001)
+            with lock:
+                inside[user] -= 1
+
+    with ThreadPoolExecutor(waiters) as threads:
+        list(threads.map(hold, range(waiters)))
+    assert most["all"] <= size
+    assert max(most[f"user {number}"] for number in range(3)) <= size // 2
+    assert len(woken) == waiters
+    assert not places._held
+    assert not places._waiting
+
+
+def test_who_leaves_while_it_waits_keeps_no_place() -> None:
+    places, cancelled = FairSlots(2, wait_s=PATIENCE_S), threading.Event()
+
+    def wait() -> None:
+        with pytest.raises(StatementCancelled), places.hold(asker(cancelled=cancelled)):
+            pass
+
+    with places.hold(asker("mallory")), places.hold(asker("bob")):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        wait_until(lambda: len(places._waiting) == 1, "it waits")
+        cancelled.set()
+        thread.join(PATIENCE_S)
+        assert not places._waiting
+    with places.hold(asker("ann")), places.hold(asker("bob")):
+        pass
+    assert not places._held
 
 
 def test_a_runaway_does_not_keep_another_user_waiting(planners: Planners) -> None:

@@ -67,7 +67,7 @@ _LOCKS = (
 
 
 class KnownStatements(Generic[Known]):
-    """What is known of the statements that came last, by their texts. Not thread-safe."""
+    """What is known of some statements, by their texts. Not thread-safe."""
 
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
@@ -77,7 +77,7 @@ class KnownStatements(Generic[Known]):
         return self._known.get(sql)
 
     def keep(self, sql: str, known: Known) -> None:
-        """Keep something of a statement, unless that is long; what was kept first goes."""
+        """Keep something of a statement, unless its text is long; what was kept first goes."""
         if len(sql) <= LONGEST_KNOWN:
             self._known[sql] = known
             if len(self._known) > MOST_KNOWN:
@@ -86,7 +86,7 @@ class KnownStatements(Generic[Known]):
 
 @dataclass(slots=True)
 class _KnownQuery:
-    """A query that is bound. took_s: when it ran last."""
+    """A query that is bound. took_s: when it ran last, if it ended well."""
 
     relation: duckdb.DuckDBPyRelation
     took_s: float = math.inf
@@ -194,6 +194,7 @@ class Instance:
         known = self._queries.get(sql)
         self._prefetch(known is None or known.took_s > SHORT_S)
         if known is not None:
+            known.took_s = math.inf  # until it has ended well
             return known.relation
         relation = self._connection.sql(sql)
         if relation.type == _RUNS_WHEN_READ:

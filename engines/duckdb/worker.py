@@ -2,8 +2,9 @@
 
 An instance is locked down before it sees anything that came from a client, the tables' definitions too: no files but
 the tables', no extensions, no spilling, no change of settings but the memory limit and the threads, which are the
-statement's lease. A cap on the process's address space stands above the limit, because some of DuckDB's memory (long
-strings, IN lists, results) is outside it. Both are raised while a statement runs, when the gateway says so.
+statement's lease, and whether Parquet files are read ahead. A cap on the process's address space stands above the
+limit, because some of DuckDB's memory (long strings, IN lists, results) is outside it. Both are raised while a
+statement runs, when the gateway says so.
 
 Run as ``python -m engines.duckdb.worker FD THREADS NICE``; FD is the worker's end of a socket pair, NICE is by how much
 the gateway's process comes first. The process ends when the other end closes, so a killed gateway leaves no worker

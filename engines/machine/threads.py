@@ -1,13 +1,14 @@
-"""Threads that are kept for the next piece of work, and one that computes at a time.
+"""Threads that are kept for the next piece of work, of which one computes at a time.
 
-To start one takes longer than much of what runs in them.
+To start a thread takes longer than much of what runs in it, and so do changes from one to another.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
@@ -59,32 +60,50 @@ class Threads:
             return own.get()  # which is on its way
 
 
-class SingleFile:
+class OneAtATime:
     """Threads that compute, one after the other. Thread-safe.
 
     Python runs one at a time anyway, and changes between those that can run at each call of SQLite, Arrow or a lock:
     thirty of them change forty times for a piece of work that one does without a change (a lock convoy).
 
-    wait_s: after which a thread goes on beside the one that computes, which may wait for something: nobody is held up
-    for longer.
+    wait_s: after which a thread goes on beside the others. Where none of them came to its turn meanwhile, the one that
+    has it waits for something: those that come later do not wait for it any more.
     """
 
     def __init__(self, *, wait_s: float) -> None:
         self._wait_s = wait_s
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # is held by who computes; another one once that waits for something
+        self._replacing = threading.Lock()
+        self._turns = 0
 
     @contextmanager
     def turn(self) -> Iterator[Callable[[], None]]:
-        """Compute, once those before have. Yields what ends the turn early, before something is waited for."""
-        is_held = self._lock.acquire(timeout=self._wait_s)
+        """Compute, once those before have. Yields what ends the turn early, from any thread."""
+        lock = self._taken()
+        held = [] if lock is None else [lock]
 
         def leave() -> None:
-            nonlocal is_held
-            if is_held:
-                is_held = False
-                self._lock.release()
+            with suppress(IndexError):  # it has ended
+                held.pop().release()
 
         try:
             yield leave
         finally:
             leave()
+
+    def _taken(self) -> threading.Lock | None:
+        turns, until_s = self._turns, time.monotonic() + self._wait_s
+        while (left_s := until_s - time.monotonic()) > 0:
+            lock = self._lock
+            if lock.acquire(timeout=left_s):
+                if lock is self._lock:
+                    self._turns += 1
+                    return lock
+                lock.release()
+        with self._replacing:
+            if self._turns != turns:
+                return None
+            self._turns += 1
+            lock = self._lock = threading.Lock()
+            lock.acquire()
+            return lock

@@ -15,7 +15,7 @@ from typing import TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from engines.errors import EngineError, StatementCancelled
-from engines.machine.threads import SingleFile, Threads
+from engines.machine.threads import OneAtATime, Threads
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.commands.answers import writes_rows
 from gateway.errors import GatewayError, GatewayStopped, NotAllowed, failure_of
@@ -93,7 +93,7 @@ class Coordinator:
         self.parser_limits = reader.limits
         self._alive = LiveStatements(engines, admission, queries)
         self._threads = Threads("statement")
-        self._single_file = SingleFile(wait_s=TURN_S)
+        self._one_at_a_time = OneAtATime(wait_s=TURN_S)
         self.stages = StageTimes()
         self._stopping = False
 
@@ -185,8 +185,8 @@ class Coordinator:
     # ------------------------------------------------------------------ one statement's life
 
     def _live(self, run: Run) -> None:
-        """See a statement through; until it first waits for something, no other one computes beside it."""
-        with self._single_file.turn() as run.end_turn:
+        """See a statement through; until it first waits for something, others wait for it, though not for long."""
+        with self._one_at_a_time.turn() as run.end_turn:
             self._process(run)
 
     def _process(self, run: Run) -> None:
@@ -218,8 +218,10 @@ class Coordinator:
             if not run.accepted.done():  # before its end, so that whoever hears of that knows what it is refused for
                 run.accepted.set_result(refusal)
             run.clock.end(Stage.RECORD)
-            self.measured(run)
-            run.done.set_result(run.record)
+            try:
+                self.measured(run)  # calls what an operator has put in for spans
+            finally:
+                run.done.set_result(run.record)
 
     def _run(self, run: Run, understood: Understood, snapshot: CatalogSnapshot) -> None:
         """See a statement through that was accepted. Raises what it fails with before an engine is tried."""

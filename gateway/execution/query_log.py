@@ -75,7 +75,6 @@ class QueryLog:
 
         Raises SQLAlchemyError as soon as the database does not answer: the client may ask again.
         """
-        run.end_turn()
         self._writer.wait(run.opened)
         self._catch_up()
 

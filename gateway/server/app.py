@@ -46,6 +46,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         docs_url=None,  # FastAPI's pages load scripts of others
         redoc_url=None,
         openapi_url=None,
+        telemetry={"auto_configure": False, "logs": False},  # where spans go is said once (telemetry.py)
         generate_unique_id_function=lambda route: route.name,  # the names of a generated client's functions
     )
     app.state.gateway = gateway

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from opentelemetry import trace
+from opentelemetry.trace import ProxyTracerProvider
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
@@ -16,40 +16,45 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-SERVICE_NAME = "OTEL_SERVICE_NAME"
-OURS = "fusion-sql-gateway"
-OFF = "OTEL_SDK_DISABLED"
+PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+OURS = "http/protobuf"
+SERVICE = "fusion-sql-gateway"
 LAST_S = 3.0  # that a process which ends gives to what it has not sent yet
 
-
-_sent: list[SpanProcessor] = []  # what a process has, which has one provider
+_sending: list[SpanProcessor] = []  # what a process has, which has one provider
 
 
 def start() -> None:
-    """Send spans where the variables say, if they say it; one that another program set up before stays in place."""
+    """Send spans where the variables say, if they say it; what another program set up before stays in place."""
     endpoint = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), None)
-    if endpoint is None or os.environ.get(OFF, "").lower() == "true":
+    is_off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    is_off = is_off or os.environ.get("OTEL_TRACES_EXPORTER", "").lower() == "none"
+    if endpoint is None or is_off or not isinstance(trace.get_tracer_provider(), ProxyTracerProvider):
         return
-    if find_spec("opentelemetry.sdk") is None or find_spec("opentelemetry.exporter") is None:
+    protocol = next((os.environ[name] for name in PROTOCOLS if os.environ.get(name)), OURS)
+    if protocol != OURS:
+        log.warning("no spans are sent: the protocol is %s, and this sends %s alone", protocol, OURS)
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
         log.warning("no spans are sent: pip install fusion-sql-gateway[otel]")
         return
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    if isinstance(trace.get_tracer_provider(), TracerProvider):
-        return
-    os.environ.setdefault(SERVICE_NAME, OURS)
-    provider = TracerProvider()
-    _sent.append(BatchSpanProcessor(OTLPSpanExporter()))
-    provider.add_span_processor(_sent[-1])
+    told = Resource.create()
+    is_named = not str(told.attributes.get(SERVICE_NAME, "")).startswith("unknown_service")
+    provider = TracerProvider(resource=told if is_named else told.merge(Resource({SERVICE_NAME: SERVICE})))
+    _sending.append(BatchSpanProcessor(OTLPSpanExporter()))
+    provider.add_span_processor(_sending[-1])
     trace.set_tracer_provider(provider)
     log.info("spans are sent to %s", endpoint.rpartition("@")[2])
 
 
 def stop() -> None:
     """Send what is left: a signal that ends the process runs nothing of what is to be done at its end."""
-    for processor in _sent:
+    for processor in _sending:
         sending = threading.Thread(target=processor.shutdown, name="last spans", daemon=True)
         sending.start()
         sending.join(LAST_S)

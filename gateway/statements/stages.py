@@ -22,7 +22,7 @@ class Stage(StrEnum):
     """Stages in their order."""
 
     START = "start"
-    """Until a thread of its own has it."""
+    """Until a thread of its own has it, and its turn to compute."""
     READ = "read"
     """It is parsed and checked, or known, and its user may run it."""
     CACHE = "cache"
@@ -43,7 +43,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StageTime:
-    """One stage of one statement, all its parts together. cpu_s: of the thread that it lived in."""
+    """A stage of one statement, or a part of it. cpu_s: of the thread that it lived in."""
 
     wall_s: float
     cpu_s: float

@@ -151,7 +151,7 @@ class Run:
     done: the record once it is closed, whichever way the query ended. ready: complete by then, or once rows can be
     read.
     command: what it is, where it is no query. only: engines that may help with a command, None for all.
-    end_turn: is called before it waits for anything, so that another one computes meanwhile (``SingleFile``).
+    end_turn: is called before it waits for anything, so that another one computes meanwhile (``OneAtATime``).
     give_back: ends what it holds of the gateway, once it holds something. cache: what the cache did for it.
     """
 

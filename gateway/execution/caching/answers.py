@@ -51,6 +51,8 @@ class Lookup:
     day: int = 0
 
 
+FEW_FILES = 64  # that are looked at before the next statement computes: a folder on a share takes its time for each
+
 BYPASSED, ANSWERED = Lookup(), Lookup(answered=True)
 
 
@@ -104,6 +106,7 @@ class CachedAnswers:
                 if (only is None or kept.engine in only) and self._answered(run, query, snapshot, kept, matched):
                     return ANSWERED
         self._cache.has_missed()
+        run.end_turn()
         files = files_at((table.location for table in query.tables), settled_s=self._settled_s)
         return Lookup(files=files, day=_today())
 
@@ -163,6 +166,8 @@ class CachedAnswers:
         self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot, kept: CachedResult, matched: str | None
     ) -> bool:
         """Answer with a result that is still right; one that is not is forgotten."""
+        if len(kept.files.stamps) > FEW_FILES:
+            run.end_turn()
         is_right = (
             kept.tables == query.tables
             and kept.day == _today()

@@ -88,7 +88,7 @@ class _Open:
     def closed(self) -> Interval:
         return Interval(self.start_s, self.seconds, self.most, Level(self.slots, self.bytes, self.waiting))
 
-    def last(self, level: Level, seconds: float) -> None:
+    def extend(self, level: Level, seconds: float) -> None:
         """Let a level last for some seconds more."""
         self.seconds += seconds
         self.slots += level.slots * seconds
@@ -130,7 +130,7 @@ class Series:
                 self._open = _Open(end_s, self._level)
                 continue
             until_s = min(now_s, end_s)
-            self._open.last(self._level, until_s - self._at_s)
+            self._open.extend(self._level, until_s - self._at_s)
             self._at_s = until_s
 
 

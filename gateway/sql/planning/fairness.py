@@ -24,14 +24,15 @@ def _nothing() -> None:
 class Requester:
     """Whose statement it is. until_s: of the monotonic clock, when its time is spent. cancelled: whether it was.
 
-    waiting: lasts as long as it waits for a place. stands_by: hears that other processes will work for it now.
+    waiting: lasts as long as it waits for a place. before_waiting: is called before
+    it waits for a place, or for the process that works there.
     """
 
     user: str
     until_s: float
     cancelled: Callable[[], bool] = never
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext
-    stands_by: Callable[[], None] = _nothing
+    before_waiting: Callable[[], None] = _nothing
 
     @property
     def remaining_s(self) -> float:
@@ -78,7 +79,7 @@ class FairSlots:
     @contextmanager
     def hold(self, asker: Requester) -> Iterator[None]:
         """Hold a place. Raises EngineBusy where none becomes free in time, StatementCancelled, DeadlineExceeded."""
-        asker.stands_by()
+        asker.before_waiting()
         self._acquire(asker)
         try:
             yield

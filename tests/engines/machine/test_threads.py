@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from engines.machine import threads as module
-from engines.machine.threads import SingleFile, Threads
+from engines.machine.threads import OneAtATime, Threads
 from tests.waiting import wait_until
 
 
@@ -55,12 +55,12 @@ LONG_S = 3_600.0
 
 
 def test_one_computes_at_a_time() -> None:
-    single_file, inside, most = SingleFile(wait_s=LONG_S), 0, 0
+    one, inside, most = OneAtATime(wait_s=LONG_S), 0, 0
 
     def compute(_: int) -> None:
         nonlocal inside, most
         for _ in range(20):
-            with single_file.turn():
+            with one.turn():
                 inside += 1
                 most = max(most, inside)
                 time.sleep(0)  # whoever waits would get its turn now
@@ -72,31 +72,48 @@ def test_one_computes_at_a_time() -> None:
 
 
 def test_who_waits_for_something_lets_others_compute_and_leaves_once() -> None:
-    single_file, may_end = SingleFile(wait_s=LONG_S), threading.Event()
+    one, may_end = OneAtATime(wait_s=LONG_S), threading.Event()
 
     def wait() -> None:
-        with single_file.turn() as leave:
+        with one.turn() as leave:
             leave()
             assert may_end.wait(timeout=30)
             leave()  # nor at its end: the turn is another's by then
 
-    with ThreadPoolExecutor(2) as threads:
+    with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(wait)
-        with single_file.turn():
+        with one.turn():
             may_end.set()
             waiting.result(timeout=30)
-            assert threads.submit(single_file._lock.acquire, timeout=0.01).result() is False
+            assert one._lock.locked()
 
 
-def test_nobody_is_held_up_for_longer_than_agreed() -> None:
-    single_file, entered = SingleFile(wait_s=0.01), threading.Event()
+def test_who_holds_up_others_loses_its_turn_and_is_not_waited_for_again() -> None:
+    one = OneAtATime(wait_s=0.05)
+    with one.turn() as leave:
+        with one.turn():  # once its time was over
+            leave()
+            assert one._lock.locked(), "who comes late ends its own turn alone"
+        for _ in range(100):
+            begun_s = time.thread_time()
+            with one.turn():
+                assert one._lock.locked(), "it computes alone"
+            assert time.thread_time() - begun_s < one._wait_s
+        assert not one._lock.locked()
 
-    def enter() -> None:
-        with single_file.turn():
-            entered.set()
 
-    with single_file.turn(), ThreadPoolExecutor(1) as threads:
-        threads.submit(enter).result(timeout=30)
-        assert entered.is_set()
-        assert single_file._lock.locked()  # who went on beside it ended no turn
-    assert not single_file._lock.locked()
+def test_among_too_many_nobody_waits_for_longer_than_agreed_nor_takes_a_turn_away() -> None:
+    one, step_s = OneAtATime(wait_s=0.2), 0.05
+    lock = one._lock
+
+    def compute(_: int) -> float:
+        begun_s = time.monotonic()
+        with one.turn():
+            waited_s = time.monotonic() - begun_s
+            time.sleep(step_s)
+        return waited_s
+
+    with ThreadPoolExecutor(20) as threads:
+        waited_s = list(threads.map(compute, range(20)))
+    assert sum(waited > one._wait_s / 2 for waited in waited_s) >= 10
+    assert one._lock is lock

@@ -58,7 +58,7 @@ def test_an_answer_that_waits_for_the_metastore_holds_up_no_statement(
 ) -> None:
     house.ask_twice(SQL)
     coordinator = house.gateway.coordinator
-    monkeypatch.setattr(coordinator._single_file, "_wait_s", 3_600.0)
+    monkeypatch.setattr(coordinator._one_at_a_time, "_wait_s", 3_600.0)
     with house.gateway.metastore.queries.writer._writing:
         waiting, other = (coordinator.start(Statement(SQL, cache=True)) for _ in range(2))
         assert other.accepted.result(timeout=30) is None

@@ -9,7 +9,7 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psutil
@@ -142,21 +142,27 @@ def test_a_user_holds_half_of_the_places_and_others_find_one() -> None:
 
 
 def test_users_take_turns() -> None:
-    places, order = FairSlots(2, wait_s=PATIENCE_S), list[str]()
-    waiting = [("mallory", n) for n in range(4)] + [("ann", 0)]
+    places, order, may_leave = FairSlots(2, wait_s=PATIENCE_S), list[str](), threading.Event()
 
     def hold(user: str) -> None:
         with places.hold(asker(user)):
             order.append(user)
+            assert may_leave.wait(PATIENCE_S)
+
+    def waiting(count: int) -> Callable[[], bool]:
+        return lambda: len(places._waiting) == count
 
     with places.hold(asker("mallory")), places.hold(asker("bob")):
-        threads = [threading.Thread(target=hold, args=(user,)) for user, _ in waiting]
-        for thread in threads:
+        threads = [threading.Thread(target=hold, args=(user,)) for user in (*4 * ["mallory"], "ann")]
+        for number, thread in enumerate(threads, 1):
             thread.start()
-            time.sleep(0.02)  # so that they wait in this order
+            wait_until(waiting(number), "it waits behind the others")
+    wait_until(lambda: len(order) == 2, "both places are taken")
+    assert sorted(order) == ["ann", "mallory"]
+    may_leave.set()
     for thread in threads:
         thread.join(PATIENCE_S)
-    assert "ann" in order[:2]
+    assert len(order) == len(threads)
 
 
 def test_of_many_that_wait_each_gets_a_place_and_only_who_gets_one_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:

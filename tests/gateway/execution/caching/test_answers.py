@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from gateway.errors import AccessDenied, GatewayError
 from gateway.execution.caching import answers
-from gateway.execution.caching.table_files import SETTLED_S
+from gateway.execution.caching.table_files import SETTLED_S, TableFiles
 from gateway.security.policy import Policy
 from gateway.security.principals import IN_PROCESS, Principal, Role
 from gateway.settings import CacheSettings, PoolSettings
@@ -63,6 +64,30 @@ def test_an_answer_that_waits_for_the_metastore_holds_up_no_statement(
         waiting, other = (coordinator.start(Statement(SQL, cache=True)) for _ in range(2))
         assert other.accepted.result(timeout=30) is None
         assert not waiting.done.done()
+    assert waiting.done.result(timeout=30).state is other.done.result(timeout=30).state is QueryState.FINISHED
+    assert (waiting.cache, other.cache) == (HIT, HIT)
+
+
+def test_an_answer_that_looks_at_many_files_holds_up_no_statement(
+    house: House, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.ask_twice(SQL)
+    coordinator, looks, may_look = house.gateway.coordinator, threading.Event(), threading.Event()
+    monkeypatch.setattr(coordinator._one_at_a_time, "_wait_s", 3_600.0)
+    monkeypatch.setattr(answers, "FEW_FILES", 0)
+    are_unchanged = TableFiles.are_unchanged
+
+    def slowly(files: TableFiles) -> bool:
+        looks.set()
+        assert may_look.wait(timeout=60)
+        return are_unchanged(files)
+
+    monkeypatch.setattr(TableFiles, "are_unchanged", slowly)
+    waiting = coordinator.start(Statement(SQL, cache=True))
+    assert looks.wait(timeout=30)
+    other = coordinator.start(Statement(SQL, cache=True))
+    assert other.accepted.result(timeout=30) is None
+    may_look.set()
     assert waiting.done.result(timeout=30).state is other.done.result(timeout=30).state is QueryState.FINISHED
     assert (waiting.cache, other.cache) == (HIT, HIT)
 

@@ -24,7 +24,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from engines.errors import EngineError
 from metastore.records import Failure, Position
@@ -640,6 +640,7 @@ class SchedulePaused(ScheduleError):
 
 GENERAL = "HY000"
 DEFECT = InternalError("The gateway failed; its log says why.").failure
+NO_METASTORE = MetastoreUnavailable("The metastore does not answer; try again soon.").failure
 MAPPED = (GatewayError, EngineError, SQLAlchemyError)
 """What calls fail with. Anything else is a defect."""
 
@@ -665,9 +666,12 @@ def failure_of(error: Exception) -> Failure:
             return error.failure
         case EngineError():
             return Failure(error.code, error.message)
+        case OperationalError() | InterfaceError():
+            log.warning("the metastore does not answer: %s", error.orig)  # as it says of each statement meanwhile
+            return NO_METASTORE
         case SQLAlchemyError():
             log.error("the metastore failed", exc_info=error)
-            return MetastoreUnavailable("The metastore does not answer; try again soon.").failure
+            return NO_METASTORE
         case _:
             log.error("a call failed", exc_info=error)
             return DEFECT

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from sqlalchemy import make_url
 
@@ -29,6 +32,27 @@ class PostgreSQL:
     def start(self) -> None:
         """Let it run again, in the same place."""
         start(self._server)
+
+    def kill_one(self, chance: random.Random) -> None:
+        """Kill its first process, or one that serves a client: it starts anew with every connection lost.
+
+        Not those of its own: killed while it recovers, they leave it in recovery for ever.
+        """
+        first = psutil.Process(self._server.get_pid())
+        killed = chance.choice([first, *(each for each in first.children() if serves_a_client(each))])
+        with contextlib.suppress(psutil.NoSuchProcess):
+            killed.kill()
+        if killed == first:
+            first.wait(30)
+            start(self._server)
+
+
+def serves_a_client(process: psutil.Process) -> bool:
+    """Tell whether a process of PostgreSQL serves a client, over a socket of this machine, and lives."""
+    try:
+        return any("[local]" in word for word in process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
 
 
 @contextmanager

@@ -98,9 +98,10 @@ async def run_query(body: QueryRequest, request: Request, gateway: Served, user:
         run.require_accepted()
     max_rows = gateway.settings.limits.rows if body.max_rows is None else body.max_rows
     record = run.done.result() if run.done.done() and not run.done.cancelled() else None
-    if record is None:
+    if record is None or not run.opened.done():
         await run_in_threadpool(gateway.coordinator.require_on_record, run)
     else:
+        run.opened.result()  # it may have ended since nobody could write it down
         run.clock.hand_over(Stage.WAKE)
     if record is not None and (run.held is not None or record.state is not QueryState.FINISHED):
         reply = _reply(request, gateway, user, run.id, max_rows, record, run.held)  # all of it is in memory

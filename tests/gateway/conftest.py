@@ -210,10 +210,12 @@ def serving(app: FastAPI) -> Iterator[httpx.Client]:
             assert thread.is_alive(), "the server did not start"
             time.sleep(0.01)
         host, port = listening.getsockname()
-        with httpx.Client(base_url=f"http://{host}:{port}", timeout=60) as client:
-            yield client
-        server.should_exit = True
-        thread.join()
+        try:
+            with httpx.Client(base_url=f"http://{host}:{port}", timeout=60) as client:
+                yield client
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 @pytest.fixture(scope="module")

@@ -6,16 +6,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+import httpx
 import pytest
 from sqlalchemy.exc import OperationalError
 
+import metastore.query_log.writer
 from engines.errors import MemoryExceeded
 from engines.scripted import Script
+from gateway.server.app import create_app
 from gateway.statements.statement import Statement
 from metastore.records import QueryState
-from tests.gateway.conftest import Scripted
+from tests.gateway.conftest import Scripted, serving
 from tests.gateway.execution.test_coordinator import ANSWER, ONE, PLAN, SQL, outcomes, rows
 from tests.postgresql import PostgreSQL, postgresql
+from tests.waiting import wait_until
 
 Build = Callable[..., Scripted]
 
@@ -71,3 +75,24 @@ def test_query_ends_for_its_client_although_nobody_can_write_that_down(scripted:
     kept = house.gateway.metastore.queries.get(run.id)
     assert kept is not None
     assert (kept.state, kept.error) == (QueryState.FAILED, record.error)
+
+
+def test_a_query_that_was_never_written_down_is_told_to_nobody(
+    scripted: Build, database: PostgreSQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metastore.query_log.writer, "LINGER_S", 5.0)  # nothing is written before it ends
+    house = scripted(metastore_url=database.url)
+    gone = threading.Event()
+    house.fast.script("books", Script(steps=(ONE, gone), plan=PLAN))
+    with serving(create_app(house.gateway)) as client:
+        replies = list[httpx.Response]()
+        body = {"sql": SQL, "wait_s": 60}
+        asking = threading.Thread(target=lambda: replies.append(client.post("/v1/queries", json=body)))
+        asking.start()
+        wait_until(lambda: bool(house.fast.asked), "the engine is asked")
+        database.stop()
+        gone.set()
+        asking.join(60)
+    (reply,) = replies
+    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "METASTORE_UNAVAILABLE")
+    assert "id" not in reply.json()

@@ -18,7 +18,7 @@ from engines.errors import EngineBusy, StatementCancelled
 from engines.protocol import Lease, never
 from gateway.errors import PoolFull
 from gateway.routing.admission.holdings import Holding, Holdings, Room
-from gateway.routing.admission.turns import StartForecast, Turns, Waiter, may_pass
+from gateway.routing.admission.turns import StartForecast, Turns, Waiter, Wants, may_pass
 from gateway.routing.admission.usage import History, Level, Of, Usage, WaitCounts
 from gateway.routing.admission.values import (
     DEFAULT_POOL,
@@ -269,13 +269,14 @@ class Admission:
 
     def _give_a_turn(self) -> bool:
         """Give the next a turn that may have one; returns whether there was any. Notes what the others need."""
+        rooms = self._rooms()
+        if all(isinstance(room, Need) for room in rooms.values()):
+            return False
         now_s = time.monotonic()
         blocked: list[Waiter] = []
         for waiter in self._turns.in_order(self._waiters):
-            room = self._holdings.room(waiter.request, waiter.pool, waiter.memory_bytes)
-            if isinstance(room, Need):
-                waiter.need = room
-            else:
+            room = rooms[waiter.wants]
+            if not isinstance(room, Need):
                 rivals = [each for each in blocked if each.is_passed_by(waiter, is_guest=room is Room.GUESTS)]
                 if all(self._may_pass(waiter, each, now_s) for each in rivals):
                     self._give(waiter, room, now_s, passed=rivals)
@@ -283,6 +284,21 @@ class Admission:
                 waiter.need = Need.TURN
             blocked.append(waiter)
         return False
+
+    def _rooms(self) -> dict[Wants, Room | Need]:
+        """Return where there is room for what each wants who waits; who has none is told what is missing.
+
+        Of hundreds who wait most want the same: this is asked at each change.
+        """
+        rooms: dict[Wants, Room | Need] = {}
+        for waiter in self._waiters:
+            room = rooms.get(waiter.wants)
+            if room is None:
+                room = self._holdings.room(waiter.request, waiter.pool, waiter.memory_bytes)
+                rooms[waiter.wants] = room
+            if isinstance(room, Need):
+                waiter.need = room
+        return rooms
 
     def _may_pass(self, waiter: Waiter, blocked: Waiter, now_s: float) -> bool:
         starts_s = self._forecasts[blocked.request.engine].alone_s(blocked, now_s)

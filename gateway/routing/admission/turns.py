@@ -6,7 +6,7 @@ import heapq
 import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.routing.admission.holdings import Holding, Holdings, Sharer
 from gateway.routing.admission.values import EngineBudget, Need, Pool, Request
@@ -18,11 +18,15 @@ FEW_PASSED = 4  # the same by others, of which that is not known
 MOST_SIMULATED = 500  # waiters that are looked at to tell when one's turn comes
 
 
+Wants = tuple[str, str, str, int, bool]
+
+
 @dataclass(slots=True, eq=False)
 class Waiter:
     """A statement that waits. number: in the order of arrival. passed: how often others went before it.
 
     changed: wakes its thread. holding: once it has its turn. since_s: on the monotonic clock; at_s: since the epoch.
+    wants: all that tells whether there is room for it.
     """
 
     request: Request
@@ -36,6 +40,11 @@ class Waiter:
     passed: int = 0
     is_counted: bool = False
     holding: Holding | None = None
+    wants: Wants = field(init=False)
+
+    def __post_init__(self) -> None:
+        request = self.request
+        self.wants = request.engine, self.pool.name, request.who.account, self.memory_bytes, request.is_long
 
     def is_passed_by(self, other: Waiter, *, is_guest: bool) -> bool:
         """Tell whether another one takes of what this one waits for. is_guest: it takes what is kept for guests."""

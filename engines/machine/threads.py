@@ -35,16 +35,19 @@ class Threads:
         if idle is not None:
             idle.put(work)
         else:
-            threading.Thread(target=self._serve, args=(work,), name=self._name, daemon=True).start()
+            own: SimpleQueue[Work] = SimpleQueue()
+            own.put(work)  # not as an argument, which a thread keeps
+            threading.Thread(target=self._serve, args=(own,), name=self._name, daemon=True).start()
 
-    def _serve(self, work: Work | None) -> None:
-        own: SimpleQueue[Work] = SimpleQueue()
+    def _serve(self, own: SimpleQueue[Work]) -> None:
+        work: Work | None = own.get()
         while work is not None:
             try:
                 work()
             except BaseException as error:
                 told = (type(error), error, error.__traceback__, threading.current_thread())
                 threading.excepthook(threading.ExceptHookArgs(told))
+            work = None  # or an idle thread kept all that it belongs to
             work = self._next(own)
 
     def _next(self, own: SimpleQueue[Work]) -> Work | None:

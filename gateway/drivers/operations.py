@@ -17,6 +17,25 @@ from gateway.statements.statement import Run
 from metastore.records import QueryRecord, QueryState
 
 
+class StatementRows:
+    """A query's rows, in the spool or still to come. What reads them need not know the operation that they are of."""
+
+    def __init__(self, run: Run, coordinator: Coordinator, spool: Spool) -> None:
+        self._run = run
+        self._coordinator = coordinator
+        self._spool = spool
+
+    def early(self) -> EarlyResult | None:
+        """Return those that can be read while the query runs, if there are any."""
+        early = self._coordinator.early_results.find(self._run.id)
+        return early if early is not None and early.is_readable else None
+
+    def open(self) -> AbstractContextManager[ResultFile]:
+        """Read them from the first one. Raises ResultGone."""
+        early = self.early()
+        return self._spool.open(self._run.id) if early is None else early.open()
+
+
 class StatementOperation:
     """One query, with the result that it leaves; attempts on several engines are one operation. Thread-safe."""
 
@@ -24,6 +43,7 @@ class StatementOperation:
         self.run = run
         self._coordinator = coordinator
         self._spool = spool
+        self.rows = StatementRows(run, coordinator, spool)
 
     @property
     def done(self) -> Future[QueryRecord]:
@@ -41,7 +61,7 @@ class StatementOperation:
     @property
     def has_early_rows(self) -> bool:
         """Whether the query runs, and rows of it can be read."""
-        return self._early_rows() is not None
+        return self.rows.early() is not None
 
     @property
     def ready(self) -> Future[None]:
@@ -57,15 +77,6 @@ class StatementOperation:
         """Raise QueryFailed with the error that the query ended with, or NotFinished where no rows can be read yet."""
         if not self.has_early_rows:
             self.require_finished()
-
-    def open_rows(self) -> AbstractContextManager[ResultFile]:
-        """Read the rows, also those that are still to come. Raises ResultGone."""
-        early = self._early_rows()
-        return self._spool.open(self.run.id) if early is None else early.open()
-
-    def _early_rows(self) -> EarlyResult | None:
-        early = self._coordinator.early_results.find(self.run.id)
-        return early if early is not None and early.is_readable else None
 
     def rows_written(self) -> int | None:
         """Return how many rows the statement wrote, None where that is not known or it writes none."""

@@ -23,6 +23,7 @@ from gateway.sql.dialects.names import HIVES
 from gateway.sql.planning.fairness import Requester
 from gateway.statements import AUTO
 from gateway.statements.caching import CacheUse
+from gateway.statements.futures import ReleasingFuture
 from gateway.statements.processes import mark
 from gateway.statements.spans import StatementSpan
 from gateway.statements.stages import StageClock
@@ -172,9 +173,9 @@ class Run:
             submitted_at=statement.submitted_at,
         )
         self.opened: Future[bool] = Future()
-        self.accepted: Future[Exception | None] = Future()
-        self.done: Future[QueryRecord] = Future()
-        self.ready: Future[None] = Future()
+        self.accepted: Future[Exception | None] = ReleasingFuture()
+        self.done: Future[QueryRecord] = ReleasingFuture()
+        self.ready: Future[None] = ReleasingFuture()
         self.done.add_done_callback(lambda _: self.is_ready())
         self.only: tuple[str, ...] | None = None
         self.held: HeldRows | None = None

@@ -409,7 +409,7 @@ class FlightService:
 
     def _rows_info(self, descriptor: Any, handle: bytes, operation: StatementOperation) -> Any:
         """Tell of rows; how many there are, once the statement has ended."""
-        with operation.open_rows() as reader:
+        with operation.rows.open() as reader:
             schema = reader.schema
         info = _info(descriptor, schema, _ticket(handle))
         info.app_metadata = handle
@@ -430,7 +430,7 @@ class FlightService:
         return PutResult(app_metadata=DoPutUpdateResult(record_count=count).SerializeToString())
 
     def _rows(self, operation: StatementOperation, user: str) -> Iterator[bytes]:
-        with self.downloads.place(user), operation.open_rows() as result:
+        with self.downloads.place(user), operation.rows.open() as result:
             yield from data.encoded(result, self.downloads.waited_for(result, user))
 
     def _template(self, sql: str, call: Call) -> Template:

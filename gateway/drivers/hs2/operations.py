@@ -341,7 +341,7 @@ class QueryOperation(StatementOperation):
         self._log = timeline.OperationLog(run)
         self.identifier = Identifier(number_of(run.id))
         self.kind = OperationType.EXECUTE_STATEMENT
-        self.cursor = Cursor(self.open_rows)
+        self.cursor = Cursor(self.rows.open)
 
     @property
     def has_result_set(self) -> bool:

@@ -28,6 +28,7 @@ from engines.machine.private_files import private_file
 from engines.protocol import ResultStream
 from gateway.errors import GatewayError, NotFinished, QueryFailed, ResultError, ResultInterrupted, failure_of
 from gateway.execution.spooling.results import END_OF_STREAM, HELD_BYTES, ResultFile, Spool, SpooledResult, disk_errors
+from gateway.statements.futures import ReleasingFuture
 from gateway.statements.statement import Run
 from metastore.records import QueryState
 
@@ -113,7 +114,7 @@ class EarlyResult:
 
     def rows_after(self, position: int) -> Future[None]:
         """Return what completes once there are rows behind a place in the file, or the query has ended."""
-        future: Future[None] = Future()
+        future: Future[None] = ReleasingFuture()
         with self._lock:
             if not self._has_after(position) and not self._run.done.done():
                 self._waiting.append((position, future))

@@ -42,6 +42,7 @@ from gateway.statements.session import LARGEST_BYTES, LONGEST_VALUE
 from metastore.records import QueryState
 from tests.gateway.conftest import hashing_held, stopped_planners
 from tests.gateway.drivers.flight.conftest import Served, eventually
+from tests.gateway.left_behind import nothing_left
 from tests.gateway.scripted_gateway import PLAN, ROWS, SMALL, TOO_BIG
 
 ADA = {"username": "ada", "password": "secret"}
@@ -431,3 +432,12 @@ def test_with_a_certificate_the_port_is_encrypted(serve: Callable[..., Served], 
         assert cursor.fetchall() == [(42,), (43,)]
     with pytest.raises(grpc.RpcError):
         ask(served, [])
+
+
+def test_of_a_closed_session_no_statement_is_left(duckdb: Served) -> None:
+    with nothing_left(), closing(duckdb.connect()) as connection, closing(connection.cursor()) as cursor:
+        for _ in range(2):
+            cursor.execute("SELECT isbn FROM books WHERE id = 4")
+            assert len(cursor.fetchall()) == 1
+        with pytest.raises(adbc_driver_manager.Error):
+            cursor.execute("SELECT nothing FROM books")

@@ -202,7 +202,8 @@ class Coordinator:
             run.accepted.set_result(None)
             self._run(run, understood, snapshot)
         except (GatewayError, EngineError, NoEngine) as error:
-            refusal = None if isinstance(error, StatementCancelled) else error
+            if not run.accepted.done() and not isinstance(error, StatementCancelled):
+                refusal = error
             self._log.close_untried(run, error)
         except SQLAlchemyError as error:
             refusal = error

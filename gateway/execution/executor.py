@@ -230,6 +230,7 @@ def _carried_out(attempt: Attempt, work: Callable[[], _Done]) -> Outcome:
             message=failure.message,
             peak_bytes=error.peak_bytes if isinstance(error, EngineError) else None,
         )
+        error.__traceback__ = error.__cause__ = error.__context__ = None  # whose frames hold all that the statement had
         return Outcome(failed, error=error)
     finished = replace(attempt, state=QueryState.FINISHED, wall_s=time.monotonic() - begun, rows=done.result.rows)
     if done.actuals is not None:

@@ -203,10 +203,11 @@ class Coordinator:
             self._run(run, understood, snapshot)
         except (GatewayError, EngineError, NoEngine) as error:
             if not run.accepted.done() and not isinstance(error, StatementCancelled):
-                refusal = error
+                refusal = error  # whose traceback refers to what is kept here
             self._log.close_untried(run, error)
         except SQLAlchemyError as error:
-            refusal = error
+            if not run.accepted.done():
+                refusal = error
             self._log.end_unrecorded(run)
         except Exception as error:
             if run.accepted.done():

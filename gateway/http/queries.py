@@ -101,7 +101,7 @@ async def run_query(body: QueryRequest, request: Request, gateway: Served, user:
     if record is None or not run.opened.done():
         await run_in_threadpool(gateway.coordinator.require_on_record, run)
     else:
-        run.opened.result()  # it may have ended since nobody could write it down
+        run.opened.result()  # raises where it ended because nobody could write it down
         run.clock.hand_over(Stage.WAKE)
     if record is not None and (run.held is not None or record.state is not QueryState.FINISHED):
         reply = _reply(request, gateway, user, run.id, max_rows, record, run.held)  # all of it is in memory

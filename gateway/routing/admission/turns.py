@@ -17,8 +17,8 @@ MOST_PASSED = 64  # times that one which does not fit is passed by others that e
 FEW_PASSED = 4  # the same by others, of which that is not known
 MOST_SIMULATED = 500  # waiters that are looked at to tell when one's turn comes
 
-
 Wants = tuple[str, str, str, int, bool]
+"""Engine, pool, account, bytes, and whether it is long."""
 
 
 @dataclass(slots=True, eq=False)

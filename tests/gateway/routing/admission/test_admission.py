@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from engines.errors import EngineBusy, StatementCancelled
 from gateway.errors import PoolFull
 from gateway.routing.admission.admission import Admission, Grant
+from gateway.routing.admission.holdings import Holdings, Room
 from gateway.routing.admission.turns import FEW_PASSED, MOST_PASSED
 from gateway.routing.admission.values import DEFAULT_POOL, EngineBudget, Need, Pool, Request, WhenFull
 from gateway.security.principals import Principal
@@ -126,6 +128,22 @@ def test_who_waits_gets_the_slot_that_becomes_free(opened: ExitStack) -> None:
     assert not clients.has("second")
     clients.end("first")
     assert clients.has("second")
+
+
+def test_many_who_want_the_same_are_asked_for_once(opened: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    admission = Admission([EngineBudget("fast", slots=1)])
+    clients, asked, room = clients_of(opened, admission), list[Request](), Holdings.room
+    for number in range(20):
+        clients.ask(str(number), Request("fast", 0, ALICE))
+
+    def counted(holdings: Holdings, request: Request, *arguments: Any) -> Room | Need:
+        asked.append(request)
+        return room(holdings, request, *arguments)
+
+    monkeypatch.setattr(Holdings, "room", counted)
+    clients.end("0")
+    assert clients.has("1")
+    assert len(asked) == 2  # before somebody got the slot, and after
 
 
 def test_a_cancel_wakes_who_waits_at_once() -> None:

@@ -8,6 +8,7 @@ PROCESSES := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 IN_PARALLEL := -n $(PROCESSES) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 TWO_SPARKS := -n 2 --dist loadfile --no-loadscope-reorder
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+unexport PYTHONDONTWRITEBYTECODE # the many processes of the tests would each compile all code anew
 
 .PHONY: help install demo serve test test-fast test-thorough test-clients check fmt bench lock clean
 

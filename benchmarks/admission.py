@@ -30,7 +30,7 @@ from pydantic import ByteSize
 
 from benchmarks.claim import Claim, RunFailed, at_least, at_most, conditions, run_command, show_table, step
 from engines.duckdb.adapter import DuckDBSettings
-from engines.duckdb.pool import DuckDBEngine
+from engines.duckdb.engine import DuckDBEngine
 from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
 from gateway.security.principals import Principal

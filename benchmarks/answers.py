@@ -64,8 +64,10 @@ def _same(value: object) -> object:
         if math.isnan(value):
             return "NaN"
         return float(f"{value:.{DIGITS}g}") + 0.0
-    if isinstance(value, list):
-        return tuple(value)
+    if isinstance(value, list | tuple):
+        return tuple(_same(item) for item in value)
+    if isinstance(value, dict):
+        return tuple((name, _same(item)) for name, item in value.items())
     return value
 
 

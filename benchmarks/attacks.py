@@ -34,11 +34,13 @@ LONGEST_WAIT_S = 30.0
 QUERY_EVERY_S, LIVE_EVERY_S = 0.2, 0.05
 QUERY_P95_S, LIVE_P95_S = 1.0, 0.1
 SETTLE_S = 2.0
+START_WITHIN_S = 180.0  # a process that asks or attacks, on a machine that is busy
 QUIET = "quiet"
 ATTACKER, VICTIM = ("mallory", ""), ("ann", "")
 ROWS, TEXT_ROWS = 2_000_000, 50_000
 DOWNLOADS, CALLS_WITHOUT_MESSAGE, CROSS_JOINS = 80, 130, 64
 MIB = 1 << 20
+MEMBER = "gateway.server.processes.process"  # the program of one of several processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +81,12 @@ def run(
                 calm = True
                 while waiting and calm:
                     step(f"{waiting[0]}: {seconds:.0f} s")
-                    suffered[waiting[0]] = _suffer(gateway, waiting[0], seconds)
+                    suffered[waiting[0]] = suffer(gateway, ATTACKS.get(waiting[0]), seconds)
                     calm = _calm(gateway)
                     if not calm:
                         step(f"{waiting[0]}: the gateway did not recover; the next attack gets another one")
                     del waiting[0]
-    _show(suffered)
+    show(suffered)
     print(where)
     figures = {f"{name}.query_p95_s": found.query_p95_s() for name, found in suffered.items()}
     figures |= {f"{name}.live_p95_s": found.live_p95_s() for name, found in suffered.items()}
@@ -97,10 +99,13 @@ def run(
 
 
 class Attacker:
-    """One client that does its worst until it is told to end. flight: host:port."""
+    """One client that does its worst until it is told to end. flight: host:port. login: name and password."""
 
-    def __init__(self, url: str, flight: str, work: Path, end: threading.Event) -> None:
+    def __init__(
+        self, url: str, flight: str, work: Path, end: threading.Event, login: tuple[str, str] = ATTACKER
+    ) -> None:
         self.url = url
+        self.login = login
         self.flight = flight
         self.work = work
         self.end = end
@@ -110,7 +115,7 @@ class Attacker:
         numbers = itertools.count()
 
         def loop() -> None:
-            with httpx.Client(base_url=self.url, auth=ATTACKER, timeout=120) as client:
+            with httpx.Client(base_url=self.url, auth=self.login, timeout=120) as client:
                 while not self.end.is_set():
                     with suppress(httpx.HTTPError):
                         act(client, next(numbers))
@@ -260,7 +265,9 @@ ATTACKS: Mapping[str, Callable[[Attacker], None]] = {
 }
 
 
-def _attack(name: str, url: str, flight: str, work: str, end: Event) -> None:
+def _attack(
+    act: Callable[[Attacker], None], url: str, flight: str, work: str, login: tuple[str, str], ready: Event, end: Event
+) -> None:
     """Run one attack. Its threads wait for an event of their own: one that dies with the shared one keeps its lock."""
     over = threading.Event()
 
@@ -269,29 +276,40 @@ def _attack(name: str, url: str, flight: str, work: str, end: Event) -> None:
         over.set()
 
     threading.Thread(target=relay, daemon=True).start()
-    ATTACKS[name](Attacker(url, flight, Path(work), over))
+    ready.set()
+    act(Attacker(url, flight, Path(work), over, login))
 
 
 # ---------------------------------------------------------------------- those who suffer
 
 
-def _suffer(gateway: Served, name: str, seconds: float) -> Suffered:
+def suffer(
+    gateway: Served,
+    act: Callable[[Attacker], None] | None,
+    seconds: float,
+    *,
+    attacker: tuple[str, str] = ATTACKER,
+    victim: tuple[str, str] = VICTIM,
+) -> Suffered:
+    """Let one client act for a while, None for nobody, and measure what others meet meanwhile."""
     processes = multiprocessing.get_context("spawn")
     end = processes.Event()
+    ready = [processes.Event(), processes.Event()]  # of the victim and of the attacker: to start takes a while
     receiving, sending = processes.Pipe(duplex=False)
-    victim = processes.Process(target=_ask, args=(gateway.url, end, sending))
-    started = [victim]
-    if name != QUIET:
+    started = [processes.Process(target=_ask, args=(gateway.url, victim, ready[0], end, sending))]
+    if act is not None:
         work = str(gateway.home.parent)
-        attacker = processes.Process(target=_attack, args=(name, gateway.url, gateway.flight, work, end))
-        started.append(attacker)
+        arguments = (act, gateway.url, gateway.flight, work, attacker, ready[1], end)
+        started.append(processes.Process(target=_attack, args=arguments))
     for process in reversed(started):
         process.start()
+    if not all(each.wait(START_WITHIN_S) for each in ready[: len(started)]):
+        raise RunFailed("those who ask or attack did not start")
     with _largest_memory(gateway) as largest:
         time.sleep(seconds)
     end.set()
     if not receiving.poll(2 * LONGEST_WAIT_S):
-        raise RunFailed(f"{name}: those who asked did not come back")
+        raise RunFailed("those who asked did not come back")
     query_s, live_s = receiving.recv()
     for process in started:
         process.join(5)
@@ -299,16 +317,16 @@ def _suffer(gateway: Served, name: str, seconds: float) -> Suffered:
             process.kill()
             process.join()
     if not query_s or not live_s:
-        raise RunFailed(f"{name}: {seconds} s are too few")
+        raise RunFailed(f"{seconds} s are too few")
     return Suffered(query_s, live_s, largest() / MIB)
 
 
-def _ask(url: str, end: Event, sending: Any) -> None:
+def _ask(url: str, login: tuple[str, str], ready: Event, end: Event, sending: Any) -> None:
     """Ask in two threads until the end, then send the waits of both."""
     waits: dict[str, list[float]] = {"query": [], "live": []}
 
     def loop(kind: str, every_s: float, ask: Callable[[httpx.Client], httpx.Response]) -> None:
-        with httpx.Client(base_url=url, auth=VICTIM, timeout=LONGEST_WAIT_S) as client:
+        with httpx.Client(base_url=url, auth=login, timeout=LONGEST_WAIT_S) as client:
             while not end.is_set():
                 begun = time.perf_counter()
                 try:
@@ -323,6 +341,7 @@ def _ask(url: str, end: Event, sending: Any) -> None:
         threading.Thread(target=loop, args=("query", QUERY_EVERY_S, lambda c: c.post("/v1/queries", json=query))),
         threading.Thread(target=loop, args=("live", LIVE_EVERY_S, lambda c: c.get("/livez"))),
     ]
+    ready.set()
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -332,14 +351,17 @@ def _ask(url: str, end: Event, sending: Any) -> None:
 
 @contextmanager
 def _largest_memory(gateway: Served) -> Any:
-    """Watch the gateway's own memory; yields a function that returns the largest seen. Bytes."""
+    """Watch the memory of the gateway's own processes together; yields a function that returns the largest. Bytes."""
     seen = [0]
     over = threading.Event()
+    gateways = [gateway.process]
+    with suppress(psutil.Error):
+        gateways += [each for each in gateway.process.children() if MEMBER in each.cmdline()]
 
     def watch() -> None:
         while not over.wait(0.1):
             with suppress(psutil.Error):
-                seen[0] = max(seen[0], gateway.process.memory_info().rss)
+                seen[0] = max(seen[0], sum(each.memory_info().rss for each in gateways))
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -396,7 +418,9 @@ def _calm(gateway: Served) -> bool:
     return True
 
 
-def _show(suffered: Mapping[str, Suffered]) -> None:
+def show(suffered: Mapping[str, Suffered]) -> None:
+    """Print what others met, a line per attack."""
+
     def cells(found: Suffered) -> list[str]:
         return [
             str(len(found.query_s)),

@@ -1,4 +1,4 @@
-"""A real fast engine and a real Spark over the same tables, and one statement asked of both."""
+"""A real DuckDB and a real Spark over the same tables, and one statement asked of both."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks.answers import difference
-from engines.duckdb.pool import DuckDBEngine
-from engines.errors import DataError, EngineError, UnsupportedFeature
-from engines.protocol import Engine, Lease, TableSource
-from engines.sail.engine import SailEngine
+from engines.compiled import SPARK_WRITER
+from engines.duckdb.engine import DuckDBEngine
+from engines.errors import DataError, EngineError, NoEquivalent, UnsupportedFeature
+from engines.protocol import Engine, Lease
 from engines.spark.embedded.server import MIB, ServerSettings, SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
-from gateway.errors import SqlError
-from gateway.sql.dialects.names import SPARK
-from gateway.sql.duckdb.values import NoEquivalent
-from gateway.sql.parser_dialects import SparkAsWritten
-from gateway.sql.parsing import ParserLimits
-from gateway.sql.sail.rules import SAIL
-from gateway.sql.statement import check
+from sql.dialects.names import SPARK
+from sql.errors import SqlError
+from sql.parsers.dialects import SparkAsWritten
+from sql.parsing import ParserLimits
+from sql.statement import check
+from sql.tables import TableSource
 
 LEASE_BYTES = 3 << 30
 DEADLINE_S = 900.0
@@ -39,8 +38,8 @@ class Outcome(StrEnum):
     EQUAL = "equal"
     BOTH_FAIL = "both fail"  # the data does not allow it on either engine
     PINNED = "pinned"  # known before it runs: it goes to Spark
-    HANDED_OVER = "handed over"  # the fast engine met a value that only Spark knows what to make of
-    SPARK_FAILS = "only Spark fails"  # out of memory, or over a value that the fast engine did not have to look at
+    HANDED_OVER = "handed over"  # DuckDB met a value that only Spark knows what to make of
+    SPARK_FAILS = "only Spark fails"  # out of memory, or over a value that DuckDB did not have to look at
     DIFFERENT = "different"
 
 
@@ -55,11 +54,11 @@ class Found:
 class BothEngines:
     """Asks both engines; Spark by the very text of the statement and by what we make of it. Thread-safe."""
 
-    def __init__(self, fast: Engine, spark: Engine, tables: Sequence[TableSource]) -> None:
-        self._fast = fast
+    def __init__(self, duckdb: Engine, spark: Engine, tables: Sequence[TableSource]) -> None:
+        self._duckdb = duckdb
         self._spark = spark
         self._catalog = {table.name: table for table in tables}
-        for engine in (fast, spark):
+        for engine in (duckdb, spark):
             engine.use_tables(tables)
 
     def ask(self, sql: str, *, names: bool = True) -> Found:
@@ -69,7 +68,7 @@ class BothEngines:
         except SqlError as error:
             return Found(Outcome.DIFFERENT, f"refused: {error.message}")
         theirs = _run(self._spark, sql)
-        through_us = _run(self._spark, statement.sql("spark"))
+        through_us = _run(self._spark, statement.sql(SPARK_WRITER))
         if isinstance(through_us, EngineError):
             if not isinstance(theirs, EngineError):
                 return Found(Outcome.DIFFERENT, f"Spark fails by our text: {through_us.message}")
@@ -78,31 +77,33 @@ class BothEngines:
         elif (differs := difference(theirs, through_us, names=names)) is not None:
             return Found(Outcome.DIFFERENT, f"Spark by the client's text and by ours: {differs}")
         try:
-            written = statement.sql(self._fast.dialect)
+            written = statement.sql(self._duckdb.writer)
         except NoEquivalent as error:
             return Found(Outcome.PINNED, error.message)
         except UnsupportedFeature as error:
             return Found(Outcome.DIFFERENT, f"cannot be written: {error.message}")
-        ours = _run(self._fast, written)
+        ours = _run(self._duckdb, written)
         if isinstance(ours, UnsupportedFeature) and not _BAD_VALUE.match(ours.message):
-            known = (
-                "differently from Spark" in ours.message or self._fast.dialect == SAIL
-            )  # which says what it cannot do
+            known = "differently from Spark" in ours.message
             return Found(Outcome.HANDED_OVER if known else Outcome.DIFFERENT, ours.message)
         if isinstance(ours, DataError) and not isinstance(theirs, EngineError):
             return Found(Outcome.HANDED_OVER, ours.message)
         if isinstance(ours, EngineError) and isinstance(theirs, EngineError):
             return Found(Outcome.BOTH_FAIL, ours.message)
         if isinstance(ours, EngineError):
-            return Found(Outcome.DIFFERENT, f"{self._fast.name} fails: {ours.message}")
+            return Found(Outcome.DIFFERENT, f"DuckDB fails: {ours.message}")
         if isinstance(theirs, EngineError):
             return Found(Outcome.SPARK_FAILS, theirs.message)
         differs = difference(theirs, ours, names=names)
-        return (
-            Found(Outcome.EQUAL)
-            if differs is None
-            else Found(Outcome.DIFFERENT, f"Spark and {self._fast.name}: {differs}")
-        )
+        return Found(Outcome.EQUAL) if differs is None else Found(Outcome.DIFFERENT, f"Spark and DuckDB: {differs}")
+
+    def spark_rows(self, sql: str, tables: Sequence[TableSource]) -> pa.Table:
+        """Ask Spark alone, over other tables. Raises EngineError."""
+        self._spark.use_tables(tables)
+        rows = _run(self._spark, sql)
+        if isinstance(rows, EngineError):
+            raise rows
+        return rows
 
     def ask_in_full(self, sql: str) -> Found:
         """Ask of both, and for all rows where the first differ: an order with ties does not say which come first.
@@ -138,23 +139,18 @@ def both_engines(
     work_folder: Path,
     tables: Sequence[TableSource],
     *,
-    engine: str = "duckdb",
     threads: int = 1,
     heap_bytes: int = 1_024 * MIB,
 ) -> Iterator[BothEngines]:
-    """Start both, and end them. engine: the fast one. threads: of one statement on it. heap_bytes: of Spark."""
+    """Start both, and end them. threads: of one statement on DuckDB. heap_bytes: of Spark."""
     server = SparkConnectServer(ServerSettings(work_folder=work_folder, driver_memory_bytes=heap_bytes))
-    fast: SailEngine | DuckDBEngine
-    if engine == "sail":
-        fast = SailEngine(work_folder / "sail", memory_bytes=LEASE_BYTES, threads=threads)
-    else:
-        fast = DuckDBEngine(workers=2, threads=threads)
+    duckdb = DuckDBEngine(workers=2, threads=threads)
     try:
         spark = SparkConnectEngine(server)
         try:
-            yield BothEngines(fast, spark, tables)
+            yield BothEngines(duckdb, spark, tables)
         finally:
             spark.close()
     finally:
-        fast.close()
+        duckdb.close()
         server.stop()

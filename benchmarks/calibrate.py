@@ -2,7 +2,7 @@
 
 The half is that of ``benchmarks.statements``: an even CRC-32 of the statement's name. What is reported for the other
 half was never used for fitting. Constants are fitted from the rows that were counted, so that no error of a cardinality
-hides in them. Those that are found are printed, to be written into ``selector/memory/duckdb_layout.py`` by hand.
+hides in them. Those that are found are printed, to be written into ``engines/duckdb/memory/layout.py`` by hand.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from benchmarks.memory import MIB, figures, predicted
 from benchmarks.peaks import Run, runs
 from benchmarks.statements import read_all
 from benchmarks.tables import Tables, described
+from engines.duckdb.memory.layout import CALIBRATED, Constants
+from engines.duckdb.memory.model import estimate
 from engines.protocol import Lease
-from selector.memory.duckdb import estimate
-from selector.memory.duckdb_layout import CALIBRATED, Constants
 from selector.statistics import TableStatistics
 
 FITTED = (

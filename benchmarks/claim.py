@@ -74,7 +74,7 @@ class Claim:
 
     @property
     def holds(self) -> bool:
-        """Whether every target is met."""
+        """Tell whether every target is met."""
         return all(target.met_by(self.figures[name]) for name, target in self.targets.items())
 
     def line(self) -> str:

@@ -3,9 +3,9 @@
 What runs took stands in tapes (tape.py): peaks of TPC-H, TPC-DS, the paper's bookstore, statements over skewed
 visits, and statements for each kind of operator. Each data set in turn is left out: the errors of the memory model are
 fitted to the others, and its own runs are then told in random orders, as if they came one after the other to a new
-gateway. Beside it stand the dumbest policy, one factor for all, and the bound that was here before. A gateway's own
-runs can be replayed the same way (``--metastore``); ``--fit`` prints what is fitted to all data sets but the last, to
-which the constants of the memory model were fitted already.
+gateway. Beside it stands the dumbest policy, one factor for all. A gateway's own runs can be replayed the same way
+(``--metastore``); ``--fit`` prints what is fitted to all data sets but the last, to which the constants of the memory
+model were fitted already.
 """
 
 from __future__ import annotations
@@ -39,19 +39,6 @@ ORDERS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Peak:
-    """One run's peak: what the memory model said, and what was measured. before: the bound of ADR 7."""
-
-    run: PastRun
-    before_bytes: int
-
-    @property
-    def expected_bytes(self) -> int:
-        """By the memory model alone."""
-        return self.run.expected.peak_bytes or 0
-
-
-@dataclass(frozen=True, slots=True)
 class Fitted:
     """Errors of a memory model: median and deviations by kind, and the shape that all have in common."""
 
@@ -74,12 +61,12 @@ class Covered:
 
     @property
     def percent(self) -> float:
-        """How many peaks lie below their bounds."""
+        """Tell how many peaks lie below their bounds."""
         return 100.0 * float(np.mean(self.factors >= 1.0))
 
     @property
     def median(self) -> float:
-        """How far the bounds are above the peaks, as a factor."""
+        """Tell how far the bounds are above the peaks, as a factor."""
         return float(np.median(self.factors))
 
     @property
@@ -105,21 +92,21 @@ def measure(
     """Tell peaks to a forecast that has not seen them, and print how many its upper bounds cover, and how sharply."""
     if metastore:
         return _replayed(metastore, engine, orders, seed)
-    peaks = {
-        name: peaks_of(recorded(data, each, (), dependable=False)) for name, each in {**DATA_SETS, **OPERATORS}.items()
+    runs = {
+        name: measured_runs(recorded(data, data_set, (), dependable=False))
+        for name, data_set in {**DATA_SETS, **OPERATORS}.items()
     }
     if fit:
-        _print_fitted(fitted([peak for name in DATA_SETS for peak in peaks[name]]))
+        _print_fitted(fitted([run for name in DATA_SETS for run in runs[name]]))
     rows: list[list[str]] = []
     figures: dict[str, float] = {}
     every: dict[str, list[Covered]] = {}
-    for name, own in peaks.items():
-        others = fitted([peak for other, some in peaks.items() if other != name for peak in some])
+    for name, own in runs.items():
+        others = fitted([run for other, some in runs.items() if other != name for run in some])
         found = {
             "ours": replay(own, orders=orders, seed=seed, known=others),
             "ours, nothing learned": cold(own, others),
-            "one factor for all": Covered(np.array([others.factor * ratio(peak) for peak in own])),
-            "the bound before": Covered(np.array([peak.before_bytes / _measured(peak) for peak in own])),
+            "one factor for all": Covered(np.array([others.factor * ratio(run) for run in own])),
         }
         for way, covered in found.items():
             every.setdefault(way, []).append(covered)
@@ -130,7 +117,7 @@ def measure(
     figures |= _figures("all", _together(every["ours"]))
     head = ["left out (runs)", "bound", "covers", "median upper / measured", "90th percentile", "pinball", "CRPS"]
     show_table(f"Upper bounds of {UPPER_LEVEL:.0%}, on data that took no part in fitting", head, rows)
-    print(conditions(sets=", ".join(peaks), runs=sum(map(len, peaks.values())), orders=orders, seed=seed))
+    print(conditions(sets=", ".join(runs), runs=sum(map(len, runs.values())), orders=orders, seed=seed))
     return Claim("coverage", figures, TARGETS)
 
 
@@ -142,9 +129,9 @@ TARGETS = {
 }
 
 
-def peaks_of(tape: Sequence[Entry]) -> list[Peak]:
-    """Return the peaks of a tape that were measured, with what was expected of them."""
-    found = []
+def measured_runs(tape: Sequence[Entry]) -> list[PastRun]:
+    """Return the runs of a tape whose peaks were measured, with what was expected of them."""
+    runs = []
     for entry in tape:
         took, estimate = entry.fast[AMPLE_MIB], entry.estimate
         if took.peak_bytes is None or estimate.peak_bytes is None:
@@ -152,20 +139,19 @@ def peaks_of(tape: Sequence[Entry]) -> list[Peak]:
         expected = Expectation(estimate.peak_bytes, estimate.uncertainty, AMPLE_MIB * MIB)
         subject = WorkloadKey(entry.fingerprint, entry.template)
         run = PastRun(FAST, subject, expected, ran_out=False, measured_bytes=took.peak_bytes, seconds=took.seconds)
-        before = 1.35 * estimate.peak_bytes / max(0.01, estimate.confidence)
-        found.append(Peak(run, round(before)))
-    return found
+        runs.append(run)
+    return runs
 
 
-def fitted(peaks: Sequence[Peak]) -> Fitted:
+def fitted(runs: Sequence[PastRun]) -> Fitted:
     """Fit the errors of a memory model to runs. Raises RunFailed where there are too few."""
-    if len(peaks) < SMALLEST:
-        raise RunFailed(f"{len(peaks)} runs are too few, {SMALLEST} are needed")
-    errors = np.array([peak.run.peak_error for peak in peaks])
+    if len(runs) < SMALLEST:
+        raise RunFailed(f"{len(runs)} runs are too few, {SMALLEST} are needed")
+    errors = np.array([run.peak_error for run in runs])
     usual = _centre(errors)
     kinds = {}
-    for kind in sorted({peak.run.expected.uncertainty.kind for peak in peaks}):
-        own = np.array([peak.run.peak_error for peak in peaks if peak.run.expected.uncertainty.kind == kind])
+    for kind in sorted({run.expected.uncertainty.kind for run in runs}):
+        own = np.array([run.peak_error for run in runs if run.expected.uncertainty.kind == kind])
         bias, *both = _centre(own)
         above, below = (
             math.exp(blended(math.log(was), math.log(found), own.size, POOLED))
@@ -173,12 +159,12 @@ def fitted(peaks: Sequence[Peak]) -> Fitted:
         )
         kinds[kind] = blended(usual[0], bias, own.size, POOLED), above, below
     known = Fitted(kinds, usual, (), 1.0)
-    scaled = [_scaled(peak, known) for peak in peaks]
+    scaled = [_scaled(run, known) for run in runs]
     shape = tuple(float(x) for x in np.quantile(scaled, SHAPE_LEVELS))
     return replace(known, shape=shape, factor=float(np.exp(np.quantile(errors, UPPER_LEVEL))))
 
 
-def replay(peaks: Sequence[Peak], *, orders: int, seed: int, known: Fitted | None = None) -> Covered:
+def replay(runs: Sequence[PastRun], *, orders: int, seed: int, known: Fitted | None = None) -> Covered:
     """Tell runs in random orders to what learns. Those that ran out of memory teach, but have no peak to be covered.
 
     known: the errors of the memory model; without it, those that are shipped.
@@ -187,11 +173,11 @@ def replay(peaks: Sequence[Peak], *, orders: int, seed: int, known: Fitted | Non
     factors, scores = [], []
     for _ in range(orders):
         learned = Peaks(shape=known.shape) if known else Peaks()
-        for peak in chance.sample(peaks, len(peaks)):
-            run = _as_known(peak.run, known)
+        for shuffled in chance.sample(runs, len(runs)):
+            run = _as_known(shuffled, known)
             if not run.ran_out:
                 bound_bytes, score = _forecast(run, learned)
-                factors.append(bound_bytes / _measured(peak))
+                factors.append(bound_bytes / _measured(run))
                 scores.append(score)
             learned.add(run)
     if not factors:
@@ -199,18 +185,17 @@ def replay(peaks: Sequence[Peak], *, orders: int, seed: int, known: Fitted | Non
     return Covered(np.array(factors), float(np.mean(scores)))
 
 
-def cold(peaks: Sequence[Peak], known: Fitted) -> Covered:
+def cold(runs: Sequence[PastRun], known: Fitted) -> Covered:
     """Estimate runs from what was fitted alone."""
     nothing = Peaks(shape=known.shape)
-    runs = [_as_known(peak.run, known) for peak in peaks]
-    found = [_forecast(run, nothing) for run in runs]
-    factors = [bound_bytes / _measured(peak) for (bound_bytes, _), peak in zip(found, peaks, strict=True)]
+    found = [_forecast(_as_known(run, known), nothing) for run in runs]
+    factors = [bound_bytes / _measured(run) for (bound_bytes, _), run in zip(found, runs, strict=True)]
     return Covered(np.array(factors), float(np.mean([score for _, score in found])))
 
 
-def ratio(peak: Peak) -> float:
+def ratio(run: PastRun) -> float:
     """Return the expected peak over the measured one."""
-    return math.exp(-peak.run.peak_error)
+    return math.exp(-run.peak_error)
 
 
 def told(covered: Covered) -> str:
@@ -227,7 +212,7 @@ def _replayed(address: str, engine: str, orders: int, seed: int) -> Claim:
     if len(runs) < SMALLEST:
         raise RunFailed(f"{len(runs)} runs are too few, {SMALLEST} are needed")
     print(conditions(runs=len(runs), engine=engine, orders=orders, seed=seed))
-    covered = replay([Peak(run, 0) for run in runs], orders=orders, seed=seed)
+    covered = replay(runs, orders=orders, seed=seed)
     print(told(covered))
     return Claim("coverage", _figures("all", covered), TARGETS)
 
@@ -235,7 +220,7 @@ def _replayed(address: str, engine: str, orders: int, seed: int) -> Claim:
 def _forecast(run: PastRun, learned: Peaks) -> tuple[int, float]:
     """Return the upper bound of a run's peak, and the score of the distribution, for which smaller is better."""
     expected = run.expected.peak_bytes or 0
-    estimate = MemoryEstimate(expected, expected, 1.0, uncertainty=run.expected.uncertainty)
+    estimate = MemoryEstimate(expected, expected, uncertainty=run.expected.uncertainty)
     found = learned.errors(estimate, run.subject)
     return PeakForecast(expected, found.errors).quantile(found.upper_level), found.errors.score(run.peak_error)
 
@@ -246,16 +231,16 @@ def _as_known(run: PastRun, known: Fitted | None) -> PastRun:
     return replace(run, expected=replace(run.expected, uncertainty=known.of(run.expected.uncertainty.kind)))
 
 
-def _measured(peak: Peak) -> float:
-    return max(1.0, float(peak.run.measured_bytes or 0), peak.expected_bytes * math.exp(peak.run.peak_error))
+def _measured(run: PastRun) -> float:
+    return max(1.0, float(run.measured_bytes or 0), (run.expected.peak_bytes or 0) * math.exp(run.peak_error))
 
 
 def _centre(errors: Floats) -> tuple[float, float, float]:
     return float(np.median(errors)), *deviations(errors)
 
 
-def _scaled(peak: Peak, known: Fitted) -> float:
-    return known.of(peak.run.expected.uncertainty.kind).in_deviations(peak.run.peak_error)
+def _scaled(run: PastRun, known: Fitted) -> float:
+    return known.of(run.expected.uncertainty.kind).in_deviations(run.peak_error)
 
 
 def _together(some: Sequence[Covered]) -> Covered:
@@ -290,7 +275,7 @@ def _figures(name: str, covered: Covered) -> dict[str, float]:
 
 
 def _print_fitted(known: Fitted) -> None:
-    """Print what selector/memory/uncertainty.py and selector/forecast/distribution.py hold."""
+    """Print what engines/duckdb/memory/uncertainty.py and selector/forecast/distribution.py hold."""
     for kind, (bias, above, below) in known.kinds.items():
         print(f'    "{kind}": ({bias:.2f}, {above:.2f}, {below:.2f}),')
     print(f"SHAPE = {tuple(round(quantile, 2) for quantile in known.shape)}")

@@ -20,10 +20,11 @@ from pyspark.sql.types import StructType
 
 from benchmarks.claim import RunFailed
 from benchmarks.spark_process import Workplace
-from engines.protocol import Column, TableSource
-from metastore.discovery.inspection import data_files, inspect
+from engines.files.listing import data_files
+from metastore.discovery.inspection import inspect
 from metastore.records import JobRequest, Mode
 from selector.statistics import ColumnStatistics, Histogram, TableStatistics, as_number
+from sql.tables import Column, TableSource
 from statsproc.job.job import run_job
 from statsproc.spark.progress import LineReporter
 from statsproc.spark.session import spark_errors

@@ -67,7 +67,7 @@ class Driver(StrEnum):
 
     @property
     def key(self) -> str:
-        """How figures name it."""
+        """Tell how figures name it."""
         return self.name.lower()
 
 

@@ -531,7 +531,7 @@ class Statements:
 
 
 def _repeats(joined: Joined, alias: str, join: Join) -> bool:
-    """Whether a table is joined to the same key already, so that a further copy of it adds nothing."""
+    """Tell whether a table is joined to the same key already, so that a further copy of it adds nothing."""
     start = f"{alias}.{join.left.columns[0]} = "
     return any(
         condition.startswith(start) and joined.aliases[other].name == join.right.table

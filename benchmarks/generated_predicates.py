@@ -39,26 +39,26 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """Whether it is a string."""
+        """Tell whether it is a string."""
         return self.data_type == "VARCHAR"
 
     @property
     def is_moment(self) -> bool:
-        """Whether it is a day, or a moment."""
+        """Tell whether it is a day, or a moment."""
         return self.data_type == "DATE" or self.data_type.startswith("TIMESTAMP")
 
     @property
     def is_number(self) -> bool:
-        """Whether it can be computed with."""
+        """Tell whether it can be computed with."""
         return not (self.is_text or self.is_moment or self.data_type == "BOOLEAN")
 
     @property
     def is_long(self) -> bool:
-        """Whether it is a text that nobody would compare as a whole."""
+        """Tell whether it is a text that nobody would compare as a whole."""
         return self.is_text and any(len(str(value)) > LONG for value in self.distinct[:50])
 
     def comparable(self, other: Column) -> bool:
-        """Whether a value of one may be less than one of the other."""
+        """Tell whether a value of one may be less than one of the other."""
         alike = ("is_text", "is_moment", "is_number")
         return any(getattr(self, name) and getattr(other, name) for name in alike)
 
@@ -95,7 +95,7 @@ class Table:
         return next((dict(zip(self.columns, row, strict=True)) for row in self._all(sql)), None)
 
     def is_unique(self, columns: Sequence[str]) -> bool:
-        """Whether no two rows have the same values there."""
+        """Tell whether no two rows have the same values there."""
         key = ", ".join(f'"{column}"' for column in columns)
         filled = " AND ".join(f'"{column}" IS NOT NULL' for column in columns)
         keys = f"SELECT DISTINCT {key} FROM {self.name} WHERE {filled}"
@@ -296,5 +296,5 @@ def _plain(text: str) -> str:
 
 
 def _unwritable(value: object) -> bool:
-    """Whether a value cannot stand in a statement of both engines."""
+    """Tell whether a value cannot stand in a statement of both engines."""
     return (isinstance(value, float) and not math.isfinite(value)) or (isinstance(value, str) and "\0" in value)

@@ -22,7 +22,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engines.protocol import Column, TableSource
+from sql.tables import Column, TableSource
 
 ITEM_ROWS, NOTE_ROWS = 48, 64
 DEPTH = 3  # of expressions

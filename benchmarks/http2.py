@@ -48,7 +48,7 @@ class Frame:
 
     @property
     def ends_stream(self) -> bool:
-        """Whether its sender says no more on its stream."""
+        """Tell whether its sender says no more on its stream."""
         return self.kind in (FrameKind.DATA, FrameKind.HEADERS) and bool(self.flags & END_STREAM)
 
     def encode(self) -> bytes:

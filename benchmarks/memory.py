@@ -22,16 +22,17 @@ import typer
 
 from benchmarks.accuracy import percentage_errors
 from benchmarks.claim import Claim, RunFailed, at_least, at_most, conditions, run_command, show_table
-from benchmarks.coverage import LEAST_PERCENT, MOST_PERCENT, ORDERS, SEED, SMALLEST, Covered, Peak, replay, told
+from benchmarks.coverage import LEAST_PERCENT, MOST_PERCENT, ORDERS, SEED, SMALLEST, Covered, replay, told
 from benchmarks.peaks import Run, runs
 from benchmarks.statements import read_all
 from benchmarks.tables import Tables, described
+from engines.duckdb.memory import model as duckdb
+from engines.duckdb.memory.layout import CALIBRATED, Constants
 from engines.protocol import Lease
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import UNKNOWN, MemoryEstimate
 from selector.forecast.history import Expectation, PastRun, WorkloadKey
-from selector.memory import duckdb, paper
-from selector.memory.duckdb_layout import CALIBRATED, Constants
+from selector.memory import paper
 from selector.row_sample import RowSample
 from selector.statistics import TableStatistics
 from selector.wording import mebibytes
@@ -116,7 +117,7 @@ def predicted(
 
     def formula(tree: EstimatedNode) -> MemoryEstimate:
         peak_bytes = paper.peak_bytes(tree, statistics, threads=threads)
-        return UNKNOWN if peak_bytes is None else MemoryEstimate(peak_bytes, peak_bytes, 1.0)
+        return UNKNOWN if peak_bytes is None else MemoryEstimate(peak_bytes, peak_bytes)
 
     return [Predicted(run, model(run.true), model(run.ours), formula(run.true), formula(run.ours)) for run in measured]
 
@@ -202,13 +203,13 @@ def show_arising(found: Sequence[Predicted]) -> None:
 
 def learned(found: Sequence[Predicted], lease: Lease) -> Covered:
     """Tell the runs to what learns, in random orders: each statement is new, and has a template of its own."""
-    peaks = []
+    runs = []
     for one in found:
         if one.ours.peak_bytes is not None:
             expected = Expectation(one.ours.peak_bytes, one.ours.uncertainty, lease.memory_bytes)
             key = WorkloadKey(one.run.statement.name, one.run.statement.name)
-            peaks.append(Peak(PastRun("duckdb", key, expected, False, round(one.run.peak_bytes), None), 0))
-    return replay(peaks, orders=ORDERS, seed=SEED)
+            runs.append(PastRun("duckdb", key, expected, False, round(one.run.peak_bytes), None))
+    return replay(runs, orders=ORDERS, seed=SEED)
 
 
 def show(found: Sequence[Predicted]) -> None:

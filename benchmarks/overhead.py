@@ -31,7 +31,7 @@ from benchmarks.claim import Claim, RunFailed, Target, at_most, conditions, run_
 from benchmarks.doors import Conversation, Driver, DriversOption, address, connect, drivers_named
 from benchmarks.server_process import GatewayProcess, cpu_s, gateway_process
 from benchmarks.serving import engine_sql, timed_straight
-from engines.duckdb.pool import DuckDBEngine
+from engines.duckdb.engine import DuckDBEngine
 from engines.protocol import Lease
 from gateway.cli.client import Client
 from gateway.cli.demo.paper_queries import PAPER_QUERIES

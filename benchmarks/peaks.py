@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from benchmarks.claim import RunFailed, step
 from benchmarks.statements import Named
 from benchmarks.tables import Tables
-from engines.duckdb.pool import DuckDBEngine
+from engines.duckdb.engine import DuckDBEngine
 from engines.errors import EngineError
 from engines.protocol import Actuals, Lease, OperatorActual
 from selector.cardinality.tree import EstimatedNode, estimate_rows
@@ -33,7 +33,7 @@ class Run:
 
     @property
     def is_join(self) -> bool:
-        """Whether it joins and neither groups nor sorts many rows: its memory is that of its joins."""
+        """Tell whether it joins and neither groups nor sorts many rows: its memory is that of its joins."""
         return has_only_joins(self.true)
 
 
@@ -98,4 +98,4 @@ def _measured(node: PlanNode, remaining: Iterator[OperatorActual]) -> EstimatedN
             rows = sum(child.rows or 0.0 for child in children)
         case _:
             rows = float(actual.rows)
-    return EstimatedNode(node, rows, 1.0, "measured", children, upper=rows)
+    return EstimatedNode(node, rows, "measured", children, upper=rows)

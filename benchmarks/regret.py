@@ -3,11 +3,8 @@
 TPC-H, TPC-DS, the paper's bookstore and statements over skewed visits are run pinned to each engine, under each limit
 (tape.py). Then the gateway decides about them, pass after pass, as it learns: every decision is priced with what the
 tape says. The oracle takes the faster engine that answers. Beside ours stand policies of one line: DuckDB first and
-Spark after an out-of-memory, always Spark, the paper's formula against the limit, and the gate that was here before.
-Statements are really sent to a gateway, too, which chooses by itself (``--routed``). With ``--sail``, they are run on
-Sail under each limit, too, and decided about as if it were configured: regret must not be above that without it,
-neither over the oracle of the same engines nor in seconds. Beside that stand never to use it, to take the engine that
-is the fastest by its speed, and to try each once and then take the best.
+Spark after an out-of-memory, always Spark, and the paper's formula against the limit. Statements are really sent to a
+gateway, too, which chooses by itself (``--routed``).
 """
 
 from __future__ import annotations
@@ -31,7 +28,6 @@ from benchmarks.tape import (
     DEPENDABLE,
     FAST,
     MIB,
-    SECOND,
     Entry,
     Took,
     fresh_home,
@@ -40,7 +36,6 @@ from benchmarks.tape import (
     settings_of,
 )
 from engines.duckdb.adapter import SPEED as DUCKDB_SPEED
-from engines.sail.adapter import SPEED as SAIL_SPEED
 from engines.spark.adapter import SPEED as SPARK_SPEED
 from gateway.statements import AUTO
 from selector.decide import decide
@@ -52,10 +47,9 @@ from selector.forecast.seconds import Work
 LIMITS = (48, 96, 192, 384)
 THIRD = 2 / 3  # share of the statements that fit into the limit which is chosen for that
 PAPER_MISS_S = 34.0  # until the paper's Impala told that Q8 did not fit
-GATE_FACTOR, GATE_CONFIDENCE = 1.35, 0.3  # of the gate that was here before (ADR 7)
 FIRST_PASS, THIRD_PASS = 1.10, 1.05
 FIRST_PASS_DEAR, THIRD_PASS_DEAR = 1.15, 1.05
-SPEEDS = {FAST: DUCKDB_SPEED, SECOND: SAIL_SPEED, DEPENDABLE: SPARK_SPEED}
+SPEEDS = {FAST: DUCKDB_SPEED, DEPENDABLE: SPARK_SPEED}
 Choice = Callable[[Entry, int], bool]
 
 
@@ -71,18 +65,10 @@ def _paper(entry: Entry, limit_mib: int) -> bool:
     return entry.estimate.paper_bytes is not None and entry.estimate.paper_bytes <= limit_mib * MIB
 
 
-def _gate(entry: Entry, limit_mib: int) -> bool:
-    estimate = entry.estimate
-    if estimate.peak_bytes is None or estimate.confidence < GATE_CONFIDENCE:
-        return False
-    return GATE_FACTOR * estimate.peak_bytes / estimate.confidence <= limit_mib * MIB
-
-
 FIXED: Mapping[str, Choice] = {
     "DuckDB, then Spark": _always,
     "always Spark": _never,
     "the paper's formula": _paper,
-    "the gate before": _gate,
 }
 
 
@@ -112,7 +98,6 @@ def run(
     ),
     limits: Annotated[str, typer.Option(help="DuckDB's limits for one statement in MiB.")] = ",".join(map(str, LIMITS)),
     third: Annotated[bool, typer.Option(help="Whether to add a limit at which a third of the statements miss.")] = True,
-    sail: Annotated[bool, typer.Option(help="Whether Sail is asked, too, as a second fast engine.")] = False,
     passes: Annotated[int, typer.Option(help="How often all statements are asked.", min=1)] = 3,
     miss_s: Annotated[float, typer.Option(help="The higher price of a miss, in seconds.")] = PAPER_MISS_S,
     seed: Annotated[int, typer.Option(help="Of the order of statements; 0 for theirs.")] = 0,
@@ -125,7 +110,7 @@ def run(
         tapes = {each.name: recorded(data, each, ()) for each in chosen}
         wanted.append(_third([entry for tape in tapes.values() for entry in tape]))
     wanted.sort()
-    tapes = {each.name: recorded(data, each, wanted, second=sail) for each in chosen}
+    tapes = {each.name: recorded(data, each, wanted) for each in chosen}
     statements = sum(len(tape) for tape in tapes.values())
     where = conditions(sets=sets, statements=statements, passes=passes, limits=f"{wanted} MiB", seed=seed)
     figures: dict[str, float] = {}
@@ -150,31 +135,20 @@ def run(
         head = ["limit", *(f"ours, pass {number + 1}" for number in range(passes)), *FIXED]
         show_table(title, head, rows)
         _show_sets(tapes, wanted, price_s, passes, seed)
-    if sail:
-        more, bounds = _with_second(tapes, wanted, passes, seed)
-        figures |= more
-        targets |= bounds
     if routed:
         figures |= _really(data, tapes, wanted, passes)
     print(where)
     return Claim("regret", figures, targets)
 
 
-def played_passes(
-    tape: Sequence[Entry],
-    limit_mib: int,
-    price_s: float,
-    passes: int,
-    seed: int,
-    engines: Sequence[str] = (FAST, DEPENDABLE),
-) -> list[Pass]:
+def played_passes(tape: Sequence[Entry], limit_mib: int, price_s: float, passes: int, seed: int) -> list[Pass]:
     """Let a gateway that knows nothing yet decide about all statements, pass after pass, and learn from what they took.
 
-    price_s: that a miss costs more; the gateway is told so (routing.miss_price_s). engines: that are configured.
+    price_s: that a miss costs more; the gateway is told so (routing.miss_price_s).
     """
-    experience = Experience({engine: SPEEDS[engine] for engine in engines})
+    experience = Experience(SPEEDS)
     policy = RoutingPolicy(miss_price_s=price_s)
-    missed: set[tuple[str, str]] = set()
+    missed: set[str] = set()
     found = []
     for number in range(passes):
         order = list(tape)
@@ -182,137 +156,36 @@ def played_passes(
             random.Random(seed + number).shuffle(order)  # noqa: S311 - not for secrets
         seconds, misses = [], 0
         for entry in order:
-            decision = _decided(entry, experience, policy, limit_mib, missed, engines)
+            decision = _decided(entry, experience, policy, limit_mib, missed)
             spent_s = 0.0
             for engine in decision.ranking:
                 took = entry.took(engine, limit_mib)
-                assert took is not None  # what an engine cannot run is not in the ranking
                 _learn(experience, entry, decision, engine, took)
                 spent_s += took.seconds
                 if took.fits:
                     break
                 spent_s += price_s
                 misses += 1
-                missed.add((engine, entry.fingerprint))
+                missed.add(entry.fingerprint)
             seconds.append(spent_s)
-        found.append(Pass(tuple(seconds), tuple(entry.oracle_s(limit_mib, engines) for entry in order), misses))
+        found.append(Pass(tuple(seconds), tuple(entry.oracle_s(limit_mib) for entry in order), misses))
     return found
 
 
-def _decided(
-    entry: Entry,
-    experience: Experience,
-    policy: RoutingPolicy,
-    limit_mib: int,
-    missed: set[tuple[str, str]],
-    engines: Sequence[str],
-) -> Decision:
-    subject = WorkloadKey(entry.fingerprint, entry.template)
+def _decided(entry: Entry, experience: Experience, policy: RoutingPolicy, limit_mib: int, missed: set[str]) -> Decision:
+    subject, work = WorkloadKey(entry.fingerprint, entry.template), Work.of(entry.estimate)
     limit_bytes = limit_mib * MIB
-    candidates = []
-    for engine in engines:
-        if engine == DEPENDABLE:
-            forecast = experience.forecast(engine, subject, Work.of(entry.estimate))
-            candidates.append(Candidate(engine, dependable=True, forecast=forecast))
-            continue
-        of_engine = entry.second_estimate if engine == SECOND else entry.estimate
-        on_record = (engine, entry.fingerprint) in missed
-        candidates.append(
-            Candidate(
-                engine,
-                dependable=False,
-                limit_bytes=limit_bytes,
-                unsupported="it cannot run it." if entry.took(engine, limit_mib) is None else None,
-                forecast=experience.forecast(engine, subject, Work.of(entry.estimate), of_engine, limit_bytes),
-                misestimates=("earlier",) if on_record else (),
-                missed_bytes=limit_bytes if on_record else None,
-            )
-        )
-    return decide(candidates, policy=policy, template=entry.template)
-
-
-def _with_second(
-    tapes: Mapping[str, Sequence[Entry]], limits: Sequence[int], passes: int, seed: int
-) -> tuple[dict[str, float], dict[str, Target]]:
-    """Print what a second fast engine changes, beside what policies of one line make of it; returns figures, targets.
-
-    Regret is read in two ways: over the oracle of the same engines, which is better with more of them, and in seconds
-    over those without the second engine.
-    """
-    figures: dict[str, float] = {}
-    targets: dict[str, Target] = {}
-    rows = []
-    three = FAST, SECOND, DEPENDABLE
-    for limit in limits:
-        without, having = (
-            [_joined(each) for each in zip(*played, strict=True)]
-            for engines in ((FAST, DEPENDABLE), three)
-            for played in [[played_passes(tape, limit, 0.0, passes, seed, engines) for tape in tapes.values()]]
-        )
-        entries = [entry for tape in tapes.values() for entry in tape]
-        fastest, each_once = speediest_passes(entries, limit, passes), each_once_passes(entries, limit, passes)
-        oracle_s = sum(entry.oracle_s(limit, three) for entry in entries)
-        for number in range(passes):
-            one, two = without[number], having[number]
-            name = f"{limit}mib.pass_{number + 1}.with_sail"
-            figures[name] = two.ratio
-            targets[name] = at_most(one.ratio)
-            figures[f"{name}_seconds_over_without"] = sum(two.seconds) / sum(one.seconds)
-            targets[f"{name}_seconds_over_without"] = at_most(1.0)
-            rows.append([f"{limit} MiB", str(number + 1), f"{sum(one.seconds):.1f} s, {one.ratio:.3f} ({one.misses})"])
-            for each in (two, one, fastest[number], each_once[number]):
-                spent_s = sum(each.seconds)
-                rows[-1].append(f"{spent_s:.1f} s, {spent_s / oracle_s:.3f} ({each.misses})")
-        answered = [entry.second[limit] for entry in entries if limit in entry.second]
-        print(f"{limit} MiB: Sail runs {len(answered)} of {len(entries)}, of which {sum(x.fits for x in answered)} fit")
-    head = [
-        "limit",
-        "pass",
-        "DuckDB, Spark: own oracle",
-        "with Sail",
-        "never Sail",
-        "fastest by its speed",
-        "each once",
-    ]
-    show_table("Seconds, over the oracle's of all three engines but in the first column (misses)", head, rows)
-    return figures, targets
-
-
-def speediest_passes(tape: Sequence[Entry], limit_mib: int, passes: int) -> list[Pass]:
-    """Price the policy that takes the engine which is fastest for the work, before anything has run."""
-    seconds, misses = [], 0
-    for entry in tape:
-        able = [engine for engine in SPEEDS if entry.took(engine, limit_mib) is not None]
-        spent_s, fits = _on(entry, min(able, key=lambda each: Work.of(entry.estimate).seconds(SPEEDS[each])), limit_mib)
-        seconds.append(spent_s)
-        misses += not fits
-    return [Pass(tuple(seconds), tuple(entry.oracle_s(limit_mib, tuple(SPEEDS)) for entry in tape), misses)] * passes
-
-
-def each_once_passes(tape: Sequence[Entry], limit_mib: int, passes: int) -> list[Pass]:
-    """Price the policy that tries each fast engine once, and then takes the one that was fastest."""
-    found = []
-    for number in range(passes):
-        seconds, misses = [], 0
-        for entry in tape:
-            able = [engine for engine in (FAST, SECOND) if entry.took(engine, limit_mib) is not None]
-            if number < len(able):
-                spent_s, fits = _on(entry, able[number], limit_mib)
-                misses += not fits
-            else:
-                fitting = [engine for engine in able if _on(entry, engine, limit_mib)[1]] or [DEPENDABLE]
-                spent_s = min(_on(entry, engine, limit_mib)[0] for engine in fitting)
-            seconds.append(spent_s)
-        oracle_s = tuple(entry.oracle_s(limit_mib, tuple(SPEEDS)) for entry in tape)
-        found.append(Pass(tuple(seconds), oracle_s, misses))
-    return found
-
-
-def _on(entry: Entry, engine: str, limit_mib: int) -> tuple[float, bool]:
-    """Return the seconds on an engine, with those of the dependable one behind a miss, and whether it fits."""
-    took = entry.took(engine, limit_mib)
-    assert took is not None
-    return took.seconds if took.fits else took.seconds + entry.dependable_s, took.fits
+    on_record = entry.fingerprint in missed
+    fast = Candidate(
+        FAST,
+        dependable=False,
+        limit_bytes=limit_bytes,
+        forecast=experience.forecast(FAST, subject, work, entry.estimate, limit_bytes),
+        misestimates=("earlier",) if on_record else (),
+        missed_bytes=limit_bytes if on_record else None,
+    )
+    spark = Candidate(DEPENDABLE, dependable=True, forecast=experience.forecast(DEPENDABLE, subject, work))
+    return decide((fast, spark), policy=policy, template=entry.template)
 
 
 def _learn(experience: Experience, entry: Entry, decision: Decision, engine: str, took: Took) -> None:

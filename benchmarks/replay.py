@@ -58,12 +58,12 @@ class Recorded:
 
     @property
     def reply_bytes(self) -> int:
-        """How much the server sent."""
+        """Tell how much the server sent."""
         return sum(len(piece.data) for piece in self.pieces)
 
     @property
     def streams(self) -> int:
-        """How many calls of gRPC were answered."""
+        """Tell how many calls of gRPC were answered."""
         return len({piece.after for piece in self.pieces} - {_OF_CONNECTION})
 
 

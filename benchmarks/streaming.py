@@ -30,12 +30,13 @@ import typer
 from benchmarks.claim import Claim, RunFailed, at_most, conditions, run_command, show_table, step
 from benchmarks.hs2_client import RawClient, call_bytes
 from benchmarks.server_process import GatewayProcess, gateway_process
-from engines.duckdb.pool import DuckDBEngine
-from engines.protocol import Column, Lease, TableSource
+from engines.duckdb.engine import DuckDBEngine
+from engines.protocol import Lease
 from gateway.drivers.hs2.protocol import thrift
 from gateway.drivers.hs2.protocol.messages import ExecuteRequest, FetchRequest, OperationReply
 from gateway.drivers.hs2.protocol.thrift import Wire
 from gateway.statements.statement import new_query_id
+from sql.tables import Column, TableSource
 
 ROWS = 100_000_000
 SIDE = 10_000  # rows of the table that is joined with itself

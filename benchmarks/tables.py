@@ -16,16 +16,18 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from benchmarks.claim import RunFailed, step
-from engines.duckdb.tables import view
-from gateway.sql.planning.regular_expressions import search
+from engines.duckdb import plan_reader as reader
+from engines.duckdb.worker.footers import Footers
+from engines.duckdb.worker.tables import view
+from engines.files.listing import data_files
+from gateway.planning.regular_expressions import search
 from metastore.discovery.inspection import InspectionFailed, inspect
 from metastore.records import CatalogTable, JobRequest
 from metastore.store import Metastore
 from selector.cardinality.predicates.patterns import use_search
-from selector.explain import duckdb as reader
 from selector.join_keys import KeyPair
 from selector.plan import Plan, TableShape
-from selector.query_text import join_pairs, named_expressions
+from selector.query_text import Wording, join_pairs, wording
 from selector.statistics import TableStatistics
 from statsproc.job.job import run_job
 from statsproc.spark.progress import reporter as told_by
@@ -60,8 +62,8 @@ class Tables:
         """Return what the gateway knows of a statement when it reads the plan."""
         references = Counter(table.name.lower() for table in sqlglot.parse_one(sql, read=DIALECT).find_all(exp.Table))
         shapes = tuple(shape for shape in self.shapes if shape.name in references)
-        named = named_expressions(sqlglot.parse_one(sql, read=DIALECT), dialect=DIALECT)
-        return Question(shapes, pairs_of(sql, self.tables), references, named)
+        own = wording(sqlglot.parse_one(sql, read=DIALECT), dialect=DIALECT)
+        return Question(shapes, pairs_of(sql, self.tables), references, own)
 
     def plan(self, sql: str, explained: str) -> Plan:
         """Read a statement's plan as the gateway does."""
@@ -72,18 +74,17 @@ class Tables:
 class Question:
     """What a checked statement tells about its plan.
 
-    joined: pairs of columns that it joins. references: how often it names each table. named: expressions by their
-    aliases.
+    joined: pairs of columns that it joins. references: how often it names each table. wording: its own words.
     """
 
     shapes: tuple[TableShape, ...]
     joined: tuple[KeyPair, ...]
     references: Mapping[str, int]
-    named: Mapping[str, Sequence[str]]
+    wording: Wording
 
     def plan(self, explained: str) -> Plan:
         """Read DuckDB's plan."""
-        return reader.read(explained, self.shapes, self.joined, self.references, self.named)
+        return reader.read(explained, self.shapes, self.joined, self.references, self.wording)
 
 
 def pairs_of(sql: str, tables: Mapping[str, CatalogTable]) -> tuple[KeyPair, ...]:
@@ -128,7 +129,9 @@ def database(tables: Iterable[CatalogTable], **settings: str | int) -> Iterator[
     """Open a DuckDB that has the tables as views, as the engine makes them."""
     with duckdb.connect(config={"threads": 2, **settings}) as connection:
         for table in tables:
-            connection.execute(view(table.source))
+            files = data_files(Path(table.source.location))
+            stored = Footers().columns_of(files) if table.source.format == "parquet" else ()
+            connection.execute(view(table.source, files, stored))
         yield connection
 
 

@@ -1,6 +1,6 @@
 """What statements took on each engine, written down once, so that any decision about them can be priced.
 
-Each statement goes through a real gateway over HTTP, pinned to Spark once and to each fast engine once under each
+Each statement goes through a real gateway over HTTP, pinned to Spark once and to DuckDB once under each
 limit. What was expected of it is asked anew each time, of a gateway that has run nothing.
 """
 
@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,10 @@ from benchmarks.same_answers import TPCH_QUERIES, tables_of, tpcds_statements
 from benchmarks.serving import serving
 from benchmarks.statements import Named, read_statements
 from engines.duckdb.adapter import DuckDBSettings
-from engines.errors import EngineError, MemoryExceeded
-from engines.protocol import TableSource
-from engines.sail.adapter import SailSettings
+from engines.errors import MemoryExceeded
 from engines.spark.adapter import SparkSettings
 from gateway.cli.client import Client, RequestFailed
 from gateway.cli.demo.paper_queries import PAPER_QUERIES
-from gateway.errors import GatewayError
 from gateway.server.runtime import Gateway
 from gateway.settings import Settings, load
 from gateway.statements.statement import Statement
@@ -41,13 +38,15 @@ from metastore.discovery.inspection import inspect
 from metastore.records import JobState
 from metastore.store import Metastore
 from selector.decision import NoEngine
-from selector.estimate import UNKNOWN, MemoryEstimate
+from selector.estimate import MemoryEstimate
+from sql.errors import FusionError
+from sql.tables import TableSource
 from statsproc.data.bookstore import Bookstore
 
 MIB = 1 << 20
 AMPLE_MIB = 3_072  # in which nearly everything fits: where peaks are measured
 BOOKSTORE_SCALE = 1 / 32
-FAST, SECOND, DEPENDABLE = "duckdb", "sail", "spark"
+FAST, DEPENDABLE = "duckdb", "spark"
 STATISTICS_WITHIN_S = 1_800.0
 
 
@@ -62,10 +61,7 @@ class Took:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One statement. estimate: of the memory model alone. fast: by the limit in MiB. dependable_s: on Spark.
-
-    second, second_estimate: the same of a second fast engine; nothing where it was not asked, or cannot run it.
-    """
+    """One statement. estimate: of the memory model alone. fast: by the limit in MiB. dependable_s: on Spark."""
 
     name: str
     sql: str
@@ -74,19 +70,15 @@ class Entry:
     estimate: MemoryEstimate
     fast: Mapping[int, Took]
     dependable_s: float
-    second: Mapping[int, Took] = field(default_factory=dict)
-    second_estimate: MemoryEstimate = UNKNOWN
 
-    def took(self, engine: str, limit_mib: int) -> Took | None:
-        """Return what it took on an engine; None where that cannot run it."""
-        if engine == DEPENDABLE:
-            return Took(True, self.dependable_s, None)
-        return (self.fast if engine == FAST else self.second).get(limit_mib)
+    def took(self, engine: str, limit_mib: int) -> Took:
+        """Return what it took on an engine."""
+        return Took(True, self.dependable_s, None) if engine == DEPENDABLE else self.fast[limit_mib]
 
-    def oracle_s(self, limit_mib: int, engines: Sequence[str] = (FAST, DEPENDABLE)) -> float:
+    def oracle_s(self, limit_mib: int) -> float:
         """Return the seconds of the fastest engine that answers."""
-        runs = (self.took(engine, limit_mib) for engine in engines)
-        return min(run.seconds for run in runs if run is not None and run.fits)
+        fast = self.fast[limit_mib]
+        return min(fast.seconds, self.dependable_s) if fast.fits else self.dependable_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +116,14 @@ OPERATORS = {
 """Statements for each kind of operator, which say more about memory than about users."""
 
 
-def recorded(
-    data: Path, data_set: DataSet, limits_mib: Sequence[int], *, dependable: bool = True, second: bool = False
-) -> list[Entry]:
+def recorded(data: Path, data_set: DataSet, limits_mib: Sequence[int], *, dependable: bool = True) -> list[Entry]:
     """Return a data set's tape. What was recorded before is kept in the folder; only what is missing is run.
 
-    dependable: whether Spark's seconds are wanted, too; without them they are infinite. second: Sail's.
+    dependable: whether Spark's seconds are wanted, too; without them they are infinite.
     """
     file = data.absolute() / "tapes" / f"{data_set.name}.json"
     tape: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     engines = [DEPENDABLE] if dependable else []
-    engines += [_second(limit) for limit in limits_mib] if second else []
     for run in ("statistics", *engines, *(str(limit) for limit in (AMPLE_MIB, *limits_mib))):
         if run in tape:
             continue
@@ -145,7 +134,7 @@ def recorded(
             tape[run] = _pinned(data, data_set, run)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(tape), encoding="utf-8")
-    known = _estimates(data, data_set, second=second)
+    known = _estimates(data, data_set)
     found = []
     for one in data_set.statements():
         runs = {limit: tape[str(limit)].get(one.name) for limit in (AMPLE_MIB, *limits_mib)}
@@ -153,8 +142,7 @@ def recorded(
         if one.name not in known or slow is None or None in runs.values():
             step(f"left out: {data_set.name} {one.name}, which one of the engines cannot answer")
             continue
-        seconds = {limit: tape[_second(limit)].get(one.name) for limit in limits_mib} if second else {}
-        fingerprint, template, estimate, of_second = known[one.name]
+        fingerprint, template, estimate = known[one.name]
         found.append(
             Entry(
                 one.name,
@@ -164,32 +152,22 @@ def recorded(
                 estimate,
                 {limit: Took(**run) for limit, run in runs.items()},
                 slow["seconds"],
-                {limit: Took(**run) for limit, run in seconds.items() if run is not None},
-                of_second,
             )
         )
     return found
 
 
-def _second(limit_mib: int) -> str:
-    """Return the name of a run of the second fast engine."""
-    return f"{SECOND} {limit_mib}"
-
-
-def _estimates(
-    data: Path, data_set: DataSet, *, second: bool
-) -> dict[str, tuple[str, str, MemoryEstimate, MemoryEstimate]]:
-    """Return fingerprint, template and estimates, on DuckDB and on Sail, of each statement that DuckDB can run."""
+def _estimates(data: Path, data_set: DataSet) -> dict[str, tuple[str, str, MemoryEstimate]]:
+    """Return fingerprint, template and estimate of each statement that DuckDB can run."""
     home = fresh_home(data, data_set, "asked")
     found = {}
-    with serving(load(home, spark=SparkSettings(enabled=False), sail=SailSettings(enabled=second))) as (gateway, _):
+    with serving(load(home, spark=SparkSettings(enabled=False))) as (gateway, _):
         for one in data_set.statements():
-            with suppress(GatewayError, EngineError, NoEngine):
+            with suppress(FusionError, NoEngine):
                 query, decision = gateway.coordinator.explain(Statement(one.sql))
-                estimate, other = decision.on(FAST), decision.on(SECOND)
+                estimate = decision.on(FAST)
                 if estimate is not None:
-                    of_second = other.estimate if other is not None else UNKNOWN
-                    found[one.name] = query.fingerprint, query.template, estimate.estimate, of_second
+                    found[one.name] = query.fingerprint, query.template, estimate.estimate
     shutil.rmtree(home, ignore_errors=True)
     return found
 
@@ -246,17 +224,12 @@ def _describe(data: Path, data_set: DataSet) -> None:
 
 
 def _pinned(data: Path, data_set: DataSet, run: str) -> dict[str, Any]:
-    """Run all statements on one engine. run: Spark, or a limit in MiB: DuckDB's, or Sail's behind its name."""
+    """Run all statements on one engine. run: Spark, or DuckDB's limit in MiB."""
     home = fresh_home(data, data_set, "pinned")
-    match run.split():
-        case [engine, limit]:
-            sail = SailSettings(enabled=True, memory_limit=ByteSize(int(limit) * MIB), slots=1)
-            off = DuckDBSettings(enabled=False), SparkSettings(enabled=False)
-            settings = load(home, duckdb=off[0], spark=off[1], sail=sail)
-        case [engine] if engine == DEPENDABLE:
-            settings = load(home, duckdb=DuckDBSettings(enabled=False))
-        case _:
-            engine, settings = FAST, settings_of(home, int(run))
+    if run == DEPENDABLE:
+        engine, settings = DEPENDABLE, load(home, duckdb=DuckDBSettings(enabled=False))
+    else:
+        engine, settings = FAST, settings_of(home, int(run))
     found = {}
     with serving(settings) as (gateway, client):
         statements = data_set.statements()

@@ -29,7 +29,7 @@ from benchmarks.doors import Driver, DriversOption, address, drivers_named
 from benchmarks.load import Answered, Asked, Load, generate
 from benchmarks.server_process import GatewayProcess, cpu_s, gateway_process, room_for
 from benchmarks.serving import engine_sql, timed_straight
-from engines.duckdb.pool import DuckDBEngine
+from engines.duckdb.engine import DuckDBEngine
 from engines.protocol import Lease
 from gateway.cli.client import Client
 from gateway.presentation.metrics import CACHE_HITS

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from engines.protocol import Column, TableSource
 from selector.statistics import TEXT_KEY_BYTES, ColumnStatistics, Histogram, Key, TableStatistics
+from sql.tables import Column, TableSource
 
 CLOSE = 1e-9  # relative: an average of whole numbers, added up in another order
 

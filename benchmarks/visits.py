@@ -12,8 +12,8 @@ import duckdb
 
 from benchmarks.claim import step
 from benchmarks.statements import Named
-from engines.protocol import TableSource
 from metastore.discovery.inspection import inspect
+from sql.tables import TableSource
 from statsproc.data.parquet_output import published
 
 VISITS, VISITORS, PAGES, ORDERS = 4_000_000, 300_000, 60_000, 600_000

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.claim import RunFailed, step
 from benchmarks.spark_process import Workplace
-from engines.protocol import TableSource
-from metastore.discovery.inspection import data_files, inspect
+from engines.files.listing import data_files
+from metastore.discovery.inspection import inspect
+from sql.tables import TableSource
 from statsproc.data.parquet_output import ROW_GROUP_ROWS, published
 from statsproc.spark.session import spark_errors
 

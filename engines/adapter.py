@@ -1,8 +1,7 @@
-"""What an engine brings with it: its settings, how it is built, and what it needs of the machine.
+"""The adapter of an engine: its settings, its construction, and its checks of the machine.
 
-An engine is found by its entry point in the group ``fusion.engines``, so that nothing else names it;
-another package may bring one, too. Adapters are imported by whoever reads settings, their drivers only where an engine
-is built.
+An engine is found by its entry point in the group ``fusion.engines``, so that nothing else names it; another package
+may add one. Adapters are imported when settings are read, drivers only when an engine is built.
 """
 
 from __future__ import annotations
@@ -50,10 +49,10 @@ HostPort = Annotated[str, AfterValidator(_checked_address)]
 
 
 def _without_conflict(settings: dict[str, str]) -> dict[str, str]:
-    found = first_conflict(settings)
-    if found is not None:
-        name, needed = found
-        raise ValueError(f"{name} must be {needed}, so that statements are read there as they were checked here")
+    conflict = first_conflict(settings)
+    if conflict is not None:
+        name, needed = conflict
+        raise ValueError(f"{name} must be {needed}, so that the server parses statements as they were checked here")
     return settings
 
 
@@ -61,7 +60,7 @@ ServerConfiguration = Annotated[dict[str, str], AfterValidator(_without_conflict
 
 
 class Section(BaseModel):
-    """One section of the settings; a field's docstring says what it means, in the reference too."""
+    """One section of the settings; a field's docstring is its description in the reference, too."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -70,65 +69,66 @@ class EngineSettings(Section):
     """Base of an engine's section."""
 
     enabled: bool = False
-    """Whether statements may run on it."""
+    """Statements may run on it."""
 
     def quiet(self) -> Self:
-        """Return the same for a gateway of the moment, where nothing starts before it is needed."""
+        """Return the settings for a short-lived gateway, where nothing starts before it is needed."""
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class EngineContext:
-    """What a gateway gives its engines. folder: for the engine's own files. planners: statements planned at once.
-
-    processes: gateways that share the machine, and each have an engine. common: folder of what they share, and shared:
-    by which they reach it; None where there is one.
-    """
+    """Folders and resources of the machine that a gateway assigns to its engines."""
 
     folder: Path
+    """For the engine's own files."""
     planners: int
+    """Statements that are planned at once."""
     processors: int
     processes: int = 1
+    """Processes of the gateway on this machine, each with an engine."""
     common: Path | None = None
+    """Folder that the processes share; None: there is one process."""
     shared: Caller | None = None
+    """Connection to shared objects; None: there is one process."""
 
     def part(self, of_all: int) -> int:
-        """Return how many of the machine's are this process's, so that all together have at least as many."""
+        """Return this process's part of a number, rounded up."""
         return part_of(of_all, self.processes)
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltEngine:
-    """An engine, and what the gateway counts of it.
-
-    limit_bytes: memory that one statement may take, None where it spills instead of failing. capacity_bytes: that
-    all statements together may take; None: the limit for each slot. guests: slots more, for small statements of
-    users who hold none. threads, hosts: that work for one statement, for its cost model. most_threads: that a lease
-    may name; None where it has always the same. threads_by_load: a lease names fewer beside other long statements.
-    abreast: long statements at once, and short ones beside them; None: as many as slots. processors: of this
-    machine, that one statement keeps busy; 0 where it runs elsewhere. planners: statements that it plans at once.
-    speed: before it has run anything; None: as usual for its kind. exact_formats: of tables whose files each statement
-    reads as they are when it starts, so that its answer holds while they stay.
-    """
+    """An engine with its capacities."""
 
     engine: Engine
     limit_bytes: int | None = None
+    """Memory that one statement may take; None: it spills instead of failing."""
     capacity_bytes: int | None = None
+    """Memory that all statements together may take; None: the limit for each slot."""
     guests: int = 0
+    """Extra slots for small statements of users who hold none."""
     threads: int = 1
+    """Threads that one statement uses; input of the cost model."""
     most_threads: int | None = None
+    """Threads that a lease may grant; None: always the same number."""
     threads_by_load: bool = False
+    """A lease grants fewer threads beside other long statements."""
     abreast: int | None = None
+    """Long statements at once, with short ones beside them; None: as many as slots."""
     hosts: int = 1
-    processors: int = 0
+    """Hosts that one statement uses; input of the cost model."""
     planners: int = 2
+    """Statements that it plans at once."""
     speed: Speed | None = None
+    """Speed before it has run anything; None: the usual one of its kind."""
     exact_formats: frozenset[str] = frozenset()
+    """Formats of tables whose files each statement reads as they are at its start, so that its answer can be cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One thing that was looked at. needed: the configured gateway does not work without it."""
+    """Result of one check. needed: the configured gateway does not work without it."""
 
     subject: str
     good: bool
@@ -143,8 +143,10 @@ Settings = TypeVar("Settings", bound=EngineSettings)
 class Adapter(Protocol, Generic[Settings]):
     """One engine's entry point.
 
-    section: of the settings, and the engine's name. product: as people call it. extra: of the package, that brings its
-    driver. rank: among engines of its kind, the lowest is tried first.
+    section: of the settings, and the engine's name.
+    product: name of the product.
+    extra: of the package that installs its driver.
+    rank: among engines of its kind, the lowest is tried first.
     """
 
     section: str
@@ -154,10 +156,10 @@ class Adapter(Protocol, Generic[Settings]):
     settings: type[Settings]
 
     def build(self, settings: Settings, around: EngineContext) -> BuiltEngine:
-        """Build the engine. Raises ImportError where its driver is not installed."""
+        """Build the engine. Raises ImportError if its driver is not installed."""
 
     def findings(self, settings: Settings) -> Iterator[CheckResult]:
-        """Look at what the engine needs of this machine."""
+        """Check the engine's requirements on this machine."""
 
     def memory_bytes(self, settings: Settings) -> int:
         """Return the memory of this machine that the engine may take."""
@@ -165,7 +167,7 @@ class Adapter(Protocol, Generic[Settings]):
 
 @dataclass(frozen=True, slots=True)
 class SharedPart:
-    """What all processes of a gateway use together. functions, holders: see ``Host``. stop: ends it for good."""
+    """Part of an engine that all processes of a gateway share. functions, holders: see ``Host``. stop: ends it."""
 
     functions: Mapping[str, Function]
     holders: Mapping[str, Holder]
@@ -174,21 +176,21 @@ class SharedPart:
 
 @runtime_checkable
 class SharingAdapter(Protocol):
-    """An adapter of whose engine there is one part for all processes of a gateway, where it has several."""
+    """An adapter whose engine has one part for all processes of a gateway."""
 
     def share(self, settings: Any, around: EngineContext) -> SharedPart | None:
-        """Build that part; None where the settings ask for none. Raises ImportError."""
+        """Build the shared part; None: the settings need none. Raises ImportError."""
 
 
 @cache
 def adapters() -> tuple[Adapter[Any], ...]:
-    """Return the adapters of all engines that are installed, in the order in which they are tried."""
-    found: list[Adapter[Any]] = [entry.load() for entry in entry_points(group=GROUP)]
-    return tuple(sorted(found, key=lambda adapter: (adapter.rank, adapter.section)))
+    """Return the adapters of all installed engines, in the order in which they are tried."""
+    installed: list[Adapter[Any]] = [entry.load() for entry in entry_points(group=GROUP)]
+    return tuple(sorted(installed, key=lambda adapter: (adapter.rank, adapter.section)))
 
 
 def package(subject: str, module: str, extra: str) -> CheckResult:
-    """Tell whether an engine's driver is installed."""
+    """Check that an engine's driver is installed."""
     remedy = f"pip install 'fusion-sql-gateway[{extra}]'"
     if importlib.util.find_spec(module) is None:
         return CheckResult(subject, False, "not installed", remedy)

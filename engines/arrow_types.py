@@ -1,4 +1,4 @@
-"""Types as Arrow's, and Arrow's as types: the selector, where types are defined, knows no Arrow."""
+"""Conversion between Arrow's types and those of the selector, which does not import Arrow."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import pyarrow as pa
 
 from selector.types import MAX_PRECISION, DataType, Kind, array, decimal, map_of, struct
 
+COLLATION = "collation"
+"""Key of the metadata of a result's column: the collation of its text."""
+
 _ZONE = ", tz="
 
 
 def _named(name: str) -> pa.DataType | None:
-    """Return the type that Arrow prints under a name, None where it has parts or digits that the name lacks."""
+    """Return the type that Arrow prints under a name; None: it needs parts or digits that the name lacks."""
     begin, zoned, rest = name.removesuffix("]").partition(_ZONE)
     if zoned:
         return pa.timestamp(begin.rpartition("[")[2], tz=rest)
@@ -33,11 +36,11 @@ _KINDS: Mapping[pa.DataType, Kind] = {
     **{_PLAIN[kind]: kind for kind in reversed(Kind) if kind in _PLAIN},
     **{_named(name): kind for kind in Kind for name in kind.row.arrow_too},
 }
-"""Of kinds that come as the same type, the first is meant."""
+"""Of several kinds with the same type, the first one."""
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
-    """Return the type that rows of a column have; what Arrow has no type for comes as text."""
+    """Return the Arrow type of a column's rows; text if Arrow has no such type."""
     plain = _PLAIN.get(data_type.kind)
     if plain is not None:
         return plain
@@ -45,7 +48,7 @@ def arrow_type(data_type: DataType) -> pa.DataType:
 
 
 def data_type(arrow: pa.DataType) -> DataType:
-    """Return the type that Spark reads an Arrow type as."""
+    """Return the type as which Spark reads an Arrow type."""
     types = pa.types
     if isinstance(arrow, pa.BaseExtensionType):
         return data_type(arrow.storage_type)
@@ -78,10 +81,16 @@ def data_type(arrow: pa.DataType) -> DataType:
 
 @lru_cache(1_024)
 def spark_type(arrow: pa.DataType) -> str:
-    """Return the short name of the type that Spark reads an Arrow type as."""
+    """Return the short name of the type as which Spark reads an Arrow type."""
     return str(data_type(arrow))
 
 
+def declared_type(column: pa.Field) -> str:
+    """Return the type of a table's column that is created from a column of a query's result."""
+    collation = (column.metadata or {}).get(COLLATION.encode())
+    return spark_type(column.type) + (f" collate {collation.decode()}" if collation else "")
+
+
 def stored_type(arrow: pa.DataType) -> str:
-    """Return the short name of the type that Spark reads a column of a file as: durations are numbers there."""
+    """Return the short name of the type as which Spark reads a column of a file: durations are numbers there."""
     return str(Kind.BIGINT) if pa.types.is_duration(arrow) else spark_type(arrow)

@@ -1,7 +1,7 @@
-"""Settings under which a server parses a text as the gateway checked it, whatever the server's own settings are.
+"""Settings with which a server parses a text as the gateway checked it, under any settings of the server.
 
-Nothing is put into the text before it is parsed, and no word or sign of it is read another way. Each session gets them,
-and no setting of an administrator goes before them.
+The server substitutes nothing in the text, and reads no word or sign differently. Each session gets these settings, and
+an administrator cannot override them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HIVE_AS_WRITTEN: Mapping[str, str] = {
 
 
 def first_conflict(settings: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the first setting that would have a text read otherwise, with the value that it has to have."""
+    """Return the first setting with which a text would be read differently, with its required value."""
     for name, needed in {**SPARK_AS_WRITTEN, **HIVE_AS_WRITTEN}.items():
         if settings.get(name, needed).strip().lower() != needed.lower():
             return name, needed

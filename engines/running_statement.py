@@ -1,10 +1,16 @@
-"""One statement on its way, as adapters of remote engines need it: what may end it, and its rows."""
+"""One running statement for adapters of remote engines: the causes of its end, and its rows.
+
+Work of the gateway itself has a ``Deadline`` instead.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -14,11 +20,11 @@ from engines.errors import DeadlineExceeded, EngineError, StatementCancelled
 from engines.protocol import Actuals
 
 BREAK_OFF_AFTER_S = 10.0
-"""A statement that does not end this long after it was told to is left to itself."""
+"""A statement that does not end within this time after it was stopped is abandoned."""
 
 
 class RunningStatement:
-    """What ends a statement from another thread: a cancel, its deadline, the engine's end. The first one counts."""
+    """A statement that other threads may end: by a cancel, its deadline, the engine's end. The first cause counts."""
 
     def __init__(self, query_id: str, deadline_s: float) -> None:
         self.query_id = query_id
@@ -34,19 +40,19 @@ class RunningStatement:
 
     @property
     def ended_by(self) -> EngineError | None:
-        """The cancel or the deadline that ended it; a fresh error each time, for it may be raised twice."""
+        """The cancel or the deadline that ended it; a new error each time, as it may be raised twice."""
         with self._lock:
             return type(self._ended_by)(self._ended_by.message) if self._ended_by else None
 
     def raise_if_ended(self) -> None:
-        """Raise what ended it, if something did."""
+        """Raise the cause of its end, if it was ended."""
         if error := self.ended_by:
             raise error
 
     def stop_by(self, stop: Callable[[], None], *, break_off: Callable[[], None]) -> None:
-        """From here on ``end`` calls stop, and break_off if the statement is not finished a while later.
+        """Set the functions that ``end`` calls: stop at once, and break_off if the statement is not finished later.
 
-        Raises what ended the statement, if something did before.
+        Raises the cause if the statement was ended before.
         """
         with self._lock:
             self._stop, self._break_off = stop, break_off
@@ -65,7 +71,7 @@ class RunningStatement:
             stop()
 
     def finish(self) -> None:
-        """Nothing is left to end."""
+        """Mark it as finished: it cannot be ended any more."""
         with self._lock:
             self.finished.set()
             timers, self._timers = self._timers, []
@@ -91,8 +97,9 @@ class RunningStatement:
 class StatementResult:
     """A statement's batches while they arrive. One thread reads; any thread may close.
 
-    errors: what lets only EngineError out of reading. settle: takes what reading met, gives what it really was.
-    release: ends the work on the server and gives back what it took; called once, with the error if there was one.
+    errors: context manager that lets only EngineError escape from reading.
+    settle: returns the real error for an error of reading.
+    release: ends the work on the server and releases its resources; called once, with the error; None: it succeeded.
     """
 
     def __init__(
@@ -121,7 +128,7 @@ class StatementResult:
 
     @property
     def actuals(self) -> Actuals:
-        """Nothing: neither Spark Connect nor HiveServer2 tells a statement's peak memory."""
+        """Empty: neither Spark Connect nor HiveServer2 returns a statement's peak memory."""
         return Actuals()
 
     def __iter__(self) -> Self:
@@ -167,3 +174,49 @@ class StatementResult:
     def _finish(self, error: EngineError | None) -> None:
         if not self._statement.finished.is_set():
             self._release(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The end of a request's time, for work of the gateway itself, which checks it between its steps.
+
+    A thread cannot be ended from outside; work without a deadline goes on.
+
+    until_s: on the monotonic clock.
+    cancelled: returns True once nobody waits any more.
+    """
+
+    until_s: float
+    cancelled: Callable[[], bool]
+
+    def require(self) -> None:
+        """Raise StatementCancelled or DeadlineExceeded if the work has to end."""
+        if self.cancelled():
+            raise StatementCancelled("The request was cancelled: its client has left.")
+        if time.monotonic() >= self.until_s:
+            raise DeadlineExceeded("The time of the request is over: ask for less at once.")
+
+
+_current: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
+
+
+@contextmanager
+def within(deadline: Deadline) -> Iterator[None]:
+    """Set the deadline for the work of this block, and of threads that it starts with its context."""
+    token = _current.set(deadline)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_deadline() -> Deadline | None:
+    """Return the deadline of this work; None: it has none."""
+    return _current.get()
+
+
+def require_time() -> None:
+    """Raise StatementCancelled or DeadlineExceeded if this work has to end."""
+    deadline = _current.get()
+    if deadline is not None:
+        deadline.require()

@@ -1,4 +1,4 @@
-"""An engine that plays back what a test wrote down, and remembers what it was asked.
+"""An engine that plays back a test's scripts, and records its calls.
 
     engine = ScriptedEngine("fast", kind=EngineKind.FAST)
     engine.script("orders", Script(steps=(batch, MemoryExceeded("full"))), Script(steps=(batch,)))
@@ -19,18 +19,8 @@ from typing import Self, TypeAlias
 import pyarrow as pa
 
 from engines.errors import DeadlineExceeded, EngineError, EngineUnavailable, StatementCancelled, StatementError
-from engines.protocol import (
-    EXPLAIN_S,
-    Actuals,
-    EngineKind,
-    EngineStatus,
-    Lease,
-    Progress,
-    TableSource,
-    Watch,
-    never,
-    unwatched,
-)
+from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, Watch, never, unwatched
+from sql.tables import TableSource
 
 _WAIT_STEP_S = 0.005
 
@@ -41,20 +31,29 @@ class Pause(Enum):
     UNTIL_ENDED = "until the statement is cancelled, closed or late"
 
 
-Step: TypeAlias = pa.RecordBatch | EngineError | threading.Event | Pause | Progress
-"""A batch to deliver, an error to raise, an event to wait for, an endless wait, or how far the statement is."""
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Memory that a statement reports to its watch."""
+
+    bytes: int
+
+
+Step: TypeAlias = pa.RecordBatch | EngineError | threading.Event | Pause | Held
+"""A batch to deliver, an error to raise, an event to wait for, an endless wait, or memory that the statement holds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Script:
-    """What one statement does.
+    """Behaviour of one statement.
 
-    steps: played in order while the result is read. before: played inside ``execute``, for a statement that
-    fails or hangs before it has a schema. schema: that of the first batch unless given. plan: EXPLAIN's text.
+    steps: played in order while the result is read.
+    before: played inside ``execute``, for a statement that fails or hangs before it has a schema.
+    schema: None: that of the first batch.
+    plan: text of EXPLAIN.
     """
 
     steps: tuple[Step, ...] = ()
-    before: tuple[EngineError | threading.Event | Pause | Progress, ...] = ()
+    before: tuple[EngineError | threading.Event | Pause | Held, ...] = ()
     schema: pa.Schema | None = None
     actuals: Actuals = field(default_factory=Actuals)
     plan: str = "SCRIPTED SCAN"
@@ -77,11 +76,12 @@ class Asked:
 
 
 class ScriptedEngine:
-    """Implements ``Engine`` and ``Elastic``. A statement without a script is a StatementError.
+    """An ``Engine`` and ``Elastic``. A statement without a script is a StatementError.
 
-    asked, explained, cancelled, raised: the calls so far, in order. tables: what statements may name now.
+    asked, explained, cancelled, raised: the calls so far, in order.
+    tables: that statements may name now.
     open_results: statements that were started and not yet closed or read to their end.
-    reported_status: what ``status`` answers; a test may replace it.
+    reported_status: reply of ``status``; a test may replace it.
     """
 
     def __init__(
@@ -89,14 +89,15 @@ class ScriptedEngine:
         name: str = "scripted",
         *,
         kind: EngineKind = EngineKind.FAST,
-        dialect: str = "duckdb",
-        cost_model: str | None = "selector.cost.duckdb",
+        writer: str | None = None,
+        cost_model: str | None = "engines.duckdb.cost",
         formats: frozenset[str] = frozenset({"parquet", "csv", "json"}),
         slots: int = 2,
     ) -> None:
         self.name = name
         self.kind = kind
-        self.dialect = dialect
+        self.backtracks = kind is EngineKind.DEPENDABLE
+        self.writer = writer or ("engines.spark_sql.writer" if self.backtracks else "engines.duckdb.writer.statement")
         self.cost_model = cost_model if kind is EngineKind.FAST else None
         self.formats = formats
         self.slots = slots
@@ -157,12 +158,12 @@ class ScriptedEngine:
             result.cancel()
 
     def raise_limit(self, query_id: str, memory_bytes: int) -> None:
-        """Remember what a statement may take from now on."""
+        """Record the new limit of a statement."""
         with self._lock:
             self.raised.append((query_id, memory_bytes))
 
     def status(self) -> EngineStatus:
-        """Return what the test set."""
+        """Return the status that the test set."""
         return EngineStatus(alive=False, detail="closed") if self.closed else self.reported_status
 
     def close(self) -> None:
@@ -212,11 +213,11 @@ class ScriptedResult:
 
     @property
     def actuals(self) -> Actuals:
-        """What the script says that the run took."""
+        """Measurements of the script."""
         return self._script.actuals
 
     def start(self) -> None:
-        """Play what comes before the schema."""
+        """Play the steps before the schema."""
         try:
             for step in self._script.before:
                 self._take(step)
@@ -225,7 +226,7 @@ class ScriptedResult:
             raise
 
     def cancel(self) -> None:
-        """Let the next step, or the wait that is going on, raise StatementCancelled."""
+        """Let the next step, or the current wait, raise StatementCancelled."""
         self._cancelled.set()
 
     def close(self) -> None:
@@ -262,10 +263,10 @@ class ScriptedResult:
                 self._take(step)
         self._raise_if_over()
 
-    def _take(self, step: EngineError | threading.Event | Pause | Progress) -> None:
+    def _take(self, step: EngineError | threading.Event | Pause | Held) -> None:
         self._raise_if_over()
-        if isinstance(step, Progress):
-            self._watch(step)
+        if isinstance(step, Held):
+            self._watch(step.bytes)
         if isinstance(step, EngineError):
             raise step
         while step is Pause.UNTIL_ENDED or (isinstance(step, threading.Event) and not step.is_set()):

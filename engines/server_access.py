@@ -1,4 +1,4 @@
-"""How a server behind HiveServer2's protocol, Hive's or Impala's, lets the gateway in."""
+"""Access to a server with HiveServer2's protocol: Hive's or Impala's."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from engines.adapter import EngineSettings
 class ServerAccess:
     """Login, transport and encryption; an engine adds its ways to log in, and Kerberos' service.
 
-    http_path: of the HTTP transport, such as ``cliservice``; None for a plain socket. ca_file: certificates to trust
-    instead of the system's. database: where unqualified names are looked for.
+    http_path: of the HTTP transport, such as ``cliservice``; None: a plain socket.
+    ca_file: certificates to trust instead of the system's.
+    database: of bare names.
     """
 
     auth: StrEnum
@@ -32,7 +33,7 @@ class ServerAccess:
 
     @classmethod
     def of(cls, settings: EngineSettings, **others: Any) -> Self:
-        """Take what settings of the same names say. others: fields that they say otherwise."""
+        """Return the access of settings with the same names. others: fields with other values."""
         names = [field.name for field in fields(cls) if field.name not in others]
         return cls(**{name: _plain(getattr(settings, name)) for name in names}, **others)
 

@@ -21,8 +21,9 @@ from pydantic_settings import (
 from engines.adapter import Adapter, EngineSettings, Section, Size, adapters
 from gateway.security.authentication import Anonymous
 from gateway.security.principals import Role
-from gateway.sql.dialects.names import dialect_named
 from selector.decision import RoutingPolicy, Rule
+from sql.bounds import LONGEST_STATEMENT
+from sql.dialects.names import dialect_named
 
 DialectName = Annotated[str, AfterValidator(dialect_named)]
 EngineSection = TypeVar("EngineSection", bound=EngineSettings)
@@ -149,8 +150,6 @@ class RoutingSettings(Section):
     """Whether a template that always went elsewhere is tried on the fast engine once caution has cost as much."""
     seed: int = 0
     """Of the thresholds of such tries, which are spread over the templates."""
-    early_failover: bool = True
-    """Whether the next engine starts before a statement runs out of memory, where that is expected to end sooner."""
     lease_by_estimate: bool = True
     """Whether a statement is leased the memory that it is likely to need, instead of its engine's whole limit."""
 
@@ -203,8 +202,16 @@ class CacheSettings(Section):
 class LimitSettings(Section):
     """What one client may ask for."""
 
-    statement: Size = ByteSize(1 << 20)
+    statement: Size = Field(ByteSize(1 << 20), le=LONGEST_STATEMENT)
     """Longest statement."""
+    bodies: Size = ByteSize(128 << 20)
+    """Bytes of the bodies of all HTTP requests in memory at once, one user's half of them at most; more are refused
+    with 503. There is always room for two of the longest."""
+    requests: int = Field(16, ge=2, le=64)
+    """HTTP requests beside statements that are worked on at once, each in a thread of its own; one user has half of
+    them at most, and eight times as many may wait."""
+    request_s: float = Field(600.0, gt=0.0)
+    """Longest life of an HTTP request that is no statement, such as a registration, an explanation or a replay."""
     nesting: int = Field(200, ge=1, le=500)
     """Deepest level of brackets in a statement."""
     queries: int = Field(64, ge=1)
@@ -212,7 +219,8 @@ class LimitSettings(Section):
     queue_s: float = Field(60.0, ge=0.0)
     """Longest wait for a slot of an engine, and for a planner."""
     planners: int = Field(2, ge=1, le=64)
-    """Statements that are planned at once, each in a process of its own; one user's take half of them at most."""
+    """Statements that are planned at once, each in a process of its own; one user's take half of them at most. There
+    are two at least, also in each of several gateways, so that no user has all."""
     planning_s: float = Field(10.0, gt=0.0)
     """Processor time that reading a statement may take, and that estimating it may."""
     deadline_s: float = Field(3600.0, gt=0.0)

@@ -1,4 +1,4 @@
-"""What leaves the metastore: frozen values, never rows."""
+"""Values of the metastore: frozen records, never rows of the database."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from engines.protocol import Actuals, Column, TableSource
-from engines.table_names import DEFAULT_DATABASE
+from engines.files.listing import FileMark
+from engines.protocol import Actuals
 from selector.decision import Decision
 from selector.forecast.history import NOTHING, Expectation, Ground
+from sql.errors import Failure
+from sql.tables import DEFAULT_DATABASE, NOT_ANNOTATED, Annotations, TableSource
 
 
-class QueryState(StrEnum):
-    """Where a query is in its life."""
+class _RunState(StrEnum):
+    @property
+    def ended(self) -> bool:
+        """True for a final state."""
+        return self in ("FINISHED", "FAILED", "CANCELLED")
+
+
+class QueryState(_RunState):
+    """State of a query or of an attempt."""
 
     QUEUED = "QUEUED"
     RUNNING = "RUNNING"
@@ -23,29 +32,24 @@ class QueryState(StrEnum):
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
 
-    @property
-    def ended(self) -> bool:
-        """True once nothing more will happen to it."""
-        return self in (QueryState.FINISHED, QueryState.FAILED, QueryState.CANCELLED)
 
-
-class JobState(StrEnum):
-    """Where a statistics job is in its life."""
+class JobState(_RunState):
+    """State of a statistics job or of one of its tables."""
 
     QUEUED = "QUEUED"
     RUNNING = "RUNNING"
     FINISHED = "FINISHED"
     FAILED = "FAILED"
-
-    @property
-    def ended(self) -> bool:
-        """True once nothing more will happen to it."""
-        return self in (JobState.FINISHED, JobState.FAILED)
+    CANCELLED = "CANCELLED"
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition's folder, relative to the table's location. values: column to text, as in the path."""
+    """A partition's folder.
+
+    path: relative to the table's location.
+    values: text by column, as in the path.
+    """
 
     path: str
     values: Mapping[str, str]
@@ -54,55 +58,26 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Annotations:
-    """What people say of a table or a view. comment: of the whole; columns: comments by the columns' names.
-
-    properties: as they were told (TBLPROPERTIES), with no meaning here.
-    """
-
-    comment: str = ""
-    properties: Mapping[str, str] = field(default_factory=dict)
-    columns: Mapping[str, str] = field(default_factory=dict)
-
-
-NOT_ANNOTATED = Annotations()
-
-
-@dataclass(frozen=True, slots=True)
 class Database:
-    """A space of names for tables and views. properties: as they were told. owner: None where it is nobody's."""
+    """A space of names for tables and views.
+
+    properties: of DBPROPERTIES, with no meaning here.
+    owner: None: no owner.
+    """
 
     name: str
     comment: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
     owner: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A query with a name. sql: in its dialect. columns: names and types, as they were when it was made.
-
-    name: the full one; a bare one where it is temporary: a session's own, and in no database.
-    database: of bare names in its query. owner: who made it; None where it is nobody's.
-    defect: why what is stored of it cannot be used, "" where nothing is wrong.
-    """
-
-    name: str
-    sql: str
-    dialect: str
-    columns: tuple[Column, ...]
-    temporary: bool = False
-    owner: str | None = None
-    defect: str = ""
-    database: str = DEFAULT_DATABASE
-    annotations: Annotations = NOT_ANNOTATED
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """A registered table. rows: exact where the files themselves say it (Parquet), else None.
+    """A registered table.
 
-    declared: its columns were told when it was registered, not found in the files. owner: None where it is nobody's.
+    rows: exact if the files count them (Parquet, ORC); None: unknown.
+    declared: its columns were given at registration, not read from the files.
+    owner: None: no owner.
     """
 
     source: TableSource
@@ -124,7 +99,7 @@ class CatalogTable:
 
 @dataclass(frozen=True, slots=True)
 class ManagedFolder:
-    """A folder that the gateway made for a table of its own. location: absolute, without links."""
+    """A folder that the gateway created for a table. location: absolute, without links."""
 
     location: str
     query_id: str
@@ -132,10 +107,11 @@ class ManagedFolder:
 
 @dataclass(frozen=True, slots=True)
 class TableCommit:
-    """An INSERT under way, by the query that it is.
+    """A running INSERT.
 
-    location: the table's folder. files: those that it adds, replaced: those that it takes away, as paths below the
-    folder; None before all its rows are written.
+    location: the table's folder.
+    files: paths below the folder that it adds; None before all its rows are written.
+    replaced: paths below the folder that it removes.
     """
 
     query_id: str
@@ -145,29 +121,16 @@ class TableCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """A place in a statement, both counted from one."""
-
-    line: int
-    column: int
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why something ended badly, as the client is told."""
-
-    code: str
-    message: str
-    position: Position | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Attempt:
     """One try on one engine.
 
-    wall_s: from its start to its end; waited_s: of that, for a slot. failure: the error's code. peak_bytes: measured,
-    None where the engine cannot tell. expected: of it, by the models alone. lease_bytes: memory that it might take, in
-    the end; None of an engine that spills. threads: that worked for it.
+    wall_s: from its start to its end.
+    failure: the error's code.
+    peak_bytes: measured; None: the engine cannot tell.
+    waited_s: part of wall_s in which it waited for a slot.
+    expected: by the models alone.
+    lease_bytes: memory granted in the end; None for an engine that spills.
+    threads: granted.
     """
 
     ordinal: int
@@ -193,11 +156,12 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class QueryRecord:
-    """One statement as asked, what was decided, what was tried, how it ended.
+    """One statement as sent, with its decision, its attempts and its end.
 
-    template: the fingerprint of what is left without literals.
-    statistics_version: the builds it was decided on, such as ``books@3,transactions@2``. authenticated: its user had
-    shown a password, so that nobody else is that user. database: of bare names in it.
+    template: the fingerprint without literals.
+    statistics_version: the builds of the decision, such as ``books@3,transactions@2``.
+    authenticated: its user was logged in, so that nobody else is that user.
+    database: of bare names in the statement.
     """
 
     id: str
@@ -222,15 +186,16 @@ class QueryRecord:
 
     @property
     def owner(self) -> str | None:
-        """Who it belongs to; None where it is nobody's: a name without a password proves nothing."""
+        """Owner of the query; None: no owner, as a user name without a login proves nothing."""
         return self.user if self.authenticated else None
 
 
 @dataclass(frozen=True, slots=True)
 class Misestimate:
-    """One misestimate: this fingerprint did not fit into that engine under these statistics and this limit.
+    """A statement that ran out of memory although its estimate was below the limit.
 
-    estimated_bytes: the peak that was expected; model_bytes: by the memory model alone, before anything was learned.
+    estimated_bytes: expected peak.
+    model_bytes: expected peak by the memory model alone, without learned corrections.
     """
 
     fingerprint: str
@@ -245,32 +210,33 @@ class Misestimate:
     model_bytes: int | None = None
 
     def stands_on(self, ground: Ground) -> bool:
-        """Tell whether the statement would miss again."""
+        """Return True if the statement is expected to run out of memory again."""
         return self.ground.misses_on(ground)
 
     @property
     def ground(self) -> Ground:
-        """What it ran on."""
+        """Engine, limit and statistics under which it ran."""
         return Ground(self.engine, self.limit_bytes, self.statistics_version, self.model_bytes)
 
 
 class Mode(StrEnum):
-    """How much of a table a statistics job reads."""
+    """Share of a table that a statistics job reads."""
 
     FULL = "full"
     INCREMENTAL = "incremental"  # files that are new or changed since the last build
     SAMPLE = "sample"  # a share of the row groups or files
 
 
-SMALLEST_SHARE = 1e-6  # of a table, that a sample reads
+SMALLEST_SHARE = 1e-6  # of a sample
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What a statistics job is asked for.
+    """Order for a statistics job.
 
-    columns: of a single table, empty for all. share: of a sample, SMALLEST_SHARE..1. partitions: folders, relative to
-    the table's location, to which an incremental job is confined; empty for all.
+    columns: of a single table; empty: all.
+    share: of a sample, SMALLEST_SHARE..1.
+    partitions: folders relative to the table's location, to which an incremental job is confined; empty: all.
     """
 
     tables: tuple[str, ...]
@@ -288,7 +254,7 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """How one table of a job goes. error: why it failed; version: of the statistics that it published."""
+    """Progress of one table of a job. version: of the published statistics."""
 
     table: str
     state: JobState = JobState.QUEUED
@@ -305,8 +271,10 @@ class TableProgress:
 class StatisticsJob:
     """One run of the statistics processor over some tables, one after the other.
 
-    host, process_id: where it runs. heartbeat_at: when it last told that it is alive. schedule: name of the schedule
-    that started it, if one did. owner: who asked for it; None where it is nobody's.
+    host, process_id: of its process.
+    heartbeat_at: its last sign of life.
+    schedule: name of the schedule that started it; None: a user did.
+    owner: user who started it; None: no owner.
     """
 
     id: str
@@ -325,24 +293,16 @@ class StatisticsJob:
 
     @property
     def tables_done(self) -> int:
-        """How many tables have ended, well or not."""
+        """Number of tables that have ended, successfully or not."""
         return sum(table.state.ended for table in self.tables)
-
-
-@dataclass(frozen=True, slots=True)
-class FileMark:
-    """What tells whether a file is still the one that was read. path: relative to the table's location."""
-
-    path: str
-    bytes: int
-    modified_ns: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StatisticsPart:
     """The mergeable summary of one partition, or of a whole table without partitions (folder "").
 
-    summary: the statistics processor's own encoding. share: of the partition that was read, 0..1.
+    share: part of the partition that was read, 0..1.
+    summary: in the statistics processor's own encoding.
     """
 
     folder: str
@@ -356,9 +316,9 @@ class StatisticsPart:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What a look at a folder told: its table, its files and its partitions.
+    """Result of the inspection of a folder: its table, its files and its partitions.
 
-    declared: the columns were told, not found in the files; they stay when the files are looked at again.
+    declared: the columns were given, not read from the files; another inspection leaves them.
     """
 
     source: TableSource
@@ -371,7 +331,11 @@ class Inspection:
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """By the clock. expression: five fields, or six with seconds first; time_zone: its IANA name."""
+    """A trigger by the clock.
+
+    expression: five fields, or six with seconds first.
+    time_zone: IANA name.
+    """
 
     expression: str
     time_zone: str = "UTC"
@@ -379,7 +343,11 @@ class Cron:
 
 @dataclass(frozen=True, slots=True)
 class Staleness:
-    """Once statistics have aged. changed_files: share of the files, 0..1; days: since the build; None: no limit."""
+    """A trigger by the age of statistics.
+
+    changed_files: share of the files, 0..1; None: no limit.
+    days: since the build; None: no limit.
+    """
 
     changed_files: float | None = None
     days: float | None = None
@@ -387,7 +355,7 @@ class Staleness:
 
 @dataclass(frozen=True, slots=True)
 class AfterMisestimate:
-    """Once a statement ran out of the memory that its estimate allowed it: the tables of that statement."""
+    """A trigger by misestimates: the tables of a statement that ran out of memory."""
 
 
 Trigger = Cron | Staleness | AfterMisestimate
@@ -397,13 +365,19 @@ ALL_TABLES = ("*",)
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When, and how, the statistics of some tables are computed anew.
+    """A schedule by which statistics of some tables are computed again.
 
-    tables: their names; ALL_TABLES for all that are registered when it runs. share: of a sample, 0..1.
-    next_run_at: None while it is paused or waits for an event. awaited: tables of misestimates since its last run.
-    last_run_at: when it last began. running: it has not yet been told how that run ended.
-    last_job_id: of the newest job; a run that found nothing to do has none. last_error: why the last run failed.
-    failures: runs that failed in a row. retries: how often the run that failed was repeated. owner: who made it.
+    tables: their names; ALL_TABLES: all that are registered when it runs.
+    share: of a sample, 0..1.
+    next_run_at: None while it is paused or waits for an event.
+    awaited: tables of misestimates since its last run.
+    last_run_at: start of the last run.
+    running: the end of the last run is not recorded yet.
+    last_job_id: of the newest job; a run without work has none.
+    last_error: of the last run, if it failed.
+    failures: runs that failed in a row.
+    retries: repetitions of the run that failed.
+    owner: its creator.
     """
 
     name: str

@@ -43,11 +43,11 @@ class Metastore:
         self.keys = Keys(self._engine)
 
     def checkpoint(self) -> None:
-        """Do for the database's write-ahead log what no statement is to wait for. Raises SQLAlchemyError."""
+        """Move the database's write-ahead log into it, so that no statement waits for that. Raises SQLAlchemyError."""
         checkpoint(self._engine)
 
     def close(self) -> None:
-        """Write what is still to be written of queries, and close all connections."""
+        """Write the remaining changes of queries, and close all connections."""
         self.queries.writer.stop()
         self._quick.close()
         self._engine.dispose()

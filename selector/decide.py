@@ -5,9 +5,6 @@ By the rule ``expected``, the order of engines with the least expected seconds i
     E[fast first] = wait + P(fits) * seconds + (1 - P(fits)) * (seconds until it runs out of memory + E[the others])
     E[dependable] = wait + seconds
 
-Of several fast engines, one that is less known goes first where finding out how fast it is is worth what that costs
-(``forecast/improvement.py``).
-
 What a wrong guess costs is so weighed against what caution costs, whichever is dear on these engines. Engines that the
 statement cannot run on, or where it ran out of memory before, are not in the ranking at all. What a routing rule
 demands bends that order, or limits it.
@@ -39,7 +36,6 @@ from selector.decision import (
 from selector.estimate import UNKNOWN
 from selector.forecast.experience import Forecast
 from selector.forecast.history import SMALLEST_BYTES
-from selector.forecast.improvement import LogNormal, information_s
 from selector.wording import mebibytes, percent, seconds_of
 
 LIKELY = 0.5  # to fit: where there is nowhere else to go now, less than that waits until there is
@@ -76,20 +72,27 @@ def decide(
 def _demanded(candidates: Sequence[Candidate], demand: Demand, policy: RoutingPolicy, template: str) -> Decision:
     """Rank the candidates that a routing rule leaves, with those before that it puts first."""
     only = demand.only
-    left = [each for each in candidates if only is None or each.engine in only]
-    first = [each for name in demand.first for each in left if each.engine == name and _goes_first(each, demand)]
+    allowed = [candidate for candidate in candidates if only is None or candidate.engine in only]
+    first = [
+        candidate
+        for name in demand.first
+        for candidate in allowed
+        if candidate.engine == name and _goes_first(candidate, demand)
+    ]
     try:
-        decided = _ranked(left, policy, template)
+        decided = _ranked(allowed, policy, template)
     except NoEngine as none:
         if not first:
             raise NoEngine([demand.reason, *none.reasons], only=only) from none
-        decided = _priced(first[0], left, policy, none.reasons)
-    names = [each.engine for each in first]
+        decided = _priced(first[0], allowed, policy, none.reasons)
+    names = [candidate.engine for candidate in first]
     ranking = (*names, *(name for name in decided.ranking if name not in names))
     if ranking[0] != decided.engine:  # what is said of memory is then of the engine that it goes to
-        chosen = next(each for each in left if each.engine == ranking[0])
-        decided = _priced(chosen, left, policy, decided.reasons)
-    reasons = [each for each in decided.reasons if only is None or each.code is not ReasonCode.NO_FAST_ENGINE]
+        chosen = next(candidate for candidate in allowed if candidate.engine == ranking[0])
+        decided = _priced(chosen, allowed, policy, decided.reasons)
+    reasons = [
+        candidate for candidate in decided.reasons if only is None or candidate.code is not ReasonCode.NO_FAST_ENGINE
+    ]
     return replace(decided, engine=ranking[0], ranking=ranking, reasons=(demand.reason, *reasons), remedy=None)
 
 
@@ -104,7 +107,7 @@ def _goes_first(candidate: Candidate, demand: Demand) -> bool:
 def _ranked(candidates: Sequence[Candidate], policy: RoutingPolicy, template: str) -> Decision:
     """Rank the candidates by the policy's rule. Raises NoEngine."""
     fast = [candidate for candidate in candidates if not candidate.dependable]
-    able = [each for each in candidates if each.dependable and not _obstacles(each)]
+    able = [engine for engine in candidates if engine.dependable and not _obstacles(engine)]
     able.sort(key=_seconds)
     choice = _Choice(fast, able, policy, template)
     reasons = [] if fast else [Reason(ReasonCode.NO_FAST_ENGINE, "No fast engine is configured.")]
@@ -115,11 +118,11 @@ def _ranked(candidates: Sequence[Candidate], policy: RoutingPolicy, template: st
         if candidate.dependable:
             reasons += _obstacles(candidate)
     ranking = [*order, *able]
-    if not ranking and all(each.unsupported is not None for each in candidates if each.dependable):
+    if not ranking and all(engine.unsupported is not None for engine in candidates if engine.dependable):
         # A guess about memory only matters where there is somewhere else to go.
         ranking = [candidate for candidate in fast if not _obstacles(candidate)]
         if ranking:
-            none = "can run it" if any(each.dependable for each in candidates) else "is there to run it"
+            none = "can run it" if any(engine.dependable for engine in candidates) else "is there to run it"
             text = f"No dependable engine {none}, so that {ranking[0].engine} tries, whatever its memory may be."
             reasons.append(Reason(ReasonCode.UNSUPPORTED_FEATURE, text))
     if not ranking:
@@ -129,7 +132,7 @@ def _ranked(candidates: Sequence[Candidate], policy: RoutingPolicy, template: st
     if estimate.learned is not None and estimate.learned.text:
         reasons.append(Reason(ReasonCode.LEARNED_FROM_RUNS, estimate.learned.text))
     reasons += [Reason(ReasonCode.STATISTICS_MISSING, gap) for gap in estimate.gaps]
-    decision = _decision([each.engine for each in ranking], reasons, weighed, candidates, policy, choice)
+    decision = _decision([engine.engine for engine in ranking], reasons, weighed, candidates, policy, choice)
     if weighed is None or not ranking[0].dependable:
         return decision
     return replace(decision, remedy=choice.remedy(weighed, decision.turning_bytes))
@@ -147,16 +150,14 @@ def decide_write(
     ruled = [demand.reason] if demand else []
     first, only = (demand.first, demand.only) if demand else ((), None)
     obstacles: list[Reason] = []
-    for candidate in sorted(
-        candidates, key=lambda each: first.index(each.engine) if each.engine in first else len(first)
-    ):
+    for candidate in sorted(candidates, key=lambda one: first.index(one.engine) if one.engine in first else len(first)):
         if not candidate.dependable or (pinned is not None and candidate.engine != pinned):
             continue
         if only is not None and candidate.engine not in only:
             continue
         why = _obstacles(candidate)
         if not why:
-            reason = Reason(ReasonCode.WRITE, f"It writes: that is {candidate.engine}'s, and it runs nowhere else.")
+            reason = Reason(ReasonCode.WRITE, f"Writes run only on {candidate.engine}.")
             return Decision(candidate.engine, (candidate.engine,), (*ruled, reason), UNKNOWN, None)
         obstacles += why
     unable = pinned or (" and ".join(only) if only else "no engine that is configured")
@@ -168,8 +169,8 @@ def _weighed(chosen: Candidate, fast: Sequence[Candidate]) -> Candidate | None:
     """Return the fast engine that a decision is about: the one that was chosen, or else the first with an estimate."""
     if not chosen.dependable:
         return chosen
-    known = (candidate for candidate in fast if candidate.estimate.known)
-    return next(known, fast[0] if fast else None)
+    estimated = (candidate for candidate in fast if candidate.estimate.known)
+    return next(estimated, fast[0] if fast else None)
 
 
 class _Choice:
@@ -189,20 +190,18 @@ class _Choice:
 
     def order(self) -> list[Candidate]:
         """Return the fast engines to try before the dependable ones, in that order."""
-        usable = [each for each in self._fast if self._usable(each)]
+        usable = [candidate for candidate in self._fast if self._usable(candidate)]
         match self._policy.rule:
             case Rule.PAPER:
-                return [each for each in usable if self._fits_by_the_paper(each)]
+                return [candidate for candidate in usable if self._fits_by_the_paper(candidate)]
             case Rule.SAFE:
-                return [each for each in usable if 1.0 - (each.fits or 0.0) <= self._policy.safe_miss]
+                return [candidate for candidate in usable if 1.0 - (candidate.fits or 0.0) <= self._policy.safe_miss]
             case _ if not self._able:
-                likely = [each for each in usable if (each.fits or 0.0) >= LIKELY]
-                return sorted(likely, key=lambda each: -(each.fits or 0.0))
+                likely = [candidate for candidate in usable if (candidate.fits or 0.0) >= LIKELY]
+                return sorted(likely, key=lambda candidate: -(candidate.fits or 0.0))
             case _:
-                found = self._cheapest(usable)[1]
-                if not found:
-                    return [each for each in usable if self._is_worth_a_try(each)][:1]
-                return self._with_less_known_first(found, usable)
+                order = self._cheapest(usable)[1]
+                return order or [candidate for candidate in usable if self._is_worth_a_try(candidate)][:1]
 
     def first_s(self, candidate: Candidate) -> float | None:
         """Return the seconds that are expected if this engine is tried first; None of one that may not be."""
@@ -210,9 +209,9 @@ class _Choice:
             return _seconds(candidate) if candidate in self._able else None
         if not self._usable(candidate):
             return None
-        others = [each for each in self._fast if each is not candidate and self._usable(each)]
-        found = self._tried(candidate, self._cheapest(others)[0])
-        return found if math.isfinite(found) else None
+        others = [other for other in self._fast if other is not candidate and self._usable(other)]
+        first_s = self._tried(candidate, self._cheapest(others)[0])
+        return first_s if math.isfinite(first_s) else None
 
     def reasons(self, candidate: Candidate, order: Sequence[Candidate]) -> list[Reason]:
         """Say why a fast engine is in the order, or is not."""
@@ -231,7 +230,7 @@ class _Choice:
             return reasons
         if reasons:
             return reasons
-        code, conclusion = self._to_find_out(candidate, order) or self._conclusion(candidate, fits, candidate in order)
+        code, conclusion = self._conclusion(candidate, fits, candidate in order)
         return [Reason(code, f"{conclusion} {self._numbers(candidate, fits)}")]
 
     def lease(self, candidate: Candidate) -> tuple[int | None, bool]:
@@ -301,17 +300,17 @@ class _Choice:
 
     @staticmethod
     def _fits_by_the_paper(candidate: Candidate) -> bool:
-        taken = candidate.estimate.paper_bytes
-        return taken is not None and taken <= (candidate.limit_bytes or math.inf)
+        paper_bytes = candidate.estimate.paper_bytes
+        return paper_bytes is not None and paper_bytes <= (candidate.limit_bytes or math.inf)
 
     def _cheapest(self, fast: Sequence[Candidate]) -> tuple[float, list[Candidate]]:
         """Return the least expected seconds, and the fast engines that are tried for them."""
         best: tuple[float, list[Candidate]] = self.elsewhere_s, []
-        for each in fast:
-            rest_s, rest = self._cheapest([other for other in fast if other is not each])
-            found = self._tried(each, rest_s)
-            if found < best[0] or (found == best[0] and not best[1]):
-                best = found, [each, *rest]
+        for candidate in fast:
+            rest_s, rest = self._cheapest([other for other in fast if other is not candidate])
+            tried_s = self._tried(candidate, rest_s)
+            if tried_s < best[0] or (tried_s == best[0] and not best[1]):
+                best = tried_s, [candidate, *rest]
         return best
 
     def _tried(self, candidate: Candidate, rest_s: float) -> float:
@@ -338,39 +337,6 @@ class _Choice:
         saved_s = fits * (self.elsewhere_s - candidate.wait_s - candidate.held_s - forecast.seconds)
         return saved_s * (COMES_BACK + forecast.elsewhere / self._share()) >= premium_s
 
-    def _with_less_known_first(self, found: list[Candidate], usable: Sequence[Candidate]) -> list[Candidate]:
-        """Return an order with the engine in front whose speed is most worth finding out, where it is worth its price.
-
-        found: the order with the least expected seconds.
-        """
-        best = found[0]
-        worth = {each.engine: self._information_s(each, best) for each in usable if each is not best}
-        if not self._policy.explore or max(worth.values(), default=0.0) <= 0.0:
-            return found
-        first = max((each for each in usable if each is not best), key=lambda each: worth[each.engine])
-        return [first, *self._cheapest([each for each in usable if each is not first])[1]]
-
-    def _information_s(self, candidate: Candidate, best: Candidate) -> float:
-        """Return the seconds that finding out how fast an engine is is worth, its price paid.
-
-        What one run teaches about the statement counts each time that it comes back, and as often as its template ran
-        elsewhere; what it teaches about the engine, for all seconds that were spent elsewhere since it last ran. So, as
-        above, no more is paid than not knowing may have cost by now. No share is drawn: over many templates the
-        smallest of them would decide.
-        """
-        here, there = candidate.forecast, best.forecast
-        assert here is not None
-        assert there is not None
-        fits = candidate.fits or 0.0
-        price_s = (self.first_s(candidate) or math.inf) - (self.first_s(best) or 0.0)
-        price_s += fits * here.timing.above_median_s - (best.fits or 0.0) * there.timing.above_median_s
-        of_statement_s = fits * information_s(here.timing, there.timing)
-        of_engine_s = fits * information_s(
-            LogNormal(here.seconds, here.engine_deviation), LogNormal(there.seconds, there.engine_deviation)
-        )
-        times = here.elsewhere_s / there.seconds
-        return of_statement_s * (COMES_BACK + here.elsewhere) + of_engine_s * times - price_s
-
     def _share(self) -> float:
         digest = hashlib.blake2b(f"{self._policy.seed}/{self._template}".encode(), digest_size=8).digest()
         return math.log1p((1 + int.from_bytes(digest)) / 2**64 * (math.e - 1))
@@ -388,21 +354,6 @@ class _Choice:
         saved = miss_s + self.elsewhere_s - forecast.seconds
         return paid / saved if saved > 0.0 else math.inf
 
-    def _to_find_out(self, candidate: Candidate, order: Sequence[Candidate]) -> tuple[ReasonCode, str] | None:
-        """Say that an engine goes first to find out how fast it is; None where that is not why."""
-        if self._policy.rule is not Rule.EXPECTED or not self._able or len(order) < 2 or candidate is not order[0]:
-            return None
-        here_s, best = self.first_s(candidate), min(order, key=lambda each: self.first_s(each) or math.inf)
-        if here_s is None or here_s <= (self.first_s(best) or math.inf):
-            return None
-        assert candidate.forecast is not None
-        assert best.forecast is not None
-        chance = candidate.forecast.timing.chance_below(best.forecast.timing)
-        text = (
-            f"Tried on {candidate.engine} to find out how fast it is there ({percent(chance)} that it is faster than "
-        )
-        return ReasonCode.EXPLORATION, f"{text}{best.engine}); its template {_ran_elsewhere(candidate.forecast)}:"
-
     def _conclusion(self, candidate: Candidate, fits: float, is_tried: bool) -> tuple[ReasonCode, str]:
         engine, elsewhere = candidate.engine, self._able[0].engine if self._able else "elsewhere"
         if is_tried and self._policy.rule is Rule.EXPECTED and self._able:
@@ -419,8 +370,11 @@ class _Choice:
         if self._policy.rule is Rule.PAPER:
             if candidate.estimate.paper_bytes is None:
                 return ReasonCode.NO_ESTIMATE, f"The paper's formula says nothing about it on {engine}:"
-            taken = mebibytes(candidate.estimate.paper_bytes)
-            return ReasonCode.EXCEEDS_LIMIT, f"By the paper's formula it takes {taken} and does not fit into {engine}:"
+            paper_peak = mebibytes(candidate.estimate.paper_bytes)
+            return (
+                ReasonCode.EXCEEDS_LIMIT,
+                f"By the paper's formula it takes {paper_peak} and does not fit into {engine}:",
+            )
         if fits < LIKELY:
             return ReasonCode.EXCEEDS_LIMIT, f"It probably does not fit into {engine} ({percent(fits)} that it does):"
         expected = self._policy.rule is Rule.EXPECTED
@@ -435,23 +389,23 @@ class _Choice:
         """Write all that was weighed."""
         forecast, estimate = candidate.forecast, candidate.estimate
         assert forecast is not None
-        told = []
+        parts = []
         if candidate.limit_bytes is not None:
-            told.append(
+            parts.append(
                 f"expected peak {mebibytes(estimate.peak_bytes or 0)}, 95 % of such statements below "
                 f"{mebibytes(estimate.upper_bytes or 0)}, limit {mebibytes(candidate.limit_bytes)}"
             )
-        told.append(f"{seconds_of(forecast.seconds)} on {candidate.engine}")
+        parts.append(f"{seconds_of(forecast.seconds)} on {candidate.engine}")
         if self._able:
-            told[-1] += f" or {seconds_of(_seconds(self._able[0]))} on {self._able[0].engine}"
-        told.append(f"{seconds_of(self._miss_s(forecast))} for a miss")
+            parts[-1] += f" or {seconds_of(_seconds(self._able[0]))} on {self._able[0].engine}"
+        parts.append(f"{seconds_of(self._miss_s(forecast))} for a miss")
         first_s = self.first_s(candidate)
         if first_s is not None and self._able:
             without = seconds_of(self.elsewhere_s)
-            told.append(f"on average {seconds_of(first_s)} with {candidate.engine} first, {without} without")
+            parts.append(f"on average {seconds_of(first_s)} with {candidate.engine} first, {without} without")
         if candidate.wait_s:
-            told.append(f"{seconds_of(candidate.wait_s)} until a slot is free there")
-        return "; ".join(told) + "."
+            parts.append(f"{seconds_of(candidate.wait_s)} until a slot is free there")
+        return "; ".join(parts) + "."
 
 
 def _ran_elsewhere(forecast: Forecast) -> str:
@@ -476,19 +430,19 @@ def _decision(
     fast = [candidate for candidate in candidates if not candidate.dependable]
     prices = [
         EnginePrice(
-            each.engine,
-            each.fits,
-            each.forecast.seconds,
-            each.forecast.model_s,
-            each.forecast.miss_s + policy.miss_price_s,
-            each.wait_s,
-            each.held_s,
-            choice.first_s(each),
-            each.forecast.peak.model_bytes if each.forecast.peak else None,
-            *choice.lease(each),
+            candidate.engine,
+            candidate.fits,
+            candidate.forecast.seconds,
+            candidate.forecast.model_s,
+            candidate.forecast.miss_s + policy.miss_price_s,
+            candidate.wait_s,
+            candidate.held_s,
+            choice.first_s(candidate),
+            candidate.forecast.peak.model_bytes if candidate.forecast.peak else None,
+            *choice.lease(candidate),
         )
-        for each in candidates
-        if each.forecast is not None
+        for candidate in candidates
+        if candidate.forecast is not None
     ]
     return Decision(
         ranking[0],
@@ -519,8 +473,8 @@ def _priced(
     candidate: Candidate, candidates: Sequence[Candidate], policy: RoutingPolicy, reasons: Sequence[Reason]
 ) -> Decision:
     """Return the decision for one engine, with the prices of all."""
-    fast = [each for each in candidates if not each.dependable]
-    able = sorted((each for each in candidates if each.dependable and not _obstacles(each)), key=_seconds)
+    fast = [other for other in candidates if not other.dependable]
+    able = sorted((other for other in candidates if other.dependable and not _obstacles(other)), key=_seconds)
     choice = _Choice(fast, able, policy, "")
     return _decision([candidate.engine], reasons, _weighed(candidate, fast), candidates, policy, choice)
 

@@ -1,4 +1,4 @@
-"""What is decided about, how, and what comes of it: values alone."""
+"""Values of a decision: candidates, the policy, a routing rule's demand, and the ranking with its reasons."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Reason:
 
 
 class Rule(StrEnum):
-    """What decides between engines that can all run a statement."""
+    """Criterion by which one of several able engines is chosen."""
 
     EXPECTED = "expected"
     """The least expected seconds, running out of memory included."""
@@ -60,7 +60,7 @@ class Rule(StrEnum):
 
 
 class RuleAction(StrEnum):
-    """What a routing rule says of engines."""
+    """Effect of a routing rule on the engines that it names."""
 
     ALLOW = "allow"
     """It runs on these alone."""
@@ -77,7 +77,7 @@ class RuleAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a routing rule demands of a ranking. rule: its name. engines: of PIN and STRICT, one."""
+    """A routing rule's effect on a ranking. rule: its name. engines: one alone for PIN and STRICT."""
 
     rule: str
     action: RuleAction
@@ -136,7 +136,7 @@ class Candidate:
 
     @property
     def estimate(self) -> MemoryEstimate:
-        """What the statement takes there, as runs corrected it."""
+        """Expected memory there, as runs corrected it."""
         return self.forecast.estimate if self.forecast else UNKNOWN
 
     @property
@@ -150,12 +150,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class RoutingPolicy:
-    """How to decide.
+    """Settings of the decision.
 
-    safe_miss: the largest probability of running out of memory, by the rule ``safe``.
-    miss_price_s: what a statement that runs out of memory costs beside its own seconds, such as others' memory.
-    lease_by_estimate: whether a statement is leased what it is likely to need instead of the whole limit.
-    explore: whether a template that always ran elsewhere is tried once caution has cost as much as a try would.
+    safe_miss: largest probability of running out of memory that the rule ``safe`` accepts.
+    miss_price_s: seconds added for each out-of-memory, for its cost to other statements.
+    lease_by_estimate: lease the memory that a statement is likely to need, not the whole limit.
+    explore: try a template that always ran elsewhere once caution has cost as much as a try.
     seed: of the thresholds of such tries.
     """
 
@@ -169,10 +169,10 @@ class RoutingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What would let a statement into the fast engine that it is kept out of: all of it together.
+    """All changes that together would let a statement run on the fast engine.
 
-    limit_bytes: that it would have to give one statement, at least; None where the limit is not in the way.
-    blocked: what no limit lifts.
+    limit_bytes: smallest sufficient limit for one statement; None where the limit is not in the way.
+    blocked: reasons that no limit removes.
     """
 
     engine: str
@@ -182,14 +182,16 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class EnginePrice:
-    """What a statement is expected to cost on one engine, in seconds.
+    """Expected cost of a statement on one engine, in seconds.
 
-    fits: probability that it fits, None where nothing is known. seconds: if it does; model_s: by its work alone.
-    miss_s: until it runs out of memory, if it does. wait_s: until a slot is free. held_s: that others wait longer.
-    first_s: expected in all if this engine is tried first, and the others after it; None of one that may not run it.
-    model_bytes: its peak by the memory model alone, None where nothing is known.
-    lease_bytes: of memory, None of an engine that spills. whole_pays: whether it is tried again with the whole limit,
-    if that lease was too small.
+    fits: probability that it fits; None: unknown.
+    seconds: run time if it fits. model_s: the same by its work alone, without what runs corrected.
+    miss_s: time until it runs out of memory, if it does.
+    wait_s: time until a slot is free. held_s: additional waiting of other statements.
+    first_s: expected total if this engine is tried first; None: it may not run the statement.
+    model_bytes: peak by the memory model alone; None: unknown.
+    lease_bytes: memory that is leased; None: the engine spills.
+    whole_pays: a retry with the whole limit pays if the lease was too small.
     """
 
     engine: str
@@ -207,9 +209,9 @@ class EnginePrice:
 
 @dataclass(frozen=True, slots=True)
 class EngineEstimate:
-    """What a statement takes on one fast engine, and what that gives one statement.
+    """Memory that a statement takes on one fast engine, and the engine's limit for one statement.
 
-    threads: that work for it there, None where that is not known.
+    threads: used by the statement; None: unknown.
     """
 
     engine: str
@@ -220,16 +222,17 @@ class EngineEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Where a statement goes.
+    """Engines for a statement, in the order in which they are tried, with every reason.
 
-    ranking: engines in the order in which they are tried; the first is ``engine``.
-    estimate, limit_bytes, threads: of the fast engine that the statement goes to, or that was considered first;
-        estimated_for is its name. others: the same of the other fast engines.
-    remedy: of that engine, where no fast one is in the ranking; None for a pinned statement.
-    strict: it runs on the engine and nowhere else, because its client or a routing rule says so. matched: the name of
-        the routing rule that it met, None where it met none.
-    rule: that decided. prices: of all engines that were considered. turning_bytes: the least limit with which that
-        engine is tried; None where no limit decides.
+    ranking: all engines to try; the first is ``engine``.
+    estimate, limit_bytes, threads: of the fast engine ``estimated_for``: the chosen one, or else the first considered.
+    others: the same of the other fast engines.
+    remedy: for ``estimated_for``, where no fast engine is in the ranking; None for a pinned statement.
+    strict: the client or a routing rule allows no other engine.
+    matched: name of the routing rule that applied; None: no rule did.
+    rule: criterion of the choice.
+    prices: of all engines that were considered.
+    turning_bytes: smallest limit with which ``estimated_for`` is tried; None: no limit decides.
     """
 
     engine: str
@@ -249,7 +252,7 @@ class Decision:
 
     @property
     def is_cached(self) -> bool:
-        """Whether the result of an earlier run on the engine is the answer, so that none was asked."""
+        """Tell whether the result of an earlier run on the engine is the answer, so that none was asked."""
         return any(reason.code is ReasonCode.CACHED for reason in self.reasons)
 
     @property
@@ -261,11 +264,11 @@ class Decision:
         """Return what was expected of an engine; None of a dependable one, and of one that was not considered."""
         if engine == self.estimated_for:
             return EngineEstimate(engine, self.estimate, self.limit_bytes, self.threads)
-        return next((each for each in self.others if each.engine == engine), None)
+        return next((other for other in self.others if other.engine == engine), None)
 
     def price(self, engine: str) -> EnginePrice | None:
         """Return what was expected to be paid on an engine; None where it was not considered."""
-        return next((each for each in self.prices if each.engine == engine), None)
+        return next((price for price in self.prices if price.engine == engine), None)
 
     def expectation(self, engine: str) -> Expectation:
         """Return what the models alone expected of an engine, which runs are held against."""

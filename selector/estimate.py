@@ -1,4 +1,4 @@
-"""What a statement is expected to need: the values that a memory model returns."""
+"""Expected memory of a statement: the values that a memory model returns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OperatorEstimate:
 
     @property
     def divergence(self) -> float | None:
-        """How many times the two cardinalities differ, at least 1; None where one is unknown. No row counts as one."""
+        """Ratio of the two cardinalities, at least 1; None where one is unknown. No row counts as one."""
         if self.rows is None or self.engine_rows is None:
             return None
         ours, theirs = max(1.0, self.rows), max(1.0, self.engine_rows)
@@ -41,13 +41,13 @@ class OperatorEstimate:
 
     @property
     def diverges(self) -> bool:
-        """Whether the two cardinalities no longer agree."""
+        """Tell whether the two cardinalities no longer agree."""
         return self.divergence is not None and self.divergence > DIVERGENCE_FACTOR
 
 
 @dataclass(frozen=True, slots=True)
 class Uncertainty:
-    """How far peaks lie from what a memory model expects, on a logarithmic scale.
+    """Errors of a memory model's peaks, on a logarithmic scale.
 
     kind: name of the statements whose peaks are as uncertain. bias: median of log(measured / expected). deviation: of
     these logarithms above the bias, as a normal distribution has it (1.48 times the median distance). deviation_below:
@@ -74,9 +74,11 @@ USUAL_UNCERTAINTY = Uncertainty()
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What earlier runs changed. text: which ones, for people; peak_bytes, upper_bytes: the memory model's own.
+    """Correction that earlier runs made.
 
-    of_statement: whether the very statement ran.
+    text: the runs, in words.
+    peak_bytes, upper_bytes: the memory model's own, without the correction.
+    of_statement: the runs are of this very statement.
     """
 
     text: str
@@ -90,8 +92,7 @@ class Learned:
 class MemoryEstimate:
     """Expected peak and its upper bound, in bytes; both None where nothing can be said.
 
-    confidence: 0..1; 1 means that every number rests on current statistics of the very columns, or that the statement
-        itself was measured. learned: what runs had to say, None where none had.
+    learned: what runs had to say, None where none had.
     operators: of the plan, parents first. gaps: what was missing, in words.
     driver: position of the operator that holds most of what is alive at the peak; None where the model does not tell.
     too_complex: why nobody could say anything within the time that an estimate may take.
@@ -100,7 +101,6 @@ class MemoryEstimate:
 
     peak_bytes: int | None
     upper_bytes: int | None
-    confidence: float
     operators: tuple[OperatorEstimate, ...] = ()
     gaps: tuple[str, ...] = ()
     driver: int | None = None
@@ -110,8 +110,6 @@ class MemoryEstimate:
     paper_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.confidence <= 1.0:
-            raise ValueError(f"confidence must lie in 0..1, not {self.confidence}")
         if (self.peak_bytes is None) != (self.upper_bytes is None):
             raise ValueError("an expected peak and its upper bound are known together or not at all")
         if self.peak_bytes is not None and self.upper_bytes is not None and self.upper_bytes < self.peak_bytes:
@@ -119,7 +117,7 @@ class MemoryEstimate:
 
     @property
     def known(self) -> bool:
-        """Whether anything is expected at all."""
+        """Tell whether anything is expected at all."""
         return self.peak_bytes is not None
 
     def divergences(self) -> tuple[int, ...]:
@@ -165,4 +163,4 @@ def whole_bytes(count: float) -> int:
     return round(max(0.0, min(count, float(LARGEST_BYTES)))) if count == count else LARGEST_BYTES
 
 
-UNKNOWN = MemoryEstimate(peak_bytes=None, upper_bytes=None, confidence=0.0)
+UNKNOWN = MemoryEstimate(peak_bytes=None, upper_bytes=None)

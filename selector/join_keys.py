@@ -1,4 +1,4 @@
-"""What is known about columns that are joined: how their rows are spread over bins that all of them share.
+"""Statistics of join keys: rows of each joined column over bins that all columns of a group share.
 
 Columns that are joined to each other, directly or through others, are a key group. A group's line of keys is cut into
 bins once, popular keys alone and the rest in ranges, and every column of the group counts over the same bins, so that
@@ -39,9 +39,9 @@ class ColumnRef:
         return f"{self.table}.{self.column}"
 
 
-def key_order(left: str, right: str) -> tuple[str, ...]:
+def key_order(a: str, b: str) -> tuple[str, ...]:
     """Return what the columns of a key are ordered by, whichever of the two joined tables is named first."""
-    return tuple(sorted((left.lower(), right.lower())))
+    return tuple(sorted((a.lower(), b.lower())))
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -60,11 +60,11 @@ class KeyPair:
     def together(cls, pairs: Iterable[tuple[ColumnRef, ColumnRef]]) -> KeyPair:
         """Put several pairs of the same two tables together: the key of several columns that they are."""
         ordered = sorted(set(pairs), key=lambda pair: key_order(pair[0].column, pair[1].column))
-        left, right = (
+        first, second = (
             ColumnRef(side[0].table, SEPARATOR.join(column.column for column in side))
             for side in zip(*ordered, strict=True)
         )
-        return cls.of(left, right)
+        return cls.of(first, second)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,19 +89,19 @@ class Bins:
 
     @property
     def count(self) -> int:
-        """How many bins there are."""
+        """Tell how many bins there are."""
         return int(self.starts.size)
 
     @property
     def alone(self) -> NDArray[np.bool_]:
         """Which bins hold a single key, shape (bins,)."""
-        found: NDArray[np.bool_] = np.append(self.starts[1:] == np.nextafter(self.starts[:-1], np.inf), False)
-        return found
+        is_alone: NDArray[np.bool_] = np.append(self.starts[1:] == np.nextafter(self.starts[:-1], np.inf), False)
+        return is_alone
 
     def of(self, keys: NDArray[np.float64] | NDArray[np.bytes_]) -> NDArray[np.intp]:
         """Return the bin of each key."""
-        found: NDArray[np.intp] = np.searchsorted(self.starts, keys, side="right") - 1
-        return np.maximum(found, 0)
+        bins: NDArray[np.intp] = np.searchsorted(self.starts, keys, side="right") - 1
+        return np.maximum(bins, 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

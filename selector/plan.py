@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -14,7 +14,7 @@ class UnreadablePlan(ValueError):
 
 
 class Operator(StrEnum):
-    """What a node does; OTHER keeps no memory worth counting."""
+    """Operation of a node; OTHER holds no memory worth counting."""
 
     SCAN = "scan"
     FILTER = "filter"
@@ -50,7 +50,7 @@ class JoinType(StrEnum):
 
 
 class Distribution(StrEnum):
-    """How a join's build side reaches its instances: whole to every host, or divided by its keys."""
+    """Transport of a join's build side: whole to every host, or divided by its keys."""
 
     BROADCAST = "broadcast"
     PARTITIONED = "partitioned"
@@ -58,7 +58,7 @@ class Distribution(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a node runs: in a fragment of a distributed plan. instances: over all hosts together."""
+    """Fragment of a distributed plan in which a node runs. instances: over all hosts together."""
 
     fragment: str
     hosts: int
@@ -72,10 +72,12 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the engine's planner says of one instance of a node; None where it does not say.
+    """Estimates of the engine's planner for one instance of a node; None: the plan does not have it.
 
-    row_bytes: of a row that comes out. estimate_bytes: memory that it expects. reservation_bytes: memory without
-    which it does not start. buffer_bytes: size of the pages that it fills.
+    row_bytes: of an output row.
+    estimate_bytes: expected memory.
+    reservation_bytes: memory without which it does not start.
+    buffer_bytes: size of a page.
     """
 
     row_bytes: float | None = None
@@ -125,8 +127,7 @@ class PlanNode:
     limit: rows of a limit or top-n. reference: name of the common table expression that a MATERIALIZE node
     defines (children: definition, body) or that a leaf reads.
     scan: number of a scan, as its columns have it. identifier: the engine's own, as its run-time report has it too.
-    unfiltered: the cardinality before filters that
-    the engine expects from joins while it runs. offset: rows of a top-n that are sorted but skipped.
+    offset: rows of a top-n that are sorted but skipped.
     distribution: of a join or of the exchange below it. build_placement: where a join's table is built, if not where
     it is probed. These, placement, resources and files: of a distributed plan, where its text has them.
     """
@@ -148,7 +149,6 @@ class PlanNode:
     reference: str | None = None
     scan: int | None = None
     identifier: str | None = None
-    unfiltered: float | None = None
     offset: int = 0
     distribution: Distribution | None = None
     placement: Placement | None = None
@@ -167,19 +167,21 @@ class PlanNode:
 class Plan:
     """A whole plan. dialect: of its predicates. notes: what could not be told apart while reading it.
 
+    named: the statement's expressions by their aliases, in lower case; one may mean several.
     reservation_bytes, estimate_bytes: per host, as the engine's planner adds them up; None where it does not say.
     """
 
     root: PlanNode
     dialect: str
     notes: tuple[str, ...] = ()
+    named: Mapping[str, Sequence[str]] = field(default_factory=dict)
     reservation_bytes: float | None = None
     estimate_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """What a plan reader must know of a table. columns: name to Spark's type. rows: where known for certain."""
+    """A table as plan readers see it. columns: name to Spark's type. rows: None unless known for certain."""
 
     name: str
     columns: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a query's text tells about its plan: the columns that it joins, and the expressions behind its aliases.
+"""Facts for plan readers from a query's text: the columns that it joins, its predicates, and its aliases.
 
 Joins are read off equalities, through sub-queries and common table expressions.
 """
@@ -6,7 +6,7 @@ Joins are read off equalities, through sub-queries and common table expressions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 from sqlglot.errors import OptimizeError
@@ -20,7 +20,22 @@ LONGEST_NAMING = 5  # of names that stand for expressions of names
 LONGEST_WAY = 50  # of sub-queries that pass a column on; a recursive one passes it on for ever
 
 
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.In, exp.Between, exp.Is)
+_PLAIN = (exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Neg, exp.Not, exp.Paren, exp.Connector)
+
 _Way = tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """A query's own expressions, as text without tables, where its plan has others.
+
+    named: expressions by alias, in lower case; one alias may mean several.
+    predicates: conjuncts that compute something.
+    """
+
+    named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    predicates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,38 +60,62 @@ def join_pairs(tree: exp.Expr, columns_of: Mapping[str, frozenset[str]]) -> tupl
     except OptimizeError:
         return ()
     reader = _Reader(scopes, columns_of)
-    found = {pair for scope in scopes for pair in reader.pairs(scope)}
-    return tuple(sorted(found))
+    pairs = {pair for scope in scopes for pair in reader.pairs(scope)}
+    return tuple(sorted(pairs))
 
 
-def named_expressions(tree: exp.Expr, *, dialect: str) -> dict[str, tuple[str, ...]]:
-    """Return what a query gives names to, by those in lower case: expressions as text without tables.
+def wording(tree: exp.Expr, *, dialect: str) -> Wording:
+    """Return a query's own words.
 
-    A name within an expression that is itself such a name is replaced by what it means, if it means one thing only.
+    A name within a named expression that is itself such a name is replaced by what it means, if it means one thing
+    only; predicates are there with their names, and with what these mean.
     """
     meanings: dict[str, dict[str, exp.Expr]] = {}
     for alias in tree.find_all(exp.Alias):
         meant = alias.this.unnest()
         if isinstance(alias.parent, exp.Select) and not meant.find(exp.Query):
             meanings.setdefault(alias.alias.lower(), {})[meant.sql()] = meant
-    known = {name: next(iter(some.values())) for name, some in meanings.items() if len(some) == 1}
-    return {
-        name: tuple(dict.fromkeys(_spelled(meant, known, (name,)).sql(dialect=dialect) for meant in some.values()))
+    unambiguous = {name: next(iter(some.values())) for name, some in meanings.items() if len(some) == 1}
+    named = {
+        name: tuple(
+            dict.fromkeys(
+                _spelled(meant, unambiguous, (name,)).sql(dialect=dialect, copy=False) for meant in some.values()
+            )
+        )
         for name, some in meanings.items()
     }
+    spelled = [
+        _spelled(conjunct, names, ())
+        for conjunct in _all_conjuncts(tree)
+        for names in (({}, unambiguous) if unambiguous else ({},))
+    ]
+    predicates = (one.sql(dialect=dialect, copy=False) for one in spelled if _computes(one))
+    return Wording(named, tuple(dict.fromkeys(predicates)))
 
 
-def _spelled(expression: exp.Expr, known: Mapping[str, exp.Expr], within: tuple[str, ...]) -> exp.Expr:
+def _all_conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the conjuncts of all conditions in a query that ask no query themselves."""
+    for clause in tree.find_all(exp.Where, exp.Having, exp.Join):
+        conjuncts = _conjuncts(clause.args.get("on") if isinstance(clause, exp.Join) else clause)
+        yield from (conjunct for conjunct in conjuncts if not conjunct.find(exp.Query))
+
+
+def _computes(condition: exp.Expr) -> bool:
+    """Tell whether a condition does more than to compare columns and constants."""
+    return any(not isinstance(node, (*_PLAIN, *_COMPARED)) for node in condition.walk())
+
+
+def _spelled(expression: exp.Expr, meanings: Mapping[str, exp.Expr], within: tuple[str, ...]) -> exp.Expr:
     """Return an expression whose columns have no tables, and none of which is a name of another expression."""
 
     def bare(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column):
             return node
         name = node.name.lower()
-        meant = known.get(name)
+        meant = meanings.get(name)
         if meant is None or name in within or len(within) > LONGEST_NAMING:
             return exp.column(node.name)
-        inner = _spelled(meant, known, (*within, name))
+        inner = _spelled(meant, meanings, (*within, name))
         return inner if isinstance(inner, exp.Column | exp.Func) else exp.paren(inner, copy=False)
 
     return expression.transform(bare)
@@ -104,16 +143,16 @@ class _Reader:
         if not isinstance(query, exp.Select):
             return
         conditions = [query.args.get("where"), *(join.args.get("on") for join in query.args.get("joins") or ())]
-        found = list(self._of_using(scope, query))
+        equalities = list(self._of_using(scope, query))
         for condition in conditions:
             for conjunct in _conjuncts(condition):
-                found += self._of_conjunct(scope, conjunct)
+                equalities += self._of_conjunct(scope, conjunct)
         together: dict[tuple[_Way, _Way], set[tuple[ColumnRef, ColumnRef]]] = {}
-        for left, right in found:
-            yield KeyPair.of(left.column, right.column)
-            if right.way < left.way:
-                left, right = right, left
-            together.setdefault((left.way, right.way), set()).add((left.column, right.column))
+        for mine, theirs in equalities:
+            yield KeyPair.of(mine.column, theirs.column)
+            if theirs.way < mine.way:
+                mine, theirs = theirs, mine
+            together.setdefault((mine.way, theirs.way), set()).add((mine.column, theirs.column))
         for columns in together.values():
             if 1 < len(columns) <= MOST_COLUMNS and _can_be_named(columns):
                 yield KeyPair.together(columns)
@@ -127,24 +166,27 @@ class _Reader:
             wanted = outer.expressions if isinstance(outer, exp.Tuple) else [outer]
             selects = inner.expression.selects if inner and isinstance(inner.expression, exp.Select) else []
             if inner is not None and len(selects) == len(wanted):
-                for left, right in zip(wanted, selects, strict=True):
-                    yield from self._joined(self._origin(scope, left), self._origin(inner, right.unalias()))
+                for outer_column, inner_column in zip(wanted, selects, strict=True):
+                    yield from self._joined(
+                        self._origin(scope, outer_column), self._origin(inner, inner_column.unalias())
+                    )
 
     def _of_using(self, scope: Scope, query: exp.Select) -> Iterator[tuple[_Origin, _Origin]]:
         names = list(scope.selected_sources)
         for join in query.args.get("joins") or ():
-            right = join.alias_or_name
+            joined_name = join.alias_or_name
             for shared in join.args.get("using") or ():
                 column = shared.name.lower()
-                earlier = names[: names.index(right)] if right in names else []
-                for left in earlier:
+                earlier = names[: names.index(joined_name)] if joined_name in names else []
+                for earlier_name in earlier:
                     yield from self._joined(
-                        self._in_source(scope, left, column, ()), self._in_source(scope, right, column, ())
+                        self._in_source(scope, earlier_name, column, ()),
+                        self._in_source(scope, joined_name, column, ()),
                     )
 
-    def _joined(self, left: _Origin | None, right: _Origin | None) -> Iterator[tuple[_Origin, _Origin]]:
-        if left is not None and right is not None and left.way != right.way:
-            yield left, right
+    def _joined(self, first: _Origin | None, second: _Origin | None) -> Iterator[tuple[_Origin, _Origin]]:
+        if first is not None and second is not None and first.way != second.way:
+            yield first, second
 
     # ------------------------------------------------------------------ where a column comes from
 
@@ -157,10 +199,14 @@ class _Reader:
         current: Scope | None = scope
         while current is not None:
             names = [qualifier] if qualifier else list(current.selected_sources)
-            origins = [self._in_source(current, each, name, way) for each in names if each in current.selected_sources]
-            found = [origin for origin in origins if origin is not None]
-            if found:
-                return found[0] if len(found) == 1 else None
+            origins = [
+                self._in_source(current, reference, name, way)
+                for reference in names
+                if reference in current.selected_sources
+            ]
+            stored = [origin for origin in origins if origin is not None]
+            if stored:
+                return stored[0] if len(stored) == 1 else None
             current = current.parent if current.is_correlated_subquery or current.is_subquery else None
         return None
 
@@ -169,8 +215,8 @@ class _Reader:
         way = (*way, (id(scope), reference))
         if isinstance(source, exp.Table):
             table = source.name.lower()
-            known = column in self._columns_of.get(table, frozenset())
-            return _Origin(ColumnRef(table, column), way) if known else None
+            is_stored = column in self._columns_of.get(table, frozenset())
+            return _Origin(ColumnRef(table, column), way) if is_stored else None
         query = source.expression
         if isinstance(query, exp.SetOperation) or not isinstance(query, exp.Query):
             return None  # several origins at once
@@ -182,7 +228,7 @@ def _output(query: exp.Query, column: str) -> exp.Expr | None:
     """Return what a query puts out under a name; through a star, the name itself."""
     outer = query.parent
     alias = outer.args.get("alias") if isinstance(outer, exp.CTE | exp.Subquery) else None
-    renamed = [each.name.lower() for each in alias.args.get("columns") or ()] if alias else []
+    renamed = [identifier.name.lower() for identifier in alias.args.get("columns") or ()] if alias else []
     selects = query.selects
     if renamed:
         place = renamed.index(column) if column in renamed and len(renamed) == len(selects) else None
@@ -204,7 +250,7 @@ def _conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
     waiting = [condition]
     while waiting:
         node = _bare(waiting.pop())
-        if isinstance(node, exp.Where):
+        if isinstance(node, exp.Where | exp.Having):
             waiting.append(node.this)
         elif isinstance(node, exp.And):
             waiting += [node.left, node.right]

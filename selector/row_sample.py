@@ -54,14 +54,14 @@ class PackedNumbers:
                 gaps = np.diff(whole.astype(np.int64), prepend=int(whole[0]))
                 step = max(1, int(np.gcd.reduce(gaps)))
                 narrow = _narrowed((gaps // step).astype(np.int64))
-                found = cls(narrow, int(whole[0]), step, digits) if narrow is not None else None
-                if found is not None and found.unpacked()[0].tobytes() == numbers.tobytes():  # -0.0 is not
-                    return found
+                packed = cls(narrow, int(whole[0]), step, digits) if narrow is not None else None
+                if packed is not None and packed.unpacked()[0].tobytes() == numbers.tobytes():  # -0.0 is not
+                    return packed
         return cls(np.array(numbers, dtype=np.float64))
 
     @property
     def size(self) -> int:
-        """How many numbers there are."""
+        """Tell how many numbers there are."""
         return int(self.gaps.size)
 
     @property
@@ -101,7 +101,7 @@ class PackedTexts:
 
     @property
     def size(self) -> int:
-        """How many strings there are."""
+        """Tell how many strings there are."""
         return int(self.lengths.size)
 
     @property
@@ -134,10 +134,10 @@ class Unpacked:
     def of(self, packed: PackedNumbers | PackedTexts) -> Any:
         """Return the values, which nobody may write to."""
         with self._lock:
-            known = self._held.get(packed)
-            if known is not None:
+            held = self._held.get(packed)
+            if held is not None:
                 self._held.move_to_end(packed)
-                return known[0]
+                return held[0]
         values, size = packed.unpacked()
         values.flags.writeable = False
         if 0 < size <= self._most_bytes:
@@ -167,22 +167,24 @@ class SampleColumn:
     @classmethod
     def of(cls, values: Numbers | Texts, nulls: NDArray[np.bool_]) -> SampleColumn:
         """Return the column of some rows: shape (rows,), float64 or objects of type ``str``; of NULLs anything."""
-        there: Any = values[~nulls]
-        known, places = np.unique(there, return_inverse=True)
-        codes = np.full(nulls.size, known.size, dtype=np.uint32)
+        present: Any = values[~nulls]
+        distinct, places = np.unique(present, return_inverse=True)
+        codes = np.full(nulls.size, distinct.size, dtype=np.uint32)
         codes[~nulls] = places
         if values.dtype == object:
-            return cls(PackedTexts.of([text.encode() for text in known.tolist()]), narrow_codes(codes, known.size))
-        return cls(PackedNumbers.of(known.astype(np.float64)), narrow_codes(codes, known.size))
+            return cls(
+                PackedTexts.of([text.encode() for text in distinct.tolist()]), narrow_codes(codes, distinct.size)
+            )
+        return cls(PackedNumbers.of(distinct.astype(np.float64)), narrow_codes(codes, distinct.size))
 
     @property
     def size(self) -> int:
-        """How many different values there are, n."""
+        """Tell how many different values there are, n."""
         return self.packed.size
 
     @property
     def is_text(self) -> bool:
-        """Whether the values are strings."""
+        """Tell whether the values are strings."""
         return isinstance(self.packed, PackedTexts)
 
     @property
@@ -198,7 +200,7 @@ class SampleColumn:
 
     @property
     def nulls(self) -> NDArray[np.bool_]:
-        """Whether each row is NULL, shape (rows,)."""
+        """Tell whether each row is NULL, shape (rows,)."""
         missing: NDArray[np.bool_] = self.codes == self.size
         return missing
 
@@ -214,7 +216,7 @@ class SampleColumn:
 
     @property
     def held(self) -> NDArray[np.intp]:
-        """How many rows hold each value, and how many are NULL, shape (n + 1,)."""
+        """Tell how many rows hold each value, and how many are NULL, shape (n + 1,)."""
         return np.bincount(self.codes, minlength=self.size + 1)
 
 
@@ -234,8 +236,8 @@ class RowSample:
 def narrow_codes(codes: NDArray[Any], different: int) -> Codes:
     """Return codes in the smallest type that holds them, as an array of its own. different: values beside NULL."""
     narrow: Any = codes.astype(next(kind for kind in _UNSIGNED if different <= np.iinfo(kind).max))
-    found: Codes = narrow
-    return found
+    result: Codes = narrow
+    return result
 
 
 def _narrowed(whole: NDArray[np.int64]) -> NDArray[Any] | None:

@@ -1,4 +1,4 @@
-"""What is known about tables: the values that a statistics job writes and the estimator reads.
+"""Statistics of tables: the values that a statistics job writes and the estimator reads.
 
 Histograms, minima and maxima live on one number line per type, so that every comparison is one of floats:
 numbers as they are, booleans as 0 and 1, dates as days since 1970-01-01, timestamps as microseconds since
@@ -19,12 +19,8 @@ from numpy.typing import NDArray
 
 from selector.join_keys import KeyStatistics
 from selector.row_sample import RowSample
+from selector.wording import EPOCH, EPOCH_DATE, MICROSECOND
 
-EPOCH_DATE = dt.date(1970, 1, 1)
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-MICROSECOND = dt.timedelta(microseconds=1)
-SOURCE_CONFIDENCE = {"hive": 0.8, "manual": 0.7}
-SHARE_EXPONENT = 0.1  # a tenth of the table read: 0.79
 TEXT_KEY_BYTES = 32  # strings that agree in so many bytes count as one value of a histogram
 MOST_TEXT_BYTES = 256  # and in so many as one value of a sample
 
@@ -70,7 +66,7 @@ class Histogram:
 
     @property
     def buckets(self) -> int:
-        """How many buckets there are."""
+        """Tell how many buckets there are."""
         return int(self.endpoints.size) - 1
 
     def share_below(self, x: Key) -> float:
@@ -160,11 +156,6 @@ class TableStatistics:
     manual: frozenset[str] = frozenset()
     sample: RowSample | None = None
     keys: Mapping[str, KeyStatistics] = field(default_factory=dict)
-
-    @property
-    def confidence(self) -> float:
-        """How far to trust the numbers, 0..1: less where only a share was read, or somebody else built them."""
-        return SOURCE_CONFIDENCE.get(self.source, 1.0) * float(self.share**SHARE_EXPONENT)
 
 
 def as_text_key(text: str) -> bytes:

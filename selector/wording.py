@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
+EPOCH_DATE = dt.date(1970, 1, 1)
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+MICROSECOND = dt.timedelta(microseconds=1)
 MIB = 1 << 20
 
 

@@ -23,12 +23,12 @@ import typer
 from sqlalchemy.exc import SQLAlchemyError
 
 from engines.spark.embedded.java import JavaNotFound
-from engines.table_names import DEFAULT_DATABASE
 from metastore.discovery.inspection import InspectionFailed
+from metastore.errors import TablesBusy
 from metastore.hive.client import HiveFailed, HiveMetastore
 from metastore.records import SMALLEST_SHARE, JobRequest, Mode
-from metastore.repositories.jobs import TablesBusy
 from metastore.store import Metastore
+from sql.tables import DEFAULT_DATABASE
 from statsproc.data.bookstore import Bookstore, Distribution, Format, write_table
 from statsproc.data.ingest import IngestFailed, parse_columns
 from statsproc.data.ingest import ingest as ingest_text

@@ -12,17 +12,17 @@ from typer.testing import CliRunner
 
 from engines.errors import EngineError
 from gateway.cli.main import app
-from gateway.cli.reference import settings_rows
+from gateway.cli.reference import function_lines, settings_rows
 from gateway.cli.terminal import ExitCode
-from gateway.errors import KINDS
+from gateway.errors import ERRORS
 from gateway.http import catalog, queries, schedules, statistics
-from gateway.http.errors import DEFAULT_STATUS, STATUS
+from gateway.http.errors import status_of
 from gateway.http.routing import replay, rules
 from gateway.presentation.metrics import METRICS, Metric
-from gateway.routing.rules.kinds import Kind
 from gateway.routing.rules.reading import read_rules
 from gateway.routing.rules.rules import Estimate, Match
 from gateway.settings import Settings
+from gateway.statements.command import Kind
 from gateway.statements.settings import FIXED, OBEYED
 from selector.decision import ReasonCode, RuleAction
 
@@ -44,6 +44,11 @@ def test_every_setting_is_documented(row: str) -> None:
     assert row in REFERENCE
 
 
+def test_the_page_of_functions_is_as_it_is_printed() -> None:
+    page = (ROOT / "docs" / "functions.md").read_text(encoding="utf-8")
+    assert page.splitlines() == list(function_lines())
+
+
 @pytest.mark.parametrize(
     "route",
     [
@@ -62,14 +67,16 @@ def test_every_metric_is_documented(metric: Metric) -> None:
     assert f"| `{metric.name}` | {metric.kind} | {metric.help} |" in REFERENCE
 
 
-@pytest.mark.parametrize("code", KINDS)
+@pytest.mark.parametrize("code", ERRORS)
 def test_every_error_code_is_documented(code: str) -> None:
     assert f"| `{code}` |" in REFERENCE
 
 
-@pytest.mark.parametrize("code", [code for code in KINDS if re.search(rf"^\| `{code}` \| \d", REFERENCE, re.MULTILINE)])
+@pytest.mark.parametrize(
+    "code", [code for code in ERRORS if re.search(rf"^\| `{code}` \| \d", REFERENCE, re.MULTILINE)]
+)
 def test_the_status_of_an_error_is_documented(code: str) -> None:
-    assert f"| `{code}` | {STATUS.get(code, DEFAULT_STATUS)} |" in REFERENCE
+    assert f"| `{code}` | {status_of(code)} |" in REFERENCE
 
 
 @pytest.mark.parametrize("kind", EngineError.__subclasses__(), ids=lambda kind: kind.__name__)

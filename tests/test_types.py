@@ -106,8 +106,8 @@ from engines.arrow_types import arrow_type
 from gateway.drivers.flight.metadata import question
 from gateway.drivers.hs2 import metadata
 from gateway.drivers.jdbc import describe
-from gateway.sql.dialects.column_types import named
-from gateway.sql.duckdb.kinds import STRING, parse_kind
+from sql.dialects.column_types import short_name
+from engines.duckdb.writer.kinds import STRING, parse_kind
 from gateway.statistics.tables import FIXED_BYTES
 from metastore.discovery import avro
 from selector.cardinality.predicates.vectors import Kind as Values, kind_of
@@ -129,7 +129,7 @@ assert arrow_type(parse("uuid")) == pa.string()
 assert (describe("uuid").hs2, describe("uuid").size) == (42, 36)
 assert "UUID" in metadata.type_info().column("TYPE_NAME").to_pylist()
 assert "UUID" in question("CommandGetXdbcTypeInfo", Everything()).answer(()).column("type_name").to_pylist()
-assert parse_kind("uuid") == STRING and named("guid") == "string"
+assert parse_kind("uuid") == STRING and short_name("guid") == "string"
 assert FIXED_BYTES["uuid"] == 16
 assert kind_of("uuid") is Values.TEXT and column_statistics.kind_of("uuid") == "string"
 field = {"name": "c", "type": {"type": "string", "logicalType": "uuid"}}
@@ -161,11 +161,16 @@ def test_a_new_type_is_one_row_of_the_table(tmp_path: Path) -> None:
 
 FEW_NAMES, FEW_ARROW_TYPES = 2, 4  # that may stand beside each other: a choice between a few types is no list of them
 ALLOWED = {
+    "gateway/presentation/values/plain_columns.py": "Arrow's types that need no conversion, of which Arrow has no set",
+    "engines/duckdb/writer/signatures.py": "one letter per type, in which the data file is written",
+    "sql/parsers/spark.py": "words of Spark's grammar before a literal, of which some are no types of columns",
     "gateway/drivers/hs2/protocol/rowset.py": "how a value stands on the wire",
     "engines/impala/arrow_columns.py": "how a value stands on the wire",
-    "gateway/sql/allowlist.py": "what a statement may say is listed in full: functions, types in the parser's words",
-    "gateway/sql/parsing.py": "words that a < may follow, whatever the dialect",
-    "gateway/sql/duckdb/functions/scalars.py": "Spark's functions that cast, which have the names of some types",
+    "sql/allowlist/functions.py": "functions of Spark that cast, which have the names of some types",
+    "sql/limits/sizes.py": "functions of Spark with the names of kinds of types",
+    "sql/allowlist/syntax.py": "types that a statement may name, in the parser's words",
+    "sql/parsing.py": "words that a < may follow, whatever the dialect",
+    "engines/duckdb/writer/functions/scalars.py": "Spark's functions that cast, which have the names of some types",
     "selector/cardinality/predicates/vectors.py": "types in the parser's words",
     "statsproc/hive/column_statistics.py": "kinds of Hive's statistics, some of which have the names of types",
 }
@@ -247,4 +252,6 @@ def test_only_the_table_lists_types(file: Path) -> None:
 
 @pytest.mark.parametrize("name", ALLOWED)
 def test_an_exception_is_still_one(name: str) -> None:
+    if not (ROOT / name).parent.exists():
+        pytest.skip("its engine is not there")
     assert _lists_types((ROOT / name).read_text(encoding="utf-8")), ALLOWED[name]

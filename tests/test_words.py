@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("gateway", "selector", "statsproc", "metastore", "engines", "benchmarks", "docs", "deploy")
+ROOMS = ("gateway", "selector", "sql", "statsproc", "metastore", "engines", "benchmarks", "docs", "deploy")
 TEXTS = [
     file
     for room in ROOMS

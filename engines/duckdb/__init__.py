@@ -1,4 +1,4 @@
 """DuckDB as the embedded fast engine: one query per worker process.
 
-START HERE: pool.py, the engine; ``worker.py`` is the other end, with the instances of ``instance.py``.
+START HERE: engine.py, over worker processes; ``worker/`` is their end. ``cost.py`` joins plans and ``memory/``.
 """

@@ -22,7 +22,7 @@ class DuckDBSettings(EngineSettings):
     """The embedded fast engine."""
 
     enabled: bool = True
-    """Whether statements may run on DuckDB."""
+    """Statements may run on DuckDB."""
     workers: int = Field(2, ge=1, le=256)
     """Worker processes that stand ready, one statement each."""
     most_workers: int | None = Field(None, ge=1, le=256)
@@ -77,7 +77,7 @@ class DuckDBAdapter:
 
     def build(self, settings: DuckDBSettings, around: EngineContext) -> BuiltEngine:
         """Start the workers. Raises ImportError."""
-        from engines.duckdb.pool import DuckDBEngine
+        from engines.duckdb.engine import DuckDBEngine
 
         threads = settings.threads or around.processors
         engine = DuckDBEngine(
@@ -99,7 +99,6 @@ class DuckDBAdapter:
             most_threads=max(threads, around.processors),
             threads_by_load=settings.threads_by_load,
             abreast=settings.abreast or ABREAST * around.processors,
-            processors=threads,
             planners=around.planners,
             speed=SPEED,
             exact_formats=EXACT_FORMATS,

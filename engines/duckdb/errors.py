@@ -19,8 +19,6 @@ import duckdb
 import pyarrow as pa
 
 from engines.errors import (
-    DIVISION_BY_ZERO,
-    OTHER_MEANING,
     DataError,
     EngineBusy,
     EngineError,
@@ -31,6 +29,7 @@ from engines.errors import (
     StatementError,
     UnsupportedFeature,
 )
+from sql.guards import DIVISION_BY_ZERO, OTHER_MEANING
 
 _BY_PREFIX: dict[str, type[EngineError]] = {
     "out of memory error": MemoryExceeded,

@@ -28,7 +28,8 @@ from engines.errors import (
     StatementCancelled,
 )
 from engines.machine.environment import child_environment
-from engines.protocol import Actuals, Lease, OperatorActual, Progress, TableSource, Watch, unwatched
+from engines.protocol import Actuals, Lease, OperatorActual, Watch, unwatched
+from sql.tables import TableSource
 
 START_TIMEOUT_S = 60.0
 POLL_S = 0.1  # between two looks at whether a statement that is planned was cancelled
@@ -70,7 +71,13 @@ class WorkerProcess:
         wire.wait_for_sending(self._socket, STALLED_S)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "engines.duckdb.worker", *map(str, (theirs.fileno(), threads, nice))],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "engines.duckdb.worker.worker",
+                    *map(str, (theirs.fileno(), threads, nice)),
+                ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env={**child_environment(), **_FRUGAL_ALLOCATORS},
@@ -145,7 +152,7 @@ class WorkerProcess:
                 return plan
 
     def start_statement(self, number: int, sql: str, lease: Lease, *, watched: bool) -> None:
-        """Send a statement; its frames are to be received until END or an error. watched: whether to tell progress."""
+        """Send a statement; its frames are to be received until END or an error. watched: its memory is told."""
         self.statements += 1
         terms = {"memory_bytes": lease.memory_bytes, "threads": lease.threads, "watched": watched}
         self._send({"op": "execute", "number": number, "sql": sql, **terms})
@@ -207,7 +214,7 @@ class Statement:
     """A running statement: a ResultStream over a worker's frames.
 
     The thread that reads drives it. ``cancel`` may come from any thread: it interrupts, and kills the worker
-    if that does not help within a grace period. watch: hears how far it is, on the thread that reads.
+    if that does not help within a grace period. watch: hears what it holds, on the thread that reads.
     """
 
     def __init__(
@@ -302,10 +309,10 @@ class Statement:
         """Return the next frame of the statement itself, and tell who watches of what came before it."""
         while True:
             kind, payload = self._receive()
-            if kind is not wire.Frame.PROGRESS:
+            if kind is not wire.Frame.HELD:
                 return kind, payload
             if not (self._cancelled or self._late):
-                self._watch(Progress(**json.loads(bytes(payload))))
+                self._watch(json.loads(bytes(payload))["bytes"])
 
     def _receive(self) -> tuple[wire.Frame, memoryview]:
         try:

@@ -1,7 +1,7 @@
 """Frames between the pool and a worker process, over a socket pair: kind (1 byte), length (8), payload.
 
 The pool sends COMMAND frames. The worker answers a command with one REPLY or ERROR, and a statement with
-SCHEMA, then ROWS or any number of BATCH, then END or ERROR; before either of these, any number of PROGRESS may come
+SCHEMA, then ROWS or any number of BATCH, then END or ERROR; before either of these, any number of HELD may come
 between. A BATCH is an Arrow IPC stream of its own, so that dictionaries travel with the rows that need them. ROWS are
 all of a small result, and the one message of it that SCHEMA does not tell already.
 """
@@ -36,7 +36,7 @@ class Frame(IntEnum):
     BATCH = 4
     END = 5
     ERROR = 6
-    PROGRESS = 7
+    HELD = 7
     ROWS = 8
 
 

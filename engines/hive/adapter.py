@@ -27,15 +27,15 @@ class HiveSettings(EngineSettings):
     """A dependable engine behind HiveServer2: Spark Thrift Server, Kyuubi or Hive."""
 
     enabled: bool = False
-    """Whether statements may run on it."""
+    """Statements may run on it."""
     addresses: tuple[HostPort, ...] = Field(("localhost:10000",), min_length=1)
     """host:port of each server; a statement goes to the one that answered last, or to the next that does."""
     dialect: Literal["spark", "hive"] = "spark"
-    """What the servers speak: spark for Spark Thrift Server and Kyuubi, hive for Hive."""
+    """SQL of the servers: spark for Spark Thrift Server and Kyuubi, hive for Hive."""
     tables: Literal["session", "metastore"] = "session"
     """session: views of the catalog's files in each session (spark only); metastore: the servers know the tables."""
     database: str = Field("default", pattern=r"^\w+$")
-    """Database in which unqualified names are looked for."""
+    """Database of unqualified names."""
     auth: Literal["none", "ldap", "custom", "nosasl", "kerberos"] = "none"
     """The servers' hive.server2.authentication; kerberos takes the ticket of the gateway's process."""
     user: str = "fusion"
@@ -47,24 +47,24 @@ class HiveSettings(EngineSettings):
     http_path: str | None = None
     """Path of the HTTP transport, such as cliservice; without it, the binary one."""
     tls: bool = False
-    """Whether connections to HiveServer2 are encrypted."""
+    """Encrypt connections to HiveServer2."""
     ca_file: Path | None = None
-    """Certificates that the servers' must be signed by; without it, those that the system trusts."""
+    """Certificate authorities for the servers' certificates; without it, those that the system trusts."""
     verify: bool = True
-    """Whether the servers' certificates are verified."""
+    """Verify the servers' certificates."""
     slots: int = Field(4, ge=1)
     """Statements at once, and idle sessions that are kept."""
     whole_results: bool = False
-    """Spark computes a result at once and holds it in its driver, instead of piece by piece while it is read."""
+    """Spark computes a whole result and holds it in its driver, instead of piece by piece while it is read."""
     session_settings: ServerConfiguration = Field(default_factory=dict)
     """Further settings of each session, by the servers' names."""
     idle_s: float = Field(300.0, gt=0.0)
-    """After how long an idle session is closed."""
+    """Time after which an idle session is closed."""
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:
         if self.tables == "session" and self.dialect != "spark":
-            raise ValueError("views over files are Spark's: with dialect hive set tables to metastore")
+            raise ValueError("only Spark has views over files: with dialect hive set tables to metastore")
         if self.enabled and (self.auth in ("ldap", "custom")) != (self.password is not None):
             raise ValueError("a password belongs to auth ldap and custom, and they need one")
         return self
@@ -102,7 +102,7 @@ class HiveAdapter:
         yield package("PyHive", "pyhive", self.extra)
 
     def memory_bytes(self, settings: HiveSettings) -> int:
-        """Return zero: its memory is elsewhere."""
+        """Return zero: it runs on other machines."""
         return 0
 
 

@@ -1,7 +1,7 @@
-"""HiveServer2's columns -> Arrow, from the bytes on the wire: no value is touched by Python.
+"""HiveServer2's columns -> Arrow, from the bytes on the wire, without a Python object per value.
 
-Numbers are taken from the buffers as they stand, in one step per column. Text is split by thrift's C decoder, and read
-by Arrow: decimals, dates and timestamps travel as text. Timestamps keep microseconds, as everywhere in this house.
+Numbers are copied from the buffers, in one step per column. Text is split by thrift's C decoder and parsed by Arrow:
+decimals, dates and timestamps are sent as text. Timestamps keep microseconds, as for all engines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engines.arrow_types import arrow_type
 from selector.types import Group, InvalidType, Kind, parse
 
 MOMENT_WIDTH = len("2024-02-29 12:34:56.123456")
-DEFAULT_DECIMAL = (10, 0)  # Hive's, where precision and scale are not told
+DEFAULT_DECIMAL = (10, 0)  # Hive's, without precision and scale
 
 _NUMBERS: dict[int, tuple[str, pa.DataType]] = {
     1: ("u1", pa.bool_()),
@@ -32,7 +32,7 @@ _NUMBERS: dict[int, tuple[str, pa.DataType]] = {
     5: (">i8", pa.int64()),
     6: (">f8", pa.float64()),
 }
-"""Field of TColumn -> how its values stand on the wire, and their type."""
+"""Field of TColumn -> form of its values on the wire, and their type."""
 
 _TEXTS = (7, 8)
 """Fields of TColumn for text and binary."""
@@ -42,14 +42,14 @@ _BY_TYPE_ID: Mapping[int, Kind] = {
     for kind in Kind
     if kind.row.driver is not None and kind.row.group not in (Group.NESTED, Group.DECIMAL)
 }
-"""Of two timestamps the later counts: Hive's has no zone; for Spark's the adapter asks."""
+"""The later of two timestamps counts: Hive's has no zone; the adapter asks Spark for its types."""
 
 Sent: TypeAlias = pa.Array
 """A column as it was sent: numbers, or bytes."""
 
 
 class _Texts:
-    """What thrift's C decoder fills: a TStringColumn or TBinaryColumn, as bytes."""
+    """A TStringColumn or TBinaryColumn as bytes, filled by thrift's C decoder."""
 
     spec = (
         None,
@@ -57,16 +57,15 @@ class _Texts:
         (2, TType.STRING, "nulls", "BINARY", None),
     )
 
-    def __init__(self, values: Sequence[bytes] = (), nulls: bytes = b"") -> None:
-        self.values = values
-        self.nulls = nulls
+    values: Sequence[bytes] = ()
+    nulls: bytes = b""
 
 
 def sent_type(data_type: str) -> pa.DataType:
-    """Return what a column of a short name, such as ``decimal(10,2)``, is read as; nested values are sent as JSON."""
+    """Return the Arrow type of a column by its short name, such as ``decimal(10,2)``; nested values are JSON."""
     try:
         kind = arrow_type(parse(data_type))
-    except InvalidType:  # of that server's own, such as an interval: it comes as text
+    except InvalidType:  # of that server only, such as an interval: sent as text
         return pa.string()
     return pa.string() if pa.types.is_nested(kind) else kind
 
@@ -75,18 +74,18 @@ def type_of(described: Any) -> pa.DataType:
     """Return the Arrow type of a TColumnDesc."""
     entry = described.typeDesc.types[0].primitiveEntry
     if entry is None:
-        return pa.string()  # nested, as the JSON that Hive makes of it
+        return pa.string()  # nested, sent as Hive's JSON
     if entry.type == TTypeId.DECIMAL_TYPE:
-        told = entry.typeQualifiers.qualifiers if entry.typeQualifiers else {}
-        sizes = [told[name].i32Value for name in ("precision", "scale") if name in told]
+        qualifiers = entry.typeQualifiers.qualifiers if entry.typeQualifiers else {}
+        sizes = [qualifiers[name].i32Value for name in ("precision", "scale") if name in qualifiers]
         return pa.decimal128(*(sizes if len(sizes) == 2 else DEFAULT_DECIMAL))
     return sent_type(_BY_TYPE_ID.get(entry.type, Kind.STRING))
 
 
 def read_answer(protocol: TBinaryProtocol) -> tuple[TStatus, list[Sent]]:
-    """Read a FetchResults_result, behind its message's head; return its status and columns.
+    """Read a FetchResults_result after its message's head. Returns its status and columns.
 
-    protocol: without C decoder, over a transport that has what the C decoder needs.
+    protocol: without C decoder, over a transport that the C decoder can use.
     """
     status = TStatus()
     columns: list[Sent] = []
@@ -102,13 +101,13 @@ def read_answer(protocol: TBinaryProtocol) -> tuple[TStatus, list[Sent]]:
 
 
 def converted(sent: Sent, kind: pa.DataType) -> pa.Array:
-    """Return a column as the type that it means."""
+    """Return a column in its own type."""
     if sent.type == kind:
         return sent
     if pa.types.is_null(kind):
         return pa.nulls(len(sent))
     if not pa.types.is_binary(sent.type):
-        return sent.cast(kind, safe=False)  # a float comes as the double of the same digits
+        return sent.cast(kind, safe=False)  # a float is sent as the double of the same digits
     text = sent.cast(pa.string())
     if pa.types.is_string(kind):
         return text
@@ -122,7 +121,7 @@ def converted(sent: Sent, kind: pa.DataType) -> pa.Array:
 def _calendar(text: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind):
         text = pc.utf8_slice_codeunits(text, 0, MOMENT_WIDTH)
-    if pc.any(pc.match_substring_regex(text, r"^[+-]")).as_py():  # years that have not four digits
+    if pc.any(pc.match_substring_regex(text, r"^[+-]")).as_py():  # years without four digits
         unit = "D" if pa.types.is_date(kind) else "us"
         moments = np.array(text.to_pylist(), dtype=f"datetime64[{unit}]")
         return pa.array(moments, kind)
@@ -162,12 +161,12 @@ def _texts(protocol: TBinaryProtocol) -> Sent:
 
 
 def _validity(nulls: bytes, rows: int) -> pa.Buffer | None:
-    """Return Arrow's bitmap of values that are there."""
+    """Return Arrow's bitmap of values that are not NULL."""
     return pa.py_buffer(np.invert(_null_bits(nulls, rows))) if any(nulls) else None
 
 
 def _null_bits(nulls: bytes, rows: int) -> NDArray[np.uint8]:
-    """Return a bit per row, lowest first, in whole bytes: what is sent may lack zeros at its end."""
+    """Return a bit per row, lowest first, in whole bytes: the sent bytes may lack zeros at their end."""
     bits = np.zeros((rows + 7) // 8, np.uint8)
     sent = np.frombuffer(nulls, np.uint8)[: len(bits)]
     bits[: len(sent)] = sent
@@ -175,7 +174,7 @@ def _null_bits(nulls: bytes, rows: int) -> NDArray[np.uint8]:
 
 
 def _parts(protocol: TBinaryProtocol, *wanted: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """Yield the number and kind of a struct's wanted fields, each of which has to be read; pass over the others."""
+    """Yield the number and kind of a struct's wanted fields, which the caller has to read; skip the others."""
     while True:
         _, kind, number = protocol.readFieldBegin()
         if kind == TType.STOP:

@@ -26,23 +26,23 @@ from engines.hive.session import CANCELLED, FINISHED, RUNNING, TIMED_OUT, Operat
 from engines.hive.transport import Access, Address
 from engines.hive.views import named_in, view_statements
 from engines.parser_settings import HIVE_AS_WRITTEN, SPARK_AS_WRITTEN
-from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, TableSource, Watch, never, unwatched
+from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, Watch, never, unwatched
 from engines.running_statement import RunningStatement, StatementResult
 from engines.spark_sql.session_settings import CAREFUL_SETTINGS, FORMATS, SESSION_SETTINGS
-from engines.table_names import in_two_parts, with_names
 from selector.quoting import spark_name
 from selector.types import Group, Kind, names_of
+from sql.tables import TableSource, in_two_parts, with_names
 
 FETCH_ROWS = 10_000
 
 SETTLES_S = 1.0
-"""A cancel that comes while Spark plans stops no job, and jobs start all the same. Those are stopped when the statement
-is forgotten, this much later."""
+"""A cancel while Spark plans stops no job, and jobs start later. They are stopped when the statement is closed, this
+time after the cancel."""
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.005, 0.1
 _CANCEL_FOR_S = 300.0
 _RETRY_S = 1.0
-_VARIABLE = "${hiveconf:hive.variable.substitute}"  # which has a value on each server that looks for one
+_VARIABLE = "${hiveconf:hive.variable.substitute}"  # has a value on each server that substitutes
 _QUERY = re.compile(r"\s*(\(|(SELECT|WITH|FROM|VALUES|TABLE)\b)", re.IGNORECASE)
 _JSON = re.compile(rf"(?:{'|'.join(names_of(Group.NESTED))})<|{Kind.VARIANT}$")
 _TEXT = re.compile(r"string collate |time\(")
@@ -50,7 +50,7 @@ _TO_JSON = "TO_JSON({}, MAP('ignoreNullFields', 'false', 'timestampFormat', \"yy
 
 
 class _Statement(RunningStatement):
-    """A statement on its way through a session."""
+    """A running statement with its session."""
 
     def __init__(self, query_id: str, deadline_s: float, tables: tuple[TableSource, ...], tables_version: int) -> None:
         super().__init__(query_id, deadline_s)
@@ -60,15 +60,15 @@ class _Statement(RunningStatement):
         self.careful = False
 
     def use(self, session: Session) -> None:
-        """From here on whoever waits for the session is freed, if the statement does not end in time."""
+        """Set the session. Its connection is closed if the statement does not end in time."""
         self.session = session
         self.stop_by(lambda: None, break_off=session.break_off)
 
     def runs(self, session: Session, operation: Operation) -> None:
-        """From here on what ends the statement cancels this operation."""
+        """Set the operation that the end of the statement cancels."""
         self.stop_by(
             functools.partial(self._cancel, session, operation),
-            break_off=functools.partial(_leave_alone, session, operation),
+            break_off=functools.partial(_abandon, session, operation),
         )
 
     def _cancel(self, session: Session, operation: Operation) -> None:
@@ -78,21 +78,25 @@ class _Statement(RunningStatement):
                 if not self.finished.wait(2 * SETTLES_S):
                     session.forget_from_outside(operation)
         except EngineError:
-            return  # whoever waits for the statement meets the same trouble, and reports it
+            return  # the reader of the statement gets the same error, and reports it
 
 
 class HiveEngine:
     """HiveServer2 behind the ``Engine`` protocol. Calls block; only EngineError escapes; thread-safe.
 
-    addresses: servers of one kind, any of which will do. dialect: ``spark`` for Spark Thrift Server and Kyuubi.
-    tables: ``session`` gives each session views over the catalog's files, which Spark reads; ``metastore`` trusts that
-    the server's own catalog has tables of these names, in the database of ``access``. slots: statements at once.
-    whole_results: Spark runs all of a result's tasks at once and holds it in its driver, instead of one task after
-    the other while the rows are read. settings: of each session, over ours but for those of how texts are parsed.
-    idle_s: after which a session is closed.
+    addresses: equivalent servers.
+    dialect: ``spark`` for Spark Thrift Server and Kyuubi.
+    tables: ``session``: each session gets views over the catalog's files, which Spark reads; ``metastore``: the
+        server's own catalog has tables of these names, in the database of ``access``.
+    slots: statements at once.
+    whole_results: Spark computes a whole result and holds it in its driver, instead of one task after the other while
+        the rows are read.
+    settings: of each session; they override the gateway's, except those for parsing.
+    idle_s: time after which an idle session is closed.
     """
 
     kind = EngineKind.DEPENDABLE
+    backtracks = True
     cost_model: str | None = None
 
     def __init__(
@@ -111,9 +115,10 @@ class HiveEngine:
         if not addresses:
             raise ValueError("HiveServer2 needs an address")
         if tables == "session" and dialect != "spark":
-            raise ValueError("only Spark makes views over files: Hive itself needs tables from the metastore")
+            raise ValueError("only Spark has views over files: Hive itself needs tables from the metastore")
         self.name = name
         self.dialect = dialect
+        self.writer = "engines.spark_sql.writer" if dialect == "spark" else "engines.hive.writer"
         self.slots = slots
         self.formats = FORMATS if tables == "session" else FORMATS | {"avro"}
         ours: dict[str, str] = {}
@@ -129,13 +134,13 @@ class HiveEngine:
         self._running: dict[str, _Statement] = {}
 
     def use_tables(self, tables: Sequence[TableSource]) -> None:
-        """Replace the tables; statements that start from now on see them. A server with its own has them already."""
+        """Replace the tables for statements that start from now on. A server with its own catalog has them already."""
         with self._lock:
             self._tables = tuple(tables)
             self._tables_version += self._makes_views
 
     def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
-        """Return the text of EXPLAIN, FORMATTED where Spark answers."""
+        """Return the text of EXPLAIN; on Spark of EXPLAIN FORMATTED."""
         statement = self._admit(f"{self.name}-{uuid.uuid4().hex}", deadline_s)
         with self._rows(statement, sql, self._start_explain) as result:
             plan = pa.Table.from_batches(result, result.schema)
@@ -146,7 +151,7 @@ class HiveEngine:
     ) -> StatementResult:
         """Run a statement until its rows can be fetched. Of the lease only ``careful`` counts: the server spills."""
         statement = self._admit(query_id, deadline_s)
-        statement.careful = lease.careful and self.dialect == "spark"  # Hive's own tasks have memory of their own
+        statement.careful = lease.careful and self.dialect == "spark"  # Hive's tasks have separate memory
         return self._rows(statement, sql, self._start)
 
     def cancel(self, query_id: str) -> None:
@@ -157,7 +162,7 @@ class HiveEngine:
             statement.end(StatementCancelled("The statement was cancelled"))
 
     def status(self) -> EngineStatus:
-        """Report whether a server accepts connections."""
+        """Return alive if a server accepts connections."""
         if self._pool.closed:
             return EngineStatus(alive=False, detail="closed")
         return EngineStatus(*self._pool.answering())
@@ -173,7 +178,7 @@ class HiveEngine:
     def _admit(self, query_id: str, deadline_s: float) -> _Statement:
         with self._lock:
             if query_id in self._running:
-                raise EngineFault(f"The statement {query_id} runs already")
+                raise EngineFault(f"The statement {query_id} is already running")
             statement = _Statement(query_id, deadline_s, self._tables, self._tables_version)
             self._running[query_id] = statement
             return statement
@@ -205,7 +210,7 @@ class HiveEngine:
         )
 
     def _release(self, statement: _Statement, error: EngineError | None) -> None:
-        """Take note that a statement ended, with this error if any, and keep its session for the next one."""
+        """Remove a statement that ended, and keep its session for the next one. error: None: it succeeded."""
         statement.finish()
         with self._lock:
             del self._running[statement.query_id]
@@ -227,11 +232,11 @@ class HiveEngine:
         if self.dialect != "spark":
             return _run(statement, session, f"EXPLAIN {sql}", None)
         if _QUERY.match(sql):
-            _described(statement, session, sql)  # EXPLAIN answers a wrong statement with a row of text
+            _described(statement, session, sql)  # for a wrong statement, EXPLAIN returns a row of text
         return _run(statement, session, f"EXPLAIN FORMATTED {sql}", None)
 
     def _with_tables(self, statement: _Statement, session: Session, sql: str) -> str:
-        """Return a statement by the names of tables there; those that the server does not know are views by now."""
+        """Create views of the statement's tables, or return the statement with the server's own names of tables."""
         if not self._makes_views:
             return with_names(sql, {spark_name(table.name): in_two_parts(table.name) for table in statement.tables})
         for table in named_in(sql, statement.tables):
@@ -245,7 +250,7 @@ _Start: TypeAlias = Callable[[_Statement, Session, str], _Started]
 
 
 def _run(statement: _Statement, session: Session, sql: str, schema: pa.Schema | None) -> _Started:
-    """Send a statement and wait until its rows can be fetched. schema: what is known of the result."""
+    """Send a statement and wait until its rows can be fetched. schema: None: ask the server."""
     statement.raise_if_ended()
     operation = session.start(sql)
     try:
@@ -263,7 +268,7 @@ def _run(statement: _Statement, session: Session, sql: str, schema: pa.Schema | 
 
 
 def _wait(statement: _Statement, session: Session, operation: Operation) -> None:
-    """Return once a statement's rows can be fetched; raises why there are none."""
+    """Return once a statement's rows can be fetched. Raises EngineError."""
     wait_s = _FIRST_WAIT_S
     while True:
         statement.raise_if_ended()
@@ -273,12 +278,12 @@ def _wait(statement: _Statement, session: Session, operation: Operation) -> None
         if state == FINISHED:
             return
         if state in CANCELLED:
-            raise statement.ended_by or StatementCancelled("Somebody cancelled the statement on the server")
+            raise statement.ended_by or StatementCancelled("The statement was cancelled on the server")
         if state == TIMED_OUT:
-            raise DeadlineExceeded("The server's own limit of time is spent")
+            raise DeadlineExceeded("The statement exceeded the server's own time limit")
         if state not in RUNNING:
             raise of_text(answer.errorMessage or "", answer.sqlState)
-        if time.monotonic() - asked_s < wait_s:  # this server answers at once, whatever it knows
+        if time.monotonic() - asked_s < wait_s:  # this server answers at once, also without a change
             statement.ended.wait(wait_s)
             wait_s = min(_LONGEST_WAIT_S, wait_s * 1.5)
 
@@ -295,11 +300,11 @@ def _forget(session: Session, operation: Operation) -> None:
         with hive_errors():
             session.forget(operation)
     except EngineError:
-        session.broken = True  # it is closed then, and its operations with it
+        session.broken = True  # it will be closed with its operations
 
 
 def _collected(statement: _Statement, session: Session, sql: str) -> pa.Table:
-    """Run one of our own statements; return its columns."""
+    """Run a statement of the gateway. Returns its columns."""
     operation, schema = _run(statement, session, sql, None)
     try:
         return pa.Table.from_batches(_batches(session, operation, schema), schema)
@@ -308,24 +313,24 @@ def _collected(statement: _Statement, session: Session, sql: str) -> pa.Table:
 
 
 def _require_as_written(statement: _Statement, session: Session) -> None:
-    """Ask a new session for a text with a variable in it: a server that puts values into texts gets no other one."""
+    """Send a new session a text with a variable: a server that substitutes variables gets no other statement."""
     if not session.proven:
         if _collected(statement, session, f"SELECT '{_VARIABLE}'").column(0).to_pylist() != [_VARIABLE]:
             raise EngineUnavailable(
-                "HiveServer2 puts values in the place of ${...} in statements, whatever its session was told; set "
+                "HiveServer2 substitutes ${...} in statements, in spite of the settings of its session: set "
                 "spark.sql.variable.substitute, or hive.variable.substitute, to false there"
             )
         session.proven = True
 
 
 def _described(statement: _Statement, session: Session, sql: str) -> tuple[list[str], list[str]]:
-    """Return names and types of a query's columns as Spark knows them: HiveServer2 tells less."""
-    told = _collected(statement, session, f"DESCRIBE QUERY {sql}")
-    return told.column(0).to_pylist(), told.column(1).to_pylist()
+    """Return names and Spark's types of a query's columns: HiveServer2's own types have less detail."""
+    columns = _collected(statement, session, f"DESCRIBE QUERY {sql}")
+    return columns.column(0).to_pylist(), columns.column(1).to_pylist()
 
 
 def _as_sendable(sql: str, types: Sequence[str]) -> str:
-    """Return the query with JSON or text for what HiveServer2 cannot send, or sends so that nobody can read it back."""
+    """Return the query with JSON or text for types that HiveServer2 cannot send, or not in a readable form."""
     if not any(_JSON.match(kind) or _TEXT.match(kind) for kind in types):
         return sql
     names = [f"c{position}" for position in range(len(types))]
@@ -336,8 +341,8 @@ def _as_sendable(sql: str, types: Sequence[str]) -> str:
     return f"SELECT {', '.join(columns)} FROM ({sql}\n) AS answer({', '.join(names)})"  # noqa: S608  a checked statement
 
 
-def _leave_alone(session: Session, operation: Operation) -> None:
-    """Free who waits for a server that does not answer, and the server of the statement once it does."""
+def _abandon(session: Session, operation: Operation) -> None:
+    """Close the connection to a server that does not answer, and cancel the statement once it answers again."""
     session.break_off()
     give_up_s = time.monotonic() + _CANCEL_FOR_S
     while time.monotonic() < give_up_s:
@@ -348,4 +353,4 @@ def _leave_alone(session: Session, operation: Operation) -> None:
         except EngineUnavailable:
             time.sleep(_RETRY_S)
         except EngineError:
-            return  # the server has forgotten it
+            return  # the server does not know it any more

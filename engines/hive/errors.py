@@ -1,8 +1,8 @@
-"""What HiveServer2 and the way to it answer -> the tree in ``engines/errors.py``, in one place.
+"""Errors of HiveServer2 and of the connection to it -> the tree in ``engines/errors.py``, in one place.
 
-Spark behind HiveServer2 tells its SQLSTATE, beside its words or at their end, and that decides. Hive itself has few,
-and two of them say nothing: HY000 and 08S01 stand for whatever went wrong in a task. There, and without any, the words
-decide. The rest is an ``EngineFault``.
+Spark behind HiveServer2 sends its SQLSTATE beside its message or at its end, and that decides. Hive itself has few, and
+two of them are vague: HY000 and 08S01 stand for any failure of a task. There, and without a SQLSTATE, the message
+decides. The rest is an ``EngineFault``.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _TEXTS: tuple[tuple[type[EngineError], tuple[str, ...]], ...] = (
     ),
     (UnsupportedFeature, (r"UnsupportedOperationException",)),
 )
-"""Words where the SQLSTATE says nothing; the first match counts."""
+"""Patterns of messages for vague SQLSTATEs; the first match counts."""
 
 _COMPILED = tuple((kind, re.compile("|".join(stems))) for kind, stems in _TEXTS)
 _WRAPPERS = re.compile(
@@ -77,11 +77,11 @@ _WRAPPERS = re.compile(
     r"(?:[a-z]\w*\.)+[\w$]*(?:Exception|Error):\s*"  # a Java class
     r"|Error (?:running query|while (?:compiling|processing) statement|operating \w+):\s*"
     r"|FAILED:\s*"
-    r"|\[[A-Z][A-Z0-9_.]*\]\s+(?=(?:[a-z]\w*\.)+[\w$]+:)"  # a condition that is told again
+    r"|\[[A-Z][A-Z0-9_.]*\]\s+(?=(?:[a-z]\w*\.)+[\w$]+:)"  # a condition that is repeated
     r")+"
 )
 _IN_TEXT = re.compile(r"\bSQLSTATE: (\w{5})\b")
-_POSITION = re.compile(r" \(line \d+,? pos \d+\)$")  # in the SQL that we wrote
+_POSITION = re.compile(r" \(line \d+,? pos \d+\)$")  # in the gateway's SQL
 _UNREACHED = "The connection to HiveServer2 was lost or refused"
 
 
@@ -92,40 +92,40 @@ def hive_errors() -> Iterator[None]:
         yield
     except PyHiveError as error:
         status = getattr(error.args[0], "status", None) if error.args else None
-        raise (of_status(status) if status else EngineFault(_said(str(error)))) from None
+        raise (of_status(status) if status else EngineFault(_message(str(error)))) from None
     except TApplicationException as error:
-        raise EngineFault(_said(str(error))) from None
-    except pa.ArrowException as error:  # text that is no UTF-8, or no number or date
-        raise EngineFault(_said(str(error))) from None
+        raise EngineFault(_message(str(error))) from None
+    except pa.ArrowException as error:  # text that is not UTF-8, or not a number or date
+        raise EngineFault(_message(str(error))) from None
     except ImportError as error:
         raise EngineUnavailable(f"{error.name} is missing on the gateway, and its authentication needs it") from None
     except (TException, OSError, EOFError, http.client.HTTPException, struct.error, AssertionError) as error:
-        # PyHive asserts what a server of another kind does not keep: the protocol's version, a session.
-        cause = getattr(error, "inner", None) or error  # thrift's own words leave out what was wrong with a certificate
+        # PyHive asserts the protocol's version and a session, which servers of another kind do not have.
+        cause = getattr(error, "inner", None) or error  # thrift's own message leaves out the fault of a certificate
         reason = str(getattr(cause, "message", None) or cause) or type(error).__name__
         raise EngineUnavailable(f"{_UNREACHED}: {short_message(reason)}") from None
 
 
 def of_status(status: TStatus) -> EngineError:
-    """Return the error that a call's status stands for."""
+    """Return the error of a call's status."""
     if status.statusCode == TStatusCode.INVALID_HANDLE_STATUS:
         return EngineUnavailable("HiveServer2 does not know the session any more")
     return of_text(status.errorMessage or " ".join(status.infoMessages or ()), status.sqlState)
 
 
 def of_text(text: str, sqlstate: str | None) -> EngineError:
-    """Return the error that an operation's end stands for."""
-    return classify(text, sqlstate or "")(_said(text))
+    """Return the error of an operation that failed."""
+    return classify(text, sqlstate or "")(_message(text))
 
 
 def classify(text: str, sqlstate: str) -> type[EngineError]:
-    """Tell what a SQLSTATE means, or the words where it is vague."""
-    told = [state for state in (sqlstate, *reversed(_IN_TEXT.findall(text))) if state not in VAGUE]
-    found = (by_sqlstate(told[0]) if told else None) or by_text(text)
-    return found or next((kind for kind, stems in _COMPILED if stems.search(text)), EngineFault)
+    """Return the class of a SQLSTATE; if it is vague, the class of the message."""
+    states = [state for state in (sqlstate, *reversed(_IN_TEXT.findall(text))) if state not in VAGUE]
+    error_class = (by_sqlstate(states[0]) if states else None) or by_text(text)
+    return error_class or next((kind for kind, stems in _COMPILED if stems.search(text)), EngineFault)
 
 
-def _said(text: str) -> str:
-    wrapped = _WRAPPERS.match(text.strip())
-    said = text.strip()[wrapped.end() :] if wrapped else text
-    return _POSITION.sub("", short_message(said)) or "HiveServer2 gave no reason"
+def _message(text: str) -> str:
+    wrappers = _WRAPPERS.match(text.strip())
+    inner = text.strip()[wrappers.end() :] if wrappers else text
+    return _POSITION.sub("", short_message(inner)) or "HiveServer2 gave no reason"

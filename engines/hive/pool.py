@@ -1,4 +1,4 @@
-"""Sessions that are kept for the next statement, over servers of which any may be gone."""
+"""A pool of sessions over several servers, of which any may be gone."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _STATUS_TIMEOUT_S = 0.5
 
 
 class SessionPool:
-    """Sessions on the first server that answers, with one that is known to answer first. Thread-safe.
+    """Sessions on the server that answered last, or on the next one that answers. Thread-safe.
 
-    keep: idle sessions at most. idle_s: after which an idle one is closed.
+    keep: idle sessions at most.
+    idle_s: time after which an idle session is closed.
     """
 
     def __init__(
@@ -41,13 +42,13 @@ class SessionPool:
 
     @property
     def closed(self) -> bool:
-        """Whether ``close`` was called."""
+        """True once ``close`` was called."""
         return self._closed.is_set()
 
     def take(self, tables_version: int, *, apart: Mapping[str, str] | None = None) -> Session:
-        """Return a session that answers, with no view of other tables. Raises EngineUnavailable.
+        """Return a session that answers, without views of other tables. Raises EngineUnavailable.
 
-        apart: settings over those of all sessions, for a new one that is to be ``broken`` in the end, never kept.
+        apart: extra settings of a new session, which the caller has to mark as ``broken`` in the end.
         """
         if apart is not None:
             return self._open(tables_version, apart)
@@ -67,7 +68,7 @@ class SessionPool:
         session.close()
 
     def answering(self) -> tuple[bool, str]:
-        """Tell whether a server accepts connections, and one line about it; quick, and asks no more of it."""
+        """Return True if a server accepts connections, and one line about it; quick, without a session."""
         reason = ""
         for host, port in self._in_order():
             try:
@@ -79,7 +80,7 @@ class SessionPool:
         return False, reason
 
     def close(self) -> None:
-        """Close the idle sessions, and those that come back later; may be called twice."""
+        """Close the idle sessions, and those that are returned later; may be called twice."""
         self._closed.set()
         with self._lock:
             idle, self._idle = self._idle, []

@@ -36,7 +36,7 @@ CANCELLED = frozenset({TOperationState.CANCELED_STATE, TOperationState.CLOSED_ST
 TIMED_OUT = TOperationState.TIMEDOUT_STATE
 
 ANSWER_TIMEOUT_S = 10.0
-"""Wait for calls that never take long."""
+"""Timeout of calls that are never slow."""
 
 _SUCCESS = (TStatusCode.SUCCESS_STATUS, TStatusCode.SUCCESS_WITH_INFO_STATUS)
 
@@ -49,8 +49,9 @@ Operation: TypeAlias = Any
 class Session:
     """A session for one statement at a time. Other threads may ``cancel``, ``forget_from_outside`` and ``break_off``.
 
-    tables_version: of the tables that its views were made for. settings: of the session, by the server's names.
-    proven: it was seen to take texts as they are sent.
+    settings: of the session, by the server's names.
+    tables_version: of the tables of its views.
+    proven: it does not substitute variables.
     """
 
     def __init__(self, address: Address, access: Access, settings: Mapping[str, str], tables_version: int) -> None:
@@ -71,16 +72,16 @@ class Session:
         self._transport.wait_up_to(None)
 
     def start(self, sql: str) -> Operation:
-        """Send a statement; it runs on by itself."""
+        """Send a statement, to run in the background."""
         request = TExecuteStatementReq(self._connection.sessionHandle, sql, runAsync=True)
         return _checked(self._client.ExecuteStatement(request)).operationHandle
 
     def state(self, operation: Operation) -> TGetOperationStatusResp:
-        """Return how a statement is. Servers answer when that changes, or after seconds."""
+        """Return a statement's status. Servers answer when it changes, or after seconds."""
         return _checked(self._client.GetOperationStatus(TGetOperationStatusReq(operation)))
 
     def columns(self, operation: Operation) -> list[Any]:
-        """Return the TColumnDesc of a statement's result, none where it has no result."""
+        """Return the TColumnDesc of a statement's result; empty: it has no result."""
         if not operation.hasResultSet:
             return []
         answer = _checked(self._client.GetResultSetMetadata(TGetResultSetMetadataReq(operation)))
@@ -101,13 +102,13 @@ class Session:
         return columns
 
     def forget(self, operation: Operation) -> None:
-        """Let go of a statement, which ends it if it still runs."""
+        """Close a statement, which ends it if it still runs."""
         self._transport.wait_up_to(ANSWER_TIMEOUT_S)
         _checked(self._client.CloseOperation(TCloseOperationReq(operation)))
         self._transport.wait_up_to(None)
 
     def answers(self) -> bool:
-        """Ask whether the server still knows the session."""
+        """Return True if the server still knows the session."""
         try:
             self._transport.wait_up_to(ANSWER_TIMEOUT_S)
             request = TGetInfoReq(self._connection.sessionHandle, TGetInfoType.CLI_SERVER_NAME)
@@ -118,12 +119,12 @@ class Session:
         return True
 
     def cancel(self, operation: Operation) -> None:
-        """Cancel a statement over a connection of its own: the session's own is waiting for it."""
+        """Cancel a statement over a separate connection: the session's connection waits for it."""
         with self._beside() as client:
             _checked(client.CancelOperation(TCancelOperationReq(operation)))
 
     def forget_from_outside(self, operation: Operation) -> None:
-        """Let go of a statement over a connection of its own."""
+        """Close a statement over a separate connection."""
         with self._beside() as client:
             _checked(client.CloseOperation(TCloseOperationReq(operation)))
 
@@ -137,20 +138,20 @@ class Session:
             transport.thrift.close()
 
     def close(self) -> None:
-        """Give the session back. A server that is gone does not matter."""
+        """Close the session. A server that is gone does not matter."""
         with contextlib.suppress(OperationalError, TException, OSError, EOFError):
             self._transport.wait_up_to(ANSWER_TIMEOUT_S)
             self._connection.close()
         self._transport.thrift.close()
 
     def break_off(self) -> None:
-        """Cut the connection under whatever call is waiting on it."""
+        """Close the connection, also during a call."""
         self.broken = True
         self._transport.break_off()
 
 
 class _Answer:
-    """An answer of which only the status is known, as PyHive's errors carry one."""
+    """An answer with a status only, in the form that PyHive's errors carry."""
 
     def __init__(self, status: Any) -> None:
         self.status = status

@@ -1,7 +1,7 @@
-"""How bytes get to a HiveServer2: sockets with or without SASL and TLS, or HTTP, and who we are there.
+"""Transports to a HiveServer2: sockets with or without SASL and TLS, or HTTP, with the gateway's login.
 
-PyHive builds transports of its own, but without limits of time, without TLS on sockets, and with a new HTTP connection
-for each call; it takes these instead. SASL and Kerberos are PyHive's.
+PyHive's own transports have no timeouts, no TLS on sockets, and a new HTTP connection for each call; it uses these
+instead. SASL and Kerberos are PyHive's.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from engines.server_access import ServerAccess
 Address: TypeAlias = tuple[str, int]
 
 CONNECT_TIMEOUT_S = 30.0
-"""Wait for a connection and for its session: a server may start processes for one, or still warm up."""
+"""Timeout of a connection and its session: a server may start processes for a session, or still warm up."""
 
 for _logger in ("thrift.transport.TSocket", "thrift.transport.sslcompat"):
-    logging.getLogger(_logger).disabled = True  # they print what they raise
+    logging.getLogger(_logger).disabled = True  # they print errors that they also raise
 
 
 class Auth(StrEnum):
-    """What the server's ``hive.server2.authentication`` says."""
+    """Values of the server's ``hive.server2.authentication``."""
 
     NONE = "NONE"
     LDAP = "LDAP"
@@ -50,7 +50,7 @@ class Auth(StrEnum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Access(ServerAccess):
-    """How servers let the gateway in."""
+    """The gateway's access to the servers."""
 
     auth: Auth = Auth.NONE
     kerberos_service: str = "hive"
@@ -61,7 +61,7 @@ class Access(ServerAccess):
 
 
 class Transport:
-    """A connection to one server, not open yet. thrift: what PyHive takes."""
+    """A connection to one server, not open yet. thrift: the transport for PyHive."""
 
     def __init__(self, address: Address, access: Access) -> None:
         host, port = address
@@ -78,14 +78,14 @@ class Transport:
         )
 
     def wait_up_to(self, seconds: float | None) -> None:
-        """Limit each wait for an answer from here on; None waits as long as it takes."""
+        """Set the timeout of each following answer; None: no limit."""
         if self._http is not None:
             self._http.wait_up_to(seconds)
         else:
             self._socket.setTimeout(None if seconds is None else seconds * 1000.0)
 
     def break_off(self) -> None:
-        """Cut the connection under whatever call is waiting on it."""
+        """Close the connection, also during a call."""
         opened = self._http.socket if self._http is not None else self._socket.handle
         if opened is not None:
             with contextlib.suppress(OSError):
@@ -93,7 +93,7 @@ class Transport:
 
 
 class TlsSocket(TSocket):  # type: ignore[misc]
-    """A socket that checks the server's certificate as the rest of Python does."""
+    """A socket that verifies the server's certificate with Python's own rules."""
 
     def __init__(self, address: Address, access: Access) -> None:
         host, port = address
@@ -105,7 +105,7 @@ class TlsSocket(TSocket):  # type: ignore[misc]
 
 
 class HttpTransport(TTransportBase):  # type: ignore[misc]
-    """Thrift messages as bodies of POST over one connection that is kept, with the server's cookies."""
+    """Thrift messages as bodies of POST over one persistent connection, with the server's cookies."""
 
     def __init__(self, address: Address, access: Access) -> None:
         host, port = address
@@ -129,17 +129,17 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
         return sock
 
     def wait_up_to(self, seconds: float | None) -> None:
-        """Limit each wait for an answer from here on."""
+        """Set the timeout of each following answer."""
         self._connection.timeout = seconds
         if self._connection.sock is not None:
             self._connection.sock.settimeout(seconds)
 
     def setCustomHeaders(self, headers: dict[str, str]) -> None:
-        """Take the header that proves who we are."""
+        """Set the header with the gateway's login."""
         self._headers = headers
 
     def isOpen(self) -> bool:
-        """Tell whether ``open`` was called."""
+        """Return True after ``open``."""
         return self._opened
 
     def open(self) -> None:
@@ -166,7 +166,7 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
         self._request.write(data)
 
     def flush(self) -> None:
-        """Send the request and wait for the answer. Raises TTransportException where it is not 200."""
+        """Send the request and wait for the answer. Raises TTransportException unless its status is 200."""
         body, self._request = self._request.getvalue(), io.BytesIO()
         headers = {"Content-Type": "application/x-thrift", **self._headers}
         if self._cookies:
@@ -189,7 +189,7 @@ def _sasl(plain: TTransportBase, host: str, access: Access) -> TTransportBase:
             sasl_auth=mechanism,
             service=access.kerberos_service,
             username=access.user,
-            password=access.password or "x",  # nobody looks at it, but it must not be empty
+            password=access.password or "x",  # ignored, but it must not be empty
         ),
         mechanism,
         plain,

@@ -27,7 +27,7 @@ class ImpalaSettings(EngineSettings):
     """Impala as the fast engine, in the place of DuckDB."""
 
     enabled: bool = False
-    """Whether statements may run on Impala."""
+    """Statements may run on Impala."""
     coordinators: tuple[HostPort, ...] = Field(("localhost:21050",), min_length=1)
     """host:port of HiveServer2 on each coordinator; statements take turns over those that answer."""
     database: str = Field("fusion", pattern=r"^\w+$")

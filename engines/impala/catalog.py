@@ -16,9 +16,8 @@ import pyarrow as pa
 
 from engines.errors import StatementError, UnsupportedFeature
 from engines.impala import tables
-from engines.protocol import TableSource
-from engines.table_names import DEFAULT_DATABASE, database_of, with_names
 from selector.quoting import spark_name
+from sql.tables import DEFAULT_DATABASE, TableSource, database_of, with_names
 
 log = logging.getLogger(__name__)
 

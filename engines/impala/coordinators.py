@@ -37,7 +37,7 @@ class Coordinator:
 
     @property
     def resting(self) -> bool:
-        """Whether statements go elsewhere for now."""
+        """Tell whether statements go elsewhere for now."""
         with self._lock:
             return time.monotonic() < self._rests_until_s
 
@@ -136,7 +136,7 @@ class Coordinators:
 
     @property
     def closed(self) -> bool:
-        """Whether ``close`` was called."""
+        """Tell whether ``close`` was called."""
         return self._closed.is_set()
 
     def close(self) -> None:

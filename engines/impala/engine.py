@@ -24,8 +24,9 @@ from engines.impala.catalog import ImpalaCatalog, Settled
 from engines.impala.connection import FAILED, RUNNING, Access, Address, Connection, Operation
 from engines.impala.coordinators import Coordinator, Coordinators
 from engines.impala.errors import CoordinatorLost, from_text, impala_errors
-from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, TableSource, Watch, never, unwatched
+from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, Watch, never, unwatched
 from engines.running_statement import RunningStatement, StatementResult
+from sql.tables import TableSource
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +46,9 @@ class ImpalaEngine:
     """
 
     kind = EngineKind.FAST
-    dialect = "hive"  # nearest to Impala's own, which sqlglot does not have
-    cost_model: str | None = "selector.cost.impala"
+    writer = "engines.impala.writer"
+    backtracks = False  # it has RE2
+    cost_model: str | None = "engines.impala.cost"
     formats = tables.FORMATS
 
     def __init__(

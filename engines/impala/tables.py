@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterable, Mapping
 
 from engines.errors import UnsupportedFeature
-from engines.protocol import TableSource
-from engines.table_names import DEFAULT_DATABASE, database_of, full_name, in_two_parts, name_in_database
 from selector.quoting import spark_name, spark_string
 from selector.types import DataType, NoSuchType
+from sql.tables import DEFAULT_DATABASE, TableSource, database_of, full_name, in_two_parts, name_in_database
 
 FORMATS = frozenset({"parquet", "orc"})
 """Not text: Impala knows no quotes around a field. Not JSON, which only newer releases read."""

@@ -1,4 +1,4 @@
-"""What engines and the gateway need of the machine: child processes that end with their parent, ports, private files.
+"""Resources of the machine for engines and the gateway: child processes that end with their parent, ports, files.
 
 START HERE: lifeline.py.
 """

@@ -1,7 +1,7 @@
-"""The environment that child processes get: what a program needs to run, and nothing that somebody keeps secret.
+"""The environment of child processes: only variables that a program needs to run, and no secrets.
 
-Whatever runs in a child, an engine's own text substitution included, can read its environment. So it is a list of what
-is passed on: passwords, tokens and keys stand in variables of any name.
+Code in a child, also an engine's own text substitution, can read its environment. Passwords, tokens and keys are in
+variables of any name, so this is a list of allowed names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PREFIXES = ("LC_", "PYTHON", "MALLOC_", "COVERAGE_", "COV_CORE_")
 
 
 def child_environment(more: Collection[str] = ()) -> dict[str, str]:
-    """Return this process's environment for a child. more: names that it gets besides, by the administrator's word."""
+    """Return this process's environment for a child. more: further names, from the administrator's settings."""
     return {
         name: value
         for name, value in os.environ.items()

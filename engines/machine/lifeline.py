@@ -1,12 +1,12 @@
-"""Run a command that must not outlive the process that asked for it.
+"""Run a command that must not outlive the process that started it.
 
     python -m engines.machine.lifeline [--grace SECONDS] [--pid-file FILE] -- COMMAND...
 
-Standard input is a pipe from the parent. When it closes, which the kernel does even for a parent killed by
-``kill -9``, or on SIGTERM, the command's whole process group is ended: TERM first, KILL after the grace. The
-exit status is the command's (128 + signal number when a signal ended it).
+Standard input is a pipe from the parent. When it closes, which the kernel does even for a parent killed by ``kill -9``,
+or on SIGTERM, the command's whole process group is ended: TERM first, KILL after the grace period. The exit status is
+the command's (128 + signal number when a signal ended it).
 
-Only the standard library is used, so the file can also be run by its path, wherever the package lives.
+Only the standard library is used, so the file can also be run by its path.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _END_CHECK_S = 0.05
 
 
 class _Lifeline:
-    """The command, and the three things that end it: itself, its parent's end, a signal to us."""
+    """The command, and the three causes of its end: itself, the parent's end, a signal to this process."""
 
     def __init__(self, command: Sequence[str], grace_s: float) -> None:
         self._grace_s = grace_s
         self._parent = os.getppid()
-        self._told_to_end = False
+        self._is_ending = False
         self._woken, wake = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(wake, False)
@@ -51,17 +51,17 @@ class _Lifeline:
 
     def hold(self) -> int:
         """Wait until the command ends or must end; return its exit status."""
-        while self._child.poll() is None and not self._told_to_end and self._parent_lives():
+        while self._child.poll() is None and not self._is_ending and self._parent_lives():
             pass
         self._end_group()
         status = self._child.wait()
         return status if status >= 0 else 128 - status
 
     def _end(self, number: int, frame: FrameType | None) -> None:
-        self._told_to_end = True
+        self._is_ending = True
 
     def _parent_lives(self) -> bool:
-        """Wait for news for a moment; False once the parent is gone."""
+        """Wait for an event for a moment. Return False once the parent is gone."""
         readable, _, _ = select.select([sys.stdin.fileno(), self._woken], [], [], _PARENT_CHECK_S)
         if self._woken in readable:
             os.read(self._woken, 512)

@@ -10,7 +10,7 @@ _PORTS = range(20_000, 32_000)
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a port that is free and, as systems give none of these to clients, still is when a server binds it."""
+    """Return a free port. It stays free until a server binds it, as systems assign none of these to clients."""
     while True:
         port = secrets.choice(_PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Folders and files that nobody but the gateway's own user may look into, whatever the umask is."""
+"""Folders and files that only the gateway's own user may read, under any umask."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO
 log = logging.getLogger(__name__)
 
 UMASK = 0o077
-"""Of every process that is started here."""
+"""Umask of every process that the gateway starts."""
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
@@ -20,14 +20,14 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def private_folder(path: Path) -> Path:
-    """Make a folder that is nobody else's, with those around it; one that is there is closed to others."""
+    """Create a private folder and its parents; an existing folder is closed to others."""
     path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     close_to_others(path)
     return path
 
 
 def private_file(path: Path) -> Path:
-    """Make an empty file that is nobody else's, unless it is there; then it is closed to others."""
+    """Create an empty private file; an existing file is closed to others."""
     try:
         os.close(os.open(path, _NEW, FILE_MODE))
     except FileExistsError:
@@ -36,12 +36,12 @@ def private_file(path: Path) -> Path:
 
 
 def open_private(path: Path) -> IO[bytes]:
-    """Open a file of ours to be written from its start."""
+    """Open a private file for writing from its start."""
     return private_file(path).open("wb")
 
 
 def write_private(path: Path, content: bytes | memoryview) -> None:
-    """Write a file of ours as a whole."""
+    """Write a private file as a whole."""
     try:
         file: IO[bytes] = os.fdopen(os.open(path, _NEW, FILE_MODE), "wb")  # buffered: it writes all, or raises
     except FileExistsError:
@@ -51,16 +51,16 @@ def write_private(path: Path, content: bytes | memoryview) -> None:
 
 
 def close_to_others(path: Path) -> None:
-    """Take the rights of everybody else away; a place that is another user's stays as it is, with a warning."""
+    """Remove the rights of all other users; a file or folder of another user is left, with a warning."""
     status = path.stat()
     if not status.st_mode & _OTHERS:
         return
     try:
         path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
     except PermissionError:
-        log.warning("%s belongs to another user, who lets others look into it", path)
+        log.warning("%s belongs to another user, and others can read it", path)
 
 
 def open_to_others(path: Path) -> bool:
-    """Tell whether anybody but its owner may read a file or list a folder."""
+    """Return True if users other than the owner may read a file or list a folder."""
     return bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))

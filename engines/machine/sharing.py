@@ -1,9 +1,9 @@
 """Objects of one process that other processes of the same user call, over a Unix socket in a private folder.
 
-A call is a request and a reply on a connection of the caller's. What is held, such as a lease, is held by the
-connection: when the caller dies, the kernel ends the connection, and what it held is given back.
+A call is a request and a reply on a connection of the caller. A held object, such as a lease, belongs to the
+connection: when the caller dies, the kernel closes the connection, and the object is released.
 
-Both ends are processes of one gateway, in one release, and no client's bytes come this way: calls are pickled.
+Both ends are processes of one gateway, in one release, and no client sends bytes here: calls are pickled.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 256
 RELEASE = "release"
-STEP_S = 0.1  # between two looks at whether a wait is given up
+STEP_S = 0.1  # between two checks of a wait
 
 Function = Callable[..., Any]
 Holder = Callable[..., AbstractContextManager[tuple[Any, Mapping[str, Function]]]]
 
 
 class HostGone(ConnectionError):
-    """Nobody answers any more at the other end: that process has ended."""
+    """The process at the other end has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class SocketFolder:
-    """A private folder of sockets, by whose descriptor they are named: a path of any length is too long for a socket.
+    """A private folder of sockets, addressed by its descriptor: a path may be too long for a socket.
 
-    descriptor: of the folder, open as long as the process lives.
+    descriptor: open while the process lives.
     """
 
     descriptor: int
 
     @classmethod
     def opened(cls, folder: Path) -> SocketFolder:
-        """Open a folder that is there."""
+        """Open an existing folder."""
         return cls(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def path(self, name: str) -> str:
-        """Return by which path this process reaches a socket."""
+        """Return the path by which this process reaches a socket."""
         return f"/proc/self/fd/{self.descriptor}/{name}"
 
     def listening(self, name: str) -> socket.socket:
-        """Listen on a socket, in the place of one that a dead process left."""
+        """Listen on a socket, and replace one of a dead process."""
         path = self.path(name)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -66,11 +66,12 @@ class SocketFolder:
 
 
 class Host:
-    """Serves functions, and what can be held, by name; each connection has a thread. Ends with the process.
+    """Serves functions and held objects by name; each connection has a thread. Ends with the process.
 
-    functions: called with what the caller gave. holders: called with that after something that tells whether the caller
-    has given up; they hold something, and yield what the caller is told of it with the functions that it may call
-    meanwhile.
+    functions: called with the caller's arguments.
+    holders: context managers that hold an object. Their first argument is a function that returns True once the caller
+        has given up, the others are the caller's. They yield a description of the object for the caller, and the
+        functions that it may call while the object is held.
     """
 
     def __init__(self, path: str, functions: Mapping[str, Function], holders: Mapping[str, Holder]) -> None:
@@ -81,7 +82,7 @@ class Host:
         self._holders = dict(holders)
 
     def start(self) -> None:
-        """Begin to take calls."""
+        """Start to accept calls."""
         threading.Thread(target=self._accept, name="sharing", daemon=True).start()
 
     def _accept(self) -> None:
@@ -89,7 +90,7 @@ class Host:
             try:
                 connection = self._listener.accept()
             except OSError as error:
-                log.warning("cannot take a call of another process: %s", error)  # out of files, mostly; it passes
+                log.warning("cannot accept a call of another process: %s", error)  # mostly too many open files
                 time.sleep(STEP_S)
                 continue
             threading.Thread(target=self._serve, args=(connection,), name="sharing call", daemon=True).start()
@@ -104,14 +105,14 @@ class Host:
                     self._hold(connection, self._holders[name], arguments)
 
     def _hold(self, connection: Connection, holder: Holder, arguments: tuple[Any, ...]) -> None:
-        """Hold something until the caller gives it back, or is gone. Raises EOFError, OSError."""
+        """Hold an object until the caller releases it, or is gone. Raises EOFError, OSError."""
         with contextlib.ExitStack() as held:
             try:
-                told, functions = held.enter_context(holder(partial(connection.poll, 0), *arguments))
-            except Exception as error:  # it is the caller's, and is raised there
+                description, functions = held.enter_context(holder(partial(connection.poll, 0), *arguments))
+            except Exception as error:  # raised in the caller
                 connection.send((False, error))
                 return
-            connection.send((True, told))
+            connection.send((True, description))
             while True:
                 name, arguments = connection.recv()
                 if name == RELEASE:
@@ -123,17 +124,17 @@ class Host:
 def _answer(connection: Connection, function: Function, arguments: tuple[Any, ...]) -> None:
     try:
         reply = True, function(*arguments)
-    except Exception as error:  # it is the caller's, and is raised there
+    except Exception as error:  # raised in the caller
         reply = False, error
     connection.send(reply)
 
 
 def _wait_on() -> None:
-    """Give up nothing."""
+    """Wait without a limit."""
 
 
 class Caller:
-    """Calls what another process serves. Thread-safe: each call that is under way has a connection of its own."""
+    """Calls the functions of another process. Thread-safe: each running call has its own connection."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -141,28 +142,30 @@ class Caller:
         self._idle: list[Connection] = []
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Call a function; what it raises is raised here. Raises HostGone."""
+        """Call a function; its errors are raised here. Raises HostGone."""
         with self._connection() as connection:
-            return _asked(connection, name, arguments)
+            return _call(connection, name, *arguments)
 
     @contextlib.contextmanager
     def held(
         self, name: str, *arguments: Any, give_up: Callable[[], None] = _wait_on
     ) -> Iterator[tuple[Any, Function]]:
-        """Hold something, and yield what is told of it and what calls its functions by name. Raises HostGone.
+        """Hold an object; yield its description, and a function that calls its functions by name. Raises HostGone.
 
-        One call at a time, and none after the end. give_up: asked while it is waited for; raises what ends the wait.
+        One call at a time, and none after the end.
+
+        give_up: called repeatedly during the wait for the object; its error ends the wait.
         """
         with self._connection() as connection:
-            told = _asked(connection, name, arguments, give_up)
+            description = _call(connection, name, *arguments, give_up=give_up)
             try:
-                yield told, partial(_called, connection)
+                yield description, partial(_call, connection)
             finally:
-                _asked(connection, RELEASE, ())
+                _call(connection, RELEASE)
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[Connection]:
-        """Yield a connection, which is kept for the next call unless it broke."""
+        """Yield a connection, and keep it for the next call unless it is closed."""
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         if connection is None:
@@ -178,19 +181,13 @@ class Caller:
                     self._idle.append(connection)
 
 
-def _called(connection: Connection, name: str, *arguments: Any) -> Any:
-    return _asked(connection, name, arguments)
-
-
-def _asked(
-    connection: Connection, name: str, arguments: tuple[Any, ...], give_up: Callable[[], None] = _wait_on
-) -> Any:
-    """Return the reply to one call. A connection on which none came, for whatever reason, is closed."""
+def _call(connection: Connection, name: str, *arguments: Any, give_up: Callable[[], None] = _wait_on) -> Any:
+    """Return the reply to one call. A connection without a reply, for any reason, is closed."""
     is_answered = False
     try:
         connection.send((name, arguments))
         while give_up is not _wait_on and not connection.poll(STEP_S):
-            give_up()  # the other process knows of it as the connection ends
+            give_up()  # the other process sees the end of the connection
         good, reply = connection.recv()
         is_answered = True
     except (EOFError, OSError) as error:
@@ -204,5 +201,5 @@ def _asked(
 
 
 def part_of(of_all: int, processes: int) -> int:
-    """Return how many of the machine's are one process's, so that all together have at least as many."""
+    """Return one process's part of a number, rounded up."""
     return -(-of_all // processes)

@@ -1,6 +1,6 @@
-"""Threads that are kept for the next piece of work, of which one computes at a time.
+"""A pool of threads, and turns by which one of them computes at a time.
 
-To start a thread takes longer than much of what runs in it, and so do changes from one to another.
+To start a thread, and to switch between threads, takes longer than much of their work.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
-IDLE_S = 10.0  # after which one ends that has nothing to do
+IDLE_S = 10.0  # an idle thread ends after this time
 
 Work: TypeAlias = Callable[[], object]
 
 
 class Threads:
-    """As many threads as there is work at once. Thread-safe. name: of all of them.
+    """A pool with as many threads as there is work at once. Thread-safe. name: of all threads.
 
-    The thread that came to its end last gets the next work: what it needs is still in the processor's cache.
+    The thread that finished last gets the next work: its data is still in the processor's cache.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
-        self._idle: list[SimpleQueue[Work]] = []  # each is one thread's, which waits for what comes into it
+        self._idle: list[SimpleQueue[Work]] = []  # one of each waiting thread
 
     def run(self, work: Work) -> None:
-        """Have work done at once, in a thread of its own. What it raises goes to ``threading.excepthook``."""
+        """Do work at once in its own thread. Its errors go to ``threading.excepthook``."""
         with self._lock:
             idle = self._idle.pop() if self._idle else None
         if idle is not None:
@@ -45,9 +45,9 @@ class Threads:
             try:
                 work()
             except BaseException as error:
-                told = (type(error), error, error.__traceback__, threading.current_thread())
-                threading.excepthook(threading.ExceptHookArgs(told))
-            work = None  # or an idle thread kept all that it belongs to
+                description = (type(error), error, error.__traceback__, threading.current_thread())
+                threading.excepthook(threading.ExceptHookArgs(description))
+            work = None  # else an idle thread would keep its objects alive
             work = self._next(own)
 
     def _next(self, own: SimpleQueue[Work]) -> Work | None:
@@ -60,28 +60,28 @@ class Threads:
                 if own in self._idle:
                     self._idle.remove(own)
                     return None
-            return own.get()  # which is on its way
+            return own.get()  # put right now
 
 
 class OneAtATime:
-    """Threads that compute, one after the other. Thread-safe.
+    """Turns by which threads compute one after the other. Thread-safe.
 
-    Python runs one at a time anyway, and changes between those that can run at each call of SQLite, Arrow or a lock:
-    thirty of them change forty times for a piece of work that one does without a change (a lock convoy).
+    Python runs one thread at a time anyway, and switches between runnable threads at each call of SQLite, Arrow or a
+    lock: thirty of them switch forty times for work that one does without a switch (a lock convoy).
 
-    wait_s: after which a thread goes on beside the others. Where none of them came to its turn meanwhile, the one that
-    has it waits for something: those that come later do not wait for it any more.
+    wait_s: a thread that waited so long goes on beside the others. If no thread got its turn meanwhile, the one with
+        the turn waits for something else, and later threads do not wait for it any more.
     """
 
     def __init__(self, *, wait_s: float) -> None:
         self._wait_s = wait_s
-        self._lock = threading.Lock()  # is held by who computes; another one once that waits for something
+        self._lock = threading.Lock()  # held by the thread that computes; replaced once that waits for something else
         self._replacing = threading.Lock()
         self._turns = 0
 
     @contextmanager
     def turn(self) -> Iterator[Callable[[], None]]:
-        """Compute, once those before have. Yields what ends the turn early, from any thread."""
+        """Wait for the turn. Yields a function that ends it early, from any thread."""
         lock = self._taken()
         held = [] if lock is None else [lock]
 

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from pydantic import ByteSize, Field, SecretStr
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SPEED = USUAL_DEPENDABLE  # as it was seen on two processors
+SPEED = USUAL_DEPENDABLE  # measured on two processors
 
 
 class SparkSettings(EngineSettings):
     """The dependable engine."""
 
     enabled: bool = True
-    """Whether statements may run on Spark."""
+    """Statements may run on Spark."""
     remote: str | None = Field(None, pattern=r"^sc://.+")
     """Spark Connect address (sc://host:port); without it, an embedded server is started when first needed."""
     remote_token: SecretStr | None = None
-    """Token that a remote server asks for; sent over TLS only, unless the server is on this machine."""
+    """Token for a remote server; sent over TLS only, unless the server is on this machine."""
     remote_tls: bool = False
-    """Whether the connection to a remote server is encrypted, also without a token."""
+    """Encrypt the connection to a remote server, also without a token."""
     master: str | None = Field(None, pattern=r"^(spark|yarn|k8s|local)")
     """Cluster for the embedded server's executors (spark://host:7077, yarn); without it, tasks run in the server."""
     driver_memory: Size = Field(ByteSize(2 << 30), ge=512 << 20)
@@ -61,7 +61,7 @@ class SparkSettings(EngineSettings):
 
     @property
     def remote_address(self) -> str | None:
-        """The address of a remote server with all that it asks for, as Spark Connect's clients write it. Secret."""
+        """The address of a remote server with its token and options, as Spark Connect's clients write it. Secret."""
         if self.remote is None:
             return None
         parameters = ["use_ssl=true"] if self.remote_tls else []
@@ -70,13 +70,8 @@ class SparkSettings(EngineSettings):
         separator = ";" if "/;" in self.remote else "/;"
         return separator.join((self.remote.rstrip("/"), ";".join(parameters))) if parameters else self.remote
 
-    @property
-    def is_near(self) -> bool:
-        """Whether a remote server is on this machine after all."""
-        return urlsplit(self.remote or "").hostname in ("localhost", "127.0.0.1", "::1")
-
     def quiet(self) -> Self:
-        """Return the same without a server that starts before it is needed."""
+        """Return the settings without an early start of the server."""
         return self.model_copy(update={"warm_up": False})
 
 
@@ -90,7 +85,7 @@ class SparkAdapter:
     settings = SparkSettings
 
     def build(self, settings: SparkSettings, around: EngineContext) -> BuiltEngine:
-        """Start the embedded server in the background, where it is to be warm. Raises ImportError."""
+        """Build the engine; with ``warm_up``, the embedded server starts in the background. Raises ImportError."""
         from engines.spark.embedded.gate import Gate
         from engines.spark.embedded.server import SparkConnectServer
         from engines.spark.embedded.shared import SharedGate, SharedServer
@@ -114,13 +109,12 @@ class SparkAdapter:
                     log.warning("Spark did not warm up: %s", error.message)
 
             threading.Thread(target=warm_up, name="spark warm-up", daemon=True).start()
-        is_here = (settings.master or "local").startswith("local") if settings.remote is None else settings.is_near
-        own = settings.remote is None and is_here  # disks of others may lag behind
-        exact = engine.formats if own else frozenset[str]()
-        return BuiltEngine(engine, processors=around.processors if is_here else 0, speed=SPEED, exact_formats=exact)
+        is_here = settings.remote is None and (settings.master or "local").startswith("local")
+        exact = engine.formats if is_here else frozenset[str]()  # other machines may see changes of files later
+        return BuiltEngine(engine, speed=SPEED, exact_formats=exact)
 
     def share(self, settings: SparkSettings, around: EngineContext) -> SharedPart | None:
-        """Build the embedded server of several processes, which starts when one of them needs it."""
+        """Build the embedded server for several processes; it starts when one of them needs it."""
         if settings.remote_address is not None:
             return None
         from engines.spark.embedded.gate import Gate
@@ -133,9 +127,9 @@ class SparkAdapter:
 
     def findings(self, settings: SparkSettings) -> Iterator[CheckResult]:
         """Look for the package, and for the Java of an embedded server."""
-        found = package(self.product, "pyspark", self.extra)
-        yield found
-        if not found.good or settings.remote is not None:
+        pyspark = package(self.product, "pyspark", self.extra)
+        yield pyspark
+        if not pyspark.good or settings.remote is not None:
             return
         from engines.spark.embedded.java import JavaNotFound, find_java_home
 
@@ -145,7 +139,7 @@ class SparkAdapter:
             yield CheckResult("Java", False, "none", str(error))
 
     def memory_bytes(self, settings: SparkSettings) -> int:
-        """Return what an embedded server takes, with a quarter outside of its heap."""
+        """Return the memory of an embedded server: its heap, and a quarter of it outside of the heap."""
         return int(settings.driver_memory) * 5 // 4 if settings.remote is None else 0
 
 

@@ -1,4 +1,4 @@
-"""Spark as the dependable engine: an embedded server or a remote one, through Spark Connect alike."""
+"""Spark as the dependable engine: an embedded or a remote server, both through Spark Connect."""
 
 from __future__ import annotations
 
@@ -22,17 +22,7 @@ from engines.errors import (
     StatementCancelled,
     StatementError,
 )
-from engines.protocol import (
-    EXPLAIN_S,
-    EngineKind,
-    EngineStatus,
-    Lease,
-    TableSource,
-    Watch,
-    WriteTarget,
-    never,
-    unwatched,
-)
+from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, Watch, WriteTarget, never, unwatched
 from engines.running_statement import RunningStatement, StatementResult
 from engines.spark.embedded.gate import Gate
 from engines.spark.embedded.health import OWN_DEADLINE_S, HealthThresholds, HealthWatch
@@ -40,17 +30,11 @@ from engines.spark.embedded.orphaned_jobs import OrphanedJobs
 from engines.spark.embedded.server import ServerState, SparkConnectServer
 from engines.spark.errors import spark_errors
 from engines.spark.staging import can_be_staged, may_be_large, staged_rows
-from engines.spark.writing import selected
-from engines.spark_sql.connect import (
-    ConnectSession,
-    MonthsInResult,
-    Plan,
-    as_batches,
-    as_months,
-    count_months,
-    statement_plan,
-)
+from engines.spark.writing import selected, storable
+from engines.spark_sql.connect import ConnectSession, Plan, statement_plan
+from engines.spark_sql.results import TextsInResult, as_batches, as_texts
 from engines.spark_sql.session_settings import FORMATS
+from sql.tables import TableSource
 
 _DEFAULT_PORT = 15002
 _WARM_UP_DEADLINE_S = 300.0
@@ -59,12 +43,12 @@ _WAIT_STEP_S = 0.05
 _INTERRUPT_FOR_S = 5.0
 _END_FOR_S = 300.0
 _STATUS_TIMEOUT_S = 0.5
-_WRITES = 11  # of one statement, where the server was started again under it; as queries of a gateway
+_WRITES = 11  # tries of one statement whose server was restarted; as many as for queries
 _PLANNING_FAILED = "Error occurred during query planning:"
 
 
 class _Statement(RunningStatement):
-    """One statement on its way to a session, by whose tag it is interrupted."""
+    """One running statement, with the tag by which its session interrupts it."""
 
     def __init__(
         self,
@@ -79,36 +63,37 @@ class _Statement(RunningStatement):
         self.careful = careful
         self.tag = f"fusion-{uuid.uuid4().hex}"
         self.inside = False  # past the gate
-        self.alone = True  # no other statement ran at any time of its life
+        self.alone = True  # no other statement ran at the same time
         self.session: ConnectSession | None = None
-        self.complete = False  # it came to its own end
+        self.complete = False  # all rows were read or written
 
     def use(self, session: ConnectSession, *, break_off: Callable[[], None]) -> None:
-        """From here on ``end`` interrupts the session, and breaks it off when that did not help."""
+        """Set the session that ``end`` interrupts, and breaks off if that does not help."""
         self.session = session
         self.stop_by(lambda: self._begin_interrupt(session), break_off=break_off)
 
     def _begin_interrupt(self, session: ConnectSession) -> None:
-        """Interrupt it in a thread of its own: whoever ends a statement need not wait until the server is found."""
+        """Interrupt the statement in its own thread, so that the caller does not wait for the server."""
         threading.Thread(target=self._interrupt, args=(session,), name=f"interrupt {self.tag}", daemon=True).start()
 
     def _interrupt(self, session: ConnectSession) -> None:
         give_up_s = time.monotonic() + _INTERRUPT_FOR_S
         try:
             with spark_errors():
-                # An interrupt that overtakes its statement finds nothing to stop.
+                # An interrupt that arrives before its statement stops nothing.
                 while not session.interrupt(self.tag) and time.monotonic() < give_up_s:
                     if self.finished.wait(_WAIT_STEP_S):
                         return
         except EngineError:
-            return  # whoever reads the result meets the same trouble, and reports it
+            return  # the reader of the result gets the same error, and reports it
 
 
 class SparkConnectEngine:
     """Spark behind the ``Engine`` protocol.
 
     server: the embedded server, which the engine then owns, or the address ``sc://host:port`` of a remote one.
-    thresholds: with an embedded server. gate: that several gateways share, or one of its own.
+    thresholds: of the health checks of an embedded server.
+    gate: shared by several processes; None: a new one.
     """
 
     def __init__(
@@ -138,48 +123,53 @@ class SparkConnectEngine:
 
     @property
     def name(self) -> str:
-        """The name that users pin a statement to."""
+        """The name by which users pin a statement to it."""
         return self._name
 
     @property
     def kind(self) -> EngineKind:
-        """Spills to disk and tries tasks again."""
+        """Dependable: it spills to disk and retries tasks."""
         return EngineKind.DEPENDABLE
 
     @property
-    def dialect(self) -> str:
+    def writer(self) -> str:
         """Spark SQL."""
-        return "spark"
+        return "engines.spark_sql.writer"
+
+    @property
+    def backtracks(self) -> bool:
+        """True: its matcher is Java's."""
+        return True
 
     @property
     def cost_model(self) -> str | None:
-        """None: it spills, so that nobody asks what fits."""
+        """None: it spills, so that its memory is not estimated."""
         return None
 
     @property
     def formats(self) -> frozenset[str]:
-        """What Spark reads without further packages."""
+        """Formats that Spark reads without further packages."""
         return FORMATS
 
     @property
     def slots(self) -> int:
-        """Statements that may run at once; Spark itself would take more."""
+        """Statements that may run at once; Spark itself accepts more."""
         return self._slots
 
     def use_tables(self, tables: Sequence[TableSource]) -> None:
-        """Replace the tables; statements that start from now on see them, for each carries its own."""
+        """Replace the tables for statements that start from now on; each plan names its own."""
         with self._lock:
             self._tables = tuple(tables)
 
     def warm_up(self) -> None:
-        """Start the server and run a first statement, which takes seconds more than the next. Blocks."""
+        """Start the server and run a first statement, which takes seconds longer than later ones. Blocks."""
         self._collect("SELECT 1", deadline_s=_WARM_UP_DEADLINE_S)
 
     def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
         """Return the text of EXPLAIN FORMATTED."""
         plan = str(self._collect(f"EXPLAIN FORMATTED {sql}", deadline_s=deadline_s)[0][0].as_py())
         if plan.startswith(_PLANNING_FAILED):
-            # Spark answers a wrong statement with this row; DESCRIBE QUERY says why and runs nothing.
+            # Spark's row for a wrong statement; DESCRIBE QUERY raises the reason and runs nothing.
             self._collect(f"DESCRIBE QUERY {sql}", deadline_s=deadline_s)
             raise StatementError("Spark cannot plan the statement")
         return plan
@@ -187,22 +177,23 @@ class SparkConnectEngine:
     def execute(
         self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
     ) -> StatementResult:
-        """Start a statement. Of the lease only ``careful`` counts: memory belongs to the server, which spills."""
+        """Start a statement. Of the lease only ``careful`` counts: the server has its own memory, and spills."""
         return self._execute(sql, query_id, deadline_s, careful=lease.careful)
 
     def write(self, sql: str, target: WriteTarget, *, query_id: str, deadline_s: float) -> pa.Schema:
         """Write a query's rows into a folder; the last partition column's folders are the innermost.
 
-        Where the embedded server ran out of memory or was started again, the folder is emptied and written anew.
+        If the embedded server ran out of memory or was restarted, the folder is emptied and written again.
         """
         until_s = time.monotonic() + deadline_s
         careful = False
-        for left in reversed(range(_WRITES)):
+        for retries in reversed(range(_WRITES)):
             try:
                 return self._write(sql, target, query_id, until_s - time.monotonic(), careful=careful)
             except (MemoryExceeded, EngineRestarted) as error:
                 out_of_memory = isinstance(error, MemoryExceeded)
-                if not left or (careful and out_of_memory) or isinstance(self._server, str):
+                planned_only = isinstance(error, MemoryExceeded) and error.while_planning
+                if not retries or planned_only or (careful and out_of_memory) or isinstance(self._server, str):
                     raise
                 careful = careful or out_of_memory
         raise AssertionError("the last one returns or raises")
@@ -212,16 +203,16 @@ class SparkConnectEngine:
         failure: EngineError | None = None
         try:
             address = self._enter(statement)
-            shutil.rmtree(target.folder, ignore_errors=True)  # of a try before, whose server is gone by now
+            shutil.rmtree(target.folder, ignore_errors=True)  # of an earlier try, whose server is gone
             with spark_errors():
                 session = self._take_session(address, statement)
-                statement.use(session, break_off=functools.partial(self._leave_alone, statement, session))
+                statement.use(session, break_off=functools.partial(self._abandon, statement, session))
                 session.configure()
                 statement.raise_if_ended()
-                given = session.schema(statement_plan(sql, statement.tables, target.read)).names
-                text, names = selected(sql, given, target)
+                query_names = session.names(statement_plan(sql, statement.tables, target.read))
+                text, names = selected(sql, query_names, target)
                 plan = statement_plan(text, statement.tables, target.read)
-                schema = session.schema(plan)
+                schema = storable(session, plan)
                 session.write(
                     plan,
                     names,
@@ -246,7 +237,7 @@ class SparkConnectEngine:
             statement.end(StatementCancelled("The statement was cancelled"))
 
     def status(self) -> EngineStatus:
-        """Report at once. A server that was not started yet is alive: it starts with the first statement."""
+        """Return the status without waiting. A server that was not started yet is alive: a statement starts it."""
         if self._closed:
             return EngineStatus(alive=False, detail="closed")
         if isinstance(self._server, str):
@@ -257,7 +248,7 @@ class SparkConnectEngine:
         return EngineStatus(alive=state is ServerState.STARTING or self._server.may_start(), detail=detail)
 
     def close(self) -> None:
-        """End every statement, give the sessions back and stop the embedded server; may be called twice."""
+        """End every statement, release the sessions and stop the embedded server; may be called twice."""
         with self._lock:
             self._closed = True
             running = list(self._running.values())
@@ -272,23 +263,23 @@ class SparkConnectEngine:
             self._server.stop()
 
     def _reason_for(self, statement: _Statement, error: EngineError) -> EngineError:
-        """Return what a statement's error really was."""
+        """Return the cause of a statement's error."""
         if ended_by := statement.ended_by:
             return ended_by
         session = statement.session
         if isinstance(self._server, str) or session is None:
             return error
         if self._server.was_restarted(session.address) and not isinstance(error, StatementError):
-            return EngineRestarted("Spark was started again while the statement ran")  # it says many things as it ends
+            return EngineRestarted("Spark was restarted while the statement ran")  # with any message
         if not isinstance(error, EngineUnavailable) or not self._server.ran_out_of_memory(session.address):
             return error
-        if statement.alone:
-            return MemoryExceeded("Spark ran out of memory")
+        if statement.alone:  # else another statement may have delayed its first job
+            return MemoryExceeded("Spark ran out of memory", while_planning=session.planned_only)
         together = "Spark ran out of memory while several statements ran"
         return EngineUnavailable(together) if statement.careful else MemoryExceeded(together)
 
     def _release(self, statement: _Statement, error: EngineError | None) -> None:
-        """Take note that a statement ended, with this error if any, and keep its session for the next one."""
+        """Remove a statement that ended, and keep its session for the next one. error: None: it succeeded."""
         statement.finish()
         session = statement.session
         if session is not None and (statement.ended_by or (error is None and not statement.complete)):
@@ -311,12 +302,12 @@ class SparkConnectEngine:
             session.break_off()
 
     def _collect(self, sql: str, deadline_s: float, *, gated: bool = True) -> pa.Table:
-        """Run one of our own statements; return its columns."""
+        """Run a statement of the gateway. Returns its columns."""
         with self._execute(sql, f"{self._name}-{uuid.uuid4().hex}", deadline_s, gated=gated) as result:
             return pa.Table.from_batches(result, result.schema)
 
     def _run_own(self, sql: str) -> pa.Table:
-        """Run one of our own statements whoever else is kept out."""
+        """Run a statement of the gateway without the gate."""
         return self._collect(sql, OWN_DEADLINE_S, gated=False)
 
     def _execute(
@@ -327,7 +318,7 @@ class SparkConnectEngine:
             address = self._enter(statement) if gated else self._wait_for_server(statement)
             with spark_errors():
                 session = self._take_session(address, statement)
-                statement.use(session, break_off=functools.partial(self._leave_alone, statement, session))
+                statement.use(session, break_off=functools.partial(self._abandon, statement, session))
                 session.configure()
                 statement.raise_if_ended()
                 schema, tables = self._start(session, sql, statement)
@@ -355,8 +346,8 @@ class SparkConnectEngine:
         plan = statement_plan(sql, statement.tables)
         try:
             return self._start_plan(session, plan, sql, statement)
-        except MonthsInResult as found:
-            return as_months(found, *self._start_plan(session, count_months(plan, found), sql, statement))
+        except TextsInResult as columns:
+            return self._start_plan(session, as_texts(plan, columns), sql, statement)
 
     def _start_plan(
         self, session: ConnectSession, plan: Plan, sql: str, statement: _Statement
@@ -373,7 +364,7 @@ class SparkConnectEngine:
             if self._closed:
                 raise EngineUnavailable("Spark was closed")
             if query_id in self._running:
-                raise EngineFault(f"The statement {query_id} runs already")
+                raise EngineFault(f"The statement {query_id} is already running")
             statement = _Statement(query_id, deadline_s, self._tables, careful=careful)
             self._running[query_id] = statement
         if self._health is not None:
@@ -381,7 +372,7 @@ class SparkConnectEngine:
         return statement
 
     def _enter(self, statement: _Statement) -> str:
-        """Wait until the statement may run; return the server's address."""
+        """Wait until the statement may run. Returns the server's address."""
         self._gate.enter(statement, alone=statement.careful, give_up=statement.raise_if_ended)
         with self._lock:
             others = [other for other in self._running.values() if other.inside]
@@ -390,8 +381,8 @@ class SparkConnectEngine:
             statement.inside = True
         return self._wait_for_server(statement)
 
-    def _leave_alone(self, statement: _Statement, session: ConnectSession) -> None:
-        """Free a reader that waits for a server which does not answer, then the server of the statement."""
+    def _abandon(self, statement: _Statement, session: ConnectSession) -> None:
+        """Close the connection to a server that does not answer, and end the statement once it answers again."""
         session.break_off()
         session.end_from_outside(_END_FOR_S)
         self._watch_for_orphans(statement)

@@ -1,7 +1,7 @@
 """Spark's and gRPC's exceptions -> the tree in ``engines/errors.py``, in one place.
 
-What Spark itself says (``spark_sql/error_messages.py``) decides first; then the exception's class, and last the gRPC
-status of a call that never reached Spark. The rest is an ``EngineFault``.
+Spark's own error (``spark_sql/error_messages.py``) decides first; then the exception's class, and last the gRPC status
+of a call that did not reach Spark. The rest is an ``EngineFault``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyspark.errors import (
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
     DateTimeException,
+    IllegalArgumentException,
     NumberFormatException,
     PySparkAssertionError,
     PySparkException,
@@ -32,36 +33,37 @@ from engines.errors import (
     UnsupportedFeature,
 )
 from engines.spark_sql.error_messages import by_sqlstate, by_text, short_message
-from engines.spark_sql.grpc_status import by_grpc_status
+from engines.spark_sql.grpc_status import by_closed_channel, by_grpc_status
 
 BY_CONDITION: dict[str, type[EngineError]] = {
     "UNSUPPORTED_DATA_TYPE_FOR_ARROW_CONVERSION": UnsupportedFeature,
     "UNSUPPORTED_OPERATION": UnsupportedFeature,
-    "RESPONSE_ALREADY_RECEIVED": EngineUnavailable,  # a new server does not know our statement
+    "RESPONSE_ALREADY_RECEIVED": EngineUnavailable,  # a new server does not know the statement
     "NO_ACTIVE_SESSION": EngineUnavailable,
-    "FAILED_READ_FILE.FILE_NOT_EXIST": EngineBusy,  # somebody replaced a table's files while they were read
+    "FAILED_READ_FILE.FILE_NOT_EXIST": EngineBusy,  # a table's files were replaced while they were read
 }
-"""Error conditions whose SQLSTATE says too little; those of the client itself carry none."""
+"""Error conditions with a vague SQLSTATE, or without one, as those of the client itself."""
 
 BY_CLASS: tuple[tuple[type[Exception], type[EngineError]], ...] = (
     (AnalysisException, StatementError),
     (ArithmeticException, StatementError),
     (ArrayIndexOutOfBoundsException, StatementError),
     (DateTimeException, StatementError),
+    (IllegalArgumentException, StatementError),  # of Java: a value that a function cannot take
     (NumberFormatException, StatementError),
     (UnsupportedOperationException, UnsupportedFeature),
-    (PySparkAssertionError, EngineUnavailable),  # the answer of another server than the one we asked
+    (PySparkAssertionError, EngineUnavailable),  # the answer of another server
     (UnicodeError, StatementError),  # text that has no UTF-8 form
     (pa.ArrowException, EngineFault),
     (OSError, EngineFault),  # a staged file that cannot be read
-    (ValueError, EngineUnavailable),  # grpc's word for a closed channel
+    (ValueError, EngineFault),  # a value that Python or Arrow cannot hold
 )
 
 _MESSAGES: dict[type[EngineError], str] = {
     EngineUnavailable: "The connection to Spark was lost or refused",
     StatementCancelled: "The statement was cancelled",
 }
-"""What a reader needs instead of the driver's words."""
+"""Messages that replace the driver's."""
 
 
 @contextmanager
@@ -81,12 +83,7 @@ def _translate(error: Exception) -> EngineError:
 
 def _classify(error: Exception, text: str) -> type[EngineError]:
     if isinstance(error, PySparkException):
-        if condition := BY_CONDITION.get(error.getCondition() or ""):
-            return condition
-        if found := by_sqlstate(error.getSqlState() or ""):
-            return found
-    if found := by_text(text):
-        return found
-    if found := next((kind for name, kind in BY_CLASS if isinstance(error, name)), None):
-        return found
-    return by_grpc_status(error) or EngineFault
+        if by_spark := BY_CONDITION.get(error.getCondition() or "") or by_sqlstate(error.getSqlState() or ""):
+            return by_spark
+    by_class = next((kind for name, kind in BY_CLASS if isinstance(error, name)), None)
+    return by_text(text) or by_closed_channel(error) or by_class or by_grpc_status(error) or EngineFault

@@ -1,9 +1,9 @@
-"""Results that may not fit Spark's heap go through files.
+"""Results that may not fit Spark's heap are read from files.
 
-Spark Connect streams to the client, but it collects each task's rows as one piece and holds every piece until
-the client has read it: 200 MB of rows end a server with a heap of 1 GiB, and all that runs on it. So an
-embedded server writes such a result as Parquet into a folder that both sides see, which also is several times
-faster. It costs 0.2 - 0.3 s, so a statement whose text shows that the answer is small goes the direct way.
+Spark Connect streams to the client, but it collects each task's rows as one piece and holds every piece until the
+client has read it: 200 MB of rows end a server with a heap of 1 GiB, and all its statements. So an embedded server
+writes such a result as Parquet into a folder that both sides can read, which is also several times faster. It costs
+0.2 - 0.3 s, so a statement whose text shows that the answer is small is read directly.
 """
 
 from __future__ import annotations
@@ -26,21 +26,24 @@ SMALL_ROWS = 10_000
 
 WRITE_OPTIONS: Mapping[str, str] = {
     "compression": "snappy",
-    "parquet.block.size": str(16 * 1024 * 1024),  # a row group, the least that is read at once
+    "parquet.block.size": str(16 * 1024 * 1024),  # a row group, which is read as a whole
 }
 
 _BATCH_ROWS = 10_000  # as many as Spark Connect sends
+_PIPE = "|>"
 _QUERY = re.compile(r"\s*(\(|(SELECT|WITH|FROM|VALUES|TABLE)\b)", re.IGNORECASE)
 
 
 def may_be_large(sql: str) -> bool:
-    """Tell whether a statement is a query whose text does not bound its answer. Commands are never large."""
+    """Return True for a query whose text does not bound the rows of its answer. Commands are never large."""
     if not _QUERY.match(sql):
         return False
+    if _PIPE in sql:
+        return True  # the library parses pipe operators as clauses of one query
     try:
         query = sqlglot.parse_one(sql, dialect="spark")
     except SqlglotError:
-        return False  # Spark shall say what is wrong with it
+        return False  # Spark raises the error
     if not isinstance(query, exp.Query):
         return False
     if _limit(query) <= SMALL_ROWS:
@@ -49,14 +52,14 @@ def may_be_large(sql: str) -> bool:
 
 
 def can_be_staged(schema: pa.Schema) -> bool:
-    """Tell whether Parquet keeps every column's type."""
+    """Return True if Parquet keeps every column's type."""
     return all(_has_parquet_form(column.type) for column in schema)
 
 
 def staged_rows(
     session: ConnectSession, plan: Plan, schema: pa.Schema, *, folder: Path, tag: str
 ) -> Generator[pa.Table, None, None]:
-    """Let Spark write when the first rows are asked for, read them in Spark's order, leave no file."""
+    """Yield rows that Spark writes at the first request, in Spark's order; the files are deleted in the end."""
     try:
         places = [f"c{position}" for position in range(len(schema))]
         session.write(plan, places, str(folder), tag, options=WRITE_OPTIONS)
@@ -75,8 +78,8 @@ def _limit(query: exp.Query) -> float:
 
 
 def _gives_one_row(query: exp.Select) -> bool:
-    """Tell whether it reads no table, or aggregates all that it reads."""
-    if query.args.get("group") or query.find(exp.UDTF, exp.Anonymous):  # functions that may give more rows
+    """Return True if a query reads no table, or aggregates all rows that it reads."""
+    if query.args.get("group") or query.find(exp.UDTF, exp.Anonymous):  # functions that may return more rows
         return False
     return query.args.get("from_") is None or all(_aggregates(column, query) for column in query.expressions)
 
@@ -87,4 +90,5 @@ def _aggregates(column: exp.Expression, query: exp.Select) -> bool:
 
 
 def _has_parquet_form(kind: pa.DataType) -> bool:
-    return not (pa.types.is_nested(kind) or pa.types.is_null(kind) or pa.types.is_duration(kind))
+    types = pa.types
+    return not (types.is_nested(kind) or types.is_null(kind) or types.is_duration(kind) or types.is_interval(kind))

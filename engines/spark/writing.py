@@ -1,28 +1,50 @@
-"""A query whose rows are to be written, with the names and types that the target wants."""
+"""A query whose rows are written, with the target's names and types."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engines.errors import StatementError
-from engines.protocol import Column, WriteTarget
+import pyarrow as pa
+
+from engines.errors import StatementError, UnsupportedFeature
+from engines.protocol import WriteTarget
+from engines.spark_sql.connect import ConnectSession, Plan
+from engines.spark_sql.results import TextsInResult
 from selector.quoting import spark_string
+from sql.tables import Column
 
 
-def selected(sql: str, given: Sequence[str], target: WriteTarget) -> tuple[str, tuple[str, ...]]:
-    """Return the query that gives the target's columns, and their names. given: names of the query's columns.
+def storable(session: ConnectSession, plan: Plan) -> pa.Schema:
+    """Return the columns of rows to write. Raises UnsupportedFeature for types that no table can have."""
+    try:
+        schema = session.schema(plan)
+    except TextsInResult as columns:
+        name, kind = columns.names[min(columns.texts)], "a variant or a calendar interval"
+    else:
+        types = pa.types
+        intervals = [field for field in schema if types.is_interval(field.type) or types.is_duration(field.type)]
+        if not intervals:
+            return schema
+        name, kind = intervals[0].name, "an interval"
+    raise UnsupportedFeature(f"A table cannot hold the column {name}, which is {kind}; cast it to STRING.")
 
-    Raises StatementError where their number is another one, or a name comes twice.
+
+def selected(sql: str, query_names: Sequence[str], target: WriteTarget) -> tuple[str, tuple[str, ...]]:
+    """Return the query for the target's columns, and their names. query_names: of the query's own columns.
+
+    Raises StatementError for another number of columns, or a name that occurs twice.
     """
     if not target.columns:
-        names = tuple(given)
+        names = tuple(query_names)
         twice = next((name for at, name in enumerate(names) if name.lower() in map(str.lower, names[:at])), None)
         if twice is not None:
             raise StatementError(f"The query has two columns {twice}; give one of them another name.")
         return sql, names
-    if len(given) != len(target.columns):
-        raise StatementError(f"The query has {len(given)} columns, the table takes {len(target.columns)} from it.")
-    places = [f"c{at}" for at in range(len(given))]
+    if len(query_names) != len(target.columns):
+        raise StatementError(
+            f"The query has {len(query_names)} columns, the table takes {len(target.columns)} from it."
+        )
+    places = [f"c{at}" for at in range(len(query_names))]
     wanted = [_cast(place, column) for place, column in zip(places, target.columns, strict=True)]
     wanted += [_cast(_literal(value), column) for column, value in target.constants]
     names = (*(column.name for column in target.columns), *(column.name for column, _ in target.constants))
@@ -30,7 +52,21 @@ def selected(sql: str, given: Sequence[str], target: WriteTarget) -> tuple[str, 
 
 
 def _cast(value: str, column: Column) -> str:
-    return f"CAST({value} AS {column.type.spark()})"
+    text = f"CAST({value} AS {column.type.spark()})"
+    return text if column.length is None else _cut(text, column.name, column.length)
+
+
+def _cut(text: str, name: str, most: int) -> str:
+    """Return a text of at most so many characters, by Spark's rule: only blanks may be cut, else it is an error."""
+    message = (
+        f"[EXCEED_LIMIT_LENGTH] A text is longer than the {most} characters that the column {name} takes; cut it with "
+        f"left(text, {most})."
+    )
+    return (
+        f"CASE WHEN length({text}) <= {most} THEN {text} "
+        f"WHEN length(rtrim({text})) <= {most} THEN left({text}, {most}) "
+        f"WHEN {text} IS NOT NULL THEN raise_error({spark_string(message)}) END"
+    )
 
 
 def _literal(value: str | None) -> str:

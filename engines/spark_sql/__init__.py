@@ -1,4 +1,4 @@
-"""What speaks Spark SQL shares, through Spark Connect or HiveServer2: sessions, their settings, meaning of errors.
+"""Shared by engines with Spark SQL, through Spark Connect or HiveServer2: sessions, their settings, errors.
 
 START HERE: session_settings.py.
 """

@@ -1,13 +1,12 @@
 """Spark Connect as far as the adapter needs it: sessions and plans, in the terms of its wire format.
 
-A statement carries its tables: each plan names the files of the tables that it reads, Spark lists them when
-it runs the plan, and nothing has to be registered again after a restart or when files change.
+Each plan names the locations of the tables that it reads, and Spark lists their files when it runs the plan. So nothing
+has to be registered again after a restart or when files change.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import re
 import time
@@ -21,9 +20,12 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
-from engines.protocol import TableFiles, TableSource
+from engines.protocol import TableFiles
+from engines.spark_sql.reading import read_column, read_options
+from engines.spark_sql.results import TextsInResult, arrow_schema
 from engines.spark_sql.session_settings import CAREFUL_SETTINGS, SESSION_SETTINGS
 from selector.quoting import spark_name
+from sql.tables import TableSource
 
 with warnings.catch_warnings():
     # pyspark 4.3 says at import that it was not tested with pandas 3; no pandas is used here.
@@ -34,18 +36,19 @@ with warnings.catch_warnings():
     from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
     from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicyState
     from pyspark.sql.connect.proto import Plan as Plan
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType, YearMonthIntervalType
 
 USER = "fusion-sql-gateway"
 
 SESSION_CONFIGURATION: Mapping[str, str] = {
     **SESSION_SETTINGS,
-    # A cached plan would not see files that were added since.
+    # A cached plan would not see new files.
     "spark.connect.session.planCache.enabled": "false",
     "spark.sql.connect.serverStacktrace.enabled": "false",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
 }
+
+PLANNED_ONLY_AFTER_S = 8.0
+"""A server reports running jobs every 2 s (spark.connect.progress.reportInterval)."""
 
 _CALL_TIMEOUT_S = 60.0
 _INTERRUPT_TIMEOUT_S = 5.0
@@ -55,34 +58,34 @@ _SILENT = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILA
 _SILENT_PAUSE_S = 1.0
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-# pyspark makes a pool for each statement, to give its result back, and the pool's thread stays until it is collected.
+# pyspark creates a pool for each statement, to release its result, and the pool's thread stays until it is collected.
 ExecutePlanResponseReattachableIterator._release_thread_pool = ThreadPoolExecutor(
     _RELEASES_AT_ONCE, thread_name_prefix="spark-release"
 )
 
-# These print the statement, literals included, for each error that the client meets.
+# These print the statement, with its literals, for each error of the client.
 for _logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
     logging.getLogger(_logger).disabled = True
 
 
 class _FewRetriesState(RetryPolicyState):  # type: ignore[misc]
-    """Stops asking for retries once they are spent, where pyspark's own would warn and then stop."""
+    """Stops retrying once the retries are used, without pyspark's warning."""
 
     def __init__(self, policy: FewRetries) -> None:
         super().__init__(policy)
-        self._left: int = policy.max_retries
+        self._remaining: int = policy.max_retries
 
     def can_retry(self, exception: BaseException) -> bool:
-        return self._left > 0 and super().can_retry(exception)
+        return self._remaining > 0 and super().can_retry(exception)
 
     def next_attempt(self, exception: BaseException | None = None) -> int | None:
-        self._left -= 1
+        self._remaining -= 1
         wait_ms: int | None = super().next_attempt(exception)
         return wait_ms
 
 
 class FewRetries(DefaultPolicy):  # type: ignore[misc]
-    """Bridges a hiccup of about two seconds. pyspark's default hides a dead server for ten minutes."""
+    """Retries for about two seconds. pyspark's default hides a dead server for ten minutes."""
 
     def __init__(self) -> None:
         super().__init__(max_retries=3, initial_backoff=200, max_backoff=1000)
@@ -90,6 +93,18 @@ class FewRetries(DefaultPolicy):  # type: ignore[misc]
     def to_state(self) -> _FewRetriesState:
         """Return the countdown for one call."""
         return _FewRetriesState(self)
+
+
+class _JobsSeen:
+    """Progress handler that notes if a session's statement has stages. It keeps no reference to the session."""
+
+    def __init__(self) -> None:
+        self.any = False
+
+    def __call__(
+        self, stages: Sequence[object] | None, inflight_tasks: int, operation_id: str | None, done: bool
+    ) -> None:
+        self.any = self.any or bool(stages)
 
 
 class ConnectSession:
@@ -101,44 +116,59 @@ class ConnectSession:
         self.idle_since_s = time.monotonic()
         self._session_id = str(uuid.uuid4())
         self._client = _connect(address, self._session_id)
+        self._jobs, self._begun_s = _JobsSeen(), time.monotonic()
+        self._client.register_progress_handler(self._jobs)
         self._configured = False
 
     @property
     def is_closed(self) -> bool:
-        """Whether the connection was closed, by us or because the server is another one now."""
+        """True if the connection was closed, by the gateway or because the server was replaced."""
         return bool(self._client.is_closed)
 
+    @property
+    def planned_only(self) -> bool:
+        """True if the server had time to report a job of the statement, and reported none."""
+        return not self._jobs.any and time.monotonic() - self._begun_s > PLANNED_ONLY_AFTER_S
+
     def configure(self) -> None:
-        """Give the session its settings, once; to be called before anything else."""
+        """Set the session's settings once; has to be called before other calls of a statement."""
+        self._jobs.any, self._begun_s = False, time.monotonic()
         if not self._configured:
-            told = {**SESSION_CONFIGURATION, **(CAREFUL_SETTINGS if self.careful else {})}
-            pairs = [pb2.KeyValue(key=key, value=value) for key, value in told.items()]
+            settings = {**SESSION_CONFIGURATION, **(CAREFUL_SETTINGS if self.careful else {})}
+            pairs = [pb2.KeyValue(key=key, value=value) for key, value in settings.items()]
             self._client.config(pb2.ConfigRequest.Operation(set=pb2.ConfigRequest.Set(pairs=pairs)))
             self._configured = True
 
     def run(self, plan: Plan, tag: str) -> tuple[pa.Schema, Generator[pa.Table, None, None]]:
-        """Send a plan; return its schema and its batches, as one-batch tables, while they arrive.
+        """Send a plan. Returns its schema and its batches, as one-batch tables, while they arrive.
 
-        Closing the iterator ends the statement on the server. tag: the name to interrupt it by. Raises MonthsInResult.
+        Closing the iterator ends the statement on the server. Raises TextsInResult.
+
+        tag: name for ``interrupt``.
         """
         answers = self._client.to_table_as_iterator(plan, {})
-        self._client.add_tag(tag)  # of this thread, read when the first answer is asked for
+        self._client.add_tag(tag)  # of this thread, read with the request for the first answer
         try:
             struct = next(answers)
         finally:
             self._client.remove_tag(tag)
         try:
-            return _arrow_schema(struct), answers
-        except (PySparkException, MonthsInResult):
+            return arrow_schema(struct), answers
+        except (PySparkException, TextsInResult):
             answers.close()
             raise
 
     def schema(self, plan: Plan) -> pa.Schema:
-        """Return the schema of a plan without running it. Not for commands: Spark would run those.
+        """Return the schema of a plan without running it. Raises TextsInResult.
 
-        Raises MonthsInResult.
+        Not for commands: Spark would run them.
         """
-        return _arrow_schema(self._client.schema(plan))
+        return arrow_schema(self._client.schema(plan))
+
+    def names(self, plan: Plan) -> Sequence[str]:
+        """Return the names of a plan's columns without running it, as ``schema`` does."""
+        names: Sequence[str] = self._client.schema(plan).names
+        return names
 
     def write(
         self,
@@ -151,7 +181,7 @@ class ConnectSession:
         options: Mapping[str, str] = {},
         partition_columns: Sequence[str] = (),
     ) -> None:
-        """Write a plan's rows under these column names, into a folder that does not exist yet."""
+        """Write a plan's rows with these column names into a folder that does not exist yet."""
         command = pb2.Command()
         write = command.write_operation
         write.input.to_df.input.CopyFrom(plan.root)
@@ -168,21 +198,12 @@ class ConnectSession:
         finally:
             self._client.remove_tag(tag)
 
-    def name_table(self, name: str, source: TableSource) -> None:
-        """Let the session's statements read a table by a name, for a server that plans bring no tables to."""
-        command = pb2.Command()
-        view = command.create_dataframe_view
-        view.input.project.CopyFrom(_table(source).subquery_alias.input.project)
-        view.name = name
-        view.replace = True
-        self._client.execute_command(command)
-
     def interrupt(self, tag: str) -> bool:
-        """Stop the statement with this tag; False if the server does not know it."""
+        """Stop the statement with this tag. Return False if the server does not know it."""
         return bool(self._client.interrupt_tag(tag))
 
     def close(self) -> None:
-        """Give the session back. A server that is gone does not matter."""
+        """Release the session. A server that is gone does not matter."""
         if not self._client.is_closed:
             try:
                 self._client.release_session()
@@ -191,8 +212,8 @@ class ConnectSession:
             self._client.close()
 
     def break_off(self) -> None:
-        """Close the connection under whatever call is waiting on it."""
-        self._client._channel.close()  # the client would first wait for the calls that give results back
+        """Close the connection, also during a call."""
+        self._client._channel.close()  # the client itself would first wait for calls that release results
         self._client.close()
 
     def end_from_outside(self, give_up_after_s: float) -> None:
@@ -203,9 +224,9 @@ class ConnectSession:
             try:
                 client.release_session()
             except SparkConnectGrpcException as error:
-                # A server that does not answer is the one or the other, by how far its system gets without it.
+                # A silent server: the status depends on whether its operating system still answers.
                 if error.getGrpcStatusCode() not in _SILENT:
-                    return  # it has forgotten the session
+                    return  # the server does not know the session any more
             else:
                 return
             finally:
@@ -227,21 +248,21 @@ def _connect(address: str, session_id: str) -> SparkConnectClient:
         ),
         max_retry_exception_elapsed_time=_REPLAY_LIMIT_S,
     )
-    atexit.unregister(client._on_exit)  # it would keep every client ever made
+    atexit.unregister(client._on_exit)  # it would keep every client alive
     client.set_retry_policies([FewRetries()])
     return client
 
 
 def statement_plan(sql: str, tables: Iterable[TableSource], read: Iterable[TableFiles] = ()) -> Plan:
-    """Return the plan of a statement together with those of the tables that its text can mean.
+    """Return the plan of a statement together with those of the tables that its text may name.
 
-    read: tables of which it reads only some files; they come before others of the same name.
+    read: tables of which it reads only some files; they replace others of the same name.
     """
     plan = Plan()
     text = sql.casefold()
-    known: dict[str, TableSource | TableFiles] = {table.name: table for table in tables}
-    known |= {each.source.name: each for each in read}
-    references = [_table(table) for name, table in known.items() if spark_name(name)[1:-1].casefold() in text]
+    by_name: dict[str, TableSource | TableFiles] = {table.name: table for table in tables}
+    by_name |= {table_files.source.name: table_files for table_files in read}
+    references = [_table(table) for name, table in by_name.items() if spark_name(name)[1:-1].casefold() in text]
     if references:
         plan.root.with_relations.root.sql.query = sql
         plan.root.with_relations.references.extend(references)
@@ -257,7 +278,7 @@ def _table(table: TableSource | TableFiles) -> pb2.Relation:
     relation.subquery_alias.alias = source.name if plain else spark_name(source.name)
     projection = relation.subquery_alias.input.project
     for column in source.columns:  # Spark would put the partition columns last
-        projection.expressions.add().unresolved_attribute.unparsed_identifier = spark_name(column.name)
+        projection.expressions.add().expression_string.expression = read_column(source, column)
     schema = ", ".join(f"{spark_name(column.name)} {column.type.spark()}" for column in source.columns)
     if isinstance(table, TableFiles):
         _add_columns(table, projection)
@@ -267,76 +288,15 @@ def _table(table: TableSource | TableFiles) -> pb2.Relation:
     files = projection.input.read.data_source
     files.format = source.format
     files.schema = schema
-    for key, value in source.options.items():
+    for key, value in read_options(source).items():
         files.options[key] = value
     if isinstance(table, TableFiles):
-        files.options["basePath"] = source.location  # from which on folders are partitions
+        files.options["basePath"] = source.location  # folders below it are partitions
         files.options["globPaths"] = "false"
         files.paths.extend(table.files)
     else:
         files.paths.append(source.location)
     return relation
-
-
-_COUNTED_MONTHS = {
-    (YearMonthIntervalType.YEAR, YearMonthIntervalType.YEAR): "CAST({0} AS INT) * 12",
-    (YearMonthIntervalType.YEAR, YearMonthIntervalType.MONTH): "extract(YEAR FROM {0}) * 12 + extract(MONTH FROM {0})",
-    (YearMonthIntervalType.MONTH, YearMonthIntervalType.MONTH): "CAST({0} AS INT)",
-}
-
-
-class MonthsInResult(Exception):
-    """Columns of a result are intervals of months, for which Arrow's Python has no type.
-
-    names: of all columns. months: by the places of those, what counts the months of one, with braces for its name.
-    """
-
-    def __init__(self, names: Sequence[str], months: Mapping[int, str]) -> None:
-        super().__init__("columns of a result are intervals of months")
-        self.names = tuple(names)
-        self.months = months
-
-
-def count_months(plan: Plan, found: MonthsInResult) -> Plan:
-    """Return a plan with the same columns, where intervals of months are their numbers of months."""
-    places = [f"c{place}" for place in range(len(found.names))]
-    counted = Plan()
-    project = counted.root.to_df.input.project
-    project.input.to_df.input.CopyFrom(plan.root)
-    project.input.to_df.column_names.extend(places)
-    for number, place in enumerate(places):
-        alias = project.expressions.add().alias
-        alias.name.append(place)
-        if number in found.months:
-            alias.expr.expression_string.expression = found.months[number].format(place)
-        else:
-            alias.expr.unresolved_attribute.unparsed_identifier = place
-    counted.root.to_df.column_names.extend(found.names)
-    return counted
-
-
-def as_months(
-    found: MonthsInResult, schema: pa.Schema, tables: Generator[pa.Table, None, None]
-) -> tuple[pa.Schema, Generator[pa.Table, None, None]]:
-    """Make intervals of numbers of months again; the other columns stay as they are."""
-    for place in found.months:
-        schema = schema.set(place, schema.field(place).with_type(pa.month_day_nano_interval()))
-
-    def made() -> Generator[pa.Table, None, None]:
-        with contextlib.closing(tables):
-            for table in tables:
-                columns = [
-                    _intervals(column) if place in found.months else column
-                    for place, column in enumerate(table.columns)
-                ]
-                yield pa.Table.from_arrays(columns, schema=schema)
-
-    return schema, made()
-
-
-def _intervals(months: pa.ChunkedArray) -> pa.Array:
-    values = [None if count is None else pa.MonthDayNano([count, 0, 0]) for count in months.to_pylist()]
-    return pa.array(values, pa.month_day_nano_interval())
 
 
 def _add_columns(table: TableFiles, projection: pb2.Project) -> None:
@@ -351,33 +311,3 @@ def _add_columns(table: TableFiles, projection: pb2.Project) -> None:
         row = projection.expressions.add().alias
         row.name.append(table.row_column)
         row.expr.unresolved_function.function_name = "monotonically_increasing_id"
-
-
-def _arrow_schema(struct: StructType) -> pa.Schema:
-    months = {
-        place: _COUNTED_MONTHS[field.dataType.startField, field.dataType.endField]
-        for place, field in enumerate(struct.fields)
-        if isinstance(field.dataType, YearMonthIntervalType)
-    }
-    if months:
-        raise MonthsInResult(struct.names, months)
-    schema = to_arrow_schema(struct, timezone="UTC")
-    return pa.schema([pa.field(column.name, _our_type(column.type)) for column in schema])  # every column may be null
-
-
-def _our_type(kind: pa.DataType) -> pa.DataType:
-    """Return a type as every engine here has it: a time has six digits, though Spark sends nine."""
-    return pa.time64("us") if pa.types.is_time(kind) else kind
-
-
-def as_batches(table: pa.Table, schema: pa.Schema) -> Sequence[pa.RecordBatch]:
-    """Return the table's batches in exactly the schema that was promised."""
-    if table.schema != schema:
-        table = pa.Table.from_arrays(
-            [
-                column if column.type == wanted.type else column.cast(wanted.type)
-                for column, wanted in zip(table.columns, schema, strict=True)
-            ],
-            schema=schema,
-        )
-    return [batch for batch in table.to_batches() if batch.num_rows]

@@ -1,6 +1,6 @@
-"""What Spark says when something goes wrong, over whatever protocol: SQLSTATE and words -> the error tree.
+"""Errors of Spark over any protocol: SQLSTATE and message -> the error tree.
 
-Spark names most of its errors by a SQLSTATE, so that decides first; the words come next.
+Most of Spark's errors have a SQLSTATE, which decides first; the message comes next.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ BY_SQLSTATE: tuple[tuple[str, type[EngineError]], ...] = (
     ("53200", MemoryExceeded),
     ("82", MemoryExceeded),  # aggregate, pointer array, spill
     ("53", EngineBusy),
-    ("08", EngineUnavailable),  # the session is gone: the server was started again, or forgot us
+    ("08", EngineUnavailable),  # the session is gone: the server was restarted, or the session expired
     ("HY000", EngineUnavailable),  # INVALID_HANDLE
     ("HY109", EngineUnavailable),  # INVALID_CURSOR
     ("0A", UnsupportedFeature),
-    ("56038", UnsupportedFeature),  # codec or feature that this server does not have
+    ("56038", UnsupportedFeature),  # codec or feature that this server lacks
     ("02", StatementError),
     ("07", StatementError),
     ("21", StatementError),
@@ -42,15 +42,20 @@ BY_SQLSTATE: tuple[tuple[str, type[EngineError]], ...] = (
     ("46", StatementError),
     ("51", StatementError),
     ("54", StatementError),
-    ("KD", StatementError),  # files that do not hold what the table says
+    ("KD", StatementError),  # files that do not match the table
     ("P0", StatementError),  # raise_error()
 )
 """SQLSTATE prefix -> class; the first match counts."""
+
+_FORMAT_ERRORS = ("MissingFormat", "IllegalFormat", "UnknownFormat", "FormatFlags", "DuplicateFormat")
+"""Beginnings of the names of Java's exceptions about the arguments of ``format_string``."""
 
 BY_TEXT: tuple[tuple[str, type[EngineError]], ...] = (
     ("OutOfMemoryError", MemoryExceeded),
     ("spark.driver.maxResultSize", MemoryExceeded),
     ("is bigger than local result size limit", MemoryExceeded),
+    *((f"java.util.{name}", StatementError) for name in _FORMAT_ERRORS),
+    ("java.lang.IllegalArgumentException", StatementError),  # a value that a function cannot take
 )
 
 _MESSAGE_LIMIT = 500
@@ -60,22 +65,22 @@ _PATH = re.compile(r"(?:\b[a-z][a-z0-9]*:/+|(?<![\w./])/)(?:[^\s'\"`,;)\]/]+/)+[
 
 
 def by_sqlstate(sqlstate: str) -> type[EngineError] | None:
-    """Return what a SQLSTATE means; None where it says nothing."""
+    """Return the class of a SQLSTATE; None: unknown."""
     return next((kind for prefix, kind in BY_SQLSTATE if sqlstate.startswith(prefix)), None)
 
 
 def by_text(text: str) -> type[EngineError] | None:
-    """Return what words mean that stand anywhere in a message."""
+    """Return the class of a message by known parts of it; None: unknown."""
     return next((kind for part, kind in BY_TEXT if part in text), None)
 
 
 def short_message(text: str) -> str:
-    """Return the first thing that Spark said: no plan, no SQL, no stack trace, no paths."""
+    """Return the first sentence of Spark's message, without plan, SQL, stack trace and paths."""
     text = _EXCEPTION_NAME.sub("", text.strip())
     tail = _SQLSTATE_TAIL.search(text)
     position = (tail["position"] or "").strip("; ()") if tail else ""
-    said = text[: tail.start()] if tail else text
-    said = _PATH.sub("...", said.split("\n", 1)[0].strip())
-    if len(said) > _MESSAGE_LIMIT:
-        said = said[: _MESSAGE_LIMIT - 3] + "..."
-    return f"{said} ({position})" if position else said
+    sentence = text[: tail.start()] if tail else text
+    sentence = _PATH.sub("...", sentence.split("\n", 1)[0].strip())
+    if len(sentence) > _MESSAGE_LIMIT:
+        sentence = sentence[: _MESSAGE_LIMIT - 3] + "..."
+    return f"{sentence} ({position})" if position else sentence

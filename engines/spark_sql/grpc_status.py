@@ -1,4 +1,4 @@
-"""The gRPC status of a call to Spark Connect that came to no word of the server's own -> the error tree."""
+"""The gRPC status of a call to Spark Connect without an error of the server itself -> the error tree."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ BY_GRPC_STATUS: dict[grpc.StatusCode, type[EngineError]] = {
 }
 
 
+def by_closed_channel(error: Exception) -> type[EngineError] | None:
+    """Return the class of grpc's ValueError for a call on a closed channel; None: another error."""
+    is_closed = type(error) is ValueError and "channel" in str(error).lower() and "closed" in str(error).lower()
+    return EngineUnavailable if is_closed else None
+
+
 def by_grpc_status(error: Exception) -> type[EngineError] | None:
-    """Return what the status of a call means that never reached the server's own words; None where it says nothing."""
+    """Return the class of a call's gRPC status; None: unknown."""
     status = _grpc_status(error)
     return BY_GRPC_STATUS.get(status) if status else None
 

@@ -1,4 +1,4 @@
-"""What every session of Spark is, over whatever protocol it is held."""
+"""Settings of every session of Spark, over any protocol."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from collections.abc import Mapping
 from engines.parser_settings import SPARK_AS_WRITTEN
 
 FORMATS = frozenset({"parquet", "csv", "json", "orc"})
-"""What Spark reads without further packages."""
+"""Formats that Spark reads without further packages."""
 
 SESSION_SETTINGS: Mapping[str, str] = {
     **SPARK_AS_WRITTEN,
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "true",  # the meaning that all engines share, also on a server that was set otherwise
+    "spark.sql.ansi.enabled": "true",  # the meaning that all engines share, also on a server with other settings
     "spark.sql.runSQLOnFiles": "false",
-    # Dates before 1582 as they stand in the file, as every other engine reads them.
+    # Dates before 1582 as stored in the file, as every other engine reads them.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Fields of FLOAT or DOUBLE: many writers leave NaN out of minimum and maximum, see reading.py.
+    "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources": "",
     "spark.sql.timeType.enabled": "true",  # else a TIME column makes a whole table unreadable
 }
 
@@ -33,4 +35,4 @@ CAREFUL_SETTINGS: Mapping[str, str] = {
     "spark.sql.parquet.columnarReaderBatchSize": "1024",
     "spark.sql.orc.columnarReaderBatchSize": "1024",
 }
-"""What a statement gets beside, once it has run out of memory: slower, in smaller pieces that spill."""
+"""Extra settings of a statement that ran out of memory: slower, in smaller pieces that spill."""

@@ -10,7 +10,7 @@ import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 
 from engines.arrow_types import arrow_type
-from engines.protocol import Column
+from sql.tables import Column
 
 
 def write_empty_file(folder: Path, query_id: str, format: str, columns: Sequence[Column]) -> str | None:

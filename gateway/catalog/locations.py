@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engines.protocol import TableSource
-from gateway.errors import LocationRefused, RootsRequired
+from engines.files.lake_formats import lake_table_around
+from engines.files.listing import InspectionFailed, data_files
 from metastore.database.connection import sqlite_file
-from metastore.discovery.inspection import data_files, path_of
+from metastore.discovery.inspection import path_of
+from sql.errors import LocationRefused, RootsRequired
+from sql.tables import TableSource
 
 if TYPE_CHECKING:
     from gateway.settings import Settings
@@ -77,7 +79,7 @@ class Locations:
 
     @property
     def confined(self) -> bool:
-        """Whether an administrator has said under which folders tables may lie."""
+        """Tell whether an administrator has said under which folders tables may lie."""
         return bool(self._rules.roots)
 
     def admit(self, place: Path) -> None:
@@ -87,6 +89,7 @@ class Locations:
                 "Tables can be registered once the administrator has said where they may lie: catalog.roots is not set."
             )
         self._require_free(place)
+        self._require_no_lake_around(place)
         if os.path.exists(place):  # of what may not be looked at, the look at its files tells
             self._look_through(place.name, place)
             if not self._rules.roots:
@@ -124,6 +127,15 @@ class Locations:
             raise LocationRefused("Tables may be registered only under the folders that catalog.roots names.")
         if not _GLOB.isdisjoint(str(place)):
             raise LocationRefused(f"The name of a table's folder holds none of {' '.join(sorted(_GLOB))}.")
+
+    def _require_no_lake_around(self, place: Path) -> None:
+        """Refuse a part of a table of a lake format, as far up as the administrator lets tables lie."""
+        if place in self._rules.roots:
+            return
+        found = lake_table_around(place, up_to=lambda folder: folder in self._rules.roots)
+        if found is not None:
+            folder, lake = found
+            raise InspectionFailed(lake.refusal(folder))
 
     def _look_through(self, name: str, place: Path) -> None:
         """Refuse a table that holds a link out of it, or a secret under another name; remember one that does not."""

@@ -59,4 +59,7 @@ def _time(text: str) -> dt.datetime:
     year, month, date = (int(part or 1) for part in day.groups()[:3])
     clock = dt.time.fromisoformat(day.group(4) or "00:00")
     time = dt.datetime.combine(dt.date(year, month, date), clock)
-    return time.astimezone(dt.UTC).replace(tzinfo=None) if time.tzinfo else time
+    try:
+        return time.astimezone(dt.UTC).replace(tzinfo=None) if time.tzinfo else time
+    except OverflowError as error:  # it has no date in UTC
+        raise ValueError(text) from error

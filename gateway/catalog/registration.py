@@ -8,41 +8,28 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from engines.protocol import MIXED_COLUMNS, Column, InvalidTable, TableSource
-from engines.table_names import canonical
-from gateway.catalog.locations import Locations
-from gateway.errors import TableExists, TableInMotion, UnknownColumn, UnknownDatabase, UnknownTable
+from engines.files.listing import InspectionFailed, data_files
+from gateway.catalog.new_table import NewTable
+from gateway.catalog.readable_files import ReadableFiles
 from gateway.security.policy import Action, Need, Owned, Policy
 from gateway.security.principals import Principal
-from gateway.sql.names import did_you_mean
-from metastore.discovery.inspection import InspectionFailed, data_files
 from metastore.discovery.inspector import inspect
-from metastore.records import NOT_ANNOTATED, Annotations, CatalogTable, Inspection
-from metastore.repositories.catalog import AlreadyExists, NoDatabase, TableChanged
-from metastore.store import Metastore
+from metastore.errors import AlreadyExists, NoDatabase, TableChanged
+from metastore.records import CatalogTable, Inspection
 from selector.join_keys import ColumnRef, KeyPair
+from sql.errors import TableChangedConcurrently, TableExists, UnknownColumn, UnknownDatabase, UnknownTable
+from sql.names import did_you_mean
+from sql.tables import MIXED_COLUMNS, Annotations, Column, InvalidTable, TableSource, canonical
+
+if TYPE_CHECKING:  # planners import this module, and no metastore
+    from gateway.catalog.locations import Locations
+    from metastore.store import Metastore
 
 LOOKS = 5  # at a table that others register in another way at the same time
-
-
-@dataclass(frozen=True, slots=True)
-class NewTable:
-    """What somebody wants to be a table. keys: column of it, and the ``table.column`` that it refers to.
-
-    partition_columns: of the columns, those that the folders have; empty for whichever these are.
-    """
-
-    name: str
-    location: str
-    format: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-    columns: tuple[Column, ...] = ()
-    keys: tuple[tuple[str, str], ...] = ()
-    partition_columns: tuple[str, ...] = ()
-    annotations: Annotations = NOT_ANNOTATED
 
 
 class Registration:
@@ -55,6 +42,7 @@ class Registration:
         self._locations = locations
         self._policy = policy
         self._announce = announce
+        self._files = ReadableFiles(is_own=self._is_own, may_be_empty=self._source_may_be_empty)
 
     def add(self, wanted: NewTable, *, user: Principal) -> CatalogTable:
         """Register files as a table, or look again at one that is registered there. user: who asks for it.
@@ -112,7 +100,7 @@ class Registration:
     def add_columns(self, name: str, columns: Sequence[Column], *, user: Principal) -> CatalogTable:
         """Add columns behind those that a table's files have; files without them give NULL.
 
-        Raises UnknownTable, AccessDenied, TableInMotion, NotAllowed.
+        Raises UnknownTable, AccessDenied, TableChangedConcurrently, NotAllowed.
         """
         return _settled(name, lambda: self._add_columns(name, columns, user))
 
@@ -131,7 +119,8 @@ class Registration:
     def refresh(self, name: str) -> CatalogTable:
         """Look at a registered table's files again.
 
-        Raises UnknownTable, also where it is dropped meanwhile, TableInMotion, LocationRefused, InspectionFailed.
+        Raises UnknownTable (also where it is dropped meanwhile), TableChangedConcurrently, LocationRefused,
+        InspectionFailed.
         """
         refreshed = _settled(name, lambda: self._refresh(name))
         self._announce()
@@ -155,7 +144,7 @@ class Registration:
     def rows_came(self, name: str) -> CatalogTable:
         """Look at a table's files after a write; its columns stay.
 
-        Raises UnknownTable, also where it is dropped meanwhile, TableInMotion, InspectionFailed.
+        Raises UnknownTable, also where it is dropped meanwhile, TableChangedConcurrently, InspectionFailed.
         """
         return _settled(name, lambda: self._rows_came(name))
 
@@ -190,6 +179,12 @@ class Registration:
         for table in tables:
             self._locations.require_unchanged(table, own=self._is_own)
 
+    def require_readable(self, tables: Iterable[TableSource]) -> None:
+        """See to it that all engines read what is registered, and alike. Raises LocationRefused, TableUnreadable."""
+        for table in tables:
+            self._locations.require_unchanged(table, own=self._is_own)
+            self._files.require(table)
+
     def _known(self, name: str) -> CatalogTable:
         table = self._metastore.catalog.get(name)
         if table is None:  # since the statement was parsed
@@ -200,6 +195,10 @@ class Registration:
         """Tell whether a table may have no files: its columns are told, and its folder is there."""
         place = Path(table.source.location)
         return (table.declared or self._is_own(table.source)) and place.is_dir() and not data_files(place)
+
+    def _source_may_be_empty(self, source: TableSource) -> bool:
+        table = self._metastore.catalog.get(source.name)
+        return table is not None and self._may_be_empty(table)
 
     def _is_own(self, table: TableSource) -> bool:
         return self._metastore.folders.get(table.location) is not None
@@ -279,7 +278,7 @@ def _as_spelled(wanted: NewTable) -> tuple[str, ...]:
 
 
 def _settled(name: str, look: Callable[[], CatalogTable]) -> CatalogTable:
-    """Look at a table, and once more where it became another one meanwhile. Raises TableInMotion."""
+    """Look at a table, and once more where it became another one meanwhile. Raises TableChangedConcurrently."""
     for _ in range(LOOKS):
         try:
             return look()
@@ -287,7 +286,7 @@ def _settled(name: str, look: Callable[[], CatalogTable]) -> CatalogTable:
             continue
         except NoDatabase as error:
             raise UnknownDatabase(f"There is no database {error}; make it first: CREATE DATABASE {error}.") from error
-    raise TableInMotion(f"The table {name} was registered anew each time that its files were looked at; try again.")
+    raise TableChangedConcurrently(f"Others kept registering {name} anew while its files were inspected; try again.")
 
 
 def _pair(table: TableSource, column: str, references: str, known: Mapping[str, TableSource]) -> KeyPair:

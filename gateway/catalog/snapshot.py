@@ -7,17 +7,18 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from engines.protocol import Column, TableSource
-from engines.table_names import database_of, name_in_database
-from gateway.errors import UnknownDatabase
-from gateway.sql.names import Naming
-from gateway.sql.planning.work import visible_views
-from metastore.records import NOT_ANNOTATED, Annotations, CatalogTable, Database, View
-from metastore.store import Metastore
+from metastore.records import CatalogTable, Database
 from selector.plan import TableShape
 from selector.statistics import TableStatistics
+from sql.errors import UnknownDatabase
+from sql.names import Naming
+from sql.tables import NOT_ANNOTATED, Annotations, Column, TableSource, View, database_of, name_in_database
+from sql.views import visible_views
+
+if TYPE_CHECKING:  # planners import this module, and no metastore
+    from metastore.store import Metastore
 
 LONGEST_VERSION = 512
 

@@ -233,12 +233,13 @@ def doctor(
 
 
 @app.command()
-def reference() -> None:
+def reference(
+    functions: Annotated[bool, typer.Option("--functions", help="Print Spark's functions instead.")] = False,
+) -> None:
     """Print all settings and error codes as Markdown, engines of other packages among them."""
-    from gateway.cli.reference import lines
+    from gateway.cli.reference import function_lines, lines
 
-    for each in lines():
-        typer.echo(each)
+    typer.echo("\n".join(function_lines() if functions else lines()))
 
 
 @app.command()

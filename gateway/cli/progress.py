@@ -43,7 +43,7 @@ def job_bars() -> Iterator[Callable[[Any], None]]:
                 name = table["table"]
                 if name not in tasks:
                     tasks[name] = progress.add_task(name, total=None)
-                over = table["state"] in ("FINISHED", "FAILED")
+                over = table["state"] in ("FINISHED", "FAILED", "CANCELLED")
                 files = table["files_all"] or None
                 progress.update(tasks[name], completed=table["files_done"], total=files or (0 if over else None))
                 if over and name not in ended:

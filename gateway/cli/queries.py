@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from engines.table_names import DEFAULT_DATABASE
 from gateway.cli.progress import progress_bar
 from gateway.cli.target import Target, connected, fail_request, to_gateway, under
 from gateway.cli.terminal import AsJson, ExitCode, count, fail, line, note, out, plain, print_json, size, terminable
 from gateway.cli.text.layout import print_table, printable
 from gateway.cli.text.script import Place, ScriptStatement, statements_of
+from gateway.presentation.formatting import in_short
 from gateway.presentation.trees import branches
-from gateway.presentation.wording import in_short
 from gateway.statements import AUTO
 from selector.types import FLOATING, WHOLE, Kind
 from selector.wording import percent, seconds_of
+from sql.tables import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
     from gateway.cli.client import Client, RequestFailed

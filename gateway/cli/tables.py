@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engines.table_names import DEFAULT_DATABASE, full_name
 from gateway.cli.target import Target, address_of, connected, to_gateway, under
 from gateway.cli.terminal import AsJson, ExitCode, count, err, fail, line, out, print_json, size
 from gateway.cli.text.layout import print_table, printable
 from metastore.hive.client import HiveFailed, HiveMetastore
 from selector.quoting import spark_name
+from sql.tables import DEFAULT_DATABASE, full_name
 
 if TYPE_CHECKING:
     from gateway.cli.client import Client

@@ -1,1 +1,4 @@
-"""What the gateway answers by itself: SHOW, SET, COMPUTE STATS, CREATE VIEW, EXPLAIN. START HERE: command_runner.py."""
+"""Commands, a family in each file: what it is, how it is read, which rights it needs, what it does and replies.
+
+START HERE: registry.py, all families.
+"""

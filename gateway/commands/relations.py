@@ -1,27 +1,27 @@
-"""Tables and views with all that is known of each, as statements that ask are answered."""
+"""Tables and views with all that SHOW and DESCRIBE tell of one."""
 
 from __future__ import annotations
 
 import datetime as dt
 import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from engines.protocol import Column
-from engines.table_names import database_of, name_in_database
-from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
-from gateway.errors import UnknownTable
-from gateway.statements.session import Session
-from gateway.statements.statement import Statement
-from metastore.records import Annotations, CatalogTable, View
-from metastore.store import Metastore
 from selector.types import hive_name
+from sql.tables import Annotations, Column, View, database_of, name_in_database
+
+if TYPE_CHECKING:
+    from gateway.catalog.snapshot import CatalogSnapshot
+    from gateway.commands.services import CommandServices
+    from gateway.statements.statement import Statement
+    from metastore.records import CatalogTable
 
 
 class RelationType(StrEnum):
-    """What a table or view is, in Spark's words."""
+    """Types of tables and views, in Spark's words."""
 
     MANAGED = "MANAGED"
     """A table whose files the gateway made, and deletes with it."""
@@ -34,77 +34,74 @@ class RelationType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RelationInfo:
-    """A table or a view. database: "" of a view that is a session's own.
-
-    format, bytes, registered_at: of a table. rows: exact, or as statistics count them; None where they are not known.
-    view: None of a table. partition_columns: outermost first.
-    """
+    """A table or a view."""
 
     database: str
+    """"" of a view that is a session's own."""
     name: str
     type: RelationType
     columns: tuple[Column, ...]
     annotations: Annotations
     owner: str | None
     partition_columns: tuple[str, ...] = ()
+    """Outermost first."""
     format: str | None = None
+    """None of a view, as also the size and the time of registration."""
     bytes: int | None = None
     rows: int | None = None
+    """Exact, or as statistics count them; None where they are not known."""
     registered_at: dt.datetime | None = None
     view: View | None = None
+    """None of a table."""
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Properties by key, in order; the comment is Hive's property of that name."""
+        comment = {"comment": self.annotations.comment} if self.annotations.comment else {}
+        return dict(sorted({**self.annotations.properties, **comment}.items()))
 
     def comment_on(self, column: Column) -> str:
-        """Return what people say of a column, "" for nothing."""
+        """Return the comment on a column, "" for none."""
         return self.annotations.columns.get(column.name, "")
 
     def as_told_to(self, statement: Statement) -> RelationInfo:
         """Return the same with its types under the names that a statement's client knows."""
         if not statement.has_hives_types:
             return self
-        columns = tuple(Column(column.name, hive_name(column.data_type)) for column in self.columns)
+        columns = tuple(Column(column.name, hive_name(column.declared_type)) for column in self.columns)
         return replace(self, columns=columns)
 
 
-class Relations:
-    """Looks tables and views up by their full names. Thread-safe."""
+def relation_of(services: CommandServices, name: str) -> RelationInfo:
+    """Return a table, or a view that the session's statements may name. Raises UnknownTable."""
+    snapshot = services.catalog.current()
+    view = snapshot.views_for(services.session).get(name)
+    if view is not None:
+        return _of_view(view)
+    table = services.table(name)
+    is_own = services.metastore.folders.get(table.source.location) is not None
+    return _of_table(table, snapshot, is_own=is_own)
 
-    def __init__(self, metastore: Metastore, catalog: CatalogView) -> None:
-        self._metastore = metastore
-        self._catalog = catalog
 
-    def table(self, name: str) -> CatalogTable:
-        """Return a table. Raises UnknownTable where it is gone since its name was read."""
-        table = self._metastore.catalog.get(name)
-        if table is None:
-            raise UnknownTable(f"The table {name} is gone.")
-        return table
-
-    def relation(self, name: str, session: Session | None) -> RelationInfo:
-        """Return a table, or a view that a session's statements may name. Raises UnknownTable."""
-        snapshot = self._catalog.current()
-        view = snapshot.views_for(session).get(name)
-        if view is not None:
-            return _of_view(view)
-        table = self.table(name)
-        is_own = self._metastore.folders.get(table.source.location) is not None
-        return _of_table(table, snapshot, is_own=is_own)
-
-    def in_database(self, database: str, pattern: str | None, session: Session | None) -> Sequence[RelationInfo]:
-        """Return what a database holds, and a session's own views, whose names match, by name."""
-        snapshot = self._catalog.current()
-        own_folders = {folder.location for folder in self._metastore.folders.list()}
-        found = [
-            _of_table(table, snapshot, is_own=table.source.location in own_folders)
-            for table in self._metastore.catalog.list()
-            if database_of(table.name) == database
-        ]
-        found += [_of_view(view) for view in snapshot.views_for(session).values() if _is_seen_in(database, view)]
-        wanted = set(matching([each.name for each in found], pattern))
-        return sorted((each for each in found if each.name in wanted), key=lambda each: (each.name, each.database))
+def relations_in(services: CommandServices, database: str, pattern: str | None) -> Sequence[RelationInfo]:
+    """Return what a database holds, and the session's own views, whose names match a pattern, by name."""
+    snapshot = services.catalog.current()
+    own_folders = {folder.location for folder in services.metastore.folders.list()}
+    relations = [
+        _of_table(table, snapshot, is_own=table.source.location in own_folders)
+        for table in services.metastore.catalog.list()
+        if database_of(table.name) == database
+    ]
+    relations += [
+        _of_view(view) for view in snapshot.views_for(services.session).values() if _is_seen_in(database, view)
+    ]
+    names = set(matching([relation.name for relation in relations], pattern))
+    seen = (relation for relation in relations if relation.name in names)
+    return sorted(seen, key=lambda relation: (relation.name, relation.database))
 
 
 def matching(names: Sequence[str], pattern: str | None) -> list[str]:
-    """Return the names that match one of a pattern's alternatives: ``*`` is any text, ``|`` stands between them."""
+    """Return the names that match a pattern, where ``*`` is any text and ``|`` an alternative; None matches all."""
     if pattern is None:
         return list(names)
     patterns = [_literally(part) for part in pattern.lower().split("|")]

@@ -1,1 +1,1 @@
-"""Pages for people: what runs where, why it went there, and what became of it. START HERE: pages.py."""
+"""Pages for people: queries with their decisions and attempts, load, rules, statistics. START HERE: pages.py."""

@@ -1,84 +1,50 @@
-"""The interface as a page: routes and fields from the OpenAPI document, without a script."""
+"""Description of the HTTP interface as a page, from the OpenAPI document, without a script."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 METHODS = ("get", "post", "put", "patch", "delete")
 
 
-@dataclass(frozen=True, slots=True)
-class FieldLine:
-    """A parameter or a field of a body. kind: its type in words."""
-
-    name: str
-    kind: str
-    needed: bool
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class RouteEntry:
-    """One route. takes: its parameters, then the fields of its body; returns: the fields of its reply."""
-
-    method: str
-    path: str
-    text: str
-    takes: tuple[FieldLine, ...]
-    returns: tuple[FieldLine, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RouteGroup:
-    """Routes about one subject."""
-
-    name: str
-    routes: tuple[RouteEntry, ...]
-
-
-def groups(document: Mapping[str, Any]) -> list[RouteGroup]:
-    """Return the routes of an OpenAPI document by their first tag, in its order."""
-    found: dict[str, list[RouteEntry]] = {}
+def groups(document: Mapping[str, Any]) -> dict[str, list[tuple[str, str, Mapping[str, Any]]]]:
+    """Return method, path and description of all routes by their first tag, in the document's order."""
+    by_tag: dict[str, list[tuple[str, str, Mapping[str, Any]]]] = {}
     for path, methods in document["paths"].items():
         for method in METHODS:
             if method in methods:
                 tag = (methods[method].get("tags") or ["other"])[0]
-                found.setdefault(tag, []).append(_entry(document, method, path, methods[method]))
-    return [RouteGroup(name, tuple(routes)) for name, routes in found.items()]
+                by_tag.setdefault(tag, []).append((method.upper(), path, methods[method]))
+    return by_tag
 
 
-def _entry(document: Mapping[str, Any], method: str, path: str, route: Mapping[str, Any]) -> RouteEntry:
-    parameters = tuple(
-        FieldLine(each["name"], _kind(each["schema"]), each.get("required", False), each.get("description", ""))
-        for each in route.get("parameters", ())
-    )
-    body = _schema_of(route.get("requestBody", {}))
-    good: Mapping[str, Any] = next((reply for code, reply in route["responses"].items() if code.startswith("2")), {})
-    return RouteEntry(
-        method=method.upper(),
-        path=path,
-        text=route.get("description") or route.get("summary", ""),
-        takes=parameters + tuple(_fields(document, body)),
-        returns=tuple(_fields(document, _schema_of(good))),
-    )
+def inputs(document: Mapping[str, Any], route: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield name, type and description of a route's parameters and of the fields of its body."""
+    for parameter in route.get("parameters", ()):
+        yield _line(parameter, parameter["schema"], parameter["name"], needed=parameter.get("required", False))
+    yield from _fields(document, route.get("requestBody", {}))
 
 
-def _schema_of(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    schema: Mapping[str, Any] = content.get("content", {}).get("application/json", {}).get("schema", {})
-    return schema
+def outputs(document: Mapping[str, Any], route: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield name, type and description of the fields of a route's reply."""
+    replies = route["responses"].items()
+    yield from _fields(document, next((reply for status, reply in replies if status.startswith("2")), {}))
 
 
-def _fields(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[FieldLine]:
+def _fields(document: Mapping[str, Any], content: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    schema = content.get("content", {}).get("application/json", {}).get("schema", {})
     model = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
-    needed = model.get("required", ())
     for name, field in model.get("properties", {}).items():
-        yield FieldLine(name, _kind(field), name in needed, field.get("description", ""))
+        yield _line(field, field, name, needed=name in model.get("required", ()))
+
+
+def _line(described: Mapping[str, Any], schema: Mapping[str, Any], name: str, *, needed: bool) -> tuple[str, str, str]:
+    return name, _kind(schema) + (", needed" if needed else ""), described.get("description", "")
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """Say a type in words: ``integer or null``, ``list of QueryReply``."""
+    """Return a type in words: ``integer or null``, ``list of QueryReply``."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "anyOf" in schema:

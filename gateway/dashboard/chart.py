@@ -1,4 +1,4 @@
-"""Estimate, upper bound and measured peaks as bars against the limit, in percent of the drawing's width."""
+"""Estimate, upper bound and measured peaks as bars against the limit."""
 
 from __future__ import annotations
 
@@ -10,34 +10,38 @@ from metastore.records import Attempt
 from selector.decision import Decision
 
 HEADROOM = 1.06  # of the longest bar, so that none touches the edge
-SHORTEST_SHARE = 0.004  # a bar that is there is seen
-LABEL_TURNS_AT = 60.0  # further right than this the limit's label stands to the left of its line
+SHORTEST_SHARE = 0.004  # of the width, so that every bar is visible
+LABEL_TURNS_AT = 60.0  # percent, from which on the label stands to the left of its line
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar. style: how it is filled, told apart without colour. note: what the length means, in words."""
+    """One bar."""
 
     label: str
     text: str
     width: str
+    """In percent of the drawing's width."""
     style: str
+    """CSS class of its pattern, which can be told without colours."""
     note: str = ""
+    """Meaning of the length in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryChart:
-    """Bars on one scale. limit_at: percent from the left; None where the engine has no limit."""
+    """Bars on one scale."""
 
     bars: tuple[Bar, ...]
     limit: str
     limit_at: str | None
+    """Percent from the left; None: the engine has no limit."""
     limit_label_left: bool
     unknown: bool
 
     @classmethod
     def of(cls, decision: Decision, attempts: Sequence[Attempt], *, spilling: frozenset[str]) -> MemoryChart:
-        """Draw what was expected beside what was measured. spilling: engines for which the limit is none."""
+        """Draw expected beside measured peaks. spilling: engines to which the limit does not apply."""
         estimate, limit = decision.estimate, decision.limit_bytes
         lengths: list[tuple[str, int, str, str]] = []
         if estimate.peak_bytes is not None and estimate.upper_bytes is not None:
@@ -45,7 +49,8 @@ class MemoryChart:
             lengths.append(("Upper bound", estimate.upper_bytes, "upper", _against(estimate.upper_bytes, limit)))
         for attempt in attempts:
             if attempt.peak_bytes is not None:
-                note = "spills; the limit is not its own" if attempt.engine in spilling else _ended(attempt)
+                ran_out = "where it ran out" if attempt.failure is not None else ""
+                note = "spills; the limit does not apply to it" if attempt.engine in spilling else ran_out
                 lengths.append((f"Measured on {attempt.engine}", attempt.peak_bytes, "measured", note))
         whole = max([limit or 0, *(length for _, length, _, _ in lengths), 1]) * HEADROOM
         at = None if limit is None else 100 * limit / whole
@@ -65,10 +70,6 @@ def _against(length: int, limit: int | None) -> str:
     if limit is None:
         return ""
     return "over the limit" if length > limit else "within the limit"
-
-
-def _ended(attempt: Attempt) -> str:
-    return "where it ran out" if attempt.failure is not None else ""
 
 
 def _percent(share: float) -> str:

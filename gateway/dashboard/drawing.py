@@ -1,4 +1,4 @@
-"""Bars over an axis, laid out for the template that writes them as SVG: no script, no style of its own, our colours."""
+"""Bars over an axis, laid out for the template that writes them as SVG, without scripts or styles of their own."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 WIDTH, HEIGHT = 960.0, 300.0
 TOP, RIGHT, GAP = 10.0, 14.0, 8.0
-LINE, CHARACTER = 20.0, 7.5  # of a label: its height and the width of each character, in the drawing's units
+LINE, CHARACTER = 20.0, 7.5  # of a label: its height and the width of a character, in the drawing's units
 LINES = 4  # of the grid, about
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar: its height, where it begins and ends on the axis, and what its tip says."""
+    """One bar: its height, its range on the axis, and its tooltip."""
 
     height: float
     start: float
@@ -35,16 +35,17 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Bars of one colour. key: where its name stands in the legend."""
+    """Bars of one colour."""
 
     name: str
     key: str
+    """Place of the name in the legend."""
     boxes: tuple[Box, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A text of an axis, and where it stands along that."""
+    """A text of an axis, and its place there."""
 
     at: str
     text: str
@@ -52,10 +53,11 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """Everything that the template writes, in units of ``size``. name: what it shows, for screen readers."""
+    """A drawing as the template writes it, in units of ``size``."""
 
     size: str
     name: str
+    """Content in words, for screen readers."""
     left: str
     right: str
     bottom: str
@@ -72,19 +74,21 @@ def draw(
     *,
     written: Callable[[float], str],
 ) -> Drawing:
-    """Lay bars out. series: each with its name; the first one gives the axis. along: labels below it, by their places.
+    """Lay bars out.
 
-    written: writes a height.
+    series: names and bars; the bars of the first one give the axis.
+    along: places and texts of labels below the axis.
+    written: formats a height.
     """
     first = series[0][1]
     start, end = first[0].start, first[-1].end
     ticks = _ticks(max(bar.height for _, bars in series for bar in bars))
     texts = [written(tick) for tick in ticks]
-    left = GAP + CHARACTER * max(map(len, texts))
+    axis_x = GAP + CHARACTER * max(map(len, texts))
     bottom = HEIGHT - LINE * (2 if len(series) > 1 else 1) - GAP
 
     def x(place: float) -> float:
-        return left + (place - start) / (end - start) * (WIDTH - RIGHT - left)
+        return axis_x + (place - start) / (end - start) * (WIDTH - RIGHT - axis_x)
 
     def y(height: float) -> float:
         return bottom - height / ticks[-1] * (bottom - TOP)
@@ -92,7 +96,7 @@ def draw(
     return Drawing(
         size=f"{WIDTH:g} {HEIGHT:g}",
         name=name,
-        left=_unit(left),
+        left=_unit(axis_x),
         right=_unit(WIDTH - RIGHT),
         bottom=_unit(bottom),
         legend_at=_unit(HEIGHT - GAP),
@@ -100,8 +104,8 @@ def draw(
         along=tuple(Label(_unit(x(place)), text) for place, text in along),
         series=tuple(
             Series(
-                each,
-                _unit(left + at * (WIDTH - left) / len(series)),
+                series_name,
+                _unit(axis_x + at * (WIDTH - axis_x) / len(series)),
                 tuple(
                     Box(
                         _unit(x(bar.start)),
@@ -113,7 +117,7 @@ def draw(
                     for bar in bars
                 ),
             )
-            for at, (each, bars) in enumerate(series)
+            for at, (series_name, bars) in enumerate(series)
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Pages for people. Each is also there as JSON, and links to it."""
+"""Pages for people. Each links to its data as JSON."""
 
 from __future__ import annotations
 
@@ -16,19 +16,29 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Redirect
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gateway.dashboard import api_docs, listing
-from gateway.dashboard.load import CacheLine, Load, PoolLine
-from gateway.dashboard.statistics import ColumnPage, JobLine, ScheduleLine, TableLine, TablePage
-from gateway.dashboard.views import EngineCard, Moment, QueryPage, QueryRow
+from gateway.dashboard.load import Load
+from gateway.dashboard.statistics import (
+    ColumnPage,
+    ScheduleLine,
+    column_lines,
+    drift_words,
+    mode_words,
+    table_facts,
+    version_words,
+)
+from gateway.dashboard.views import Moment, QueryRow, StateBadge, lease_boxes, query_parts
 from gateway.http.catalog import get_cache, get_usage, list_engines, list_pools
-from gateway.http.login import User
 from gateway.http.models.rules import RulesReply
 from gateway.http.queries import Served
+from gateway.http.requests.login import User
+from gateway.http.requests.routes import BoundedRoute
 from gateway.http.services import Services
 from gateway.presentation.disclosure import may_see, visible
-from gateway.presentation.formatting import DASH
+from gateway.presentation.formatting import DASH, cardinality, counted, duration, memory, share
 from gateway.security.policy import Action
 from gateway.security.web import PAGE_POLICY, SECURITY_HEADERS
 from metastore.records import QueryState
+from selector.wording import percent, seconds_of
 
 HERE = Path(__file__).parent
 REFRESH_S = 2
@@ -38,7 +48,7 @@ JOBS_SHOWN = 20
 STATIC_MAX_AGE_S = 86_400
 PAGE_HEADERS = {**SECURITY_HEADERS, "Content-Security-Policy": PAGE_POLICY}
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(route_class=BoundedRoute, include_in_schema=False)
 
 _FILES = {file.name: file for file in (HERE / "static").iterdir() if file.is_file()}
 _templates = Environment(
@@ -51,6 +61,18 @@ _templates = Environment(
 _templates.globals["version"] = version("fusion-sql-gateway")
 _templates.globals["refresh_s"] = REFRESH_S
 _templates.globals["absent"] = DASH
+_templates.filters.update(
+    badge=StateBadge.of,
+    cardinality=cardinality,
+    counted=counted,
+    duration=duration,
+    memory=memory,
+    mode=mode_words,
+    moment=Moment.of,
+    percent=percent,
+    seconds=seconds_of,
+    share=share,
+)
 # A file's address changes with its content, so that browsers may keep it.
 _templates.globals["fresh"] = {
     name: f"{name}?{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}" for name, file in _FILES.items()
@@ -89,7 +111,9 @@ def query_list(
         read=page.read,
         states=[state.value for state in QueryState],
         names=list(gateway.engines),
-        engines=[EngineCard.of(engine, gateway.admission.leases()) for engine in list_engines(gateway).engines],
+        engines=list_engines(gateway).engines,
+        leases=gateway.admission.leases(),
+        lease_boxes=lease_boxes,
         queries=[
             QueryRow.of(visible(record, user, gateway.policy), now, gateway.waits.of(record.id))
             for record in page.records
@@ -101,12 +125,12 @@ def query_list(
 
 @router.get("/dashboard/queries/{query_id}")
 def query_page(request: Request, gateway: Served, user: User, query_id: str) -> HTMLResponse:
-    """Show one query: what became of it, and why."""
+    """Show one query: its state, decision and attempts."""
     record = gateway.metastore.queries.get(query_id)
     if record is None:
         return _not_found(request, "There is no such query.", query_id)
     misestimates = gateway.metastore.misestimates.about(record.fingerprint or "")
-    page = QueryPage.of(
+    parts = query_parts(
         visible(gateway.waits.seen(record), user, gateway.policy),
         wait=gateway.waits.of(record.id),
         misestimates=misestimates,
@@ -114,19 +138,18 @@ def query_page(request: Request, gateway: Served, user: User, query_id: str) -> 
         engines=gateway.engines,
         now=_now(),
     )
-    return _page(request, "query.html", query=page, live=page.live)
+    return _page(request, "query.html", **parts)
 
 
 @router.get("/dashboard/load")
 def load_page(request: Request, gateway: Served) -> HTMLResponse:
-    """Show pools, cached results, and what was leased and who waited over the last hour."""
-    usage = get_usage(gateway)
+    """Show pools, cached results, and leases and waits of the last hour."""
     return _page(
         request,
         "load.html",
-        pools=[PoolLine.of(pool) for pool in list_pools(gateway).pools],
-        cache=CacheLine.of(get_cache(gateway)),
-        loads=[Load.of(each) for each in usage.usage],
+        pools=list_pools(gateway).pools,
+        cache=get_cache(gateway),
+        loads=[Load.of(usage) for usage in get_usage(gateway).usage],
         live=True,
         refresh_s=REFRESH_IDLE_S,
     )
@@ -134,7 +157,7 @@ def load_page(request: Request, gateway: Served) -> HTMLResponse:
 
 @router.get("/dashboard/rules")
 def rules_page(request: Request, gateway: Served, user: User) -> HTMLResponse:
-    """Show the routing rules that hold, and how often each decided, to those who may see them."""
+    """Show the active routing rules, and how often each decided, to users who may see them."""
     may = gateway.policy.allows(user, Action.ADMINISTER_RULES)
     rules = RulesReply.of(gateway.router.rules.state()) if may else None
     read = Moment.of(rules.read_at, _now()) if rules is not None and rules.read_at is not None else None
@@ -143,7 +166,7 @@ def rules_page(request: Request, gateway: Served, user: User) -> HTMLResponse:
 
 @router.get("/dashboard/statistics")
 def statistics_page(request: Request, gateway: Served) -> HTMLResponse:
-    """Show schedules, jobs as they go, and how good each table's statistics are."""
+    """Show schedules, jobs, and the state of each table's statistics."""
     now = _now()
     store = gateway.metastore
     builds = gateway.catalog.current().statistics
@@ -153,13 +176,16 @@ def statistics_page(request: Request, gateway: Served) -> HTMLResponse:
     return _page(
         request,
         "statistics.html",
-        jobs=[JobLine.of(job, now) for job in jobs],
+        jobs=jobs,
         schedules=[ScheduleLine.of(schedule, newest[schedule.name], now) for schedule in schedules],
         tables=[
-            TableLine.of(table, build, gateway.freshness.recent(table.source, build), now)
+            (table, build, gateway.freshness.recent(table.source, build))
             for table in tables
             for build in [builds.get(table.name)]
         ],
+        version_of=version_words,
+        drift_of=drift_words,
+        now=now,
         live=True,
         refresh_s=REFRESH_S if soon or any(not job.state.ended for job in jobs) else REFRESH_IDLE_S,
     )
@@ -173,28 +199,37 @@ def table_page(request: Request, gateway: Served, name: str) -> HTMLResponse:
         return _not_found(request, "There is no such table.", name)
     build = gateway.metastore.statistics.current(name)
     drift = gateway.freshness.recent(table.source, build)
-    return _page(request, "table.html", table=TablePage.of(table, build, drift, _now()), live=False)
+    return _page(
+        request,
+        "table.html",
+        name=table.name,
+        facts=table_facts(table, build, drift, _now()),
+        notes=build.notes if build else (),
+        columns=column_lines(build),
+        unknown=[column for column in table.source.columns if build is None or column.name not in build.columns],
+        live=False,
+    )
 
 
 @router.get("/dashboard/statistics/{name}/{column:path}")
 def column_page(request: Request, gateway: Served, name: str, column: str) -> HTMLResponse:
     """Show one column: its histogram, its most common values, and its bins where it is a key."""
     build = gateway.metastore.statistics.current(name)
-    found = build.columns.get(column) if build else None
-    if build is None or found is None:
+    statistics = build.columns.get(column) if build else None
+    if build is None or statistics is None:
         return _not_found(request, "There are no statistics of such a column.", f"{name}.{column}")
-    return _page(request, "column.html", column=ColumnPage.of(build, found), live=False)
+    return _page(request, "column.html", column=ColumnPage.of(build, statistics), live=False)
 
 
 @router.get("/docs")
 def interface_page(request: Request) -> HTMLResponse:
     """Show the routes of the HTTP interface with their fields."""
-    return _page(request, "api.html", groups=api_docs.groups(request.app.openapi()), live=False)
+    return _page(request, "api.html", api=api_docs, document=request.app.openapi(), live=False)
 
 
 @router.get("/openapi.json")
 def interface_document(request: Request) -> JSONResponse:
-    """Return the same for programs."""
+    """Return the description of the HTTP interface for programs."""
     return JSONResponse(request.app.openapi())
 
 
@@ -210,7 +245,7 @@ def static(request: Request, name: str) -> Response:
 
 @router.get("/dashboard/{rest:path}")
 def elsewhere(request: Request, rest: str) -> HTMLResponse:
-    """Answer for addresses that are no page."""
+    """Answer for addresses without a page."""
     return _not_found(request, "There is no such page.", rest)
 
 

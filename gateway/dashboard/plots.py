@@ -1,7 +1,7 @@
-"""Plots of columns: what is drawn of a histogram and of key bins, in shares and in words.
+"""Plots of a column's histogram and key bins, with the same in words.
 
-What is drawn are shares of rows over ranges of equal width, read off the equi-height histogram. A long tail would
-squeeze everything else into one bar, so that it is left out and said in words.
+A plot shows shares of rows over ranges of equal width, read off the equi-height histogram. A long tail would squeeze
+everything else into one bar, so it is described in words instead.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from selector.types import Group, names_of
 
 BARS = 48
 TAILS = (0.01, 0.05)  # shares of rows at either end that may be left out
-SQUEEZED = 0.25  # of the range: what all but the tails take up when they are left out
+SQUEEZED = 0.25  # share of the range, below which the rows between the tails are drawn alone
 EACH_VALUE_UP_TO = 60  # whole numbers, days and truth values: one bar each
 FEW_GROUPS, MANY_GROUPS, LONGEST_PREFIX = 8, 64, 3
-SMEARED = 0.002  # shares between two endpoints of text are a guess; smaller ones are none
+SMEARED = 0.002  # smallest share of a prefix: shares between two endpoints of text are interpolated
 COUNTABLE = names_of(Group.BOOLEAN, Group.WHOLE, Group.DATE)
 LABEL_CHARACTERS = 130  # side by side below a plot
 AXIS_LABELS = 7
@@ -33,7 +33,7 @@ AXIS_LABELS = 7
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar: what it stands for, its height as a share, and where it lies on the axis."""
+    """One bar: its values in words, its height as a share, and its range on the axis."""
 
     label: str
     share: float
@@ -43,7 +43,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A drawing with what it shows in words, its bars as numbers, and what it leaves out."""
+    """A drawing with a summary, its bars as numbers, and a note about rows that are not drawn."""
 
     drawing: Drawing
     summary: str
@@ -52,7 +52,7 @@ class Plot:
 
 
 def histogram(column: ColumnStatistics) -> Plot | None:
-    """Draw how a column's rows are spread; None where nothing is known or there is a single value."""
+    """Draw the distribution of a column's values; None: not known, or a single value."""
     if column.histogram is None:
         return None
     text = column.histogram.endpoints.dtype.kind == "S"
@@ -73,7 +73,7 @@ def histogram(column: ColumnStatistics) -> Plot | None:
 
 
 def key_bins(name: str, keys: KeyStatistics, data_type: str) -> Plot:
-    """Draw a key column over the bins of its group: rows of each, and of its most frequent key."""
+    """Draw the rows of each key bin, and of its most frequent key."""
     rows, largest = keys.rows, keys.largest
     labels = [value(start, data_type) for start in keys.bins.starts.tolist()]
     summary = f"Rows of {name} in the {keys.bins.count} bins of the key group {keys.bins.group}"
@@ -111,7 +111,7 @@ def _of_numbers(histogram: Histogram, data_type: str) -> tuple[list[Bar], str]:
 
 
 def _window(histogram: Histogram, data_type: str) -> tuple[float, float, str]:
-    """Return the range to draw, and what lies outside in words."""
+    """Return the range to draw, and a note about the rows outside."""
     ends = histogram.endpoints.astype(np.float64)
     lowest, highest = low, high = float(ends[0]), float(ends[-1])
     for tail in TAILS:
@@ -135,7 +135,7 @@ def _quantile(histogram: Histogram, ends: NDArray[np.float64], p: float) -> floa
 
 
 def _of_text(histogram: Histogram) -> tuple[list[Bar], str]:
-    """Group strings by how they begin, as far in as it takes to tell them apart."""
+    """Group strings by prefixes, which are as long as it takes to tell them apart."""
     first, last = bytes(histogram.endpoints[0]), bytes(histogram.endpoints[-1])
     common = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
     groups = [first[:common]]
@@ -160,7 +160,7 @@ def _starting_with(histogram: Histogram, prefix: bytes) -> float:
 
 
 def _counted(labels: Sequence[str], counts: NDArray[np.float64], what: str) -> list[drawing.Bar]:
-    """Return a bar per bin. labels: where each bin begins."""
+    """Return a bar per bin. labels: beginnings of the bins."""
     return [
         drawing.Bar(float(count), at, at + 1.0, f"from {label}: {count:,.0f} {what}")
         for at, (label, count) in enumerate(zip(labels, counts, strict=True))
@@ -171,7 +171,7 @@ def _counted(labels: Sequence[str], counts: NDArray[np.float64], what: str) -> l
 
 
 def _spaced(bars: Sequence[Bar]) -> list[tuple[float, str]]:
-    """Return the places and the labels of the bars that have room for one."""
+    """Return places and labels of as many bars as have room for a label."""
     longest = max(len(bar.label) for bar in bars)
     step = max(1, -(-len(bars) * (longest + 3) // LABEL_CHARACTERS))
     return [((bar.start + bar.end) / 2, bar.label) for bar in bars[::step]]

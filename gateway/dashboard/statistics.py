@@ -1,57 +1,40 @@
-"""What the pages about statistics show, prepared: schedules, jobs, tables and columns."""
+"""Texts of the pages about statistics: schedules, jobs, tables and columns."""
 
 from __future__ import annotations
 
 import datetime as dt
 import zoneinfo
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gateway.dashboard import plots
 from gateway.dashboard.plots import Plot
 from gateway.dashboard.views import Moment, StateBadge
-from gateway.presentation.formatting import DASH, ahead, cardinality, counted, duration, exact, memory, share, value
+from gateway.presentation.formatting import DASH, ahead, cardinality, counted, exact, memory, share, value
 from gateway.statistics.staleness import Drift
 from metastore.records import (
-    ALL_TABLES,
     CatalogTable,
     Cron,
+    JobRequest,
     JobState,
     Mode,
     Schedule,
     Staleness,
     StatisticsJob,
-    TableProgress,
 )
 from selector.statistics import ColumnStatistics, TableStatistics
 
 COMMON_SHOWN = 20
-SYMBOLS: Mapping[JobState, str] = {
-    JobState.QUEUED: "…",
-    JobState.RUNNING: "▶",
-    JobState.FINISHED: "✓",
-    JobState.FAILED: "✗",
-}
-PAUSED = StateBadge("PAUSED", "■", "cancelled")
 NOTHING_TO_DO = StateBadge("NOTHING TO DO", "✓", "finished")
-
-
-def badge(state: JobState) -> StateBadge:
-    """Show the state of a job or of one of its tables."""
-    return StateBadge(state.value, SYMBOLS[state], state.value.lower())
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleLine:
-    """A schedule: when it runs, when it does so next, and what became of the last time. owner: empty for nobody's."""
+    """A schedule with its next run and the result of the last one."""
 
-    name: str
-    tables: str
-    owner: str
+    schedule: Schedule
     when: str
-    mode: str
     next: Moment | None
-    waits: str
     last: Moment | None
     result: StateBadge | None
     error: str
@@ -62,106 +45,14 @@ class ScheduleLine:
         zone = zoneinfo.ZoneInfo(schedule.trigger.time_zone if isinstance(schedule.trigger, Cron) else "UTC")
         due = schedule.next_run_at
         return cls(
-            name=schedule.name,
-            tables="all tables" if schedule.tables == ALL_TABLES else ", ".join(schedule.tables),
-            owner=schedule.owner or "",
+            schedule,
             when=_when(schedule),
-            mode=f"sample of {share(schedule.share)}" if schedule.mode is Mode.SAMPLE else schedule.mode.value,
             next=Moment(ahead(due, now), f"{due.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}", due.isoformat())
             if due
             else None,
-            waits="paused" if schedule.paused else "waits for a misestimate",
             last=Moment.of(schedule.last_run_at, now) if schedule.last_run_at else None,
             result=_result(schedule, job),
             error=_error(schedule),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ProgressLine:
-    """One table of a job. done: of all files, None before they are counted."""
-
-    table: str
-    state: StateBadge
-    done: int
-    all: int | None
-    files: str
-    rows: str
-    took: str
-    error: str
-
-    @classmethod
-    def of(cls, progress: TableProgress) -> ProgressLine:
-        """Show how far a table is."""
-        return cls(
-            table=progress.table,
-            state=badge(progress.state),
-            done=progress.files_done,
-            all=progress.files_all or None,
-            files=f"{progress.files_done:,} of {counted(progress.files_all, 'file')}" if progress.files_all else "",
-            rows=cardinality(progress.rows, absent=""),
-            took=duration(progress.seconds, absent=""),
-            error=progress.error or "",
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class JobLine:
-    """A job with its tables. error: only what its tables do not say themselves."""
-
-    id: str
-    state: StateBadge
-    live: bool
-    mode: str
-    started_by: str
-    created: Moment
-    took: str
-    tables: tuple[ProgressLine, ...]
-    error: str
-
-    @classmethod
-    def of(cls, job: StatisticsJob, now: dt.datetime) -> JobLine:
-        """Show a job."""
-        request = job.request
-        told = [progress.error for progress in job.tables if progress.error]
-        return cls(
-            id=job.id,
-            state=badge(job.state),
-            live=not job.state.ended,
-            mode=f"sample of {share(request.share)}" if request.mode is Mode.SAMPLE else request.mode.value,
-            started_by=f"schedule {job.schedule}" if job.schedule else "a person or program",
-            created=Moment.of(job.created_at, now),
-            took=duration(((job.finished_at or now) - job.created_at).total_seconds()),
-            tables=tuple(ProgressLine.of(progress) for progress in job.tables),
-            error=job.error if job.error and not any(error in job.error for error in told) else "",
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class TableLine:
-    """A registered table and how good its statistics are."""
-
-    name: str
-    rows: str
-    bytes: str
-    computed: Moment | None
-    version: str
-    read: str
-    drift: str
-    stale: bool
-
-    @classmethod
-    def of(cls, table: CatalogTable, build: TableStatistics | None, drift: Drift | None, now: dt.datetime) -> TableLine:
-        """Show a table. drift: how far its files have moved on."""
-        return cls(
-            name=table.name,
-            rows=cardinality(build.rows if build else table.rows),
-            bytes=memory(table.bytes),
-            computed=Moment.of(build.built_at, now) if build and build.built_at else None,
-            version=f"{build.version}, {_source(build)}" if build else "none",
-            read=share(build.share) if build else DASH,
-            drift=_drift(build, drift),
-            stale=drift is not None and drift.share > 0.0,
         )
 
 
@@ -177,17 +68,15 @@ class ColumnLine:
     maximum: str
     average_length: str
     maximum_length: str
-    known: str
+    kinds: str
     manual: str
 
     @classmethod
     def of(cls, column: ColumnStatistics, build: TableStatistics) -> ColumnLine:
         """Show a column."""
-        known = (
-            (column.histogram is not None, f"{column.histogram.buckets if column.histogram else 0:,} buckets"),
-            (column.common is not None, "common values"),
-            (column.name in build.keys, "key bins"),
-        )
+        parts = [f"{column.histogram.buckets:,} buckets"] if column.histogram is not None else []
+        parts += ["common values"] if column.common is not None else []
+        parts += ["key bins"] if column.name in build.keys else []
         return cls(
             name=column.name,
             type=column.data_type,
@@ -197,57 +86,27 @@ class ColumnLine:
             maximum=value(column.maximum, column.data_type),
             average_length=DASH if column.average_length is None else f"{column.average_length:,.1f}",
             maximum_length=DASH if column.maximum_length is None else f"{column.maximum_length:,}",
-            known=", ".join(text for there, text in known if there) or DASH,
+            kinds=", ".join(parts) or DASH,
             manual=", ".join(sorted(column.manual)),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class TablePage:
-    """A table, its facts and its columns. unknown: columns without statistics."""
-
-    name: str
-    facts: tuple[tuple[str, str], ...]
-    notes: tuple[str, ...]
-    columns: tuple[ColumnLine, ...]
-    unknown: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def of(cls, table: CatalogTable, build: TableStatistics | None, drift: Drift | None, now: dt.datetime) -> TablePage:
-        """Show a table."""
-        known = build.columns if build else {}
-        return cls(
-            name=table.name,
-            facts=_facts(table, build, drift, now),
-            notes=build.notes if build else (),
-            columns=tuple(ColumnLine.of(column, build) for column in known.values()) if build else (),
-            unknown=tuple((c.name, c.data_type) for c in table.source.columns if c.name not in known),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class CommonLine:
-    """One of the most common values. width: of its bar, in percent."""
-
-    value: str
-    rows: str
-    share: str
-    width: str
-
-
-@dataclass(frozen=True, slots=True)
 class ColumnPage:
-    """Everything about one column. sampled: rows that were chosen by it as a key, and the share of keys."""
+    """Statistics of one column."""
 
     table: str
     name: str
     facts: tuple[tuple[str, str], ...]
     histogram: Plot | None
     buckets: str
-    common: tuple[CommonLine, ...]
+    common: tuple[tuple[str, int], ...]
+    """Most common values and their rows."""
+    rows: int
     keys: Plot | None
     group: str
     sampled: tuple[str, str] | None
+    """Rows in the sample by this key, and the share of keys in it."""
 
     @classmethod
     def of(cls, build: TableStatistics, column: ColumnStatistics) -> ColumnPage:
@@ -269,7 +128,8 @@ class ColumnPage:
             facts=facts,
             histogram=plots.histogram(column),
             buckets=f"{column.histogram.buckets:,}" if column.histogram else "",
-            common=tuple(_common(column, build.rows)),
+            common=tuple(_common(column)) if build.rows else (),
+            rows=build.rows,
             keys=plots.key_bins(column.name, keys, column.data_type) if keys else None,
             group=keys.bins.group if keys else "",
             sampled=(cardinality(keys.sample.rows.rows), share(keys.sample.share)) if keys and keys.sample else None,
@@ -292,13 +152,13 @@ def _when(schedule: Schedule) -> str:
 
 def _result(schedule: Schedule, job: StatisticsJob | None) -> StateBadge | None:
     if schedule.running:
-        return badge(JobState.RUNNING)
+        return StateBadge.of(JobState.RUNNING)
     if schedule.last_error is not None:
-        return badge(JobState.FAILED)
+        return StateBadge.of(JobState.FAILED)
     if schedule.last_run_at is None:
         return None
     found_nothing = job is None or job.created_at < schedule.last_run_at
-    return NOTHING_TO_DO if found_nothing else badge(JobState.FINISHED)
+    return NOTHING_TO_DO if found_nothing else StateBadge.of(JobState.FINISHED)
 
 
 def _error(schedule: Schedule) -> str:
@@ -309,47 +169,56 @@ def _error(schedule: Schedule) -> str:
     return f"Failed {times}{repeats}: {schedule.last_error}"
 
 
-def _source(build: TableStatistics) -> str:
-    return {"spark": "computed here", "hive": "from Hive", "manual": "set by hand"}.get(build.source, build.source)
+def mode_words(schedule: Schedule | JobRequest) -> str:
+    """Return the mode of a schedule or a job."""
+    return f"sample of {share(schedule.share)}" if schedule.mode is Mode.SAMPLE else schedule.mode.value
 
 
-def _drift(build: TableStatistics | None, drift: Drift | None) -> str:
+def version_words(build: TableStatistics | None) -> str:
+    """Return version and source of a table's statistics."""
+    if build is None:
+        return "none"
+    sources = {"spark": "computed here", "hive": "from Hive", "manual": "set by hand"}
+    return f"{build.version}, {sources.get(build.source, build.source)}"
+
+
+def column_lines(build: TableStatistics | None) -> list[ColumnLine]:
+    """Show the columns of a table that have statistics."""
+    return [ColumnLine.of(column, build) for column in build.columns.values()] if build else []
+
+
+def drift_words(build: TableStatistics | None, drift: Drift | None) -> str:
+    """Return the changes of a table's files since its statistics."""
     if build is None:
         return "no statistics"
     if drift is None:
         return "unknown"
     parts = ((drift.new, "new"), (drift.changed, "changed"), (drift.removed, "removed"))
     words = ", ".join(f"{count:,} {word}" for count, word in parts if count)
-    return f"{words} of {counted(drift.files, 'file')}" if words else "as its files"
+    return f"{words} of {counted(drift.files, 'file')}" if words else "up to date"
 
 
-def _facts(
+def table_facts(
     table: CatalogTable, build: TableStatistics | None, drift: Drift | None, now: dt.datetime
 ) -> tuple[tuple[str, str], ...]:
-    line = TableLine.of(table, build, drift, now)
-    rows = f"{line.rows} (set by hand)" if build and "rows" in build.manual else line.rows
+    """Return the properties of a table and its statistics."""
+    rows = cardinality(build.rows if build else table.rows)
     built = build.built_at if build else None
-    sample = counted(build.sample.rows, "row") if build and build.sample else DASH
     return (
-        ("Rows", rows),
-        ("Size", f"{line.bytes} in {counted(table.files, 'file')}"),
+        ("Rows", f"{rows} (set by hand)" if build and "rows" in build.manual else rows),
+        ("Size", f"{memory(table.bytes)} in {counted(table.files, 'file')}"),
         ("Format", table.source.format),
         ("Owner", table.owner or DASH),
         ("Partitions", f"{len(table.partitions):,}" if table.partitions else DASH),
-        ("Statistics", f"version {line.version}" if build else "none"),
+        ("Statistics", f"version {version_words(build)}" if build else "none"),
         ("Computed", f"{Moment.of(built, now).text} ({exact(built)})" if built else DASH),
-        ("Share read", line.read),
-        ("Row sample", sample),
-        ("Since then", line.drift),
+        ("Share read", share(build.share) if build else DASH),
+        ("Row sample", counted(build.sample.rows, "row") if build and build.sample else DASH),
+        ("Since then", drift_words(build, drift)),
     )
 
 
-def _common(column: ColumnStatistics, rows: int) -> Iterable[CommonLine]:
-    if column.common is None or not rows:
-        return
-    counts = column.common.rows[:COMMON_SHOWN].tolist()
-    for key, count in zip(column.common.values[:COMMON_SHOWN].tolist(), counts, strict=True):
-        part = count / rows
-        yield CommonLine(
-            value(key, column.data_type), cardinality(count), share(part), f"{100.0 * count / counts[0]:.2f}%"
-        )
+def _common(column: ColumnStatistics) -> Iterable[tuple[str, int]]:
+    if column.common is not None:
+        keys, counts = column.common.values[:COMMON_SHOWN].tolist(), column.common.rows[:COMMON_SHOWN].tolist()
+        yield from ((value(key, column.data_type), count) for key, count in zip(keys, counts, strict=True))

@@ -1,1 +1,1 @@
-"""What drivers of other products speak. START HERE: operations.py, a statement that a client holds."""
+"""Protocols of other products' drivers. START HERE: operations.py, a statement that a client holds."""

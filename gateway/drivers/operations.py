@@ -1,6 +1,6 @@
-"""A statement that a client started and holds until it lets go: how it ended, what it wrote, its rows in the spool.
+"""A statement that a client started, with its result, until the client closes it.
 
-Rows that no other engine's can replace are there while it still runs (``execution/streaming/early_result.py``).
+Rows that no other engine can replace any more are readable while it runs (``execution/streaming/early_result.py``).
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 
-from gateway.commands.answers import writes_rows
 from gateway.errors import NotFinished, QueryFailed, ResultGone
 from gateway.execution.coordinator import Coordinator
 from gateway.execution.spooling.results import ResultFile, Spool
@@ -18,7 +17,7 @@ from metastore.records import QueryRecord, QueryState
 
 
 class StatementRows:
-    """A query's rows, in the spool or still to come. What reads them need not know the operation that they are of."""
+    """A query's rows, in the spool or still to come. Their readers need no reference to the operation."""
 
     def __init__(self, run: Run, coordinator: Coordinator, spool: Spool) -> None:
         self._run = run
@@ -26,18 +25,18 @@ class StatementRows:
         self._spool = spool
 
     def early(self) -> EarlyResult | None:
-        """Return those that can be read while the query runs, if there are any."""
+        """Return rows that can be read while the query runs, if there are any."""
         early = self._coordinator.early_results.find(self._run.id)
         return early if early is not None and early.is_readable else None
 
     def open(self) -> AbstractContextManager[ResultFile]:
-        """Read them from the first one. Raises ResultGone."""
+        """Open the rows, from the first one. Raises ResultGone."""
         early = self.early()
         return self._spool.open(self._run.id) if early is None else early.open()
 
 
 class StatementOperation:
-    """One query, with the result that it leaves; attempts on several engines are one operation. Thread-safe."""
+    """One query with its result; attempts on several engines are one operation. Thread-safe."""
 
     def __init__(self, run: Run, coordinator: Coordinator, spool: Spool) -> None:
         self.run = run
@@ -47,11 +46,11 @@ class StatementOperation:
 
     @property
     def done(self) -> Future[QueryRecord]:
-        """Complete once the query has ended, however."""
+        """Completes when the query ends."""
         return self.run.done
 
     def require_finished(self) -> None:
-        """Raise QueryFailed with the error that the query ended with, or NotFinished."""
+        """Raise QueryFailed where the query failed, or NotFinished."""
         record = self.run.record
         if record.error is not None:
             raise QueryFailed(record.error)
@@ -60,41 +59,42 @@ class StatementOperation:
 
     @property
     def has_early_rows(self) -> bool:
-        """Whether the query runs, and rows of it can be read."""
+        """Tell whether the query runs and its rows can be read already."""
         return self.rows.early() is not None
 
     @property
     def ready(self) -> Future[None]:
-        """Complete once rows can be read, or the query has ended, however."""
+        """Completes when rows can be read, or the query ends."""
         return self.rows_after(0)
 
     def rows_after(self, position: int) -> Future[None]:
-        """Return what completes once rows behind a place in the file can be read, or the query has ended."""
+        """Return a future that completes when rows after a place in the file can be read, or the query ends."""
         early = self._coordinator.early_results.find(self.run.id)
         return self.run.ready if early is None else early.rows_after(position)
 
     def require_rows(self) -> None:
-        """Raise QueryFailed with the error that the query ended with, or NotFinished where no rows can be read yet."""
+        """Raise QueryFailed where the query failed, or NotFinished where no rows can be read yet."""
         if not self.has_early_rows:
             self.require_finished()
 
     def rows_written(self) -> int | None:
-        """Return how many rows the statement wrote, None where that is not known or it writes none."""
-        if not writes_rows(self.run.command) or self.run.record.state is not QueryState.FINISHED:
+        """Return the number of rows that the statement wrote; None: it does not write, or it is not known."""
+        command = self.run.command
+        if command is None or not command.writes_rows or self.run.record.state is not QueryState.FINISHED:
             return None
         try:
             page = self._spool.page(self.run.id, max_rows=1)
         except ResultGone:
             return None
         written: int | str | None = page.batches[0].column(0)[0].as_py()
-        return written if isinstance(written, int) else None  # else it is told in words, as Impala does
+        return written if isinstance(written, int) else None  # otherwise a sentence, as Impala returns
 
     def cancel(self) -> None:
         """Cancel the query."""
         self._coordinator.cancel(self.run.id)
 
     def close(self) -> None:
-        """Cancel the query, or delete its rows, which nobody can fetch any more."""
+        """Cancel the query, or delete its rows."""
         if self.done.done():
             self._spool.delete(self.run.id)
         else:

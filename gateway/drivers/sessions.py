@@ -1,8 +1,8 @@
-"""The sessions of drivers, with their bounds and their end, and what each holds until its client lets go of it.
+"""Sessions of drivers: their limits, their operations and their end.
 
-Every door has a store of its own: how a client is known by its handles is the protocol's, and stands beside the door.
-What the doors share is here: a session is opened where there is room, counts among its user's, ends when nobody asks
-anything of it for too long or when its user is gone, and takes with it all that it holds.
+Each door has a store of its own, as handles are defined by its protocol. The doors share the rest: a session is opened
+where there is room, counts among its user's sessions, ends when it is idle for too long or its user is removed, and
+then closes its operations.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from gateway.errors import AuthenticationFailed, TooManySessions
 from gateway.security.principals import Principal
 from gateway.statements.session import Limits, Session, require_room
 
-SPARE_S = 10.0  # after which a silent session gives way to another one of its user's
+SPARE_S = 10.0  # idle time after which a session may be closed for another one of its user
 
 
 class Held(Protocol):
-    """What a client started, and holds a handle of."""
+    """An operation that a client started and has a handle of."""
 
     @property
     def done(self) -> Future[Any]:
-        """Complete once it has ended, however."""
+        """Completes when it ends."""
 
     def close(self) -> None:
-        """End it, and forget its result."""
+        """End it, and delete its result."""
 
 
 H = TypeVar("H", bound=Held)
@@ -37,26 +37,26 @@ H = TypeVar("H", bound=Held)
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class DriverSession(Generic[H]):
-    """A client's session. key: by which its store finds it. is_counted: among those that limits are about.
-
-    operations: what it holds, by handle; changed by its store alone.
-    """
+    """A client's session."""
 
     session: Session
     key: bytes | str
+    """Key in its store."""
     is_counted: bool = True
+    """It counts for the limits of its user."""
     operations: dict[bytes, H] = field(default_factory=dict)
+    """By handle; changed by its store alone."""
 
     @property
     def has_ended_all(self) -> bool:
-        """Whether nothing that it started runs."""
+        """Tell whether none of its operations runs."""
         return all(operation.done.done() for operation in self.operations.values())
 
     def released(self, handle: bytes, operation: H) -> None:
-        """Take note that an operation is not held any more; the store is locked meanwhile."""
+        """Handle the end of an operation; the store is locked meanwhile."""
 
     def drop_other_handles(self) -> Iterable[bytes]:
-        """Forget what else its client has handles of, as it ends; returns those. The store is locked meanwhile."""
+        """Drop all other handles at its end, and return them; the store is locked meanwhile."""
         return ()
 
 
@@ -64,10 +64,10 @@ S = TypeVar("S", bound=DriverSession[Any])
 
 
 class SessionStore(Generic[S, H]):
-    """All sessions of a door, and what they hold. Thread-safe.
+    """All sessions of a door, and their operations. Thread-safe.
 
-    current: returns a user as it is now, or raises AuthenticationFailed. ended: makes the error for a session that was
-    closed meanwhile.
+    current: returns a user with the rights of now, or raises AuthenticationFailed.
+    ended: returns the error for a session that was closed meanwhile.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class SessionStore(Generic[S, H]):
     # ------------------------------------------------------------------ sessions
 
     def _add(self, opened: S, make_room: Callable[[], S | None]) -> None:
-        """Add a session. make_room: returns one that is to end for it, or raises; the store is locked meanwhile."""
+        """Add a session. make_room: returns a session to close for it, or None, or raises; the store is locked."""
         with self._lock:
             spare = make_room()
             given_up = self._forget(spare) if spare is not None else []
@@ -91,30 +91,31 @@ class SessionStore(Generic[S, H]):
         _close(given_up)
 
     def _require_room(self, user: Principal) -> None:
-        """Raise TooManySessions where another session of a user is too much; the store is locked meanwhile."""
-        require_room((each.session for each in self._sessions.values() if each.is_counted), user, self._limits)
+        """Raise TooManySessions where a user may not have another session; the store is locked meanwhile."""
+        counted = (session.session for session in self._sessions.values() if session.is_counted)
+        require_room(counted, user, self._limits)
 
     def _spare(self, user: Principal, has_no_end: Callable[[S], bool]) -> S | None:
-        """Return None where there is room for another session of a user; the store is locked meanwhile.
+        """Return the session to close for a new one of a user, None where there is room; the store is locked.
 
-        Else the one that is silent for longest, has nothing running, and nothing that ends it once its client is gone.
-        Raises TooManySessions where there is none.
+        It is the one that has been idle longest, with no running operation, and nothing else ends it once its client is
+        gone. Raises TooManySessions where there is none.
         """
         try:
             self._require_room(user)
         except TooManySessions:
             spare = [
-                each
-                for each in self._sessions.values()
-                if each.is_counted
-                and each.session.principal.account == user.account
-                and has_no_end(each)
-                and each.session.idle_s > SPARE_S
-                and each.has_ended_all
+                session
+                for session in self._sessions.values()
+                if session.is_counted
+                and session.session.principal.account == user.account
+                and has_no_end(session)
+                and session.session.idle_s > SPARE_S
+                and session.has_ended_all
             ]
             if not spare:
                 raise
-            return max(spare, key=lambda each: each.session.idle_s)
+            return max(spare, key=lambda session: session.session.idle_s)
         return None
 
     def _session(self, key: bytes | str) -> S | None:
@@ -122,7 +123,7 @@ class SessionStore(Generic[S, H]):
             return self._sessions.get(key)
 
     def require_current(self, session: S) -> None:
-        """Take note of what a session's user may do now. Raises AuthenticationFailed, where it ends the session."""
+        """Update the rights of a session's user. Raises AuthenticationFailed, and closes the session then."""
         try:
             session.session.principal = self._current(session.session.principal)
         except AuthenticationFailed:
@@ -130,7 +131,7 @@ class SessionStore(Generic[S, H]):
             raise
 
     def is_current(self, session: S) -> bool:
-        """Tell whether a session's user is still one."""
+        """Tell whether a session's user may still log in."""
         try:
             self._current(session.session.principal)
         except AuthenticationFailed:
@@ -138,24 +139,24 @@ class SessionStore(Generic[S, H]):
         return True
 
     def close(self, session: S) -> None:
-        """Forget a session with all that it has under way."""
+        """Close a session with all its operations."""
         with self._lock:
             given_up = self._forget(session)
         _close(given_up)
 
     def close_idle(self) -> None:
-        """Close sessions of which nobody has asked anything for too long, or whose user is gone."""
-        for each in self._all():
-            if each.session.is_idle_too_long(self._limits.idle_s) or not self.is_current(each):
-                self.close(each)
+        """Close sessions that have been idle for too long, or whose user was removed."""
+        for session in self._all():
+            if session.session.is_idle_too_long(self._limits.idle_s) or not self.is_current(session):
+                self.close(session)
 
     def close_all(self) -> None:
         """Close every session."""
-        for each in self._all():
-            self.close(each)
+        for session in self._all():
+            self.close(session)
 
     def count(self) -> int:
-        """Return how many sessions are open."""
+        """Return the number of open sessions."""
         with self._lock:
             return len(self._sessions)
 
@@ -164,7 +165,7 @@ class SessionStore(Generic[S, H]):
             return list(self._sessions.values())
 
     def _forget(self, session: S) -> list[H]:
-        """Take a session out of the store, which is locked; returns what it held, which is to be closed."""
+        """Remove a session from the store, which is locked; returns its operations, which are to be closed."""
         self._sessions.pop(session.key, None)
         for handle in (*session.operations, *session.drop_other_handles()):
             self._owners.pop(handle, None)
@@ -180,9 +181,9 @@ class SessionStore(Generic[S, H]):
     # ------------------------------------------------------------------ operations
 
     def _hold(self, session: S, handle: bytes, operation: H, make_room: Callable[[], list[H]]) -> None:
-        """Give an operation to a session; one that it does not take is closed.
+        """Add an operation to a session; after an error it is closed.
 
-        make_room: takes others from it, or raises; the store is locked meanwhile.
+        make_room: removes others from the session, or raises; the store is locked meanwhile.
         """
         with contextlib.ExitStack() as undo:
             undo.callback(operation.close)
@@ -195,20 +196,20 @@ class SessionStore(Generic[S, H]):
         _close(given_up)
 
     def _held(self, handle: bytes) -> tuple[S, H] | None:
-        """Return an operation with its session, None where there is none of that handle."""
+        """Return an operation with its session; None: the handle is not known."""
         with self._lock:
             owner = self._owners.get(handle)
-            found = owner.operations.get(handle) if owner is not None else None
-            return (owner, found) if owner is not None and found is not None else None
+            operation = owner.operations.get(handle) if owner is not None else None
+            return (owner, operation) if owner is not None and operation is not None else None
 
     def release(self, handle: bytes) -> None:
-        """Forget an operation, if it is still held, and end it."""
+        """Close an operation, if it is still held."""
         with self._lock:
             given_up = self._take(handle)
         _close(given_up)
 
     def _take(self, handle: bytes) -> list[H]:
-        """Take an operation out of the store, which is locked; returns it, which is to be closed, if it was there."""
+        """Remove an operation from the store, which is locked; returns it, which is to be closed, if it exists."""
         owner = self._owners.pop(handle, None)
         operation = owner.operations.pop(handle, None) if owner is not None else None
         if owner is None or operation is None:
@@ -217,10 +218,12 @@ class SessionStore(Generic[S, H]):
         return [operation]
 
     def running(self) -> int:
-        """Return how many operations have not ended."""
+        """Return the number of running operations."""
         with self._lock:
             return sum(
-                not operation.done.done() for each in self._sessions.values() for operation in each.operations.values()
+                not operation.done.done()
+                for session in self._sessions.values()
+                for operation in session.operations.values()
             )
 
 

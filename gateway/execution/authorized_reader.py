@@ -6,22 +6,21 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from engines.protocol import TableSource
+from engines.compiled import CompiledStatement
+from engines.running_statement import current_deadline
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
-from gateway.errors import NotAllowed
-from gateway.execution.required_actions import required_actions
+from gateway.commands.classification import Text
+from gateway.commands.command import RunnableStatement
+from gateway.commands.statement_reader import StatementReader
+from gateway.planning.fairness import Requester
 from gateway.routing.engines import EngineRegistry
-from gateway.routing.rules.kinds import Understood
 from gateway.security.policy import Policy
-from gateway.sql.commands.commands import CreateView, Explain
-from gateway.sql.commands.writes import ChangeRows, CreateTable, InsertInto, InsertIntoSeveral, reads
-from gateway.sql.compiled import CompiledStatement
-from gateway.sql.parsing import ParserLimits
-from gateway.sql.planning.fairness import Requester
-from gateway.sql.planning.statement_reader import StatementReader
-from gateway.sql.planning.work import Text
+from gateway.security.principals import Principal
+from gateway.statements.command import required_actions
 from gateway.statements.statement import Statement
+from sql.errors import NotAllowed
+from sql.parsing import ParserLimits
 
 Result = TypeVar("Result")
 
@@ -45,7 +44,7 @@ class AuthorizedReader:
         self._policy = policy
         self.limits = limits
 
-    def understand(self, statement: Statement, asker: Requester) -> tuple[CatalogSnapshot, Understood]:
+    def understand(self, statement: Statement, asker: Requester) -> tuple[CatalogSnapshot, RunnableStatement]:
         """Read a statement and require that its user may do what it says. Raises SqlError, EngineError."""
         snapshot = self._catalog.current()
         own = statement.session.views if statement.session is not None else {}
@@ -59,11 +58,14 @@ class AuthorizedReader:
             user=statement.user,
         )
         understood = self._parser.understand(text, snapshot, asker)
-        asked = understood.statement if isinstance(understood, Explain) else understood
-        if isinstance(asked, CompiledStatement):
-            self._require_hinted_engine(asked)
+        command = None if isinstance(understood, CompiledStatement) else understood
+        query = understood if isinstance(understood, CompiledStatement) else understood.explained_query
+        if query is not None:
+            self._require_hinted_engine(query)
         self._policy.require_all(statement.principal, required_actions(understood, snapshot))
-        self._registration.require_unchanged(_used(understood))
+        if command is not None:  # files of a query are looked at by whoever opens them
+            self._registration.require_unchanged(command.uses)
+            self._registration.require_readable(command.reads)
         return snapshot, understood
 
     def call(self, asker: Requester, function: Callable[..., Result], *arguments: object) -> Result:
@@ -76,21 +78,9 @@ class AuthorizedReader:
             raise NotAllowed(f"A hint asks for the engine {query.engine}; there are {', '.join(self._engines)}.")
 
 
-def asker_of(statement: Statement) -> Requester:
-    """Return who waits for a statement that is not recorded."""
-    return Requester(statement.principal.account, time.monotonic() + statement.deadline_s)
-
-
-def _used(understood: Understood) -> tuple[TableSource, ...]:
-    """Return the tables whose files a statement reads or adds to; of a query, whoever opens them looks at them."""
-    match understood:
-        case CreateView():
-            return understood.query.tables
-        case InsertInto():
-            return (*reads(understood), understood.target)
-        case InsertIntoSeveral():
-            return (*reads(understood), *(insert.target for insert in understood.inserts))
-        case CreateTable() | ChangeRows():
-            return reads(understood)
-        case _:
-            return ()
+def requester_of(user: Principal, time_s: float) -> Requester:
+    """Return the requester of what is not recorded: it waits for some seconds, and no longer than its request."""
+    until_s, deadline = time.monotonic() + time_s, current_deadline()
+    if deadline is None:
+        return Requester(user.account, until_s)
+    return Requester(user.account, min(until_s, deadline.until_s), deadline.cancelled)

@@ -9,40 +9,42 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from engines.compiled import CompiledStatement
 from engines.errors import EngineError, StatementCancelled
 from engines.machine.threads import OneAtATime, Threads
 from gateway.catalog.snapshot import CatalogSnapshot
-from gateway.commands.answers import writes_rows
-from gateway.errors import GatewayError, GatewayStopped, NotAllowed, failure_of
-from gateway.execution.authorized_reader import AuthorizedReader, asker_of
+from gateway.commands.command import RunnableStatement, Write
+from gateway.errors import GatewayStopped
+from gateway.execution.authorized_reader import AuthorizedReader, requester_of
 from gateway.execution.caching.answers import CachedAnswers
 from gateway.execution.executor import Executor, Outcome
-from gateway.execution.failover import SECOND_OPINION_S, FailoverPlan
+from gateway.execution.failover import SECOND_OPINION_S, FailoverPlan, whole_limit_pays
 from gateway.execution.live import LiveStatements
 from gateway.execution.query_log import QueryLog, new_attempt
-from gateway.execution.racing.race import Race, Races
 from gateway.execution.spooling.results import Spool, every_query
+from gateway.execution.streaming.early_result import EarlyResult
 from gateway.execution.streaming.early_results import EarlyResults
 from gateway.execution.waiting import Waiting
 from gateway.execution.writing import TableWriter
+from gateway.failures import failure_of
 from gateway.routing.admission.admission import Admission
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.joins import JoinLearner
 from gateway.routing.router import Router
-from gateway.routing.rules.kinds import Understood
-from gateway.sql.commands.writes import Write
-from gateway.sql.compiled import CompiledStatement
-from gateway.sql.parsing import require_length
+from gateway.security.principals import Principal
 from gateway.statements.stages import Stage, StageTimes
 from gateway.statements.statement import Run, Statement
 from metastore.database.retry import retry
 from metastore.records import QueryState
 from selector.decision import Decision, NoEngine
+from sql.errors import FusionError, NotAllowed
+from sql.parsing import require_length
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +69,6 @@ class Coordinator:
         router: Router,
         reader: AuthorizedReader,
         executor: Executor,
-        races: Races,
         query_log: QueryLog,
         writer: TableWriter,
         spool: Spool,
@@ -81,7 +82,6 @@ class Coordinator:
         self._router = router
         self._reader = reader
         self._executor = executor
-        self._races = races
         self._log = query_log
         self._writer = writer
         self._spool = spool
@@ -134,19 +134,19 @@ class Coordinator:
         """Wait until the metastore has a statement. Raises SQLAlchemyError."""
         self._log.require_open(run)
 
-    def understand(self, statement: Statement) -> Understood:
+    def understand(self, statement: Statement) -> RunnableStatement:
         """Return what a statement is; nothing runs and nothing is recorded. Raises SqlError, EngineError."""
-        return self._reader.understand(statement, asker_of(statement))[1]
+        return self._reader.understand(statement, requester_of(statement.principal, statement.deadline_s))[1]
 
-    def read(self, statement: Statement, function: Callable[..., Result], *arguments: object) -> Result:
+    def read(self, user: Principal, function: Callable[..., Result], *arguments: object) -> Result:
         """Have a function run where it holds up nobody: for all that parses what clients sent. Raises as it does."""
-        return self._reader.call(asker_of(statement), function, *arguments)
+        return self._reader.call(requester_of(user, self._queue_s), function, *arguments)
 
     def explain(self, statement: Statement, *, by_rules: bool = True) -> tuple[CompiledStatement, Decision]:
         """Return where a query would go and why; nothing runs. Raises SqlError, UnknownEngine, NoEngine."""
         self._engines.require(statement.pinned)
         with self._alive.place(statement.principal):
-            asker = asker_of(statement)
+            asker = requester_of(statement.principal, statement.deadline_s)
             snapshot, query = self._reader.understand(statement, asker)
             if not isinstance(query, CompiledStatement):
                 raise NotAllowed("Only queries can be explained; commands run in the gateway itself.")
@@ -201,7 +201,7 @@ class Coordinator:
             run.command = None if isinstance(understood, CompiledStatement) else understood
             run.accepted.set_result(None)
             self._run(run, understood, snapshot)
-        except (GatewayError, EngineError, NoEngine) as error:
+        except (FusionError, NoEngine) as error:
             if not run.accepted.done() and not isinstance(error, StatementCancelled):
                 refusal = error  # whose traceback refers to what is kept here
             self._log.close_untried(run, error)
@@ -225,11 +225,11 @@ class Coordinator:
             finally:
                 run.done.set_result(run.record)
 
-    def _run(self, run: Run, understood: Understood, snapshot: CatalogSnapshot) -> None:
+    def _run(self, run: Run, understood: RunnableStatement, snapshot: CatalogSnapshot) -> None:
         """See a statement through that was accepted. Raises what it fails with before an engine is tried."""
         if isinstance(understood, CompiledStatement):
             self._query(run, understood, snapshot)
-        elif writes_rows(understood):
+        elif isinstance(understood, Write) and understood.writes_rows:
             self._write(run, understood, snapshot)
         else:
             run.end_turn()
@@ -239,7 +239,7 @@ class Coordinator:
             self._close(run, self._executor.command(run, understood, attempt))
 
     def _query(self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot) -> None:
-        """Answer from the cache, or decide, and try the ranked engines in turn; what may be replaced is not shown."""
+        """Answer from the cache, or decide, and try the ranked engines in turn."""
         lookup = self.cached.answer(run, query, snapshot)
         run.clock.end(Stage.CACHE)
         if lookup.answered:
@@ -248,20 +248,42 @@ class Coordinator:
         run.clock.end(Stage.DECIDE)
         log.info("query %s: %s because %s", run.id, decision.engine, decision.codes)
         retry(partial(self._joins.learn, query))
+        outcome = self._try_engines(run, query, decision, snapshot.statistics_version(query.tables))
+        self.cached.keep(run, query, lookup, outcome)
+
+    def _try_engines(self, run: Run, query: CompiledStatement, decision: Decision, version: str) -> Outcome:
+        """Try the ranked engines in turn until one answers or an error ends the query; return how the last try ended.
+
+        version: of the statistics that the decision rests on.
+        """
         dependable = [name for name in decision.ranking if self._engines[name].dependable]
         plan = FailoverPlan(decision.ranking, dependable=dependable)
-        version, tried = snapshot.statistics_version(query.tables), partial(self._waiting.tried, run)
-        race = Race(self._races, run, query, decision, plan, version, tried=tried)
-        while plan.waiting:
-            ended = race.next(SECOND_OPINION_S if plan.data_error else self._queue_s)
-            if ended is not None:
-                self._close(run, ended, plan)
-                self.cached.keep(run, query, lookup, ended)
-                return
+        early: EarlyResult | None = None
+        while True:
+            planned = plan.next()
+            attempt = new_attempt(len(run.record.attempts) + 1, planned.engine, decision)
+            if attempt.ordinal == 1:
+                self._log.decided(run, decision, attempt, query, version)
+            else:
+                self._log.attempt_started(run, attempt)
+            if early is None and plan.ends_with(planned):
+                early = self.early_results.begin(run)
+            wait_s = SECOND_OPINION_S if plan.data_error else self._queue_s
+            outcome = self._executor.query(run, query, planned, attempt, early=early, wait_s=wait_s)
+            self._waiting.tried(run)
+            error = outcome.error
+            if not isinstance(error, EngineError) or not plan.may_continue(
+                planned, error, lease_was_small=whole_limit_pays(decision, outcome.attempt)
+            ):
+                self._close(run, replace(outcome, error=error and _final_error(error, plan, early)))
+                return outcome
+            log.info("query %s: %s failed with %s, trying on", run.id, planned.engine, error.code)
+            self._log.attempt_failed(run, outcome.attempt)
             if not plan.waiting and not plan.data_error:
                 plan.resume(self._waiting.returned(run, plan.lost))
-            if not plan.waiting and plan.last_error is not None:
-                self._log.close(run, QueryState.FAILED, error=failure_of(race.told(plan.last_error)))
+            if not plan.waiting:
+                self._log.close(run, QueryState.FAILED, error=failure_of(_final_error(error, plan, early)))
+                return outcome
 
     def _write(self, run: Run, write: Write, snapshot: CatalogSnapshot) -> None:
         """Have one engine write, once: whatever fails, nothing is tried again."""
@@ -271,17 +293,20 @@ class Coordinator:
         self._log.decided(run, decision, attempt)
         self._close(run, self._executor.write(run, write, attempt))
 
-    def _close(self, run: Run, outcome: Outcome, plan: FailoverPlan | None = None) -> None:
+    def _close(self, run: Run, outcome: Outcome) -> None:
         """Record the end of a statement with its last attempt."""
         run.clock.end(Stage.RUN)
         run.held = outcome.result.held if outcome.result is not None else None
-        error = outcome.error
-        if plan is not None and isinstance(error, EngineError):
-            error = plan.final_error(error)
         self._log.close(
             run,
             outcome.attempt.state,
             attempt=outcome.attempt,
             result=outcome.result,
-            error=failure_of(error) if error is not None else None,
+            error=failure_of(outcome.error) if outcome.error is not None else None,
         )
+
+
+def _final_error(error: FusionError, plan: FailoverPlan, early: EarlyResult | None) -> FusionError:
+    """Return the error that a client is told at the end of a query."""
+    final = plan.final_error(error)
+    return final if early is None else early.told(final)

@@ -13,27 +13,28 @@ from functools import partial
 
 import pyarrow as pa
 
-from engines.errors import BrokenOff, EngineError, StatementCancelled
-from engines.protocol import Actuals, Writer, WriteTarget
+from engines.compiled import CompiledStatement
+from engines.errors import EngineError, MemoryExceeded, StatementCancelled
+from engines.protocol import Actuals, Writer, WriteTarget, unwatched
 from gateway.catalog.registration import Registration
-from gateway.commands.answers import answer
-from gateway.commands.command_runner import CommandRunner
-from gateway.errors import GatewayError, ResultError, failure_of
+from gateway.commands.command import RunnableCommand, Write
+from gateway.commands.services import CommandServices
+from gateway.errors import ResultError
 from gateway.execution.failover import PlannedAttempt
+from gateway.execution.memory_watch import MemoryWatch
 from gateway.execution.query_log import QueryLog, now
-from gateway.execution.racing.runner import Runner
 from gateway.execution.spooling.results import Spool, SpooledResult
+from gateway.execution.streaming.early_result import EarlyResult
 from gateway.execution.writing import TableWriter
+from gateway.failures import failure_of
 from gateway.routing.admission.admission import Admission, Grant
 from gateway.routing.admission.values import Request
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.router import Router
-from gateway.sql.commands.commands import Command
-from gateway.sql.commands.writes import WRITES, Write, reads
-from gateway.sql.compiled import CompiledStatement
 from gateway.statements.stages import Stage
 from gateway.statements.statement import Admitted, Run, WaitsFor
 from metastore.records import Attempt, Misestimate, QueryState
+from sql.errors import FusionError
 
 WRITTEN = "The write is done, do not send it again; only its number of rows could not be kept."
 
@@ -44,13 +45,33 @@ class Outcome:
 
     attempt: Attempt
     result: SpooledResult | None = None
-    error: EngineError | GatewayError | None = None
+    error: FusionError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Done:
     result: SpooledResult
     actuals: Actuals | None = None
+
+
+@dataclass(slots=True)
+class _Granted:
+    """Resources that an attempt on an engine was given. admitted: None until it has a lease.
+
+    memory: watches its memory, and knows how much it was leased by now; None on an engine that spills.
+    """
+
+    admitted: Admitted | None = None
+    memory: MemoryWatch | None = None
+
+    def noted(self, attempt: Attempt) -> Attempt:
+        """Return the attempt with its resources. The limit that it had to fit into is its lease, if that bound it."""
+        lease_bytes, expected = self.memory.leased_bytes if self.memory else None, attempt.expected
+        bound = lease_bytes is not None and (attempt.peak_bytes or 0) <= lease_bytes
+        if bound and expected.limit_bytes is not None:
+            expected = replace(expected, limit_bytes=lease_bytes)
+        waited_s, threads = (self.admitted.waited_s, self.admitted.threads) if self.admitted else (0.0, None)
+        return replace(attempt, waited_s=waited_s, lease_bytes=lease_bytes, threads=threads, expected=expected)
 
 
 class Executor:
@@ -62,7 +83,7 @@ class Executor:
         engines: EngineRegistry,
         admission: Admission,
         router: Router,
-        commands: CommandRunner,
+        services: Callable[[Run], CommandServices],
         writer: TableWriter,
         registration: Registration,
         spool: Spool,
@@ -73,7 +94,7 @@ class Executor:
         self._engines = engines
         self._admission = admission
         self._router = router
-        self._commands = commands
+        self._services = services
         self._writer = writer
         self._registration = registration
         self._spool = spool
@@ -81,24 +102,36 @@ class Executor:
         self._misestimated = misestimated
         self._queue_s = queue_s
 
-    def query(self, query: CompiledStatement, runner: Runner, *, wait_s: float) -> Outcome:
-        """Run a query on an engine, and learn from how it went. wait_s: longest wait for a slot."""
-        run, entry = runner.run, self._engines[runner.attempt.engine]
-        runner.begin()
-        outcome = _carried_out(runner.attempt, partial(self._query, query, runner, entry, wait_s))
-        outcome = replace(outcome, attempt=runner.noted(outcome.attempt))
-        if not isinstance(outcome.error, BrokenOff):  # who broke it off has learned already
-            self.learn(run, query, outcome)
+    def query(
+        self,
+        run: Run,
+        query: CompiledStatement,
+        planned: PlannedAttempt,
+        attempt: Attempt,
+        *,
+        early: EarlyResult | None,
+        wait_s: float,
+    ) -> Outcome:
+        """Run a query on an engine, and learn from how it went.
+
+        early: takes the rows, which clients may read while it runs; None: they are read at its end.
+        wait_s: longest wait for a slot.
+        """
+        granted = _Granted()
+        outcome = _carried_out(attempt, partial(self._query, run, query, planned, granted, early, wait_s))
+        outcome = replace(outcome, attempt=granted.noted(outcome.attempt))
+        self._learn(run, query, outcome)
         return outcome
 
-    def learn(self, run: Run, query: CompiledStatement, outcome: Outcome) -> None:
+    def _learn(self, run: Run, query: CompiledStatement, outcome: Outcome) -> None:
         """Learn from how an attempt went, and remember where it did not fit."""
         error, lease_bytes = outcome.error, outcome.attempt.lease_bytes
         if isinstance(error, EngineError) and error.remembered and lease_bytes is not None:
-            had_bytes = outcome.attempt.expected.limit_bytes or lease_bytes
-            limit_bytes = error.limit_bytes if isinstance(error, BrokenOff) else had_bytes
+            limit_bytes = outcome.attempt.expected.limit_bytes or lease_bytes
             self._remember(run, query, outcome.attempt, limit_bytes, error)
-        if not isinstance(error, GatewayError):
+        elif isinstance(error, MemoryExceeded) and error.while_planning:
+            self._remember(run, query, outcome.attempt, 0, error)  # whatever memory it is given, it is planned first
+        if error is None or isinstance(error, EngineError):
             self._router.learn(run.record, outcome.attempt)
 
     def write(self, run: Run, write: Write, attempt: Attempt) -> Outcome:
@@ -106,66 +139,74 @@ class Executor:
         entry = self._engines[attempt.engine]
         return _carried_out(attempt, partial(self._write, run, write, entry))
 
-    def command(self, run: Run, command: Command | Write, attempt: Attempt) -> Outcome:
+    def command(self, run: Run, command: RunnableCommand, attempt: Attempt) -> Outcome:
         """Carry out what no engine is needed for; its rows are spooled like any others."""
         return _carried_out(attempt, partial(self._command, run, command))
 
-    def _command(self, run: Run, command: Command | Write) -> _Done:
-        done = self._writer.write(command, run) if isinstance(command, WRITES) else self._commands.run(command, run)
-        return _Done(self._spool.write(run.id, answer(command, run.statement.dialect, done).to_reader()))
+    def _command(self, run: Run, command: RunnableCommand) -> _Done:
+        rows = command.reply(run.statement.dialect, command.run(self._services(run)))
+        return _Done(self._spool.write(run.id, rows.to_reader()))
 
-    def _query(self, query: CompiledStatement, runner: Runner, entry: EngineEntry, wait_s: float) -> _Done:
-        """Hold a lease, run the engine's own SQL, spool every row, and publish them all where nobody else has."""
-        run, sql = runner.run, query.sql(entry.engine.dialect)
+    def _query(
+        self,
+        run: Run,
+        query: CompiledStatement,
+        planned: PlannedAttempt,
+        granted: _Granted,
+        early: EarlyResult | None,
+        wait_s: float,
+    ) -> _Done:
+        """Hold a lease, run the engine's own SQL, spool every row, and publish them all."""
+        entry = self._engines[planned.engine]
+        engine, sql = entry.engine, query.sql(entry.engine.writer)
         wait_s = min(wait_s, self._queue_s, max(0.0, run.remaining_s))
         limit_bytes = self._admission.limit_bytes(entry.name, run.statement.pool)
-        asked = self._request(run, runner.this, entry)
 
-        def publish(rename: Callable[[], None]) -> None:
+        def publish(make_result: Callable[[], None]) -> None:
             self._registration.require_unchanged(query.tables)
-            runner.finish.cross(rename)
+            make_result()
 
-        try:
-            with (
-                self._leased(run, asked, entry, wait_s, lambda: runner.is_unwanted) as grant,
-                entry.breaker.watched(),
-                runner.holding(entry, grant, limit_bytes),
-            ):
-                self._registration.require_unchanged(query.tables)
-                stream = entry.engine.execute(
-                    sql, query_id=run.id, lease=grant.lease, deadline_s=run.remaining_s, watch=runner.watch
+        with self._leased(run, self._request(run, planned, entry), entry, wait_s) as (grant, admitted):
+            granted.admitted = admitted
+            if limit_bytes is not None:
+                granted.memory = MemoryWatch(run.id, engine, grant, limit_bytes)
+            watch = granted.memory if granted.memory and granted.memory.can_raise else unwatched
+            with entry.breaker.watched(), run.on(entry.name):
+                run.require()
+                self._registration.require_readable(query.tables)
+                stream = engine.execute(
+                    sql, query_id=run.id, lease=grant.lease, deadline_s=run.remaining_s, watch=watch
                 )
                 with stream:
-                    if runner.early is not None:
-                        result = runner.early.write(stream, settled=runner.settled, publish=publish)
+                    if early is not None:
+                        result = early.write(stream, publish=publish)
                     else:
-                        result = self._spool.write(run.id, stream, attempt=runner.attempt.ordinal, publish=publish)
-        except EngineError as error:
-            raise runner.reason(error) from error
+                        result = self._spool.write(run.id, stream, publish=publish)
         return _Done(result, stream.actuals)
 
     @contextmanager
     def _leased(
-        self, run: Run, asked: Request, entry: EngineEntry, wait_s: float, cancelled: Callable[[], bool]
-    ) -> Iterator[Grant]:
+        self, run: Run, request: Request, entry: EngineEntry, wait_s: float
+    ) -> Iterator[tuple[Grant, Admitted]]:
         """Hold a lease; the run tells that it waits for it, and how long it did."""
         begun = time.monotonic()
         with ExitStack() as held:
             with run.waits(WaitsFor.LEASE, entry.name):
-                grant = held.enter_context(self._admission.lease(asked, wait_s=wait_s, cancelled=cancelled))
-            lease = grant.lease
-            memory_bytes = None if entry.limit_bytes is None else lease.memory_bytes
+                lease = self._admission.lease(request, wait_s=wait_s, cancelled=lambda: run.cancelled)
+                grant = held.enter_context(lease)
+            memory_bytes = None if entry.limit_bytes is None else grant.lease.memory_bytes
             waited_s = time.monotonic() - begun
             run.clock.end(Stage.ADMIT)
-            run.admit(Admitted(entry.name, now(), waited_s, memory_bytes, lease.threads or entry.threads))
-            yield grant
+            admitted = Admitted(entry.name, now(), waited_s, memory_bytes, grant.lease.threads or entry.threads)
+            run.admit(admitted)
+            yield grant, admitted
 
-    def _request(self, run: Run, this: PlannedAttempt, entry: EngineEntry) -> Request:
+    def _request(self, run: Run, planned: PlannedAttempt, entry: EngineEntry) -> Request:
         """Ask for what the decision says that the statement needs; for the engine's limit where it says nothing."""
         statement, decision = run.statement, run.record.decision
         price = decision.price(entry.name) if decision else None
         expected = decision.on(entry.name) if decision else None
-        lease_bytes = price.lease_bytes if price and not this.whole else None
+        lease_bytes = price.lease_bytes if price and not planned.whole else None
         return Request(
             entry.name,
             (entry.limit_bytes or 0) if lease_bytes is None else lease_bytes,
@@ -174,21 +215,20 @@ class Executor:
             run.id,
             expected_s=price.seconds if price else None,
             threads=expected.threads if expected else None,
-            careful=this.careful,
+            careful=planned.careful,
         )
 
     def _write(self, run: Run, write: Write, entry: EngineEntry) -> _Done:
         def produce(sql: str, target: WriteTarget) -> pa.Schema:
             wait_s = min(self._queue_s, max(0.0, run.remaining_s))
-            asked = Request(entry.name, 0, run.statement.principal, run.statement.pool, run.id)
-            lease = self._leased(run, asked, entry, wait_s, lambda: run.cancelled)
-            with lease, entry.breaker.watched(), run.on(entry.name):
+            request = Request(entry.name, 0, run.statement.principal, run.statement.pool, run.id)
+            with self._leased(run, request, entry, wait_s), entry.breaker.watched(), run.on(entry.name):
                 assert isinstance(entry.engine, Writer)
                 schema = entry.engine.write(sql, target, query_id=run.id, deadline_s=run.remaining_s)
-            self._registration.require_unchanged(reads(write))
+            self._registration.require_unchanged(write.reads)
             return schema
 
-        table = answer(write, run.statement.dialect, self._writer.write(write, run, produce))
+        table = write.reply(run.statement.dialect, self._writer.write(write, run, produce))
         try:
             return _Done(self._spool.write(run.id, table.to_reader()))
         except ResultError as error:
@@ -220,7 +260,7 @@ def _carried_out(attempt: Attempt, work: Callable[[], _Done]) -> Outcome:
     begun = time.monotonic()
     try:
         done = work()
-    except (EngineError, GatewayError) as error:
+    except FusionError as error:
         failure = failure_of(error)
         failed = replace(
             attempt,

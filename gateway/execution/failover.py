@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from engines.errors import (
-    BrokenOff,
     DataError,
     EngineBusy,
     EngineError,
@@ -15,6 +14,9 @@ from engines.errors import (
     EngineUnavailable,
     MemoryExceeded,
 )
+from metastore.records import Attempt
+from selector.decision import Decision
+from sql.errors import FusionError
 
 LOSSES = 1
 """How often a query goes back to an engine that was lost under it: it may be what kills the engine."""
@@ -31,33 +33,30 @@ class PlannedAttempt:
     """One engine, once. careful: after an out-of-memory of a dependable engine, see ``Lease.careful``.
 
     whole: with the engine's whole limit, after an out-of-memory with a lease that was smaller.
-    to_the_end: it was broken off before, and is not again.
     """
 
     engine: str
     careful: bool = False
     whole: bool = False
-    to_the_end: bool = False
 
 
 class FailoverPlan:
     """The tries of one query, in the order of a decision's ranking.
 
     waiting: what comes next. lost: what comes back once its engine is available again. data_error: what an engine
-    said of the data; another one may accept it. last_error: of the attempt that failed last.
+    said of the data; another one may accept it.
     """
 
     def __init__(self, ranking: Sequence[str], *, dependable: Collection[str]) -> None:
         self.waiting = [PlannedAttempt(engine) for engine in ranking]
         self.lost: list[PlannedAttempt] = []
         self.data_error: DataError | None = None
-        self.last_error: EngineError | None = None
         self._dependable = frozenset(dependable)
         self._losses: Counter[tuple[PlannedAttempt, bool]] = Counter()
 
     def ends_with(self, this: PlannedAttempt) -> bool:
         """Tell whether no other engine may follow a try: at most its own, once more."""
-        return not self.waiting and all(lost.engine == this.engine for lost in self.lost)
+        return all(other.engine == this.engine for other in (*self.waiting, *self.lost))
 
     def next(self) -> PlannedAttempt:
         """Take the next try."""
@@ -68,17 +67,16 @@ class FailoverPlan:
 
         lease_was_small: it ran out of a lease below the engine's limit, and the whole limit is worth another try.
         """
-        self.last_error = error
         if not error.fails_over:
             return False
         if isinstance(error, DataError):
             self.data_error = error
+        if isinstance(error, MemoryExceeded) and error.while_planning:
+            return bool(self.waiting or self.lost)  # on this engine it would do so again
         if isinstance(error, MemoryExceeded) and this.engine in self._dependable and not this.careful:
             self.waiting.insert(0, PlannedAttempt(this.engine, careful=True))
         if isinstance(error, MemoryExceeded) and lease_was_small and not this.whole:
             self.waiting.insert(0, PlannedAttempt(this.engine, whole=True))
-        if isinstance(error, BrokenOff):  # where nobody else ends it, it may yet
-            self.waiting.append(replace(this, to_the_end=True))
         if isinstance(error, EngineUnavailable):
             on_purpose = isinstance(error, EngineRestarted)
             self._losses[this, on_purpose] += 1
@@ -86,7 +84,7 @@ class FailoverPlan:
                 self.lost.append(this)
         return bool(self.waiting or self.lost)
 
-    def final_error(self, error: EngineError) -> EngineError:
+    def final_error(self, error: FusionError) -> FusionError:
         """Return what a client is told in the end: what an engine says of its data, not that others are busy."""
         return self.data_error if self.data_error and isinstance(error, EngineBusy | EngineUnavailable) else error
 
@@ -94,3 +92,15 @@ class FailoverPlan:
         """Queue the lost tries whose engines take work again; forget the others."""
         self.waiting += [lost for lost in self.lost if lost.engine in engines]
         self.lost = []
+
+
+def whole_limit_pays(decision: Decision, attempt: Attempt) -> bool:
+    """Tell whether an attempt that ran out of memory is worth another one with all that its engine gives.
+
+    It is not where the engine says that it had more than it was leased: then the lease was not too small.
+    """
+    price, lease_bytes = decision.price(attempt.engine), attempt.lease_bytes
+    considered = decision.on(attempt.engine)
+    if price is None or considered is None or considered.limit_bytes is None or lease_bytes is None:
+        return False
+    return price.whole_pays and lease_bytes < considered.limit_bytes and (attempt.peak_bytes or 0) <= lease_bytes

@@ -7,11 +7,11 @@ import time
 from contextlib import AbstractContextManager
 from functools import partial
 
+from gateway.commands.classification import is_quick
 from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.places import Places
 from gateway.routing.engines import EngineRegistry
 from gateway.security.principals import Principal
-from gateway.sql.commands.parsing.command_parsing import is_quick
 from gateway.statements.statement import Run
 
 CANCEL_REPEAT_S = 0.25
@@ -76,6 +76,6 @@ class LiveStatements:
     def _cancel_until_done(self, run: Run) -> None:
         """Repeat a cancel until it is heard: it may come while an engine is just about to start the statement."""
         while not run.done.done():
-            for engine in run.engines:
+            if (engine := run.engine) is not None:
                 self._engines[engine].engine.cancel(run.id)
             time.sleep(CANCEL_REPEAT_S)

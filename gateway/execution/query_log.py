@@ -19,23 +19,18 @@ from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from engines.errors import EngineError, StatementCancelled
-from gateway.errors import (
-    GatewayError,
-    GatewayStopped,
-    InternalError,
-    MetastoreUnavailable,
-    NoEngineAvailable,
-    failure_of,
-)
+from engines.compiled import CompiledStatement
+from engines.errors import StatementCancelled
+from gateway.errors import GatewayStopped, InternalError, MetastoreUnavailable
 from gateway.execution.spooling.results import SpooledResult
-from gateway.sql.compiled import CompiledStatement
+from gateway.failures import failure_of
 from gateway.statements.statement import Run
 from metastore.database.retry import retry
-from metastore.records import Attempt, Failure, Misestimate, QueryRecord, QueryState
+from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
 from metastore.store import Metastore
 from selector.decision import Decision, NoEngine
 from selector.forecast.history import NOTHING
+from sql.errors import Failure, FusionError
 
 log = logging.getLogger(__name__)
 
@@ -157,9 +152,9 @@ class QueryLog:
         self._writer.wait(started)
 
     def attempt_failed(self, run: Run, attempt: Attempt) -> None:
-        """Record an attempt that failed, with another one to follow, or beside it."""
+        """Record an attempt that failed, with another one to follow."""
         self._writer.attempt_ended(run.id, attempt)
-        run.record = replace(run.record, attempts=_in_order(run, attempt))
+        run.record = replace(run.record, attempts=(*run.record.attempts, attempt))
 
     def misestimated(self, missed: Misestimate) -> None:
         """Remember that a statement did not fit."""
@@ -183,7 +178,7 @@ class QueryLog:
             run.record,
             state=state,
             engine=attempt.engine if attempt else None,
-            attempts=_in_order(run, attempt) if attempt else run.record.attempts,
+            attempts=(*run.record.attempts, attempt) if attempt else run.record.attempts,
             rows=result.rows if result else None,
             result_bytes=result.bytes if result else None,
             error=error,
@@ -209,10 +204,8 @@ class QueryLog:
         self.require_open(run)
         run.record = closed if was_open else retry(partial(self._queries.get, run.id)) or closed
 
-    def close_untried(self, run: Run, error: GatewayError | EngineError | NoEngine) -> None:
+    def close_untried(self, run: Run, error: FusionError | NoEngine) -> None:
         """Record the end of a statement that no engine was tried for. Nothing is raised."""
-        if isinstance(error, NoEngine):
-            error = NoEngineAvailable(f"No engine can take it: {error}")
         state = QueryState.CANCELLED if isinstance(error, StatementCancelled) else QueryState.FAILED
         try:
             self.close(run, state, error=failure_of(error))
@@ -264,11 +257,6 @@ def new_attempt(ordinal: int, engine: str, decision: Decision | None = None) -> 
     """Return an attempt that begins now."""
     expected = decision.expectation(engine) if decision else NOTHING
     return Attempt(ordinal, engine, QueryState.RUNNING, started_at=now(), expected=expected)
-
-
-def _in_order(run: Run, attempt: Attempt) -> tuple[Attempt, ...]:
-    """Return a query's attempts that have ended with another one, as they began: of two at once, either ends first."""
-    return tuple(sorted((*run.record.attempts, attempt), key=lambda each: each.ordinal))
 
 
 def now() -> dt.datetime:

@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from engines.compiled import CompiledStatement
 from engines.errors import StatementCancelled
 from gateway.catalog.snapshot import CatalogSnapshot
-from gateway.errors import RuleDenied
 from gateway.execution.failover import PlannedAttempt
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.router import Router
-from gateway.sql.compiled import CompiledStatement
 from gateway.statements.statement import Run, WaitsFor
 from metastore.database.retry import retry
 from selector.decide import LIKELY
 from selector.decision import Decision, NoEngine
+from sql.errors import RuleDenied
 
 RETURN_POLL_S = 0.25
 CANCELLED = "The statement was cancelled."

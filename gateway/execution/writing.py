@@ -16,57 +16,49 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from engines.arrow_types import spark_type
+from engines.arrow_types import declared_type
+from engines.compiled import SPARK_WRITER
+from engines.files.listing import DataFile, InspectionFailed, data_files
 from engines.machine.private_files import private_folder
-from engines.protocol import Column, InvalidTable, TableSource, WriteTarget
-from engines.table_names import database_of
+from engines.protocol import WriteTarget
 from gateway.catalog.commits import PART, Commits, FolderBusy
 from gateway.catalog.empty_files import write_empty_file
 from gateway.catalog.folders import Folder
 from gateway.catalog.own_folders import OwnFolders
 from gateway.catalog.registration import Registration
-from gateway.catalog.staged_rows import Produce, StagedRows
-from gateway.errors import (
+from gateway.commands.command import Write
+from gateway.commands.ddl.columns import AddColumns
+from gateway.commands.ddl.databases import DropDatabase
+from gateway.commands.ddl.tables import CreateTable, DropTable
+from gateway.commands.dml.change_queries import ChangeRows
+from gateway.commands.dml.inserts import InsertInto, InsertIntoSeveral
+from gateway.commands.dml.truncation import Truncate
+from gateway.errors import TableBusy, WriteFailed, WritePending
+from gateway.execution.changing.table_changer import TableChanger
+from gateway.execution.staged_rows import Produce, StagedRows
+from gateway.security.policy import Action, Policy
+from gateway.statements.statement import Run
+from metastore.database.retry import retry
+from metastore.discovery.inspector import inspect
+from metastore.errors import AlreadyExists, DatabaseInUse, NoDatabase
+from metastore.records import Inspection, Partition
+from metastore.store import Metastore
+from sql.errors import (
     DatabaseNotEmpty,
     NotAllowed,
-    TableBusy,
+    TableChangedConcurrently,
     TableExists,
-    TableInMotion,
     UnknownDatabase,
     UnknownPartition,
     UnknownTable,
-    WriteFailed,
-    WritePending,
 )
-from gateway.execution.changing.table_changer import TableChanger
-from gateway.security.policy import Action, Policy
-from gateway.sql.commands.writes import (
-    AddColumns,
-    ChangeRows,
-    CreateTable,
-    DropDatabase,
-    DropTable,
-    InsertInto,
-    InsertIntoSeveral,
-    Truncate,
-    Write,
-)
-from gateway.sql.dialects.names import SPARK
-from gateway.statements.statement import Run
-from metastore.database.retry import retry
-from metastore.discovery.inspection import DataFile, InspectionFailed, data_files
-from metastore.discovery.inspector import inspect
-from metastore.records import Inspection, Partition
-from metastore.repositories.catalog import AlreadyExists, NoDatabase
-from metastore.repositories.databases import DatabaseInUse
-from metastore.store import Metastore
+from sql.tables import TABLE_FORMATS, Column, InvalidTable, TableSource, database_of
 
 log = logging.getLogger(__name__)
 
 RETRY_S = 5.0  # with a disk that does not take committed files
 TURN_S = 60.0  # longest wait for others who commit to the same table
 RECOVERY_TURN_S = 1.0
-INSERTABLE = ("parquet", "orc")
 ROWS_WRITTEN = pa.schema([("rows_written", pa.int64())])
 
 NAMES_SHOWN = 5  # of what stands in the way
@@ -133,6 +125,8 @@ class TableWriter:
                     rows = self._drop(write.table, run)
                 case DropDatabase():
                     rows = self._drop_database(write, run)
+                case _:
+                    raise TypeError(f"no writer for {write!r}")
         except FolderBusy as error:
             raise TableBusy(
                 f"Others have been writing to the files of {_table_of(write)} for {self._turn_s:g} s. Nothing was "
@@ -163,7 +157,7 @@ class TableWriter:
                     self._registration.rows_came(name)
             except FolderBusy:
                 log.warning("another process writes to %s, and ends earlier writes, too", ", ".join(known))
-            except (OSError, UnknownTable, TableInMotion, InspectionFailed) as error:
+            except (OSError, UnknownTable, TableChangedConcurrently, InspectionFailed) as error:
                 log.warning("files of an earlier write wait to be moved into %s: %s", ", ".join(known), error)
             else:
                 log.warning("the files of an earlier write were moved into %s", ", ".join(known))
@@ -180,7 +174,7 @@ class TableWriter:
         kept = False
         try:
             if write.query is not None:
-                schema = produce(write.query.sql(SPARK), target)
+                schema = produce(write.query.sql(SPARK_WRITER), target)
             else:
                 schema = pa.schema([])
                 _make_empty(write, folder, run.id)
@@ -253,9 +247,9 @@ class TableWriter:
         """Refuse rows for files that none can be put beside. Raises WriteFailed, LocationRefused."""
         source = write.target
         is_file = Path(source.location).is_file()
-        if source.format not in INSERTABLE or is_file:
+        if source.format not in TABLE_FORMATS or is_file:
             what = "one file" if is_file else source.format
-            raise WriteFailed(f"Rows can be added to tables in {' or '.join(INSERTABLE)}; this is {what}.")
+            raise WriteFailed(f"Rows can be added to tables in {' or '.join(TABLE_FORMATS)}; this is {what}.")
         self._registration.require_unchanged((source,))
         if write.overwrite is not None:
             self._require_alone(source)
@@ -363,7 +357,7 @@ class TableWriter:
             return
         try:
             retry(partial(self._registration.rows_came, source.name))
-        except (OSError, UnknownTable, TableInMotion, InspectionFailed) as error:  # the rows are there all the same
+        except (OSError, UnknownTable, TableChangedConcurrently, InspectionFailed) as error:  # the rows are written
             log.warning("the catalog does not know the new files of %s: %s", source.name, error)
 
     def _drop_database(self, write: DropDatabase, run: Run) -> int:
@@ -402,15 +396,7 @@ class TableWriter:
 
 
 def _table_of(write: Write) -> str:
-    match write:
-        case InsertInto() | InsertIntoSeveral() | ChangeRows():
-            return write.table
-        case DropDatabase(database=database):
-            return f"a table of {database}"
-        case AddColumns(target=target):
-            return target.name
-        case CreateTable(table=table) | DropTable(table=table) | Truncate(table=table):
-            return table
+    return f"a table of {write.database}" if isinstance(write, DropDatabase) else next(write.table_names(()))
 
 
 def _make_empty(write: CreateTable, folder: Path, query_id: str) -> None:
@@ -422,7 +408,7 @@ def _make_empty(write: CreateTable, folder: Path, query_id: str) -> None:
 
 def _made(write: CreateTable, folder: Path, schema: pa.Schema) -> Inspection:
     """Say what table was made. Its columns are the query's, whatever the files can say of their types."""
-    columns = write.columns or tuple(Column(field.name, spark_type(field.type)) for field in schema)
+    columns = write.columns or tuple(Column(field.name, declared_type(field)) for field in schema)
     by_name = {column.name.lower(): column.name for column in columns}
     folders = tuple(by_name[name.lower()] for name in write.partition_columns)
     own = tuple(column for column in columns if column.name not in folders)

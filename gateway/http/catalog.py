@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import PlainTextResponse
 
-from engines.protocol import Column
-from engines.table_names import canonical
-from gateway.catalog.registration import NewTable
+from gateway.catalog.new_table import NewTable
+from gateway.commands.ddl.tables import RegisterTable
 from gateway.errors import NotFound
 from gateway.http.errors import declared
 from gateway.http.forwarding.usage import cached_in_all, usages
-from gateway.http.login import User
 from gateway.http.models.engines import (
     CacheReply,
     EngineList,
@@ -28,6 +26,9 @@ from gateway.http.models.engines import (
 from gateway.http.models.queries import MisestimateList, MisestimateModel
 from gateway.http.models.tables import TableList, TableReply, TableRequest
 from gateway.http.queries import Served
+from gateway.http.requests.login import User
+from gateway.http.requests.routes import BoundedRoute
+from gateway.http.routing.permitted import require_permitted
 from gateway.http.services import Services
 from gateway.presentation.disclosure import visible_misestimate
 from gateway.presentation.metrics import METRICS_TYPE, metrics_text
@@ -35,8 +36,9 @@ from gateway.routing.admission.usage import INTERVAL_S, INTERVALS, Of
 from gateway.routing.admission.values import EngineState
 from gateway.security.policy import Action
 from selector.join_keys import KeyPair
+from sql.tables import Column, canonical
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(route_class=BoundedRoute, prefix="/v1")
 
 
 @router.get("/tables", tags=["catalog"])
@@ -47,7 +49,7 @@ def list_tables(gateway: Served) -> TableList:
 
 @router.get("/tables/{name}", tags=["catalog"], responses=declared(404))
 def get_table(name: str, gateway: Served) -> TableReply:
-    """Return one table with the statistics in force."""
+    """Return one table with its current statistics."""
     table = gateway.metastore.catalog.get(canonical(name))
     if table is None:
         raise NotFound(f"There is no table {name}.")
@@ -60,13 +62,14 @@ def get_table(name: str, gateway: Served) -> TableReply:
 
 
 def _keys_of(table: str, gateway: Services) -> dict[KeyPair, str]:
-    known = gateway.metastore.keys.sources()
-    return {pair: source for pair, source in known.items() if table in (pair.left.table, pair.right.table)}
+    sources = gateway.metastore.keys.sources()
+    return {pair: source for pair, source in sources.items() if table in (pair.left.table, pair.right.table)}
 
 
 @router.post("/tables", status_code=201, tags=["catalog"], responses=declared(409))
-def add_table(body: TableRequest, gateway: Served, user: User) -> TableReply:
-    """Register a table, or look again at one that is registered."""
+def add_table(body: TableRequest, request: Request, gateway: Served, user: User) -> TableReply:
+    """Register a table, or inspect the files of a registered one again."""
+    require_permitted(RegisterTable(body.name, body.location), request, gateway, user)
     wanted = NewTable(
         name=body.name,
         location=body.location,
@@ -81,21 +84,20 @@ def add_table(body: TableRequest, gateway: Served, user: User) -> TableReply:
 
 @router.get("/misestimates", tags=["routing"])
 def list_misestimates(gateway: Served, user: User) -> MisestimateList:
-    """List what was learned from estimates that were wrong."""
+    """List misestimates."""
     misestimates = gateway.metastore.misestimates.list()
-    return MisestimateList(
-        misestimates=[MisestimateModel.of(visible_misestimate(each, user, gateway.policy)) for each in misestimates]
-    )
+    shown = [visible_misestimate(misestimate, user, gateway.policy) for misestimate in misestimates]
+    return MisestimateList(misestimates=[MisestimateModel.showing(misestimate) for misestimate in shown])
 
 
 @router.delete("/misestimates/{fingerprint}", tags=["routing"], responses=declared(404))
 def forget_misestimate(fingerprint: str, gateway: Served, user: User) -> dict[str, int]:
-    """Forget all misestimates about one statement; the next run tries the fast engine again."""
+    """Forget all misestimates of one statement; its next run tries the fast engine again."""
     gateway.policy.require(user, Action.FORGET_MISESTIMATE)
     forgotten = gateway.metastore.misestimates.forget(fingerprint)
     gateway.router.forget_misses(fingerprint)
     if not forgotten:
-        raise NotFound("Nothing is on record under this fingerprint.")
+        raise NotFound("No misestimate has this fingerprint.")
     return {"forgotten": forgotten}
 
 
@@ -105,14 +107,13 @@ def list_engines(gateway: Served) -> EngineList:
     engines = []
     held = {state.budget.name: state for state in gateway.admission.describe().engines}
     for entry in gateway.engines.values():
-        status = entry.engine.status()
+        status, why_open = entry.engine.status(), entry.breaker.why_open()
         engines.append(
-            EngineModel(
-                name=entry.name,
+            EngineModel.showing(
+                entry,
                 kind=entry.engine.kind.value,
-                alive=status.alive and entry.breaker.why_open() is None,
-                detail=entry.breaker.why_open() or status.detail,
-                limit_bytes=entry.limit_bytes,
+                alive=status.alive and why_open is None,
+                detail=why_open or status.detail,
                 ledger=_ledger(held[entry.name]),
             )
         )
@@ -131,21 +132,10 @@ def _ledger(state: EngineState) -> dict[str, int | None]:
 
 @router.get("/pools", tags=["engines"])
 def list_pools(gateway: Served) -> PoolList:
-    """List pools as they are now: their limits, what is held of them, and how many statements wait."""
+    """List pools with their limits, leases and waiting statements."""
     return PoolList(
         pools=[
-            PoolModel(
-                name=state.pool.name,
-                weight=state.pool.weight,
-                slots=state.pool.slots,
-                slots_held=state.slots_held,
-                memory_bytes=state.pool.memory_bytes,
-                bytes_held=state.bytes_held,
-                queue=state.pool.queue,
-                queue_s=state.pool.queue_s,
-                waiting=state.waiting,
-                when_full=state.pool.when_full.value,
-            )
+            PoolModel.showing(state.pool, state, when_full=state.pool.when_full.value)
             for state in gateway.admission.describe().pools
         ]
     )
@@ -153,14 +143,14 @@ def list_pools(gateway: Served) -> PoolList:
 
 @router.get("/cache", tags=["engines"])
 def get_cache(gateway: Served) -> CacheReply:
-    """Return how full the cache of results is, and how it was used since the start."""
+    """Return size and use of the cache of results since the start."""
     usage = cached_in_all(gateway)
     return CacheReply.showing(usage, hit_rate=usage.hit_rate)
 
 
 @router.get("/leases", tags=["engines"])
 def list_leases(gateway: Served) -> LeaseList:
-    """List what queries hold of engines now."""
+    """List the leases of queries."""
     return LeaseList(leases=[LeaseModel.showing(lease) for lease in gateway.admission.leases()])
 
 
@@ -171,18 +161,19 @@ def get_usage(
     pool: str | None = None,
     step_s: Annotated[float, Query(ge=INTERVAL_S, le=INTERVAL_S * INTERVALS)] = 60.0,
 ) -> UsageReply:
-    """Return bytes and slots that were leased, and who waited, over the last hour; of all engines and pools, or one."""
+    """Return leased bytes and slots, and waiting statements, of the last hour; of all engines and pools, or one."""
     state = gateway.admission.describe()
     limits: dict[tuple[Of, str], tuple[int | None, int | None]]
-    limits = {(Of.ENGINE, each.budget.name): (each.budget.slots, each.budget.capacity_bytes) for each in state.engines}
-    limits |= {(Of.POOL, each.pool.name): (each.pool.slots, each.pool.memory_bytes) for each in state.pools}
-    asked = {(Of.ENGINE, engine), (Of.POOL, pool)} if engine is not None or pool is not None else set(limits)
-    found = [
-        UsageModel.of_one(*key, *limits[key], gateway.admission.usage(*key), step_s) for key in limits if key in asked
-    ]
-    if len(found) < len([each for each in (engine, pool) if each is not None]):
+    budgets, pools = [entry.budget for entry in state.engines], [entry.pool for entry in state.pools]
+    limits = {(Of.ENGINE, budget.name): (budget.slots, budget.capacity_bytes) for budget in budgets}
+    limits |= {(Of.POOL, one.name): (one.slots, one.memory_bytes) for one in pools}
+    wanted = {key for key in ((Of.ENGINE, engine), (Of.POOL, pool)) if key[1] is not None} or set(limits)
+    if not wanted <= limits.keys():
         raise NotFound("There is no such engine or pool.")
-    return UsageReply(usage=found)
+    histories = {key: gateway.admission.usage(*key) for key in limits if key in wanted}
+    return UsageReply(
+        usage=[UsageModel.showing_history(*key, *limits[key], histories[key], step_s) for key in histories]
+    )
 
 
 @router.get(
@@ -192,5 +183,5 @@ def get_usage(
     responses={200: {"content": {METRICS_TYPE: {"schema": {"type": "string"}}}}},
 )
 def get_metrics(gateway: Served) -> PlainTextResponse:
-    """Return leases, waits, refusals, what the cache did and where time goes in the text format of Prometheus."""
+    """Return leases, waits, refusals, use of the cache and times of stages in the text format of Prometheus."""
     return PlainTextResponse(metrics_text(gateway.admission, usages(gateway)), media_type=METRICS_TYPE)

@@ -1,8 +1,8 @@
-"""The one place that knows which status an error has, and the one shape of all of them."""
+"""HTTP statuses of errors, by kind, and the one shape of their replies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -11,97 +11,91 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
 
-from engines.errors import EngineBusy, EngineError, StatementError
-from gateway import errors
-from gateway.errors import GatewayError
+from engines.errors import EngineBusy
+from gateway import errors, failures
 from gateway.http.models.common import ErrorModel, ErrorReply
 from gateway.http.replies import ExactJSONResponse
 from gateway.security.web import SECURITY_HEADERS
-from metastore.discovery.inspection import InspectionFailed
-from metastore.records import Failure
-from selector.decision import NoEngine
+from sql.errors import ErrorKind, Failure, FusionError, SqlError, StatementTooLong
 
 RETRY_AFTER_S = 5
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-DEFAULT_STATUS = 400
-_STATUS: Mapping[type[GatewayError] | type[EngineError], int] = {
-    errors.AuthenticationFailed: 401,
-    errors.NotAllowed: 403,
-    errors.RootsRequired: 403,
-    errors.AccessDenied: 403,
-    errors.RuleDenied: 403,
-    errors.RuleForbidsEngine: 403,
-    errors.NotYourQuery: 403,
-    errors.CrossSiteRequest: 403,
-    errors.NotFound: 404,
+_OF_REQUEST: Mapping[ErrorKind, int] = {
+    ErrorKind.INVALID: 400,
+    ErrorKind.UNAUTHENTICATED: 401,
+    ErrorKind.DENIED: 403,
+    ErrorKind.NOT_FOUND: 404,
+    ErrorKind.EXISTS: 409,
+    ErrorKind.FAILED_PRECONDITION: 409,
+    ErrorKind.CONFLICT: 409,
+    ErrorKind.EXHAUSTED: 503,
+    ErrorKind.UNAVAILABLE: 503,
+    ErrorKind.CANCELLED: 400,
+    ErrorKind.TIMED_OUT: 503,
+    ErrorKind.INTERNAL: 500,
+}
+# Statuses that HTTP has for exactly one of our errors.
+_OF_REQUEST_SPECIAL: Mapping[type[FusionError], int] = {
     errors.MethodNotAllowed: 405,
-    errors.NotFinished: 409,
-    errors.JobRunning: 409,
-    errors.JobElsewhere: 409,
-    errors.TableInMotion: 409,
-    errors.DatabaseNotEmpty: 409,
-    errors.ScheduleTaken: 409,
-    errors.SchedulePaused: 409,
     errors.ResultGone: 410,
-    errors.StatementTooLong: 413,
+    StatementTooLong: 413,
     errors.WrongContentType: 415,
     errors.UnknownHost: 421,
     errors.InvalidBody: 422,
-    errors.InternalError: 500,
-    errors.NoEngineAvailable: 503,
-    errors.TooManyQueries: 503,
-    errors.PoolFull: 503,
-    errors.TooManyDownloads: 503,
-    errors.GatewayStopped: 503,
-    errors.MetastoreUnavailable: 503,
-    EngineBusy: 503,
 }
-# A query that was accepted and failed is a 200 that says so, unless the statement or the moment was to blame.
-_STATUS_OF_FAILED_QUERY: Mapping[type[GatewayError] | type[EngineError], int] = {
-    StatementError: 400,
-    errors.UnknownPartition: 400,
-    errors.NoSession: 400,
-    errors.UnknownDatabase: 400,
-    errors.DatabaseExists: 400,
-    errors.NotAllowed: 403,
-    errors.RuleDenied: 403,
-    errors.RuleForbidsEngine: 403,
-    errors.JobRunning: 409,
-    errors.TableInMotion: 409,
-    errors.TableBusy: 409,
-    errors.WriteConflict: 409,
-    errors.SeveralMatches: 400,
-    errors.DatabaseNotEmpty: 409,
+# A table that a statement names is not the address of the request: the statement is wrong.
+_OF_STATEMENT: Mapping[ErrorKind, int] = {
+    ErrorKind.INVALID: 400,
+    ErrorKind.DENIED: 403,
+    ErrorKind.NOT_FOUND: 400,
+    ErrorKind.EXISTS: 400,
+    ErrorKind.FAILED_PRECONDITION: 409,
+    ErrorKind.CONFLICT: 409,
+}
+# These queries never ran, and may be sent again.
+_OF_FAILED_QUERY_SPECIAL: Mapping[type[FusionError], int] = {
     errors.NoEngineAvailable: 503,
     errors.PoolFull: 503,
     EngineBusy: 503,
 }
-STATUS: Mapping[str, int] = {kind.code: status for kind, status in _STATUS.items()}
-STATUS_OF_FAILED_QUERY: Mapping[str, int] = {kind.code: status for kind, status in _STATUS_OF_FAILED_QUERY.items()}
+STATUSES_OF_FAILED_QUERIES = frozenset({*_OF_STATEMENT.values(), *_OF_FAILED_QUERY_SPECIAL.values()})
 _MEANINGS: Mapping[int, str] = {
     400: "The request or its statement is wrong; the code and the position say how.",
     401: "The login is missing or wrong.",
-    403: "It is understood, and not allowed to this user or to anybody.",
-    404: "There is nothing of this name or id.",
-    409: "Not as things are now: it is running, or not finished, or there already.",
+    403: "This user, or everybody, may not do this.",
+    404: "Nothing has this name or id.",
+    409: "Not in this state: it is running, has not finished, exists already, or others are changing it.",
     410: "The result is no longer kept.",
     413: "The statement is too long.",
-    421: "The gateway is not known by the name that it was called by.",
-    422: "A field or a parameter is missing, or has a value that it cannot have.",
+    421: "The request names a host that is not the gateway.",
+    422: "A field or a parameter is missing or has an invalid value.",
     500: "A defect of the gateway; its log says more.",
     503: "Not now; the same may work soon, as Retry-After says.",
 }
 _OF_EVERY_ROUTE = (400, 401, 403, 413, 421, 422, 500, 503)
 
 
+def status_of(code: str) -> int:
+    """Return the status of a request that fails with an error."""
+    error = errors.error_class(code)
+    of_kind = _OF_STATEMENT if issubclass(error, SqlError) else _OF_REQUEST
+    return _OF_REQUEST_SPECIAL.get(error, of_kind[error.kind])
+
+
+def status_of_failed_query(code: str) -> int:
+    """Return the status of an accepted query that failed: 200, unless the statement or the moment was the reason."""
+    error = errors.error_class(code)
+    return _OF_FAILED_QUERY_SPECIAL.get(error, _OF_STATEMENT.get(error.kind, 200))
+
+
 def declared(*statuses: int, model: Any = ErrorReply) -> dict[int | str, dict[str, Any]]:
-    """Return replies for the interface's description. statuses: of errors; without any, those of every route."""
+    """Return replies for the OpenAPI description. statuses: of errors; none: those of every route."""
     return {status: {"model": model, "description": _MEANINGS[status]} for status in statuses or _OF_EVERY_ROUTE}
 
 
 def reply(failure: Failure, query_id: str | None = None) -> ExactJSONResponse:
-    """Return an error in its shape and with its status."""
-    status = STATUS.get(failure.code, DEFAULT_STATUS)
+    """Return the reply for an error."""
+    status = status_of(failure.code)
     return ExactJSONResponse(
         ErrorReply(error=ErrorModel.of(failure, query_id)).model_dump(mode="json", exclude_none=True),
         status_code=status,
@@ -110,49 +104,46 @@ def reply(failure: Failure, query_id: str | None = None) -> ExactJSONResponse:
 
 
 def retry_headers(status: int) -> dict[str, str] | None:
-    """Tell when to come back, or with what, where coming back helps."""
+    """Return headers that say when to try again, or with which login; None where trying again does not help."""
     if status == 401:
         return {"WWW-Authenticate": 'Basic realm="Fusion SQL Gateway", charset="UTF-8"'}
     return {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else None
 
 
+def first_error(errors: Sequence[Mapping[str, Any]]) -> str:
+    """Return the first error of a model's validation, with its place."""
+    first = errors[0]
+    place = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
+    message = "there is no such field" if first["type"] == "extra_forbidden" else first["msg"]
+    return f"{place}: {message.removeprefix('Value error, ')}"
+
+
 def allowed(scope: Scope) -> str:
     """Return the methods of a request's address as an Allow header has them; empty where there is no such address."""
     routes = scope["app"].routes
-    taken = [
+    methods = [
         method
         for method in METHODS
         if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
     ]
-    of_reading = ["HEAD"] if "GET" in taken else []
-    return ", ".join([*taken, *of_reading, "OPTIONS"]) if taken else ""
+    head = ["HEAD"] if "GET" in methods else []
+    return ", ".join([*methods, *head, "OPTIONS"]) if methods else ""
 
 
 def install(app: FastAPI) -> None:
-    """Map every error of the house. No stack trace and no path of the server leaves it."""
+    """Answer every error. No stack trace and no path of the server leaves the gateway."""
 
     @app.exception_handler(Exception)
     async def _any(request: Request, error: Exception) -> ExactJSONResponse:
         query_id = getattr(error, "query_id", None) or getattr(request.state, "query_id", None)
-        return reply(errors.failure_of(error), query_id)
+        return reply(failures.failure_of(error), query_id)
 
-    for kind in errors.MAPPED:
-        app.add_exception_handler(kind, _any)
-
-    @app.exception_handler(NoEngine)
-    async def _no_engine(_: Request, error: NoEngine) -> ExactJSONResponse:
-        return reply(errors.NoEngineAvailable(f"No engine can take it: {error}").failure)
-
-    @app.exception_handler(InspectionFailed)
-    async def _inspection(_: Request, error: InspectionFailed) -> ExactJSONResponse:
-        return reply(errors.TableUnreadable(str(error)).failure)
+    for exception in failures.MAPPED:
+        app.add_exception_handler(exception, _any)
 
     @app.exception_handler(RequestValidationError)
     async def _validation(_: Request, error: RequestValidationError) -> ExactJSONResponse:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
-        told = "there is no such field" if first["type"] == "extra_forbidden" else first["msg"]
-        return reply(errors.InvalidBody(f"{place}: {told.removeprefix('Value error, ')}").failure)
+        return reply(errors.InvalidBody(first_error(error.errors())).failure)
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> ExactJSONResponse:
@@ -161,7 +152,7 @@ def install(app: FastAPI) -> None:
             response = reply(errors.MethodNotAllowed(f"This address takes {methods}.").failure)
             response.headers["Allow"] = methods
             return response
-        kind = errors.NotFound if error.status_code == 404 else errors.BadRequest
-        response = reply(kind(str(error.detail)).failure)
+        wrong = errors.NotFound if error.status_code == 404 else errors.BadRequest
+        response = reply(wrong(str(error.detail)).failure)
         response.status_code = error.status_code
         return response

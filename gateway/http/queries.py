@@ -17,14 +17,14 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from engines.compiled import CompiledStatement
 from engines.errors import UnsupportedFeature
-from gateway.errors import AccessDenied, NotFinished, NotFound, NotYourQuery, ResultGone
+from gateway.errors import NotFinished, NotFound, NotYourQuery, ResultGone
 from gateway.execution.spooling.downloads import WIDE_BYTES
 from gateway.execution.spooling.results import ResultFile
 from gateway.execution.streaming.early_result import EarlyResult
 from gateway.http import render
-from gateway.http.errors import STATUS_OF_FAILED_QUERY, declared, retry_headers
-from gateway.http.login import User
+from gateway.http.errors import STATUSES_OF_FAILED_QUERIES, declared, retry_headers, status_of_failed_query
 from gateway.http.models.common import ErrorReply, Moment
 from gateway.http.models.queries import (
     BasisModel,
@@ -38,25 +38,25 @@ from gateway.http.models.queries import (
 )
 from gateway.http.render import Chunks
 from gateway.http.replies import ModelResponse
+from gateway.http.requests.login import User
+from gateway.http.requests.routes import CLIENT_CLOSED_REQUEST, BoundedRoute
 from gateway.http.services import Services
 from gateway.http.streaming import RowStream
 from gateway.presentation.disclosure import may_see, visible
-from gateway.presentation.json_values import json_value
+from gateway.presentation.values.json_values import json_value
 from gateway.presentation.what_if import by_weight, statistics_sentence, what_if
 from gateway.security.policy import Action, Owned
 from gateway.security.principals import Principal
-from gateway.sql.compiled import CompiledStatement
-from gateway.statements.session import Session
 from gateway.statements.stages import Stage
 from gateway.statements.statement import HeldRows, Run, Statement
 from metastore.records import QueryRecord, QueryState
 from selector.decision import Decision
+from sql.errors import AccessDenied
 
-router = APIRouter(prefix="/v1", tags=["queries"])
+router = APIRouter(route_class=BoundedRoute, prefix="/v1", tags=["queries"])
 
 WATCH_S = 0.5  # between two looks whether a client that waits is still there
-CLIENT_CLOSED_REQUEST = 499  # nobody reads it
-CACHE_HEADER = "X-Fusion-Cache"  # of a reply to a query that was asked: hit, miss or bypass
+CACHE_HEADER = "X-Fusion-Cache"  # of a reply to a query: hit, miss or bypass
 
 ARROW = "application/vnd.apache.arrow.stream"
 Opener = Callable[[], AbstractContextManager[ResultFile]]
@@ -68,7 +68,7 @@ _STREAMS: dict[Format, tuple[str, Callable[[ResultFile, render.Messages], Chunks
 }
 
 
-async def gateway_of(request: Request) -> Services:  # or each request had a thread for it
+async def gateway_of(request: Request) -> Services:  # asynchronous, so that FastAPI needs no thread for it
     """Return the gateway that this application serves."""
     gateway = request.app.state.gateway
     assert isinstance(gateway, Services)
@@ -78,10 +78,10 @@ async def gateway_of(request: Request) -> Services:  # or each request had a thr
 Served = Annotated[Services, Depends(gateway_of)]
 
 
-# A query that failed for its statement's sake, or the moment's, is shown as a whole, under the status of its error.
+# A query that failed because of its statement, or of the moment, is shown with the status of its error.
 _NOT_RUN: Mapping[int | str, dict[str, Any]] = {
     202: {"model": QueryReply, "description": "It still runs."},
-    **declared(*sorted(set(STATUS_OF_FAILED_QUERY.values())), model=QueryReply | ErrorReply),
+    **declared(*sorted(STATUSES_OF_FAILED_QUERIES), model=QueryReply | ErrorReply),
 }
 
 
@@ -101,7 +101,7 @@ async def run_query(body: QueryRequest, request: Request, gateway: Served, user:
     if record is None or not run.opened.done():
         await run_in_threadpool(gateway.coordinator.require_on_record, run)
     else:
-        run.opened.result()  # raises where it ended because nobody could write it down
+        run.opened.result()  # raises where it ended because it could not be recorded
         run.clock.hand_over(Stage.WAKE)
     if record is not None and (run.held is not None or record.state is not QueryState.FINISHED):
         reply = _reply(request, gateway, user, run.id, max_rows, record, run.held)  # all of it is in memory
@@ -121,9 +121,7 @@ def list_queries(
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     before: Moment | None = None,
 ) -> QueryList:
-    """List queries, newest first, without their rows; those of others without the values in them."""
-    if before is not None and before.tzinfo is None:
-        before = before.replace(tzinfo=dt.UTC)
+    """List queries, newest first, without their rows; queries of others without the values in them."""
     records = gateway.metastore.queries.list(limit=limit, before=before)
     shown = [visible(gateway.waits.seen(record), user, gateway.policy) for record in records]
     return QueryList(queries=[QueryReply.of(record, gateway.waits.of(record.id)) for record in shown])
@@ -137,10 +135,10 @@ def get_query(
     user: User,
     max_rows: Annotated[int | None, Query(ge=0, le=1_000_000)] = None,
 ) -> Response:
-    """Return one query, with its first rows once it has finished; who may not fetch those gets it without.
+    """Return one query, with its first rows once it has finished, for users who may fetch them.
 
-    While it runs, it has them where ``max_rows`` asks for some, no other engine's can replace them any more, and there
-    are more than that.
+    A running query has them where ``max_rows`` asks for fewer than there are, and no other engine can replace them any
+    more.
     """
     record = _record(gateway, query_id)
     if not may_see(record, user, gateway.policy):
@@ -151,8 +149,8 @@ def get_query(
     if early is not None and max_rows and early.readable_rows > max_rows:
         reply = _early_page(request, gateway, user, max_rows, record, early)
     else:
-        most = gateway.settings.limits.rows if max_rows is None else max_rows
-        reply = _reply(request, gateway, user, query_id, most, record)
+        limit = gateway.settings.limits.rows if max_rows is None else max_rows
+        reply = _reply(request, gateway, user, query_id, limit, record)
     reply.status_code = 200
     return reply
 
@@ -182,8 +180,8 @@ async def get_result(
 ) -> StreamingResponse:
     """Return the whole result of a query as JSON, CSV or an Arrow IPC stream.
 
-    Of one that still runs, rows are sent as they come, once no other engine's can replace them any more. Where it fails
-    after that, the reply breaks off: the connection is closed before its end.
+    Rows of a running query are sent as they come, once no other engine can replace them any more. If it fails after
+    that, the connection is closed before the end of the reply.
     """
     media_type, stream = _STREAMS[format]
     if guard and format == "csv":
@@ -200,7 +198,7 @@ async def get_result(
 
 @router.delete("/queries/{query_id}", responses=declared(404))
 async def cancel_query(query_id: str, gateway: Served, user: User) -> QueryReply:
-    """Cancel a query and return how it ended; one that has ended already stays as it is."""
+    """Cancel a query and return it; one that has ended stays as it is."""
     run = gateway.coordinator.find(query_id)
     if run is None:
         await run_in_threadpool(_own_record, gateway, query_id, user)
@@ -215,12 +213,12 @@ async def cancel_query(query_id: str, gateway: Served, user: User) -> QueryReply
 def explain(body: ExplainRequest, request: Request, gateway: Served, user: User) -> ExplainReply:
     """Decide about a query without running it."""
     gateway.catalog.current()
-    statement = _asked(body, request, gateway, user)
+    statement = _statement(body, request, gateway, user)
     checked, decision = gateway.coordinator.explain(statement)
     sql: dict[str, str] = {}
     for entry in gateway.engines.values():
         with contextlib.suppress(UnsupportedFeature):
-            sql[entry.name] = checked.sql(entry.engine.dialect)
+            sql[entry.name] = checked.sql(entry.engine.writer)
     return ExplainReply(
         fingerprint=checked.fingerprint,
         decision=DecisionModel.of(decision),
@@ -231,20 +229,17 @@ def explain(body: ExplainRequest, request: Request, gateway: Served, user: User)
 
 
 def _started(body: QueryRequest, request: Request, gateway: Services, user: Principal) -> Run:
-    """Start a query; on the event loop, for nothing of it blocks."""
-    statement = _asked(body, request, gateway, user, timeout_s=body.timeout_s or 0.0)
+    """Start a query, on the event loop: nothing of it blocks."""
+    statement = _statement(body, request, gateway, user, timeout_s=body.timeout_s or 0.0)
     request.state.query_id = statement.id
     return gateway.coordinator.start(statement)
 
 
-def _asked(
-    body: QueryRequest | ExplainRequest, request: Request, gateway: Services, user: Principal, *, timeout_s: float = 0.0
+def _statement(
+    body: ExplainRequest, request: Request, gateway: Services, user: Principal, *, timeout_s: float = 0.0
 ) -> Statement:
-    """Return what a request asks for, without the session that ends with it."""
-    limits = gateway.coordinator.parser_limits
-    session = Session(user, deadline_s=gateway.settings.limits.deadline_s, limits=limits)
-    session.use(gateway.catalog.latest.require_database(body.database))
-    asked = session.statement(
+    """Return the statement of a request, without the session that ends with it."""
+    statement = gateway.session(user, body.database).statement(
         body.sql,
         overlay=body.settings,
         timeout_s=timeout_s,
@@ -252,7 +247,7 @@ def _asked(
         engine=body.engine,
         headers=gateway.router.rules.headers_of(request.headers),
     )
-    return replace(asked, session=None)
+    return replace(statement, session=None)
 
 
 def _bases(gateway: Services, checked: CompiledStatement, decision: Decision) -> list[BasisModel]:
@@ -262,16 +257,18 @@ def _bases(gateway: Services, checked: CompiledStatement, decision: Decision) ->
     for name in by_weight(tuple(sources), decision.estimate):
         build = builds.get(name)
         drift = gateway.freshness.recent(sources[name], build)
-        bases.append(BasisModel.of(name, build, drift, statistics_sentence(name, build, drift, at=now)))
+        sentence = statistics_sentence(name, build, drift, at=now)
+        changed = drift.share if drift is not None else None
+        bases.append(BasisModel.showing(build, table=name, changed_files=changed, text=sentence))
     return bases
 
 
 async def _settled(run: Run, request: Request, wait_s: float) -> bool:
-    """Wait until a statement is read, and from then on for its end. wait_s: at most for that.
+    """Wait until a statement is read, and then for its end, at most wait_s; False where the client left before.
 
-    False where the client leaves before it is read, so that nobody knows its id.
+    Nobody knows its id then.
     """
-    if wait_s >= WATCH_S:  # most have ended by then
+    if wait_s >= WATCH_S:  # most statements have ended by then
         await _wait(run, WATCH_S)
         wait_s -= WATCH_S
         if run.done.done():
@@ -286,7 +283,7 @@ async def _settled(run: Run, request: Request, wait_s: float) -> bool:
 
 
 async def _early_rows(gateway: Services, run: Run, wait_s: float) -> EarlyResult | None:
-    """Wait for a query's rows or its end; return the rows where they are there before its end."""
+    """Wait for a query's rows or its end; return the rows if they can be read before its end."""
     early = gateway.coordinator.early_results.find(run.id)
     ready = run.ready if early is None else early.rows_after(0)
     if wait_s and not ready.done():
@@ -296,7 +293,7 @@ async def _early_rows(gateway: Services, run: Run, wait_s: float) -> EarlyResult
 
 
 def _whole(gateway: Services, query_id: str, user: Principal) -> Opener:
-    """Return what opens the result of a query that has finished. Raises NotFinished, ResultGone."""
+    """Return the function that opens the result of a query. Raises NotFinished, ResultGone."""
     record = _own_record(gateway, query_id, user)
     if record.state is not QueryState.FINISHED:
         raise NotFinished(f"The query is {record.state}; it has no result.", query_id)
@@ -316,11 +313,11 @@ async def _wait(run: Run, seconds: float) -> None:
         if not ended.done():
             ended.set_result(None)
 
-    def told(_: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits on it any more
+    def end_soon(_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(end)
 
-    run.done.add_done_callback(told)
+    run.done.add_done_callback(end_soon)
     timer = loop.call_later(seconds, end)
     try:
         await ended
@@ -357,12 +354,12 @@ def _reply(
     record: QueryRecord | None = None,
     held: HeldRows | None = None,
 ) -> Response:
-    """Show a query with its first rows; record, held: itself and its rows, where they are at hand already."""
+    """Show a query with its first rows. record, held: the query and its rows, if they are in memory."""
     record = record or _record(gateway, query_id)
     reply = QueryReply.of(record, gateway.waits.of(query_id))
     status = 200 if record.state.ended else 202
     if record.error is not None:
-        status = STATUS_OF_FAILED_QUERY.get(record.error.code, 200)
+        status = status_of_failed_query(record.error.code)
     if held is not None:
         reply.columns, reply.truncated = render.columns(held.schema), (record.rows or 0) > max_rows
         reply.rows = list(islice(chain.from_iterable(map(render.batch_rows, held.batches)), max_rows))
@@ -384,7 +381,7 @@ def _reply(
 def _early_page(
     request: Request, gateway: Services, user: Principal, max_rows: int, record: QueryRecord, early: EarlyResult
 ) -> RowStream:
-    """Show a query that runs with its first rows, of which there are more than that."""
+    """Show a running query with its first rows, when there are more than that."""
     reply = QueryReply.of(record, gateway.waits.of(record.id))
     with early.open() as result:
         reply.columns, reply.truncated, reply.rows = render.columns(result.schema), True, []
@@ -393,7 +390,7 @@ def _early_page(
 
 
 def _rows_within(shown: dict[str, Any], max_rows: int, result: ResultFile, messages: render.Messages) -> Chunks:
-    """Yield a reply whose rows are too many to be in memory at once."""
+    """Yield a reply whose rows do not fit into memory together."""
     del shown["rows"]
     yield json.dumps(json_value(shown), ensure_ascii=False, allow_nan=False)[:-1].encode() + b',"rows":['
     yield from render.json_rows(result, messages, max_rows=max_rows)

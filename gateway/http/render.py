@@ -15,10 +15,11 @@ import pyarrow.csv as pa_csv
 from engines.arrow_types import spark_type
 from gateway.execution.spooling.results import END_OF_STREAM, ResultFile
 from gateway.http.models.common import ColumnModel
-from gateway.presentation.json_values import json_value
+from gateway.presentation.values.json_values import json_column
+from gateway.presentation.values.plain_columns import PLAIN_SCALE, has_four_digit_years, moment_texts, plain
 
 FORMULA_STARTS = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")  # of a spreadsheet, also those of full width
-JSON_CELLS = 16_384  # that are Python's at once
+JSON_CELLS = 16_384  # that are Python objects at once
 
 Chunks = Generator[bytes, None, None]
 Messages = Iterable[pa.Message | None]
@@ -30,8 +31,8 @@ def columns(schema: pa.Schema) -> list[ColumnModel]:
 
 
 def batch_rows(batch: pa.RecordBatch) -> Iterator[list[Any]]:
-    """Yield a batch's rows: decimals, times and binary values as text, nested values as JSON's own."""
-    values = [[json_value(value) for value in column.to_pylist()] for column in batch.columns]
+    """Yield a batch's rows: decimals, times and binary values as text, nested values as JSON arrays and objects."""
+    values = [json_column(column) for column in batch.columns]
     if not values:
         return iter([[] for _ in range(batch.num_rows)])
     return (list(row) for row in zip(*values, strict=True))
@@ -56,7 +57,8 @@ def json_rows(result: ResultFile, messages: Messages, *, max_rows: int | None = 
         at_once = max(1, JSON_CELLS // max(1, batch.num_columns))
         for start in range(0, batch.num_rows if max_rows is None else min(max_rows, batch.num_rows), at_once):
             count = at_once if max_rows is None else min(at_once, max_rows - start)
-            yield separator + ",".join(map(_json, batch_rows(batch.slice(start, count)))).encode()
+            rows = batch_rows(batch.slice(start, count))
+            yield separator + ",".join(json.dumps(row, allow_nan=False) for row in rows).encode()
             separator = b","
         if max_rows is not None:
             max_rows -= min(max_rows, batch.num_rows)
@@ -70,7 +72,7 @@ def csv_stream(result: ResultFile, messages: Messages, *, guarded: bool = False)
     guarded: texts that a spreadsheet would take for a formula have an apostrophe before them, also names of columns.
     """
     write = partial(_csv, guarded=guarded)
-    yield write(_no_rows(result.schema), header=True)
+    yield write(pa.RecordBatch.from_pylist([], result.schema), header=True)
     for message in messages:
         yield b"" if message is None else write(result.decode(message), header=False)
 
@@ -85,51 +87,53 @@ def arrow_stream(result: ResultFile, messages: Messages) -> Chunks:
 
 def _csv(batch: pa.RecordBatch, *, header: bool, guarded: bool) -> bytes:
     sink = io.BytesIO()
-    flat = _flat(batch)
-    pa_csv.write_csv(_guarded(flat) if guarded else flat, sink, pa_csv.WriteOptions(include_header=header))
+    columns, names = list(map(_csv_column, batch.columns)), batch.schema.names
+    if guarded:
+        columns = [
+            text if pa.types.is_decimal(column.type) or pa.types.is_floating(column.type) else _guarded(text)
+            for column, text in zip(batch.columns, columns, strict=True)
+        ]
+        names = _guarded(pa.array(names, pa.string())).to_pylist()
+    written = pa.RecordBatch.from_arrays(columns, names=names)
+    pa_csv.write_csv(written, sink, pa_csv.WriteOptions(include_header=header))
     return sink.getvalue()
 
 
-def _guarded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Put an apostrophe before texts that start as formulas do, whatever blanks come first."""
-    names = _guarded_texts(pa.array(batch.schema.names, pa.string())).to_pylist()
-    columns = [
-        _guarded_texts(column) if pa.types.is_string(column.type) or pa.types.is_large_string(column.type) else column
-        for column in batch.columns
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=names)
+def _guarded(column: pa.Array) -> pa.Array:
+    """Put an apostrophe before texts that start like a formula, after any blanks."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column
+    starts = pc.utf8_slice_codeunits(pc.utf8_ltrim(column, " "), 0, 1)
+    is_formula = pc.is_in(starts, value_set=pa.array(FORMULA_STARTS, starts.type))
+    apostrophe, nothing = pa.scalar("'", column.type), pa.scalar("", column.type)
+    return pc.if_else(is_formula, pc.binary_join_element_wise(apostrophe, column, nothing), column)
 
 
-def _guarded_texts(texts: pa.Array) -> pa.Array:
-    begins = pc.utf8_slice_codeunits(pc.utf8_ltrim(texts, " "), 0, 1)
-    is_formula = pc.is_in(begins, value_set=pa.array(FORMULA_STARTS, begins.type))
-    return pc.if_else(
-        is_formula, pc.binary_join_element_wise(pa.scalar("'", texts.type), texts, pa.scalar("", texts.type)), texts
-    )
+def _csv_column(column: pa.Array) -> pa.Array:
+    """Return a column that Arrow writes as CSV in the documented form."""
+    kind = column.type
+    if pa.types.is_nested(kind):
+        return pa.array([None if value is None else json.dumps(value) for value in json_column(column)], pa.string())
+    if pa.types.is_null(kind) or pa.types.is_time(kind):
+        return column
+    if pa.types.is_floating(kind):
+        return column if pc.all(pc.is_finite(column)).as_py() is not False else _not_finite(column)
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return column if has_four_digit_years(column) else _csv_moments(column)
+    if pa.types.is_decimal(kind) and 0 <= kind.scale <= PLAIN_SCALE:
+        return column
+    column = plain(column)
+    return pa.array(json_column(column), pa.string()) if pa.types.is_binary(column.type) else column
 
 
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+def _not_finite(column: pa.Array) -> pa.Array:
+    """Write numbers as in JSON, where Arrow would write nan and inf."""
+    texts = column.cast(pa.string())
+    return pc.replace_substring(pc.replace_substring(texts, "nan", "NaN"), "inf", "Infinity")
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)
-
-
-def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch that CSV can carry."""
-    arrays, names = [], []
-    for field, column in zip(batch.schema, batch.columns, strict=True):
-        nested = (
-            pa.types.is_nested(field.type) or pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type)
-        )
-        if nested:
-            texts = [None if v is None else _text(json_value(v)) for v in column.to_pylist()]
-            column = pa.array(texts, pa.string())
-        arrays.append(column)
-        names.append(field.name)
-    return pa.RecordBatch.from_arrays(arrays, names=names)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+def _csv_moments(column: pa.Array) -> pa.Array:
+    """Write dates and timestamps of any year as Arrow writes others."""
+    texts = moment_texts(column)
+    zoned = pa.types.is_timestamp(column.type) and column.type.tz is not None
+    return pc.binary_join_element_wise(texts, "Z", "") if zoned else texts

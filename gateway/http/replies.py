@@ -1,4 +1,4 @@
-"""JSON replies, in which every number is one."""
+"""JSON replies without NaN and infinities, which JSON does not have."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from gateway.presentation.json_values import json_value
+from gateway.presentation.values.json_values import json_value
 
 
 class ExactJSONResponse(JSONResponse):
-    """JSON as RFC 8259 has it: what is no finite number is a text, ``"Infinity"``, ``"-Infinity"`` or ``"NaN"``."""
+    """JSON by RFC 8259: numbers that are not finite are texts, ``"Infinity"``, ``"-Infinity"`` or ``"NaN"``."""
 
     def render(self, content: Any) -> bytes:
-        """Write a reply; few have such numbers, so it is tried without a look at each value first."""
+        """Encode a reply. Few have such numbers, so each value is only checked after a failure."""
         try:
             return super().render(content)
         except ValueError:
@@ -23,10 +23,10 @@ class ExactJSONResponse(JSONResponse):
 
 
 class ModelResponse(Response):
-    """A model as JSON, written at once: its numbers that are none are texts, too, which its configuration says."""
+    """A model as JSON. Its configuration writes numbers that are not finite as texts, too."""
 
     media_type = "application/json"
 
     def render(self, content: BaseModel) -> bytes:
-        """Write a reply."""
+        """Encode a reply."""
         return content.model_dump_json().encode()

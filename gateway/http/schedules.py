@@ -4,43 +4,62 @@ from __future__ import annotations
 
 import datetime as dt
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
+from gateway.commands.statistics.computing import AnalyzeTables
 from gateway.http.errors import declared
-from gateway.http.login import User
 from gateway.http.models.schedules import ScheduleChange, ScheduleList, ScheduleReply, ScheduleRequest
 from gateway.http.models.statistics import StatisticsJobReply
 from gateway.http.queries import Served
+from gateway.http.requests.login import User
+from gateway.http.requests.routes import BoundedRoute
+from gateway.http.routing.permitted import require_permitted
+from gateway.http.services import Services
+from metastore.records import ALL_TABLES, Schedule
+from sql.tables import canonical
 
-router = APIRouter(prefix="/v1/stats/schedules", tags=["statistics"])
+router = APIRouter(route_class=BoundedRoute, prefix="/v1/stats/schedules", tags=["statistics"])
 
 
 @router.get("")
 def list_schedules(gateway: Served) -> ScheduleList:
-    """List schedules with their next and their last run."""
+    """List schedules with their next and last runs."""
     return ScheduleList(schedules=[ScheduleReply.of(schedule) for schedule in gateway.metastore.schedules.list()])
 
 
 @router.post("", status_code=201, responses=declared(409))
-def add_schedule(body: ScheduleRequest, gateway: Served, user: User) -> ScheduleReply:
+def add_schedule(body: ScheduleRequest, request: Request, gateway: Served, user: User) -> ScheduleReply:
     """Add a schedule."""
-    return ScheduleReply.of(gateway.schedules.add(body.schedule(at=dt.datetime.now(dt.UTC)), by=user))
+    wanted = body.schedule(at=dt.datetime.now(dt.UTC))
+    _require_permitted(wanted, request, gateway, user)
+    return ScheduleReply.of(gateway.schedules.add(wanted, by=user))
 
 
 @router.patch("/{name}", responses=declared(404))
-def change_schedule(name: str, body: ScheduleChange, gateway: Served, user: User) -> ScheduleReply:
-    """Pause or resume a schedule, or change what it does; what is left out stays as it is."""
-    return ScheduleReply.of(gateway.schedules.change(body.of(gateway.schedules.get(name)), by=user))
+def change_schedule(name: str, body: ScheduleChange, request: Request, gateway: Served, user: User) -> ScheduleReply:
+    """Pause, resume or change a schedule; fields that are left out stay as they are."""
+    wanted = body.of(gateway.schedules.get(name))
+    if not wanted.paused:
+        _require_permitted(wanted, request, gateway, user)
+    return ScheduleReply.of(gateway.schedules.change(wanted, by=user))
 
 
 @router.delete("/{name}", responses=declared(404))
 def remove_schedule(name: str, gateway: Served, user: User) -> dict[str, str]:
-    """Remove a schedule; a job that it started goes on."""
+    """Remove a schedule; its running job continues."""
     gateway.schedules.remove(name, by=user)
     return {"removed": name}
 
 
 @router.post("/{name}/run", status_code=202, responses=declared(404, 409))
-def run_schedule(name: str, gateway: Served, user: User) -> StatisticsJobReply:
-    """Compute all tables of a schedule now, whatever it waits for, and return the job."""
+def run_schedule(name: str, request: Request, gateway: Served, user: User) -> StatisticsJobReply:
+    """Compute all tables of a schedule now, and return the job."""
+    _require_permitted(gateway.schedules.get(name), request, gateway, user)
     return StatisticsJobReply.of(gateway.schedules.run(name, by=user))
+
+
+def _require_permitted(schedule: Schedule, request: Request, gateway: Services, user: User) -> None:
+    """Raise RuleDenied where a rule forbids the sender to compute the statistics of a schedule's tables."""
+    names = gateway.catalog.current().tables if schedule.tables == ALL_TABLES else schedule.tables
+    tables = tuple(canonical(name) for name in names)
+    require_permitted(AnalyzeTables(tables), request, gateway, user)

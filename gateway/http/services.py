@@ -1,4 +1,4 @@
-"""What routes and pages work with."""
+"""Parts of the gateway that routes and pages use."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from gateway.catalog.snapshot import CatalogView
 from gateway.execution.coordinator import Coordinator
 from gateway.execution.spooling.downloads import Downloads
 from gateway.execution.spooling.results import Spool
+from gateway.planning.pool import Planners
 from gateway.presentation.waits import Waits
 from gateway.routing.admission.admission import Admission
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.replaying import Replaying
 from gateway.routing.router import Router
-from gateway.security.authentication import Authenticator
+from gateway.security.authentication import UsersFile
 from gateway.security.policy import Policy
+from gateway.security.principals import Principal
 from gateway.settings import Settings
-from gateway.sql.planning.pool import Planners
 from gateway.statements.processes import Processes
+from gateway.statements.session import Session
 from gateway.statistics.jobs import JobRunner
 from gateway.statistics.scheduler import Scheduler
 from gateway.statistics.staleness import Freshness
 from metastore.store import Metastore
+from sql.tables import DEFAULT_DATABASE
 
 
 @dataclass(slots=True)
 class Services:
-    """The parts of a gateway that requests reach. Built by the server, once.
-
-    processes: all that serve its home, where there are several.
-    """
+    """Parts of the gateway that routes and pages use. Built by the server, once."""
 
     settings: Settings
     metastore: Metastore
@@ -46,8 +46,15 @@ class Services:
     jobs: JobRunner
     freshness: Freshness
     schedules: Scheduler
-    authenticator: Authenticator
+    authenticator: UsersFile
     policy: Policy
     router: Router
     replaying: Replaying
     processes: Processes | None
+    """Processes that serve the same home; None: this one alone."""
+
+    def session(self, user: Principal, database: str = DEFAULT_DATABASE) -> Session:
+        """Return a session that lasts as long as a request."""
+        session = Session(user, deadline_s=self.settings.limits.deadline_s, limits=self.coordinator.parser_limits)
+        session.use(self.catalog.latest.require_database(database))
+        return session

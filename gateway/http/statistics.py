@@ -1,4 +1,4 @@
-"""Routes about statistics jobs and about the keys that they count."""
+"""Routes about statistics jobs and join keys."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 
-from engines.table_names import canonical
-from gateway.errors import InvalidBody, NotAllowed, NotFound, SqlError, UnknownColumn, UnknownPartition, UnknownTable
+from engines.compiled import CompiledStatement
+from gateway.commands.statistics.computing import AnalyzeTables
+from gateway.errors import InvalidBody, NotFound
 from gateway.http.errors import declared
-from gateway.http.login import User
 from gateway.http.models.common import ErrorModel
 from gateway.http.models.statistics import (
     RefusedStatement,
@@ -23,43 +23,50 @@ from gateway.http.models.statistics import (
 )
 from gateway.http.models.tables import KeyList, KeyModel
 from gateway.http.queries import Served
+from gateway.http.requests.login import User
+from gateway.http.requests.routes import BoundedRoute
+from gateway.http.routing.permitted import require_permitted
 from gateway.http.services import Services
 from gateway.security.policy import Action
-from gateway.sql.compiled import CompiledStatement
-from gateway.sql.names import did_you_mean
 from gateway.statements.statement import Statement
 from metastore.records import JobRequest, Mode
 from selector.join_keys import KeyPair
+from sql.errors import NotAllowed, SqlError, UnknownColumn, UnknownPartition, UnknownTable
+from sql.names import did_you_mean
+from sql.tables import canonical
 
-router = APIRouter(prefix="/v1/stats", tags=["statistics"])
+router = APIRouter(route_class=BoundedRoute, prefix="/v1/stats", tags=["statistics"])
 
 
 @router.post("/jobs", status_code=202, responses=declared(409))
-def start_job(body: StatisticsJobRequest, gateway: Served, user: User) -> StatisticsJobReply:
+def start_job(body: StatisticsJobRequest, request: Request, gateway: Served, user: User) -> StatisticsJobReply:
     """Start computing statistics."""
     gateway.policy.require(user, Action.COMPUTE_STATISTICS)
     if (body.mode is Mode.SAMPLE) != (body.share is not None):
-        raise InvalidBody("share: a sample has a share, and nothing else has one.")
+        raise InvalidBody("share: required with mode sample, and not allowed with other modes.")
     if (body.columns or body.partitions) and len(body.tables) != 1:
-        raise InvalidBody("tables: columns and partitions belong to a single table.")
+        raise InvalidBody("tables: columns and partitions are allowed with a single table only.")
     if body.partitions and body.mode is not Mode.INCREMENTAL:
-        raise InvalidBody("partitions: only incremental statistics are confined to partitions.")
-    known = gateway.catalog.current().tables
+        raise InvalidBody("partitions: allowed with mode incremental only.")
+    registered = gateway.catalog.current().tables
     for name in body.tables:
-        if canonical(name) not in known:
-            raise UnknownTable(f"There is no table {name}{did_you_mean(name, known)}")
-    request = JobRequest(
-        tables=tuple(dict.fromkeys(canonical(name) for name in body.tables)),
+        if canonical(name) not in registered:
+            raise UnknownTable(f"There is no table {name}{did_you_mean(name, registered)}")
+    tables = tuple(dict.fromkeys(canonical(name) for name in body.tables))
+    require_permitted(AnalyzeTables(tables), request, gateway, user)
+    wanted = JobRequest(
+        tables=tables,
         mode=body.mode,
         share=body.share or 1.0,
         columns=tuple(_columns(body.tables[0], body.columns, gateway)),
         partitions=tuple(_folders(body.tables[0], body.partitions, gateway)),
     )
-    return StatisticsJobReply.of(gateway.jobs.start(request, owner=user.owner))
+    return StatisticsJobReply.of(gateway.jobs.start(wanted, owner=user.owner))
 
 
 def _columns(table: str, wanted: Sequence[str], gateway: Services) -> Iterator[str]:
-    spelled = {each.name.lower(): each.name for each in gateway.catalog.current().tables[canonical(table)].columns}
+    columns = gateway.catalog.current().tables[canonical(table)].columns
+    spelled = {column.name.lower(): column.name for column in columns}
     for name in wanted:
         if name.lower() not in spelled:
             raise UnknownColumn(f"There is no column {name} in {table}{did_you_mean(name, spelled)}")
@@ -67,30 +74,30 @@ def _columns(table: str, wanted: Sequence[str], gateway: Services) -> Iterator[s
 
 
 def _folders(name: str, wanted: Sequence[str], gateway: Services) -> list[str]:
-    """Return the partitions whose folders lie in those that are wanted."""
+    """Return the partitions in some folders, such as all months of a year."""
     table = gateway.metastore.catalog.get(name)
     folders = [partition.path for partition in table.partitions] if table else []
-    found: dict[str, None] = {}
+    chosen: dict[str, None] = {}
     for folder in (folder.strip("/") for folder in wanted):
         inside = [path for path in folders if f"{path}/".startswith(f"{folder}/")]
         if not inside:
             raise UnknownPartition(f"There is no partition {folder} in {name}{did_you_mean(folder, folders)}")
-        found |= dict.fromkeys(inside)
-    return list(found)
+        chosen |= dict.fromkeys(inside)
+    return list(chosen)
 
 
 @router.get("/jobs")
 def list_jobs(
     gateway: Served, limit: Annotated[int, Query(ge=1, le=1_000)] = 50, table: str | None = None
 ) -> StatisticsJobList:
-    """List jobs, newest first; table: only those over that one."""
+    """List jobs, newest first. table: only jobs for this table."""
     jobs = gateway.metastore.jobs.list(limit=limit, table=table)
     return StatisticsJobList(jobs=[StatisticsJobReply.of(job) for job in jobs])
 
 
 @router.get("/jobs/{job_id}", responses=declared(404))
 def get_job(job_id: str, gateway: Served) -> StatisticsJobReply:
-    """Return how far a job is."""
+    """Return a job with its progress."""
     job = gateway.metastore.jobs.get(job_id)
     if job is None:
         raise NotFound("There is no such job.")
@@ -99,21 +106,21 @@ def get_job(job_id: str, gateway: Served) -> StatisticsJobReply:
 
 @router.delete("/jobs/{job_id}", responses=declared(404, 409))
 def cancel_job(job_id: str, gateway: Served, user: User) -> StatisticsJobReply:
-    """Cancel a job and return how it ended; one that has ended already stays as it is."""
+    """Cancel a job and return it; one that has ended stays as it is."""
     gateway.jobs.cancel(job_id, by=user)
     return get_job(job_id, gateway)
 
 
 @router.get("/keys")
 def list_keys(gateway: Served) -> KeyList:
-    """List pairs of columns that are joined, and where each was learned from."""
-    known = gateway.metastore.keys.sources()
-    return KeyList(keys=[KeyModel.of(pair, source) for pair, source in known.items()])
+    """List pairs of columns that are joined, with their sources."""
+    sources = gateway.metastore.keys.sources()
+    return KeyList(keys=[KeyModel.of(pair, source) for pair, source in sources.items()])
 
 
 @router.post("/keys")
 def learn_keys(body: WorkloadRequest, gateway: Served, user: User) -> WorkloadReply:
-    """Learn from statements which columns are joined. Those that cannot be read are told, and stop nobody."""
+    """Learn join keys from statements. The reply lists statements that cannot be read; the others count."""
     gateway.policy.require(user, Action.LEARN_KEYS)
     pairs: set[KeyPair] = set()
     refused = []
@@ -123,11 +130,10 @@ def learn_keys(body: WorkloadRequest, gateway: Served, user: User) -> WorkloadRe
                 Statement(sql=sql, dialect=body.dialect, database=body.database, principal=user)
             )
             if not isinstance(meant, CompiledStatement):
-                raise NotAllowed("Only queries tell which columns are joined.")
+                raise NotAllowed("Only queries have joins to learn from.")
             pairs.update(meant.joined)
         except SqlError as error:
-            failure = error.failure
-            refused.append(RefusedStatement(number=number, error=ErrorModel.of(failure)))
+            refused.append(RefusedStatement(number=number, error=ErrorModel.of(error.failure)))
     new = gateway.metastore.keys.learn(pairs, source="workload", at=dt.datetime.now(dt.UTC))
-    known = gateway.metastore.keys.sources()
-    return WorkloadReply(new=new, keys=[KeyModel.of(pair, known[pair]) for pair in sorted(pairs)], refused=refused)
+    sources = gateway.metastore.keys.sources()
+    return WorkloadReply(new=new, keys=[KeyModel.of(pair, sources[pair]) for pair in sorted(pairs)], refused=refused)

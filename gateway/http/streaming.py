@@ -1,4 +1,4 @@
-"""Replies with rows that are written while they are read: what is in memory of one is a batch of its result."""
+"""Replies that are written while their rows are read, a batch at a time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from anyio import CapacityLimiter, to_thread
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from gateway.errors import GatewayError, TooManyDownloads, failure_of
+from gateway.errors import TooManyDownloads
 from gateway.execution.spooling.downloads import ROOM_POLL_S, Downloads
+from gateway.failures import failure_of
 from gateway.http.errors import reply
+from sql.errors import FusionError
 
 log = logging.getLogger(__name__)
 
-CUT_KEY = "cut"  # where a request's state has what closes its connection, once what was written is sent
-THREADS = 8  # that write rows, so that downloads in a flood keep no statement waiting
+CUT_KEY = "cut"  # in a request's state, the function that closes its connection after the data written so far
+THREADS = 8  # that write rows, so that a flood of downloads delays no statement
 
 Chunks = Generator[bytes, None, None]
 
@@ -26,9 +28,11 @@ Chunks = Generator[bytes, None, None]
 class RowStream(StreamingResponse):
     """Rows of a result, as one of its user's downloads.
 
-    chunks: of the reply; an empty one says that the next row is still to come, or has no room yet. Where the query
-    fails meanwhile, the connection is closed before the end of the reply: its status said 200, and rows that just stop
-    would be taken for all. A client that does not read is the connection's affair (``protocol.PatientProtocol``).
+    chunks: parts of the reply; an empty one: the next row is still to come, or has no memory yet.
+
+    If the query fails meanwhile, the connection is closed before the end of the reply: its status was 200 already, and
+    a client would take the rows so far for all rows. The connection handles clients that do not read
+    (``protocol.PatientProtocol``).
     """
 
     def __init__(
@@ -50,7 +54,7 @@ class RowStream(StreamingResponse):
         self._cut: Callable[[], None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it, or say that the user has too many downloads under way."""
+        """Send the rows, unless the user has too many downloads already."""
         try:
             place = contextlib.ExitStack()
             place.enter_context(self._downloads.place(self._user))
@@ -62,11 +66,11 @@ class RowStream(StreamingResponse):
             await super().__call__(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
-        """Send the rows, and their end only where all have come."""
+        """Send the rows, and the end of the reply only after all of them."""
         try:
             await super().stream_response(send)
-        except GatewayError as error:
-            log.info("query %s: its rows end here: %s", self._query_id, error.message)
+        except FusionError as error:
+            log.info("query %s failed while its rows were sent: %s", self._query_id, error.message)
             if self._cut is None:
                 raise
             self._cut()

@@ -1,1 +1,1 @@
-"""What pages, the command line and drivers all say about a statement. START HERE: timeline.py."""
+"""Texts about a statement that pages, the command line and drivers share, and values/. START HERE: timeline.py."""

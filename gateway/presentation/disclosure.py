@@ -1,4 +1,4 @@
-"""What others see of a statement: its form without the values in it, and nothing that an engine said about them."""
+"""A statement as other users see it: without the values in its text, and without messages of engines."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from sqlglot.tokenizer_core import TokenType
 
 from gateway.security.policy import Action, Owned, Policy
 from gateway.security.principals import Principal
-from gateway.sql.dialects.names import DIALECTS
-from metastore.records import Attempt, Failure, Misestimate, QueryRecord
+from metastore.records import Attempt, Misestimate, QueryRecord
+from sql.dialects.names import DIALECTS
+from sql.errors import Failure
 
 HIDDEN_TEXT = "(hidden: only its user and operators see it)"
-LONGEST_SHOWN = 16 << 10  # characters of a statement; taking the values out of longer ones costs too much in a list
+LONGEST_SHOWN = 16 << 10  # characters of a statement; removing the values from longer ones costs too much in a list
 PLACE = "?"
 _VALUES = frozenset(
     {
@@ -32,7 +33,7 @@ _VALUES = frozenset(
 
 
 def visible(record: QueryRecord, principal: Principal, policy: Policy) -> QueryRecord:
-    """Return of a query what a user may see."""
+    """Return a query without what a user may not see."""
     if may_see(record, principal, policy):
         return record
     decision = record.decision
@@ -59,14 +60,14 @@ def may_see(record: QueryRecord, principal: Principal, policy: Policy) -> bool:
 
 
 def visible_misestimate(misestimate: Misestimate, principal: Principal, policy: Policy) -> Misestimate:
-    """Return of a misestimate what a user may see; whose statement it was is not on record."""
+    """Return a misestimate without what a user may not see; its record does not name the statement's owner."""
     if policy.allows(principal, Action.FORGET_MISESTIMATE):
         return misestimate
     return replace(misestimate, sql=without_values(misestimate.sql, "spark"))
 
 
 def without_values(sql: str, dialect: str) -> str:
-    """Return a statement with ? for every number and text, and without comments. What is no SQL is hidden whole."""
+    """Return a statement with ? for every number and text, and without comments; hidden as a whole if it is not SQL."""
     if len(sql) > LONGEST_SHOWN:
         return HIDDEN_TEXT
     try:

@@ -1,11 +1,10 @@
-"""Numbers and times as people read them. Unknown is written as such, never as zero."""
+"""Numbers and times as people read them. An unknown value is written as unknown, never as zero."""
 
 from __future__ import annotations
 
 import datetime as dt
 
-from selector.statistics import EPOCH, EPOCH_DATE, MICROSECOND
-from selector.wording import MIB, mebibytes
+from selector.wording import EPOCH, EPOCH_DATE, MIB, MICROSECOND, mebibytes, seconds_of
 
 UNKNOWN = "unknown"
 DASH = "–"  # noqa: RUF001 - an en dash, for what does not apply
@@ -39,7 +38,7 @@ def counted(rows: int, noun: str) -> str:
 
 
 def duration(seconds: float | None, *, absent: str = UNKNOWN) -> str:
-    """Write a duration with the precision that its size deserves."""
+    """Write a duration, a long one with less precision."""
     if seconds is None:
         return absent
     seconds = max(0.0, seconds)
@@ -56,7 +55,7 @@ def duration(seconds: float | None, *, absent: str = UNKNOWN) -> str:
 
 
 def distance(then: dt.datetime, now: dt.datetime) -> str:
-    """Write how long ago something was; old things by their date."""
+    """Write the time since a moment; a date where that is long ago."""
     seconds = int((now - then).total_seconds())
     if seconds < 5:
         return "just now"
@@ -73,7 +72,7 @@ def distance(then: dt.datetime, now: dt.datetime) -> str:
 
 
 def ahead(then: dt.datetime, now: dt.datetime) -> str:
-    """Write how far away something is that is to come."""
+    """Write the time until a moment."""
     seconds = int((then - now).total_seconds())
     if seconds < 1:
         return "now"
@@ -88,7 +87,7 @@ def ahead(then: dt.datetime, now: dt.datetime) -> str:
 
 
 def share(part: float) -> str:
-    """Write a share as a percentage; what is there is never written as 0."""
+    """Write a share as a percentage; only zero itself is written as 0."""
     if part == 0.0:
         return "0 %"
     if part < 0.001:
@@ -97,7 +96,7 @@ def share(part: float) -> str:
 
 
 def value(key: float | bytes | str | None, data_type: str) -> str:
-    """Write a place on a column's line as the value that it stands for."""
+    """Write a statistic's key as the value of the column that it stands for."""
     if key is None:
         return DASH
     if isinstance(key, bytes):
@@ -119,3 +118,15 @@ def value(key: float | bytes | str | None, data_type: str) -> str:
 def exact(moment: dt.datetime) -> str:
     """Write a moment to the second."""
     return f"{moment.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def in_short(place: int | None, expected_s: float | None) -> str:
+    """Write a place in line: ``2nd, ~4.0 s``; empty where there is none."""
+    parts = [] if place is None else [ordinal(place)]
+    return ", ".join(parts if expected_s is None else [*parts, f"~{seconds_of(expected_s)}"])
+
+
+def ordinal(number: int) -> str:
+    """Write 1st, 2nd, 3rd, 4th, 11th."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{'th' if number % 100 in (11, 12, 13) else ending}"

@@ -1,4 +1,4 @@
-"""Leases, waits and refusals as Prometheus reads them: its text format, version 0.0.4."""
+"""Metrics of leases, waits, the cache and stages, in Prometheus' text format, version 0.0.4."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.statements.stages import BOUNDS_S, Stage, StageSum
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Sample: TypeAlias = tuple[str, dict[str, str], float]
-"""What follows the metric's name, labels, and the value."""
+"""Suffix of the metric's name, labels, value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,31 +57,34 @@ METRICS = (
 
 @dataclass(frozen=True, slots=True)
 class ProcessUsage:
-    """What one process counted by itself. labels: that say which one it is, where there are several."""
+    """Counters of one process."""
 
     cached: CacheUsage
     stages: Mapping[Stage, StageSum]
     labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels that name the process, where there are several."""
 
 
 def metrics_text(admission: Admission, usages: Sequence[ProcessUsage]) -> str:
-    """Return all metrics as they are now. usages: of each process."""
-    state = admission.describe()
-    gauges = _gauges(state)
+    """Return all metrics as they are now. usages: one for each process."""
     samples: dict[Metric, Iterable[Sample]] = {
-        **gauges,
-        WAITS: _waits(admission),
+        **_gauges(admission.describe()),
+        WAITS: [
+            sample
+            for (engine, pool), counts in sorted(admission.waited().items())
+            for sample in _histogram({"engine": engine, "pool": pool}, WAIT_BOUNDS_S, counts.up_to, counts.total_s)
+        ],
         REFUSALS: [
             ("", {"engine": engine, "pool": pool, "code": code}, count)
             for (engine, pool, code), count in sorted(admission.refusals().items())
         ],
     }
-    of_processes = [(_of_process(each), each.labels) for each in usages]
-    for metric in of_processes[0][0]:
+    by_process = [(_of_process(usage), usage.labels) for usage in usages]
+    for metric in by_process[0][0]:
         samples[metric] = [
-            (ending, {**own, **labels}, number)
-            for found, own in of_processes
-            for ending, labels, number in found[metric]
+            (suffix, {**process_labels, **labels}, number)
+            for process_samples, process_labels in by_process
+            for suffix, labels, number in process_samples[metric]
         ]
     lines: list[str] = []
     for metric in METRICS:
@@ -99,51 +102,47 @@ def _of_process(usage: ProcessUsage) -> dict[Metric, list[Sample]]:
         CACHE_HITS: [("", {}, cached.hits)],
         CACHE_MISSES: [("", {}, cached.misses)],
         CACHE_GONE: [("", {"why": "outdated"}, cached.outdated), ("", {"why": "evicted"}, cached.evicted)],
-        STAGES: list(_stages(usage.stages)),
-        STAGES_CPU: [("", {"stage": stage}, each.cpu_s) for stage, each in usage.stages.items()],
+        STAGES: [
+            sample
+            for stage, total in usage.stages.items()
+            for sample in _histogram({"stage": stage}, BOUNDS_S, total.up_to, total.wall_s)
+        ],
+        STAGES_CPU: [("", {"stage": stage}, total.cpu_s) for stage, total in usage.stages.items()],
     }
 
 
 def _gauges(state: AdmissionState) -> dict[Metric, list[Sample]]:
-    engines = [({"engine": each.budget.name}, each) for each in state.engines]
-    pools = [({"pool": each.pool.name}, each) for each in state.pools]
+    engines = [({"engine": engine.budget.name}, engine) for engine in state.engines]
+    pools = [({"pool": pool.pool.name}, pool) for pool in state.pools]
     return {
-        ENGINE_BYTES: [("", name, each.bytes_held) for name, each in engines],
+        ENGINE_BYTES: [("", labels, engine.bytes_held) for labels, engine in engines],
         ENGINE_CAPACITY: [
-            ("", name, capacity) for name, each in engines if (capacity := each.budget.capacity_bytes) is not None
+            ("", labels, capacity)
+            for labels, engine in engines
+            if (capacity := engine.budget.capacity_bytes) is not None
         ],
-        ENGINE_SLOTS: [("", name, each.slots_held) for name, each in engines],
-        ENGINE_WAITING: [("", name, each.waiting) for name, each in engines],
-        POOL_BYTES: [("", name, each.bytes_held) for name, each in pools],
-        POOL_SLOTS: [("", name, each.slots_held) for name, each in pools],
-        POOL_WAITING: [("", name, each.waiting) for name, each in pools],
+        ENGINE_SLOTS: [("", labels, engine.slots_held) for labels, engine in engines],
+        ENGINE_WAITING: [("", labels, engine.waiting) for labels, engine in engines],
+        POOL_BYTES: [("", labels, pool.bytes_held) for labels, pool in pools],
+        POOL_SLOTS: [("", labels, pool.slots_held) for labels, pool in pools],
+        POOL_WAITING: [("", labels, pool.waiting) for labels, pool in pools],
     }
-
-
-def _stages(stages: Mapping[Stage, StageSum]) -> Iterator[Sample]:
-    for stage, each in stages.items():
-        yield from _histogram({"stage": stage}, BOUNDS_S, each.up_to, each.wall_s)
-
-
-def _waits(admission: Admission) -> Iterator[Sample]:
-    for (engine, pool), counts in sorted(admission.waited().items()):
-        yield from _histogram({"engine": engine, "pool": pool}, WAIT_BOUNDS_S, counts.up_to, counts.total_s)
 
 
 def _histogram(
     labels: dict[str, str], bounds_s: Sequence[float], up_to: Sequence[int], total_s: float
 ) -> Iterator[Sample]:
-    """Write how many lie between each bound and the one before."""
+    """Yield the samples of a histogram. up_to: counts between each bound and the one before."""
     for bound_s, count in zip(bounds_s, itertools.accumulate(up_to), strict=True):
         yield "_bucket", labels | {"le": "+Inf" if math.isinf(bound_s) else f"{bound_s:g}"}, count
     yield "_sum", labels, total_s
     yield "_count", labels, sum(up_to)
 
 
-def _line(name: str, ending: str, labels: dict[str, str], number: float) -> str:
-    told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+def _line(name: str, suffix: str, labels: dict[str, str], number: float) -> str:
+    pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
     written = f"{number:.10g}" if isinstance(number, float) else f"{number}"
-    return f"{name}{ending}{{{told}}} {written}" if told else f"{name}{ending} {written}"
+    return f"{name}{suffix}{{{pairs}}} {written}" if pairs else f"{name}{suffix} {written}"
 
 
 def _escaped(text: str) -> str:

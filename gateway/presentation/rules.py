@@ -13,7 +13,7 @@ from selector.wording import seconds_of
 
 
 def says(rule: RoutingRule) -> str:
-    """Say what a rule says of what meets it."""
+    """Return the effect of a rule on statements that match it."""
     if rule.deny is not None:
         return f"deny: {rule.deny}"
     demand = rule.demand
@@ -23,7 +23,7 @@ def says(rule: RoutingRule) -> str:
 
 
 def conditions(rule: RoutingRule) -> Iterator[str]:
-    """Yield what has to hold, a line for each."""
+    """Yield the conditions of a rule, one a line."""
     match = rule.match
     for name in sorted(match.model_fields_set - {"zone", "estimate", "header", "waiting_above"}):
         value = getattr(match, name)
@@ -38,15 +38,15 @@ def conditions(rule: RoutingRule) -> Iterator[str]:
         yield from _estimate(match.estimate)
 
 
-def _estimate(asked: Estimate) -> Iterator[str]:
-    where = f" on {asked.engine}" if asked.engine is not None else ""
+def _estimate(estimate: Estimate) -> Iterator[str]:
+    where = f" on {estimate.engine}" if estimate.engine is not None else ""
     for name, written in (("peak", memory), ("seconds", seconds_of)):
         for side in ("above", "below"):
-            value = getattr(asked, f"{name}_{side}")
+            value = getattr(estimate, f"{name}_{side}")
             if value is not None:
                 yield f"estimate{where}: {name} {side} {written(value)}"
-    if asked.unknown is not None:
-        yield f"estimate{where}: {'unknown' if asked.unknown else 'known'}"
+    if estimate.unknown is not None:
+        yield f"estimate{where}: {'unknown' if estimate.unknown else 'known'}"
 
 
 def _text(value: Any) -> str:

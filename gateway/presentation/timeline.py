@@ -1,4 +1,4 @@
-"""A query's life in plain sentences: why it went where it went, what happened there, what follows from it."""
+"""The timeline of a query in plain sentences: why its engine was chosen, what happened there, and what follows."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from engines.errors import BrokenOff, MemoryExceeded, Superseded
-from gateway.errors import KINDS, GatewayError
+from engines.errors import MemoryExceeded
+from gateway.errors import ERRORS
 from gateway.presentation.formatting import counted, duration, memory
 from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
 from selector.decision import Decision, ReasonCode, Rule
 from selector.wording import percent, seconds_of
 
-FAILURES: Mapping[str, str] = {code: kind.how_failed for code, kind in KINDS.items() if kind.how_failed is not None}
+FAILURES: Mapping[str, str] = {code: error.how_failed for code, error in ERRORS.items() if error.how_failed is not None}
 
 REFUSALS: Mapping[str, str] = {
-    code: kind.why_refused
-    for code, kind in KINDS.items()
-    if issubclass(kind, GatewayError) and kind.why_refused is not None
+    code: error.why_refused for code, error in ERRORS.items() if error.why_refused is not None
 }
 
 ELSEWHERE: Mapping[ReasonCode, str] = {
@@ -41,12 +39,12 @@ WEIGHED: Mapping[ReasonCode, str] = {
     ReasonCode.EXCEEDS_LIMIT: "trying that first would take longer on average",
     ReasonCode.NOT_WORTH_THE_RISK: "the risk is not worth what it would save",
     ReasonCode.FASTER_ELSEWHERE: "there it would not be faster",
-    ReasonCode.EXPLORATION: "it was worth finding out how it goes there",
+    ReasonCode.EXPLORATION: "it was worth finding out whether it fits there",
 }
 
 
 class Tone(StrEnum):
-    """How a step looks; its words say the same."""
+    """Colour of a step; its words say the same."""
 
     PLAIN = "plain"
     GOOD = "good"
@@ -56,41 +54,37 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a query's life. code: the stable name of what happened, where there is one."""
+    """One step of a query's life."""
 
     heading: str
     text: str
     tone: Tone = Tone.PLAIN
     code: str | None = None
-
-
-DID_NOT_FIT = (MemoryExceeded.code, BrokenOff.code)
+    """Code of the reason or the error."""
 
 
 def failed_over(record: QueryRecord) -> bool:
-    """Tell whether an engine failed, or was too slow, and another one took over."""
-    return len(_before(record)) > 0
+    """Tell whether an engine failed, and another one took over."""
+    return len(record.attempts) > 1
 
 
 def failure(attempt: Attempt) -> str:
-    """Say in words how an attempt failed: the end of a sentence that begins with the engine."""
+    """Return how an attempt failed, as the end of a sentence that begins with the engine."""
     return FAILURES.get(attempt.failure or "", "failed")
 
 
 def headline(record: QueryRecord) -> str:
-    """Say in one sentence what became of a query."""
-    before = " ".join(f"{attempt.engine} {failure(attempt)}." for attempt in _before(record))
-    last = _deciding(record)
+    """Return the state of a query in one sentence."""
+    before = " ".join(f"{attempt.engine} {failure(attempt)}." for attempt in record.attempts[:-1])
+    last = record.attempts[-1] if record.attempts else None
     match record.state:
         case QueryState.QUEUED if last is not None:
             return f"{before} Waiting for {last.engine}.".strip()
         case QueryState.QUEUED:
             return "Waiting for its decision."
         case QueryState.RUNNING:
-            running = [each.engine for each in record.attempts if not each.state.ended] or [
-                record.engine or "no engine"
-            ]
-            return f"{before} Running on {' and '.join(running)} now.".strip()
+            running = last.engine if last is not None and not last.state.ended else record.engine or "no engine"
+            return f"{before} Running on {running} now.".strip()
         case QueryState.FINISHED if before:
             return f"{before} {record.engine} answered instead, under the same query id."
         case QueryState.FINISHED if record.decision is not None and record.decision.is_cached:
@@ -107,7 +101,7 @@ def headline(record: QueryRecord) -> str:
 
 
 def decision_sentence(decision: Decision) -> str:
-    """Say in one sentence where a statement was sent and why."""
+    """Return the engine that was chosen, and why, in one sentence."""
     if decision.is_cached:
         return decision.reasons[0].text
     engine = decision.engine
@@ -125,9 +119,9 @@ def decision_sentence(decision: Decision) -> str:
 
 
 def _weighed(decision: Decision, code: ReasonCode) -> str | None:
-    """Say what was weighed, where that decided."""
+    """Return the prices that decided, if they did."""
     considered = decision.price(decision.estimated_for or "")
-    elsewhere = next((each for each in decision.prices if each.engine not in (decision.estimated_for, None)), None)
+    elsewhere = next((price for price in decision.prices if price.engine != decision.estimated_for), None)
     if considered is None or considered.fits is None or code not in WEIGHED:
         return WEIGHED.get(code)
     fits = f"it fits into {considered.engine} with a probability of {percent(considered.fits)}"
@@ -142,21 +136,20 @@ def _weighed(decision: Decision, code: ReasonCode) -> str | None:
 
 
 def steps(record: QueryRecord, misestimates: Sequence[Misestimate]) -> tuple[Step, ...]:
-    """Tell a query's life in order. misestimates: what is on record about its statement now."""
-    told: list[Step] = []
+    """Return the steps of a query in order. misestimates: those on record of its statement now."""
+    timeline: list[Step] = []
     decision = record.decision
     if decision is not None:
         code = decision.reasons[0].code.value if decision.reasons else None
         heading, tone = f"Sent to {decision.engine}", Tone.PLAIN
         if decision.is_cached:
             heading, tone = "Answered from the cache", Tone.GOOD
-        told.append(Step(heading, decision_sentence(decision), tone, code))
-    for attempt in record.attempts:
-        told.append(_attempt(record, attempt))
-    missed = next((a for a in record.attempts if a.failure in DID_NOT_FIT), None)
+        timeline.append(Step(heading, decision_sentence(decision), tone, code))
+    timeline += [_attempt(record, attempt) for attempt in record.attempts]
+    missed = next((attempt for attempt in record.attempts if attempt.failure == MemoryExceeded.code), None)
     if missed is not None:
-        told.append(_next_time(record, missed, misestimates))
-    return tuple(told)
+        timeline.append(_next_time(record, missed, misestimates))
+    return tuple(timeline)
 
 
 def _attempt(record: QueryRecord, attempt: Attempt) -> Step:
@@ -177,10 +170,9 @@ def _attempt(record: QueryRecord, attempt: Attempt) -> Step:
             after = f" after {duration(attempt.wall_s)}" if attempt.wall_s is not None else ""
             peak = f", at {memory(attempt.peak_bytes)}" if attempt.peak_bytes is not None else ""
             text = f"{engine} {failure(attempt)}{after}{peak}."
-            if attempt is not _deciding(record):
+            if attempt is not record.attempts[-1]:
                 text += " No row of it had reached the client."
-            tone = Tone.NOTE if attempt.failure == Superseded.code else Tone.BAD
-            return Step(f"{engine} {failure(attempt)}", text, tone, attempt.failure)
+            return Step(f"{engine} {failure(attempt)}", text, Tone.BAD, attempt.failure)
 
 
 def _next_time(record: QueryRecord, missed: Attempt, misestimates: Sequence[Misestimate]) -> Step:
@@ -192,19 +184,3 @@ def _next_time(record: QueryRecord, missed: Attempt, misestimates: Sequence[Mise
     where = f"straight to {later[0]}" if later else f"past {missed.engine}"
     text = f"The miss is on record. While statistics and limit stay as they are, the same statement goes {where}."
     return Step("Next time", text, Tone.NOTE, ReasonCode.MISESTIMATE_ON_RECORD.value)
-
-
-def _deciding(record: QueryRecord) -> Attempt | None:
-    """Return the attempt whose answer, or error, is the query's; else the last."""
-    ended = [each for each in record.attempts if each.state is QueryState.FINISHED]
-    ended += [each for each in reversed(record.attempts) if each.failure != Superseded.code]
-    return next(iter((*ended, *record.attempts)), None)
-
-
-def _before(record: QueryRecord) -> list[Attempt]:
-    """Return the attempts that another engine took over from."""
-    deciding = _deciding(record)
-    others = (each for each in record.attempts if each is not deciding and each.state.ended)
-    return [
-        each for each in others if each.failure != Superseded.code or (deciding and each.ordinal < deciding.ordinal)
-    ]

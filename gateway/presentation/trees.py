@@ -8,7 +8,7 @@ TEE, ELBOW, PIPE, GAP = "├─ ", "└─ ", "│  ", "   "
 
 
 def branches(depths: Sequence[int]) -> tuple[str, ...]:
-    """Return for each node the lines to its left. Read backwards, a level is open while a sibling is to come."""
+    """Return the lines to the left of each node. Going backwards, a level is open while it has a sibling to come."""
     drawn: list[str] = []
     open_levels: set[int] = set()
     for depth in reversed(depths):

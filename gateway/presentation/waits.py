@@ -1,7 +1,6 @@
-"""What a query waits for: as a value, in words, and as the state that it is shown in.
+"""Waits of queries: as values, in words, and in the states of queries that users see.
 
-The metastore says of a query that was decided about that it runs; whether it has its lease, only the gateway that runs
-it knows.
+In the metastore a query runs from its decision on. Only the gateway that runs it knows whether it has its lease yet.
 """
 
 from __future__ import annotations
@@ -10,49 +9,42 @@ import datetime as dt
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from gateway.presentation.formatting import memory
-from gateway.presentation.wording import ordinal
+from gateway.presentation.formatting import memory, ordinal
 from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.values import DEFAULT_POOL, Need, Waiting
 from gateway.statements.statement import Pending, Run, WaitsFor
 from metastore.records import QueryRecord, QueryState
 from selector.wording import seconds_of
 
-FRESH_S = 0.25  # that a list of all who wait is as good as a new one
-FRESH_ENOUGH_S = 0.02  # the same for one that began to wait after it was made
+LISTED_S = 0.25  # age up to which a list of all waiting statements serves those in it
+UNLISTED_S = 0.02  # the same for a statement that is not in the list: it may have begun to wait since
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What a query waits for, and since when.
-
-    needs: a ``Need``, or a ``WaitsFor`` where it is no lease. engine: None where it is any. pool, memory_bytes, place
-    (1 is next), expected_s (from now): of a lease alone; memory_bytes is None on an engine that spills.
-    """
+    """A wait of a query. The fields after engine are of waits for a lease alone."""
 
     needs: Need | WaitsFor
+    """``Need``: of a lease; ``WaitsFor``: of anything else."""
     since: dt.datetime
     engine: str | None
+    """None: any engine."""
     pool: str | None = None
     memory_bytes: int | None = None
+    """None: the engine spills."""
     place: int | None = None
+    """1: the next one."""
     expected_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    """All who waited at one moment of the monotonic clock, by query and engine."""
-
-    at_s: float = -FRESH_S
-    by_query: Mapping[tuple[str, str], Waiting] = field(default_factory=dict)
+    """From now."""
 
 
 class Waits:
-    """Tells what queries of this gateway wait for. Thread-safe.
+    """Waits of this gateway's queries. Thread-safe.
 
-    find: a query that is alive in this process. is_shared: admission tells of the queries of other processes, too.
+    find: returns a query that is alive in this process.
+    is_shared: admission knows the queries of other processes, too.
     """
 
     def __init__(self, find: Callable[[str], Run | None], admission: Admission, *, is_shared: bool = False) -> None:
@@ -60,76 +52,76 @@ class Waits:
         self._find = find
         self._admission = admission
         self._lock = threading.Lock()
-        self._listed = _Listed()
+        self._listed: dict[tuple[str, str], Waiting] = {}  # by query and engine
+        self._listed_at_s = -LISTED_S
 
     def of(self, query_id: str) -> Wait | None:
-        """Return what a query waits for; None where it runs, has ended, or is being planned."""
+        """Return the wait of a query; None where it runs, has ended, or is being planned."""
         run = self._find(query_id)
         if run is None and self._is_shared:
-            return next((_lease(each) for each in self._all_waiting() if each.query_id == query_id), None)
+            return next((_lease(waiting) for waiting in self._all_waiting() if waiting.query_id == query_id), None)
         if run is None or run.state is not QueryState.QUEUED:
             return None
-        return next((wait for pending in run.pending if (wait := self._told(run, pending)) is not None), None)
+        return next((wait for pending in run.pending if (wait := self._wait(run, pending)) is not None), None)
 
     def seen(self, record: QueryRecord) -> QueryRecord:
-        """Return a query in the state that it is in: one that waits for a lease does not run, nor does its attempt."""
+        """Return a query in its state of now: while it waits for a lease, neither it nor its attempt runs."""
         run = None if record.state.ended else self._find(record.id)
         if run is None and self._is_shared and not record.state.ended:
             return self._seen_elsewhere(record)
         state = run.state if run is not None else record.state
         if run is None or state.ended:
             return record
-        return _with(record, state, {each.engine for each in run.pending} - set(run.engines))
+        return _with(record, state, {pending.engine for pending in run.pending} - {run.engine})
 
     def _seen_elsewhere(self, record: QueryRecord) -> QueryRecord:
-        """Return a query of another process in the state that it is in, as far as admission knows."""
-        waiting = {each.engine for each in self._all_waiting() if each.query_id == record.id}
-        is_running = any(not each.state.ended and each.engine not in waiting for each in record.attempts)
-        return record if is_running or not waiting else _with(record, QueryState.QUEUED, waiting)
+        """Return a query of another process in its state of now, as far as admission knows."""
+        engines = {waiting.engine for waiting in self._all_waiting() if waiting.query_id == record.id}
+        is_running = any(not attempt.state.ended and attempt.engine not in engines for attempt in record.attempts)
+        return record if is_running or not engines else _with(record, QueryState.QUEUED, engines)
 
-    def _told(self, run: Run, pending: Pending) -> Wait | None:
+    def _wait(self, run: Run, pending: Pending) -> Wait | None:
         if pending.reason is not WaitsFor.LEASE or pending.engine is None:
             return Wait(pending.reason, pending.since, pending.engine)
-        waiting = self._find_waiting((run.id, pending.engine))
+        key = run.id, pending.engine
+        waiting = self._list(LISTED_S if key in self._listed else UNLISTED_S).get(key)
         return None if waiting is None else _lease(waiting)  # it has just got its lease, or is about to ask for it
 
-    def _find_waiting(self, key: tuple[str, str]) -> Waiting | None:
-        """Look somebody up in a list that is fresh: to make one holds up admission, so that polls share it."""
-        with self._lock:
-            age_s = time.monotonic() - self._listed.at_s
-            if age_s > (FRESH_S if key in self._listed.by_query else FRESH_ENOUGH_S):
-                self._list()
-            return self._listed.by_query.get(key)
-
     def _all_waiting(self) -> Collection[Waiting]:
-        """Return all who wait, by a list that is fresh."""
-        with self._lock:
-            if time.monotonic() - self._listed.at_s > FRESH_ENOUGH_S:
-                self._list()
-            return self._listed.by_query.values()
+        return self._list(UNLISTED_S).values()
 
-    def _list(self) -> None:
-        found = {(each.query_id, each.engine): each for each in self._admission.waiting()}
-        self._listed = _Listed(time.monotonic(), found)
+    def _list(self, oldest_s: float) -> Mapping[tuple[str, str], Waiting]:
+        """Return all waiting statements, by a list not older than ``oldest_s``: to make one holds up admission."""
+        with self._lock:
+            if time.monotonic() - self._listed_at_s > oldest_s:
+                self._listed = {(waiting.query_id, waiting.engine): waiting for waiting in self._admission.waiting()}
+                self._listed_at_s = time.monotonic()
+            return self._listed
 
 
 def _lease(waiting: Waiting) -> Wait:
-    place, expected_s = waiting.place, round(waiting.expected_s, 3)
-    told = waiting.engine, waiting.pool, waiting.memory_bytes or None, place, expected_s
-    return Wait(waiting.needs, waiting.since, *told)
+    return Wait(
+        waiting.needs,
+        waiting.since,
+        waiting.engine,
+        waiting.pool,
+        waiting.memory_bytes or None,
+        waiting.place,
+        round(waiting.expected_s, 3),
+    )
 
 
-def _with(record: QueryRecord, state: QueryState, waiting: Set[str | None]) -> QueryRecord:
+def _with(record: QueryRecord, state: QueryState, engines: Set[str | None]) -> QueryRecord:
     """Return a query in a state, and its attempts on engines for which it waits."""
     attempts = tuple(
-        replace(each, state=QueryState.QUEUED) if each.engine in waiting and not each.state.ended else each
-        for each in record.attempts
+        replace(attempt, state=QueryState.QUEUED) if attempt.engine in engines and not attempt.state.ended else attempt
+        for attempt in record.attempts
     )
     return replace(record, state=state, attempts=attempts)
 
 
 def waits_for(wait: Wait) -> str:
-    """Say what a query waits for: ``waits for 512 MiB of duckdb in pool etl: 3rd in line, expected 4.0 s``."""
+    """Return a wait in words: ``waits for 512 MiB of duckdb in pool etl: 3rd in line, expected 4.0 s``."""
     engine = wait.engine or "an engine"
     match wait.needs:
         case WaitsFor.FIRST_TRY:

@@ -1,4 +1,4 @@
-"""What would change a decision and what it rests on, in words, for `fusion explain` and the dashboard."""
+"""The basis of a decision, and changes that would lead to another one, in words."""
 
 from __future__ import annotations
 
@@ -18,37 +18,40 @@ TENTHS_BELOW = 10 * MIB  # sizes are written with a decimal below, as ``mebibyte
 
 
 def what_if(decision: Decision) -> tuple[str, ...]:
-    """Say what would send a statement elsewhere, what drives its peak, and where the engine's rows leave ours."""
-    told = [_change(decision), _driver(decision.estimate), *_divergences(decision.estimate)]
-    return tuple(text for text in told if text)
+    """Return changes that would lead to another engine, the driver of the peak, and the largest divergences of rows."""
+    texts = [_change(decision), _driver(decision.estimate), *_divergences(decision.estimate)]
+    return tuple(filter(None, texts))
 
 
 def operator_notes(estimate: MemoryEstimate) -> tuple[tuple[str, ...], ...]:
-    """Say what is special about each operator: that it drives the peak, that the engine's rows leave ours there."""
+    """Return notes for each operator: it drives the peak, or the engine's rows diverge from ours there."""
     notes: list[list[str]] = [[] for _ in estimate.operators]
     if estimate.driver is not None:
         notes[estimate.driver].append("drives the peak")
     for place in estimate.divergences():
-        notes[place].append(f"differs from the engine's rows by {_times(estimate.operators[place].divergence or 1.0)}")
-    return tuple(tuple(some) for some in notes)
+        factor = estimate.operators[place].divergence or 1.0
+        notes[place].append(f"differs from the engine's rows by a factor of {factor:,.{1 if factor < 100.0 else 0}f}")
+    return tuple(map(tuple, notes))
 
 
 def statistics_sentence(table: str, build: TableStatistics | None, drift: Drift | None, *, at: dt.datetime) -> str:
-    """Say how far a table's statistics can be trusted now. drift: its files against them, where they can be seen."""
+    """Return age, source and drift of a table's statistics. drift: changes of its files since; None: not known."""
     if build is None:
         return f"{table} has no statistics; run: fusion stats compute {table}"
-    told = f"statistics of {table} are {_age(at - build.built_at)} old" if build.built_at else f"{table} was described"
+    sentence = (
+        f"statistics of {table} are {_age(at - build.built_at)} old" if build.built_at else f"{table} was described"
+    )
     if build.source == "manual" or build.manual:
-        told += ", set by hand"
+        sentence += ", set by hand"
     elif build.share < 1.0:
-        told += f", from {share(build.share)} of it"
+        sentence += f", from {share(build.share)} of it"
     if drift is not None and drift.share > 0.0:
-        told += f"; {share(drift.share)} of its files have changed since"
-    return told
+        sentence += f"; {share(drift.share)} of its files have changed since"
+    return sentence
 
 
 def by_weight(tables: Sequence[str], estimate: MemoryEstimate) -> tuple[str, ...]:
-    """Return tables with those first whose rows meet in the operator that drives the peak."""
+    """Return tables, those below the operator that drives the peak first."""
     first = estimate.tables_below(estimate.driver) if estimate.driver is not None else ()
     return tuple(dict.fromkeys((*(name for name in first if name in tables), *tables)))
 
@@ -58,7 +61,7 @@ def _change(decision: Decision) -> str:
     if ReasonCode.PINNED in codes:
         return "The estimate would decide if no engine were asked for by name."
     if ReasonCode.RULE in codes:
-        return "Routing rules had a say: see fusion rules explain."
+        return "A routing rule decided: see fusion rules explain."
     if decision.remedy is not None:
         return _opening(decision.remedy, decision, codes)
     is_tried = bool(codes) and codes[0] in (ReasonCode.FITS, ReasonCode.WORTH_A_TRY)
@@ -69,7 +72,7 @@ def _change(decision: Decision) -> str:
     elif ReasonCode.ENGINE_DOWN in codes:
         then = "No engine would take it now"
     else:
-        return ""  # there is nowhere else to go
+        return ""  # there is no other engine
     below = f"below {_written(decision.turning_bytes, up=False)} (it is {memory(decision.limit_bytes)})"
     return f"{then} if the limit of {decision.engine} were {below}."
 
@@ -91,13 +94,13 @@ def _opening(remedy: Remedy, decision: Decision, codes: Sequence[ReasonCode]) ->
         needed.append(f"the limit were {_written(remedy.limit_bytes, up=True)} (it is {memory(decision.limit_bytes)})")
     if ReasonCode.MISESTIMATE_ON_RECORD in remedy.blocked:
         needed.append("it had not run out of memory there")
-    told = f"It would go to {engine} if {' and '.join(needed)}"
+    sentence = f"It would go to {engine} if {' and '.join(needed)}"
     if ReasonCode.MISESTIMATE_ON_RECORD in codes:
-        return f"{told}, or once new statistics of its tables make it look smaller."
+        return f"{sentence}, or once new statistics of its tables make it look smaller."
     if estimate.peak_bytes is not None and decision.limit_bytes is not None and remedy.limit_bytes is not None:
         if estimate.peak_bytes <= decision.limit_bytes and estimate.gaps:
-            return f"{told}; the expected peak would fit already, so that surer statistics may do."
-    return f"{told}."
+            return f"{sentence}; the expected peak fits already, so better statistics may be enough."
+    return f"{sentence}."
 
 
 def _driver(estimate: MemoryEstimate) -> str:
@@ -109,16 +112,12 @@ def _driver(estimate: MemoryEstimate) -> str:
 
 def _divergences(estimate: MemoryEstimate) -> list[str]:
     places = sorted(estimate.divergences(), key=lambda place: -(estimate.operators[place].divergence or 1.0))
-    told = []
+    sentences: list[str] = []
     for place in places[:DIVERGENCES_SHOWN]:
         part = estimate.operators[place]
-        rows = f"{cardinality(part.rows)} rows by our count, {cardinality(part.engine_rows)} by the engine's"
-        told.append(f"The estimates part at the {_named(estimate, place)}: {rows}.")
-    return told
-
-
-def _times(factor: float) -> str:
-    return f"a factor of {factor:,.1f}" if factor < 100.0 else f"a factor of {factor:,.0f}"
+        rows = f"{cardinality(part.rows)} rows (ours) against {cardinality(part.engine_rows)} (the engine's)"
+        sentences.append(f"{'Next' if sentences else 'Largest'} divergence: {_named(estimate, place)}, {rows}.")
+    return sentences
 
 
 def _named(estimate: MemoryEstimate, place: int) -> str:
@@ -130,7 +129,7 @@ def _named(estimate: MemoryEstimate, place: int) -> str:
 
 
 def _written(count: int, *, up: bool) -> str:
-    """Write a limit so that what is written still does what is said of it: rounded to one side."""
+    """Write a limit, rounded to the side on which the rounded one still has the effect."""
     step = MIB if count >= TENTHS_BELOW else MIB / 10
     return memory(round((math.ceil if up else math.floor)(count / step) * step))
 

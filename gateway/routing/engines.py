@@ -2,50 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engines.protocol import Engine, EngineKind, TableSource
+from engines.adapter import BuiltEngine
+from engines.protocol import EngineKind
 from gateway.errors import UnknownEngine
 from gateway.routing.admission.values import EngineBudget
 from gateway.routing.circuit_breaker import CircuitBreaker
 from selector.forecast.lease import LEAST_BYTES
 from selector.forecast.seconds import USUAL_DEPENDABLE, USUAL_FAST, Speed
+from sql.tables import TableSource
 
 GUEST_SHARE = 1 / 8  # of an engine's limit, that is kept for each guest
 
 
 @dataclass(frozen=True, slots=True)
-class EngineEntry:
-    """One engine.
+class EngineEntry(BuiltEngine):
+    """One engine as it was built, with its circuit breaker."""
 
-    limit_bytes: memory that one statement may take there; None for an engine that spills instead of failing.
-    capacity_bytes: that all together may take; None: the limit for each slot. guests: slots more, for small statements
-    of users who hold none.
-    planners: statements that it plans at once, of those that are decided about.
-    threads: that work for a statement which asks for no other number; hosts: that it runs on; both for the memory
-    model. most_threads: that a statement may ask for; None: it has always the same number. threads_by_load: they are
-    fewer beside other long statements. abreast: long statements at once, and short ones beside them; None: as many as
-    slots.
-    processors: of this machine, that one statement on it keeps busy; 0 where it runs elsewhere.
-    speed: before it has run anything; None: as usual for its kind.
-    exact_formats: of tables whose files each statement reads as they are when it starts.
-    """
-
-    engine: Engine
-    limit_bytes: int | None = None
-    capacity_bytes: int | None = None
-    guests: int = 0
-    threads: int = 1
-    most_threads: int | None = None
-    threads_by_load: bool = False
-    abreast: int | None = None
-    hosts: int = 1
-    planners: int = 2
-    processors: int = 0
-    speed: Speed | None = None
-    exact_formats: frozenset[str] = frozenset()
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
 
     @property
@@ -55,12 +30,12 @@ class EngineEntry:
 
     @property
     def dependable(self) -> bool:
-        """Whether it finishes at any size."""
+        """Tell whether it finishes at any size."""
         return self.engine.kind is EngineKind.DEPENDABLE
 
     @property
     def first_speed(self) -> Speed:
-        """How fast it is taken to be before it has run anything."""
+        """Tell how fast it is taken to be before it has run anything."""
         return self.speed or (USUAL_DEPENDABLE if self.dependable else USUAL_FAST)
 
     @property
@@ -114,11 +89,6 @@ class EngineRegistry(Mapping[str, EngineEntry]):
         """Raise UnknownEngine for a name that no engine has; None is whichever the gateway chooses."""
         if name is not None and name not in self:
             raise UnknownEngine(f"There is no engine {name}; there are {', '.join(self)}.")
-
-    def slowed(self, one: str, other: str) -> float:
-        """Return how many times longer a statement on one engine takes while another one runs on the other."""
-        busy = self[one].processors + self[other].processors
-        return max(1.0, busy / (os.cpu_count() or 1)) if self[one].processors and self[other].processors else 1.0
 
     def use_tables(self, tables: Sequence[TableSource]) -> None:
         """Tell every engine which tables there are."""

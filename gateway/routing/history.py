@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from engines.errors import BrokenOff, EngineError, MemoryExceeded, Superseded
-from gateway.errors import GatewayError
+from engines.errors import MemoryExceeded
+from engines.running_statement import require_time
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.router import RUNS_READ
 from metastore.records import Misestimate, QueryRecord, QueryState
@@ -18,9 +18,10 @@ from selector.estimate import UNKNOWN, MemoryEstimate
 from selector.forecast.history import WorkloadKey
 from selector.forecast.seconds import Work
 from selector.replay.recorded import History, Missed, RecordedAttempt, RecordedStatement
+from sql.errors import FusionError
 
 Explain = Callable[[QueryRecord], tuple[Decision, str]]
-"""Decides about a recorded text now, and tells the statistics version. Raises GatewayError, EngineError, NoEngine."""
+"""Decides about a recorded text now, and tells the statistics version. Raises FusionError, NoEngine."""
 
 MOST_EXPLAINED = 1_000
 NEVER_THERE = "it was not configured then"
@@ -43,7 +44,7 @@ class RecordedHistory:
 
     @property
     def fixed(self) -> int:
-        """How many statements are kept as they were."""
+        """Tell how many statements are kept as they were."""
         return sum(each.is_fixed for each in self.history.statements)
 
 
@@ -62,6 +63,7 @@ def read_history(
     is_capped = False
     for batch in metastore.queries.history(since=since, limit=limit + 1):
         for record in batch:
+            require_time()
             submitted.append(record.submitted_at)
             statements.append(recorded(record, engines, anew.estimated(record) if anew else None))
     if len(statements) > limit:
@@ -120,7 +122,7 @@ class _Anew:
 
     @property
     def explained(self) -> int:
-        """How many there are."""
+        """Tell how many there are."""
         return len(self.known) - self.refused
 
     def estimated(self, record: QueryRecord) -> tuple[Decision, str] | None:
@@ -131,7 +133,7 @@ class _Anew:
         if name not in self.known:
             try:
                 self.known[name] = self.explain(record)
-            except (GatewayError, EngineError, NoEngine):
+            except (FusionError, NoEngine):
                 self.known[name] = None
                 self.refused += 1
         return self.known[name]
@@ -179,8 +181,7 @@ def _estimates(decision: Decision) -> Iterator[tuple[str, MemoryEstimate]]:
 
 def _attempts(record: QueryRecord) -> Iterator[RecordedAttempt]:
     """Yield what was tried. When the router learned of a try lies between its end and what was on record next."""
-    attempts = [each for each in record.attempts if each.failure != Superseded.code]  # such a one says nothing
-    for attempt, after in zip_longest(attempts, attempts[1:]):
+    for attempt, after in zip_longest(record.attempts, record.attempts[1:]):
         known_at = after.started_at if after else record.finished_at or attempt.started_at
         known_s, ended_s = known_at.timestamp(), attempt.started_at.timestamp() + (attempt.wall_s or 0.0)
         yield RecordedAttempt(
@@ -189,8 +190,7 @@ def _attempts(record: QueryRecord) -> Iterator[RecordedAttempt]:
             known_s if after is None or ended_s > known_s else (ended_s + known_s) / 2,
             attempt.run_s,
             finished=attempt.state is QueryState.FINISHED,
-            ran_out=attempt.failure in (MemoryExceeded.code, BrokenOff.code),
-            broken_off=attempt.failure == BrokenOff.code,
+            ran_out=attempt.failure == MemoryExceeded.code,
             waited_s=attempt.waited_s or 0.0,
             peak_bytes=attempt.peak_bytes,
             expected=attempt.expected,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections import OrderedDict
 
-from gateway.sql.compiled import CompiledStatement
+from engines.compiled import CompiledStatement
+from gateway.recent import Recent
 from metastore.store import Metastore
 from selector.join_keys import KeyPair
 
@@ -18,7 +18,7 @@ class JoinLearner:
 
     def __init__(self, metastore: Metastore) -> None:
         self._metastore = metastore
-        self._read: OrderedDict[str, None] = OrderedDict()
+        self._read: Recent[str, None] = Recent(FINGERPRINTS)
         self._known: set[KeyPair] = set()
         self._lock = threading.Lock()
 
@@ -28,8 +28,6 @@ class JoinLearner:
             if statement.fingerprint in self._read:
                 return
             self._read[statement.fingerprint] = None
-            if len(self._read) > FINGERPRINTS:
-                self._read.popitem(last=False)
         with self._lock:
             new = set(statement.joined) - self._known
         if new:

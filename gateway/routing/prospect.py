@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engines.errors import UnsupportedFeature
+from engines.compiled import CompiledStatement
+from engines.errors import NoEquivalent, UnsupportedFeature
 from gateway.routing.engines import EngineEntry
-from gateway.sql.compiled import CompiledStatement
-from gateway.sql.duckdb.values import NoEquivalent
-from gateway.sql.statement import CheckedStatement
 from selector.estimate import UNKNOWN, MemoryEstimate
+from sql.statement import CheckedStatement
 
 SHOWN_PATTERN = 60
-
-BACKTRACKING = frozenset({"spark", "hive"})
-"""Dialects of engines that match regular expressions with Java's, which may take for ever and hears no cancel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +28,7 @@ class Prospect:
 def of_dependable(entry: EngineEntry, statement: CompiledStatement) -> Prospect:
     """Return whether a dependable engine has words for a statement, which is all that is asked of it."""
     try:
-        statement.sql(entry.engine.dialect)
+        statement.sql(entry.engine.writer)
     except NoEquivalent as error:
         return Prospect(no_equivalent=error.message)
     except UnsupportedFeature as error:
@@ -42,7 +38,7 @@ def of_dependable(entry: EngineEntry, statement: CompiledStatement) -> Prospect:
 
 def unsafe_pattern(entry: EngineEntry, statement: CheckedStatement | CompiledStatement) -> str | None:
     """Return why a statement's regular expressions keep it from an engine; None where they do not."""
-    pattern = statement.explosive_pattern() if entry.engine.dialect in BACKTRACKING else None
+    pattern = statement.explosive_pattern() if entry.engine.backtracks else None
     if pattern is None:
         return None
     return (

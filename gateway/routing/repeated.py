@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from dataclasses import dataclass
 
+from engines.compiled import CompiledStatement
 from gateway.catalog.snapshot import CatalogSnapshot
+from gateway.recent import Recent
 from gateway.routing.admission.values import LONG_S
 from gateway.routing.engines import EngineRegistry
-from gateway.sql.compiled import CompiledStatement
 from metastore.records import Misestimate
 from metastore.repositories.misestimates import Misestimates
 from selector.decision import Decision, Rule
@@ -31,7 +31,7 @@ class KnownMisses:
     def __init__(self, misestimates: Misestimates) -> None:
         self._misestimates = misestimates
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, tuple[int, tuple[Misestimate, ...]]] = OrderedDict()
+        self._known: Recent[str, tuple[int, tuple[Misestimate, ...]]] = Recent(MOST_KEPT)
         self._forgotten = 0  # times that something was forgotten, which may be what is just being read
 
     def about(self, fingerprint: str, changes: int) -> tuple[Misestimate, ...]:
@@ -44,8 +44,6 @@ class KnownMisses:
         with self._lock:
             if forgotten == self._forgotten:
                 self._known[fingerprint] = changes, found
-                if len(self._known) > MOST_KEPT:
-                    self._known.popitem(last=False)
         return found
 
     def forget(self, fingerprint: str) -> None:
@@ -82,7 +80,7 @@ class RepeatedDecisions:
     def __init__(self, engines: EngineRegistry) -> None:
         self._engines = engines
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Asked, _Kept] = OrderedDict()
+        self._kept: Recent[Asked, _Kept] = Recent(MOST_KEPT)
 
     def find(self, asked: Asked, query: CompiledStatement, snapshot: CatalogSnapshot) -> Decision | None:
         """Return the decision that still holds; None where there is none."""
@@ -102,8 +100,6 @@ class RepeatedDecisions:
         kept = _Kept(query, snapshot, self._down(), time.monotonic() + KEPT_S, decision)
         with self._lock:
             self._kept[asked] = kept
-            if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
 
     def forget(self, fingerprint: str) -> None:
         """Decide anew about a statement: it took what nobody expected."""

@@ -15,17 +15,18 @@ from dataclasses import dataclass, field
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from engines.adapter import Size
+from engines.running_statement import require_time
 from gateway.errors import InvalidSetting, TooManyQueries
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.history import Explain, RecordedHistory, read_history
 from gateway.settings import RoutingSettings
-from gateway.sql.names import did_you_mean
 from metastore.store import Metastore
 from selector.decision import Rule
 from selector.replay.advice import Option, advise
 from selector.replay.hindsight import Hindsight
 from selector.replay.recorded import ReplaySettings
 from selector.replay.replay import Load, Replayed, ReplayedStatement, recorded_load, replay
+from sql.names import did_you_mean
 
 SHOWN = 20  # statements that would go elsewhere
 MOST_SLOTS = 1_024
@@ -120,6 +121,7 @@ class Replaying:
             history = recorded.history
             hindsight = Hindsight(history)
             found = replay(history, settings, hindsight)
+            require_time()
             as_it_was = self._read(question, None).history if explain else history
             own = replay(as_it_was, own_settings)
             elsewhere = [each for each in found.statements if each.is_elsewhere]
@@ -148,6 +150,7 @@ class Replaying:
             recorded = self._read(question, None)
             found = []
             for entry in self._engines.values():
+                require_time()
                 if entry.dependable or entry.limit_bytes is None:
                     continue
                 memory = memory_bytes or entry.budget.capacity_bytes or entry.limit_bytes

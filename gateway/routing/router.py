@@ -4,44 +4,44 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
 
-from engines.errors import BrokenOff, EngineError, MemoryExceeded, UnsupportedFeature
-from engines.protocol import EXPLAIN_S, TableSource, Writer
+from engines.compiled import CompiledStatement
+from engines.errors import EngineError, MemoryExceeded, NoEquivalent, UnsupportedFeature
+from engines.protocol import EXPLAIN_S, Writer
 from gateway.catalog.snapshot import CatalogSnapshot
-from gateway.errors import RuleDenied, RuleForbidsEngine, StatementTooComplex
+from gateway.planning.fairness import FairSlots, Requester
+from gateway.planning.pool import Planners
+from gateway.planning.process import PlannerFault, Shared
+from gateway.recent import Recent
 from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.values import DEFAULT_POOL, Request
 from gateway.routing.engines import EngineEntry, EngineRegistry
+from gateway.routing.estimating import EnginePlan, estimate
 from gateway.routing.prospect import Prospect, of_dependable, unsafe_pattern
 from gateway.routing.repeated import Asked, KnownMisses, RepeatedDecisions
-from gateway.routing.rules.kinds import Understood, kinds_of, tables_of
 from gateway.routing.rules.matching import first_match
 from gateway.routing.rules.rules import RoutingRule
 from gateway.routing.rules.rules_file import RulesFile
 from gateway.routing.rules.subject import EngineExpectation, EngineState, subject_of
-from gateway.sql.commands.writes import Write, queries_of, reads
-from gateway.sql.compiled import CompiledStatement
-from gateway.sql.duckdb.values import NoEquivalent
-from gateway.sql.planning.fairness import FairSlots, Requester
-from gateway.sql.planning.pool import Planners
-from gateway.sql.planning.process import PlannerFault, Shared
-from gateway.sql.planning.work import EnginePlan, estimate
+from gateway.statements.command import Command, Understood, kinds_of, tables_of
 from gateway.statements.statement import Statement
-from metastore.records import Attempt, QueryRecord, QueryState
+from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
 from metastore.store import Metastore
 from selector.decide import decide, decide_write
 from selector.decision import Candidate, Decision, Demand, NoEngine, RoutingPolicy, Rule, RuleAction
 from selector.estimate import UNKNOWN, MemoryEstimate
-from selector.forecast.experience import Experience, PeakForecast
-from selector.forecast.history import NOTHING, Ground, PastRun, WorkloadKey
+from selector.forecast.experience import Experience
+from selector.forecast.history import Ground, PastRun, WorkloadKey
 from selector.forecast.lease import LEAST_BYTES, lease_bytes
 from selector.forecast.seconds import Work
+from selector.query_text import Wording
+from sql.errors import RuleDenied, RuleForbidsEngine, StatementTooComplex
+from sql.tables import TableSource
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Router:
 
     What runs taught is read once; after that, the executor tells each run that ends. Estimates are kept without it.
     admission: tells how long a statement would wait. pools: policies of pools, by name; pool_threads: of their
-    statements. rules: of the administrator's file. has_users: names can be proved. require_unchanged: looks at tables
+    statements. rules: of the administrator's file. has_users: names can be proved. require_readable: looks at tables
     whose files an engine is about to open for its plan, and may raise.
     """
 
@@ -70,14 +70,14 @@ class Router:
         pool_threads: Mapping[str, int] = {},
         rules: RulesFile | None = None,
         has_users: bool = False,
-        require_unchanged: Callable[[Sequence[TableSource]], None] = lambda _: None,
+        require_readable: Callable[[Sequence[TableSource]], None] = lambda _: None,
     ) -> None:
         self._pools = pools
         self._pool_threads = pool_threads
         self.rules = rules or RulesFile(None, engines)
         self._has_users = has_users
         self._engines = engines
-        self._require_unchanged = require_unchanged
+        self._require_readable = require_readable
         self._metastore = metastore
         self._policy = policy
         self._planners = planners
@@ -88,7 +88,7 @@ class Router:
             if not entry.dependable
         }
         self._lock = threading.Lock()
-        self._prospects: OrderedDict[tuple[int, str, str, int], Prospect] = OrderedDict()
+        self._prospects: Recent[tuple[int, str, str, int], Prospect] = Recent(CACHED_ESTIMATES)
         speeds = {entry.name: entry.first_speed for entry in engines.values()}
         self._experience = Experience(speeds, metastore.queries.runs(limit=RUNS_READ))
         self._misses = KnownMisses(metastore.misestimates)
@@ -145,7 +145,7 @@ class Router:
         return matched.name if matched is not None else None, only if pinned is None else frozenset({pinned})
 
     def route_write(
-        self, statement: Statement, write: Write, snapshot: CatalogSnapshot, *, runs: bool = False
+        self, statement: Statement, write: Command, snapshot: CatalogSnapshot, *, runs: bool = False
     ) -> Decision:
         """Return where a write goes. runs: not only explained. Raises RuleDenied, RuleForbidsEngine, NoEngine."""
         matched = self.matched(statement, write, snapshot, runs=runs)
@@ -257,7 +257,7 @@ class Router:
                     limit_bytes=limit_bytes,
                     lease_bytes=leased,
                     down=entry.why_down(),
-                    unsupported=prospect.unsupported,
+                    unsupported=prospect.unsupported or _unplannable(entry, missed),
                     no_equivalent=prospect.no_equivalent,
                     forecast=forecast,
                     wait_s=wait_s,
@@ -277,14 +277,14 @@ class Router:
         """Return the threads that a statement asks for: its own, its session's, or those of its pool."""
         return statement.threads or self._pool_threads.get(statement.pool) or self._pool_threads.get(DEFAULT_POOL)
 
-    def decide_write(self, write: Write, *, pinned: str | None, demand: Demand | None = None) -> Decision:
+    def decide_write(self, write: Command, *, pinned: str | None, demand: Demand | None = None) -> Decision:
         """Return the engine that writes. demand: of a routing rule. Raises NoEngine."""
-        formats = {table.format: table.name for table in reads(write)}
+        formats = {table.format: table.name for table in write.reads}
         candidates = []
         for entry in self._engines.values():
             unreadable = sorted(name for format, name in formats.items() if format not in entry.engine.formats)
             unsupported = f"it cannot read the form of {', '.join(unreadable)}." if unreadable else None
-            for query in queries_of(write):
+            for query in write.queries:
                 unsupported = unsupported or unsafe_pattern(entry, query)
             if not isinstance(entry.engine, Writer):
                 unsupported = "it does not write."
@@ -292,9 +292,9 @@ class Router:
         return decide_write(candidates, pinned=pinned, demand=demand)
 
     def learn(self, query: QueryRecord, attempt: Attempt) -> None:
-        """Learn from an attempt that has ended well, that ran out of memory, or was broken off before it did."""
-        ran_out, broken_off = attempt.failure == MemoryExceeded.code, attempt.failure == BrokenOff.code
-        if attempt.state is not QueryState.FINISHED and not (ran_out or broken_off):
+        """Learn from an attempt that has ended well, or that ran out of memory."""
+        ran_out = attempt.failure == MemoryExceeded.code
+        if attempt.state is not QueryState.FINISHED and not ran_out:
             return
         run = PastRun(
             attempt.engine,
@@ -303,16 +303,9 @@ class Router:
             ran_out,
             None if ran_out else attempt.peak_bytes,
             attempt.run_s,
-            broken_off,
         )
         with self._lock:
             self._experience.learn(run)
-
-    def peak(self, query: QueryRecord, engine: str) -> PeakForecast | None:
-        """Return the peak to expect of a query that was decided about; None where nothing is known."""
-        expected = query.decision.expectation(engine) if query.decision else NOTHING
-        with self._lock:
-            return self._experience.peak(engine, _subject(query), expected)
 
     def missed(self, fingerprint: str) -> None:
         """Hear that a statement ran out of memory; the metastore was told already."""
@@ -356,8 +349,6 @@ class Router:
             return Prospect()  # no plan now; not to be remembered
         with self._lock:
             self._prospects[key] = prospect
-            if len(self._prospects) > CACHED_ESTIMATES:
-                self._prospects.popitem(last=False)
         return prospect
 
     def _estimate(
@@ -369,20 +360,20 @@ class Router:
         threads: int,
     ) -> MemoryEstimate:
         engine = entry.engine
-        sql = statement.sql(engine.dialect)
+        sql = statement.sql(engine.writer)
         if engine.cost_model is None:
             return UNKNOWN
         shapes = [snapshot.shapes[table.name] for table in statement.tables]
         builds = [snapshot.statistics[table.name] for table in statement.tables if table.name in snapshot.statistics]
-        named = statement.named.get(engine.dialect, {})
-        self._require_unchanged(statement.tables)
+        wording = statement.wording.get(engine.cost_model, Wording())
+        self._require_readable(statement.tables)
         with self._explaining[entry.name].hold(asker):
             text = engine.explain(sql, deadline_s=min(EXPLAIN_S, asker.remaining_s), cancelled=asker.cancelled)
         plan = EnginePlan(text, engine.cost_model, threads, entry.hosts)
         try:
             with self._planners.place(asker) as place:
                 found: MemoryEstimate = place.call(
-                    estimate, plan, shapes, statement.joined, statement.references, named, *map(Shared, builds)
+                    estimate, plan, shapes, statement.joined, statement.references, wording, *map(Shared, builds)
                 )
         except StatementTooComplex as error:
             return replace(UNKNOWN, too_complex=error.message)
@@ -412,3 +403,11 @@ def _noted(matched: RoutingRule | None) -> Iterator[None]:
     except NoEngine as none:
         none.matched = matched.name if matched is not None else None
         raise
+
+
+def _unplannable(entry: EngineEntry, missed: Sequence[Misestimate]) -> str | None:
+    """Return why an engine that spills does not get a statement again: it ran out of memory as it planned it."""
+    earlier = next((one.query_id for one in missed if entry.dependable and one.engine == entry.name), None)
+    if earlier is None:
+        return None
+    return f"it ran out of memory while it planned the same statement, query {earlier}; write it in smaller parts."

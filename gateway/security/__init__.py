@@ -1,1 +1,1 @@
-"""Who may come in, who may do what, and what others see of it: below every door. START HERE: policy.py."""
+"""Authentication and access control, below every door. START HERE: policy.py."""

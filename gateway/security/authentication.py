@@ -1,8 +1,8 @@
-"""Who a client is: one interface for every way in, and the file of users behind it.
+"""Authentication of clients for every door, by the users file.
 
 The file holds a line per user, ``name:scrypt:salt:hash`` or ``name:scrypt:salt:hash:role``, made by ``fusion password
-NAME``. A name that stands there always needs its password. Other names are taken as they are told, but only where
-clients without a login are let in; they own nothing.
+NAME``. A name in the file always needs its password. Other names are believed, but only where clients may come without
+a login; they own nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import logging
 import math
 import secrets
 import threading
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -24,9 +23,9 @@ from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
 
 from gateway.errors import AuthenticationFailed
+from gateway.recent import Recent
 from gateway.security.lockout import LockedOut, Lockout, NoTurn, Turns
 from gateway.security.principals import ANONYMOUS, Principal, Role
 
@@ -43,11 +42,11 @@ _SALT_BYTES, _HASH_BYTES = 16, 64
 
 
 class UsersFileInvalid(Exception):
-    """The users file cannot be read, or a line of it is none."""
+    """The users file cannot be read, or one of its lines is not valid."""
 
 
 class Anonymous(StrEnum):
-    """Who may come without a login."""
+    """Addresses from which clients may come without a login."""
 
     NEVER = "never"
     LOOPBACK = "loopback"
@@ -56,84 +55,66 @@ class Anonymous(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What a client says about itself. address: where it comes from, an IP address."""
+    """A name and password as a client sent them."""
 
     name: str | None
     password: str | None
     address: str
+    """IP address of the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """What the file keeps of a password. salt, hashed: scrypt's, with a hash of 64 bytes."""
+    """A password as the file keeps it: a salt, and scrypt's hash of 64 bytes."""
 
     salt: bytes
     hashed: bytes
 
     @classmethod
     def of(cls, password: str) -> Secret:
-        """Return what is kept of a password."""
+        """Return the hash of a password, with a new salt."""
         salt = secrets.token_bytes(_SALT_BYTES)
         return cls(salt, _hashed(password, salt))
 
     @classmethod
     def read(cls, text: str) -> Secret:
-        """Return what stands behind a name in the file. Raises ValueError."""
+        """Parse the text behind a name in the file. Raises ValueError."""
         scheme, salt, hashed = text.split(":")
-        found = cls(base64.b64decode(salt, validate=True), base64.b64decode(hashed, validate=True))
-        if scheme != _SCHEME or not found.salt or len(found.hashed) != _HASH_BYTES:
-            raise ValueError("not what is kept of a password")
-        return found
+        secret = cls(base64.b64decode(salt, validate=True), base64.b64decode(hashed, validate=True))
+        if scheme != _SCHEME or not secret.salt or len(secret.hashed) != _HASH_BYTES:
+            raise ValueError("not a salt and a hash of scrypt")
+        return secret
 
     def __str__(self) -> str:
         return ":".join((_SCHEME, base64.b64encode(self.salt).decode(), base64.b64encode(self.hashed).decode()))
 
     def fits(self, password: str) -> bool:
-        """Tell whether this is of a password; that takes about 50 ms."""
+        """Tell whether this is the hash of a password; that takes about 50 ms."""
         return hmac.compare_digest(_hashed(password, self.salt), self.hashed)
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A line of the users file. role: None where it names none."""
+    """A line of the users file."""
 
     secret: Secret
     role: Role | None = None
+    """Role in the line; None: the settings decide."""
 
     @property
     def credential(self) -> bytes:
-        """What marks the password, so that another one is noticed."""
+        """Mark of the password, by which a changed one is noticed."""
         return hashlib.sha256(self.secret.salt + self.secret.hashed).digest()
 
 
-class Authenticator(Protocol):
-    """Tells users apart. Thread-safe."""
-
-    def recognise(self, login: Login) -> Principal | None:
-        """Return the user, None where only ``authenticate`` can tell. Does not block.
-
-        Raises AuthenticationFailed.
-        """
-
-    def authenticate(self, login: Login) -> Principal:
-        """Return the user; may block for a moment. Raises AuthenticationFailed."""
-
-    def current(self, principal: Principal) -> Principal:
-        """Return a user who was let in earlier as it is now. Does not block.
-
-        Raises AuthenticationFailed where the name is gone, or its password is another one.
-        """
-
-    def holders(self, role: Role) -> Sequence[str]:
-        """Return the names that have at least a role."""
-
-
 class UsersFile:
-    """Implements ``Authenticator`` over a file, which is read again when it has changed, or over none.
+    """Authenticates users by a file, which is read again when it has changed, or without one. Thread-safe.
 
-    roles: of users whose line in the file names none; operators: the same, for the role operator. default_role: of the
-    rest. anonymous_role: of clients without a login; None: admin on this machine and writer elsewhere where there is no
-    file, and reader where there is one.
+    roles: of users whose line in the file has no role.
+    operators: users with the role operator, under the same condition.
+    default_role: role of the other users in the file.
+    anonymous_role: role of clients without a login; None: reader where there is a file, otherwise admin on this machine
+    and writer elsewhere.
     """
 
     def __init__(
@@ -157,12 +138,12 @@ class UsersFile:
         self._unreadable = ""
         self._users: Mapping[str, User] = {}
         self._key = secrets.token_bytes(32)
-        self._verified: OrderedDict[bytes, None] = OrderedDict()  # marks of logins that were right, hashed once
-        self._refused: OrderedDict[bytes, None] = OrderedDict()  # and of those that were wrong
+        self._verified: Recent[bytes, bool] = Recent(VERIFIED_KEPT)  # marks of correct logins
+        self._refused: Recent[bytes, bool] = Recent(VERIFIED_KEPT)  # marks of wrong logins
         self._under_way: dict[bytes, Future[bool]] = {}
         self._lockout = lockout or Lockout()
         self._turns = Turns()
-        self._nobody = Secret.of(secrets.token_hex())  # a wrong name takes as long
+        self._nobody = Secret.of(secrets.token_hex())  # so that a wrong name takes as long as a wrong password
         self._read()
 
     def recognise(self, login: Login) -> Principal | None:
@@ -172,20 +153,20 @@ class UsersFile:
         """
         name = login.name or ANONYMOUS
         if len(name) > LONGEST_NAME or not name.isprintable():
-            raise AuthenticationFailed("The user's name is too long or holds signs that no name has.")
-        known = self._known(name)
-        if known is None and self._open_to(login.address):
+            raise AuthenticationFailed(
+                f"The user name has more than {LONGEST_NAME} characters, or one that cannot be printed."
+            )
+        user = self._user(name)
+        if user is None and self._open_to(login.address):
             return Principal(name, self._role_without_login(login.address), address=login.address)
         if not login.password:
-            raise AuthenticationFailed("A user name and its password are needed here.")
-        mark = self._mark(name, known.secret if known else self._nobody, login.password)
+            raise AuthenticationFailed("A user name and a password are required; log in.")
+        mark = self._mark(name, user.secret if user else self._nobody, login.password)
         with self._lock:
-            right, wrong = mark in self._verified, mark in self._refused
-            if right:
-                self._verified.move_to_end(mark)
+            right, wrong = self._verified.get(mark, False), mark in self._refused
         if wrong:
             raise self._wrong(login, "the same wrong password as before")
-        return self._proven(name, known, login.address) if right and known is not None else None
+        return self._proven(name, user, login.address) if right and user is not None else None
 
     def authenticate(self, login: Login) -> Principal:
         """Return the user; may block for a moment. Raises AuthenticationFailed."""
@@ -193,45 +174,42 @@ class UsersFile:
         if recognised is not None:
             return recognised
         name, password = login.name or ANONYMOUS, login.password or ""
-        known = self._known(name)
-        mark = self._mark(name, known.secret if known else self._nobody, password)
+        user = self._user(name)
+        mark = self._mark(name, user.secret if user else self._nobody, password)
         with self._lock:
             awaited = self._under_way.get(mark)
             if awaited is None:
                 under_way = self._under_way[mark] = Future()
         if awaited is not None:  # the same login, at the same time
-            if not awaited.result() or known is None:
+            if not awaited.result() or user is None:
                 raise AuthenticationFailed(WRONG)
-            return self._proven(name, known, login.address)
+            return self._proven(name, user, login.address)
         right = False
         try:
-            right = self._fits(login, name, known.secret if known else None, password)
+            right = self._fits(login, name, user.secret if user else None, password)
             with self._lock:
-                if self._users.get(name) == known:
-                    kept = self._verified if right else self._refused
-                    kept[mark] = None
-                    while len(kept) > VERIFIED_KEPT:
-                        kept.popitem(last=False)
+                if self._users.get(name) == user:
+                    (self._verified if right else self._refused)[mark] = True
         finally:
             with self._lock:
                 del self._under_way[mark]
             under_way.set_result(right)
-        if not right or known is None:
+        if not right or user is None:
             raise AuthenticationFailed(WRONG)
-        return self._proven(name, known, login.address)
+        return self._proven(name, user, login.address)
 
     def current(self, principal: Principal) -> Principal:
-        """Return a user who was let in earlier as it is now. Does not block.
+        """Return a user who logged in earlier with the role of now. Does not block.
 
-        Raises AuthenticationFailed where the name is gone, or its password is another one.
+        Raises AuthenticationFailed where the name is gone, or its password has changed.
         """
-        known = self._known(principal.name)
+        user = self._user(principal.name)
         if principal.authenticated:
-            if known is None or known.credential != principal.credential:
+            if user is None or user.credential != principal.credential:
                 raise AuthenticationFailed(GONE)
-            role = self._role(principal.name, known)
+            role = self._role(principal.name, user)
         else:
-            if known is not None or not self._open_to(principal.address):
+            if user is not None or not self._open_to(principal.address):
                 raise AuthenticationFailed(GONE)
             role = self._role_without_login(principal.address)
         return principal if principal.role is role else replace(principal, role=role)
@@ -242,7 +220,7 @@ class UsersFile:
             self._read()
             return [name for name, user in self._users.items() if self._role(name, user).includes(role)]
 
-    def _known(self, name: str) -> User | None:
+    def _user(self, name: str) -> User | None:
         with self._lock:
             self._read()
             return self._users.get(name)
@@ -265,15 +243,15 @@ class UsersFile:
             return is_loopback(address)
         return self._anonymous is Anonymous.EVERYWHERE
 
-    def _mark(self, name: str, kept: Secret, password: str) -> bytes:
-        return hmac.digest(self._key, f"{name}\n{kept}\n{password}".encode(errors="surrogatepass"), "sha256")
+    def _mark(self, name: str, secret: Secret, password: str) -> bytes:
+        return hmac.digest(self._key, f"{name}\n{secret}\n{password}".encode(errors="surrogatepass"), "sha256")
 
-    def _fits(self, login: Login, name: str, kept: Secret | None, password: str) -> bool:
-        """Hash a password, one at a time. Raises AuthenticationFailed where it is not its turn, nor soon."""
+    def _fits(self, login: Login, name: str, secret: Secret | None, password: str) -> bool:
+        """Hash a password, one at a time. Raises AuthenticationFailed where too many are waiting."""
         try:
             with self._lockout.attempt(name, login.address) as was_wrong:
                 with self._turns.taken(name, login.address):
-                    right = (kept or self._nobody).fits(password) and kept is not None
+                    right = (secret or self._nobody).fits(password) and secret is not None
                 if not right:
                     self._wrong(login, f"wrong password number {was_wrong()}")
                 return right
@@ -285,7 +263,7 @@ class UsersFile:
             raise AuthenticationFailed("Too many logins at once; try again.") from error
 
     def _wrong(self, login: Login, why: str) -> AuthenticationFailed:
-        """Log a login that failed, by name and address and never by password; return what its client is told."""
+        """Log a failed login with name and address, never the password; return the error for its client."""
         log.warning("login of %r from %s failed: %s", (login.name or ANONYMOUS)[:LONGEST_NAME], login.address, why)
         return AuthenticationFailed(WRONG)
 
@@ -298,12 +276,13 @@ class UsersFile:
             if stamp == self._stamp:
                 return
             lines = self._path.read_text(encoding="utf-8").splitlines()
-            users = dict(_entry(line, number) for number, line in enumerate(lines, start=1) if _holds_user(line))
+            entries = [(line.strip(), number) for number, line in enumerate(lines, start=1) if not line.startswith("#")]
+            users = dict(_entry(line, number) for line, number in entries if line)
         except (OSError, UnicodeDecodeError, UsersFileInvalid) as error:
             if self._stamp is None:
                 raise UsersFileInvalid(f"The users file {self._path} cannot be used: {error}") from error
             if self._unreadable != str(error):
-                log.error("the users file cannot be used, those of before stay: %s", error)
+                log.error("the users file cannot be used, the users read before stay valid: %s", error)
                 self._unreadable = str(error)
             return
         self._users, self._stamp, self._unreadable = users, stamp, ""
@@ -313,7 +292,7 @@ class UsersFile:
 
 @lru_cache(256)
 def is_loopback(address: str) -> bool:
-    """Tell whether an address is this machine's own."""
+    """Tell whether an address is a loopback address."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -323,12 +302,12 @@ def is_loopback(address: str) -> bool:
 
 
 def basic_login(authorization: str, address: str) -> Login:
-    """Return what an Authorization header says; one that is no Basic authentication says nothing."""
+    """Parse an Authorization header; without Basic authentication the login is empty."""
     scheme, _, encoded = authorization.partition(" ")
     if scheme.lower() != "basic":
         return Login(None, None, address)
     try:
-        padded = encoded + "=" * (-len(encoded) % 4)  # which ADBC's driver leaves out
+        padded = encoded + "=" * (-len(encoded) % 4)  # ADBC's driver leaves it out
         name, _, password = base64.b64decode(padded, validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
         return Login(None, None, address)
@@ -338,7 +317,7 @@ def basic_login(authorization: str, address: str) -> Login:
 def user_line(name: str, password: str, role: Role | None = None) -> str:
     """Return the line of a user for the file."""
     if not name or ":" in name or name.startswith("#") or not name.isprintable() or name != name.strip():
-        raise ValueError("a user's name is not empty and holds no colon")
+        raise ValueError("a user's name must not be empty, hold a colon, or begin with #")
     return f"{name}:{Secret.of(password)}" + (f":{role}" if role else "")
 
 
@@ -346,15 +325,11 @@ def _hashed(password: str, salt: bytes) -> bytes:
     return hashlib.scrypt(password.encode(errors="surrogatepass"), salt=salt, n=_COST, r=_BLOCK, p=_LANES)
 
 
-def _holds_user(line: str) -> bool:
-    return bool(line.strip()) and not line.startswith("#")
-
-
 def _entry(line: str, number: int) -> tuple[str, User]:
-    name, _, kept = line.strip().partition(":")
+    name, _, text = line.partition(":")
     try:
         if name:
-            secret, role = (kept, None) if kept.count(":") < 3 else kept.rsplit(":", 1)
+            secret, role = (text, None) if text.count(":") < 3 else text.rsplit(":", 1)
             return name, User(Secret.read(secret), Role(role) if role is not None else None)
     except ValueError:  # binascii's is one
         pass

@@ -1,7 +1,7 @@
-"""What keeps passwords from being tried out: waits that grow, and turns in which passwords are hashed.
+"""Protection against guessing passwords: waits that grow, and turns in which passwords are hashed.
 
-Wrong passwords count for the pair of a name and the address that they came from, so that nobody who tries a name's
-passwords keeps its owner out, who is elsewhere. All that is held is bounded, and forgotten in time.
+Wrong passwords count for the pair of a name and the address that they came from, so that guessing does not lock out the
+owner, who is elsewhere. All records are bounded, and forgotten in time.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-FREE_FAILURES = 5  # of one name from one address, after which it has to wait
+FREE_FAILURES = 5  # of one name from one address, before it has to wait
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 300.0
 FORGOTTEN_S = 1_800.0  # after the last wrong password
 REMEMBERED = 10_000  # pairs
-NETWORK_BITS = 64  # of an IPv6 address; the rest is the client's own to choose
-HASHES_WAITING = 32  # of all addresses; where they are taken, the address with most of them gives one up
+NETWORK_BITS = 64  # of an IPv6 address; clients choose the rest themselves
+HASHES_WAITING = 32  # of all addresses; beyond that, the address with most of them gives one up
 
 
 class LockedOut(Exception):
-    """Too many wrong passwords. wait_s: until the next one is looked at."""
+    """Too many wrong passwords. wait_s: until the next one is checked."""
 
     def __init__(self, wait_s: float) -> None:
         super().__init__(wait_s)
@@ -31,7 +31,7 @@ class LockedOut(Exception):
 
 
 class NoTurn(Exception):
-    """More passwords wait to be hashed than may, most of them from this address."""
+    """Too many passwords wait to be hashed, most of them from this address."""
 
 
 @dataclass(slots=True)
@@ -52,14 +52,14 @@ class Lockout:
 
     @contextmanager
     def attempt(self, name: str, address: str) -> Iterator[Callable[[], int]]:
-        """Look at one password of a name. Yields what notes that it was wrong, and returns how many were.
+        """Check one password of a name. Yields a function that notes a wrong one and returns their number.
 
-        A password that is looked at counts as wrong until it is known. Raises LockedOut.
+        While a password is checked, it counts as wrong. Raises LockedOut.
         """
         key = (name, network(address))
         with self._lock:
             now = self._clock()
-            record = self._known(key, now)
+            record = self._record(key, now)
             if now < record.until_s:
                 raise LockedOut(record.until_s - now)
             if record.under_way and record.failures + record.under_way >= FREE_FAILURES:
@@ -91,20 +91,22 @@ class Lockout:
                     del self._records[key]
 
     def __len__(self) -> int:
-        """Return how many pairs are remembered."""
+        """Return the number of remembered pairs."""
         with self._lock:
             return len(self._records)
 
-    def _known(self, key: tuple[str, str], now: float) -> _Record:
+    def _record(self, key: tuple[str, str], now: float) -> _Record:
         while self._records:
-            oldest, record = next(iter(self._records.items()))
-            if record.under_way or (now - record.last_s < FORGOTTEN_S and len(self._records) < REMEMBERED):
+            oldest, oldest_record = next(iter(self._records.items()))
+            if oldest_record.under_way or (
+                now - oldest_record.last_s < FORGOTTEN_S and len(self._records) < REMEMBERED
+            ):
                 break
             del self._records[oldest]
-        found = self._records.setdefault(key, _Record(last_s=now))
-        found.last_s = now
+        record = self._records.setdefault(key, _Record(last_s=now))
+        record.last_s = now
         self._records.move_to_end(key)
-        return found
+        return record
 
 
 class Turns:
@@ -141,25 +143,25 @@ class Turns:
                 self._changed.notify_all()
 
     def _give_way(self, newcomer: _Ticket) -> None:
-        """Take the place of whoever has most of them. Raises NoTurn where that is the newcomer's own address."""
-        of_address = Counter(each.address for each in self._waiting)
+        """Refuse a ticket of the address with most of them. Raises NoTurn where that is the newcomer's own."""
+        of_address = Counter(ticket.address for ticket in self._waiting)
         address, most = of_address.most_common(1)[0]
-        crowd = [each for each in self._waiting if each.address == address]
+        crowd = [ticket for ticket in self._waiting if ticket.address == address]
         if of_address[newcomer.address] + 1 >= most:
-            crowd = [each for each in self._waiting if each.address == newcomer.address]
-            of_name = Counter(each.name for each in crowd)
+            crowd = [ticket for ticket in self._waiting if ticket.address == newcomer.address]
+            of_name = Counter(ticket.name for ticket in crowd)
             name, most = of_name.most_common(1)[0] if of_name else (newcomer.name, 0)
             if of_name[newcomer.name] + 1 >= most:
                 raise NoTurn
-            crowd = [each for each in crowd if each.name == name]
+            crowd = [ticket for ticket in crowd if ticket.name == name]
         victim = crowd[-1]
         victim.refused = True
         self._waiting.remove(victim)
         self._changed.notify_all()
 
     def _next(self) -> _Ticket | None:
-        """Return who is next: of the address, and then the name, that was served longest ago."""
-        waiting = [each for each in self._waiting if not each.refused]
+        """Return the next ticket: of the address, and then the name, that was served longest ago."""
+        waiting = [ticket for ticket in self._waiting if not ticket.refused]
         return min(waiting, key=self._rank, default=None)
 
     def _rank(self, ticket: _Ticket) -> tuple[int, int]:
@@ -182,7 +184,7 @@ class _Ticket:
 
 
 def network(address: str) -> str:
-    """Return what counts as one place: an IPv4 address, or the network of an IPv6 one."""
+    """Return the network of an IPv6 address, or an IPv4 address: the part that a client cannot choose."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

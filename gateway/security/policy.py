@@ -1,17 +1,17 @@
-"""What a user may do: the one decision below every door.
+"""Access control: the one decision below every door.
 
-A rule asks for a role. Where what is acted on has an owner, only that owner and a higher role may; what has none is
-everybody's who has the role. Rules for tables and columns will be asked here, too.
+An action requires a role. An object with an owner takes that owner, or a higher role; an object without one takes the
+role alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from gateway.errors import AccessDenied
 from gateway.security.principals import Principal, Role
+from sql.errors import AccessDenied
 
 NAMES_SHOWN = 3
 
@@ -19,114 +19,88 @@ RoleHolders = Callable[[Role], Sequence[str]]
 
 
 class Action(Enum):
-    """What can be done; the value completes ``may not ...``."""
+    """Actions, each with words that complete ``may not ...``, its role, and the role for objects of other owners."""
 
-    QUERY = "run queries"
-    CREATE = "create tables and views"
-    REGISTER = "register tables"
-    WRITE_ROWS = "write to"
-    REPLACE = "replace"
-    DROP = "drop"
-    ALTER = "alter"
-    SET_OWNER = "change the owner of"
-    REFRESH = "refresh"
-    COMPUTE_STATISTICS = "compute statistics"
-    CHANGE_STATISTICS = "change the statistics of"
-    LEARN_KEYS = "teach keys"
-    CANCEL_JOB = "cancel"
-    CREATE_SCHEDULE = "create schedules"
-    CHANGE_SCHEDULE = "change"
-    USE_QUERY = "cancel, or fetch the rows of,"
-    SEE_STATEMENT = "see the values in"
-    FORGET_MISESTIMATE = "forget misestimates"
-    REPLAY = "replay what others asked"
-    ADMINISTER_RULES = "see or reload routing rules, or try them as somebody else"
+    QUERY = "run queries", Role.READER
+    CREATE = "create tables and views", Role.WRITER
+    REGISTER = "register tables", Role.WRITER
+    WRITE_ROWS = "write to", Role.WRITER
+    REPLACE = "replace", Role.WRITER
+    DROP = "drop", Role.WRITER
+    ALTER = "alter", Role.WRITER
+    SET_OWNER = "change the owner of", Role.WRITER
+    REFRESH = "refresh", Role.WRITER
+    COMPUTE_STATISTICS = "compute statistics", Role.WRITER
+    CHANGE_STATISTICS = "change the statistics of", Role.WRITER, Role.OPERATOR
+    LEARN_KEYS = "register join keys", Role.WRITER
+    CANCEL_JOB = "cancel", Role.WRITER, Role.OPERATOR
+    CREATE_SCHEDULE = "create schedules", Role.WRITER
+    CHANGE_SCHEDULE = "change", Role.WRITER, Role.OPERATOR
+    USE_QUERY = "cancel, or fetch the rows of,", Role.READER, Role.OPERATOR
+    SEE_STATEMENT = "see the values in", Role.READER, Role.OPERATOR
+    FORGET_MISESTIMATE = "forget misestimates", Role.OPERATOR
+    REPLAY = "replay the statements of others", Role.OPERATOR
+    ADMINISTER_RULES = "see or reload routing rules, or try them as somebody else", Role.OPERATOR
 
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """role: that it takes. over_others: the role that may do it to what belongs to somebody else."""
-
-    role: Role
-    over_others: Role = Role.ADMIN
-
-
-RULES: Mapping[Action, Rule] = {
-    Action.QUERY: Rule(Role.READER),
-    Action.CREATE: Rule(Role.WRITER),
-    Action.REGISTER: Rule(Role.WRITER),
-    Action.WRITE_ROWS: Rule(Role.WRITER),
-    Action.REPLACE: Rule(Role.WRITER),
-    Action.DROP: Rule(Role.WRITER),
-    Action.ALTER: Rule(Role.WRITER),
-    Action.SET_OWNER: Rule(Role.WRITER),
-    Action.REFRESH: Rule(Role.WRITER),
-    Action.COMPUTE_STATISTICS: Rule(Role.WRITER),
-    Action.CHANGE_STATISTICS: Rule(Role.WRITER, Role.OPERATOR),
-    Action.LEARN_KEYS: Rule(Role.WRITER),
-    Action.CANCEL_JOB: Rule(Role.WRITER, Role.OPERATOR),
-    Action.CREATE_SCHEDULE: Rule(Role.WRITER),
-    Action.CHANGE_SCHEDULE: Rule(Role.WRITER, Role.OPERATOR),
-    Action.USE_QUERY: Rule(Role.READER, Role.OPERATOR),
-    Action.SEE_STATEMENT: Rule(Role.READER, Role.OPERATOR),
-    Action.FORGET_MISESTIMATE: Rule(Role.OPERATOR),
-    Action.REPLAY: Rule(Role.OPERATOR),
-    Action.ADMINISTER_RULES: Rule(Role.OPERATOR),
-}
+    def __init__(self, words: str, role: Role, over_others: Role = Role.ADMIN) -> None:
+        self.words = words
+        self.role = role
+        self.over_others = over_others
 
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """What is acted on. kind: a word for it; owner: None where it is nobody's."""
+    """An object that may have an owner."""
 
     kind: str
+    """Word for messages, such as ``table``."""
     name: str
     owner: str | None = None
+    """None: no owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one statement or call needs: an action, and what it is done to where that can have an owner."""
+    """A right that a statement or call needs: an action, and its object where that can have an owner."""
 
     action: Action
     subject: Owned | None = None
 
 
 class Policy:
-    """Decides. holders: names of the users who have at least a role, to say whom to ask. Thread-safe."""
+    """Decides. holders: returns the users with at least a role, for messages. Thread-safe."""
 
     def __init__(self, holders: RoleHolders = lambda _: ()) -> None:
         self._holders = holders
 
     def allows(self, principal: Principal, action: Action, subject: Owned | None = None) -> bool:
         """Tell whether a user may do something."""
-        rule = RULES[action]
-        return principal.role.includes(rule.role) and (
-            subject is None or _owns(principal, subject) or principal.role.includes(rule.over_others)
+        return principal.role.includes(action.role) and (
+            subject is None or _owns(principal, subject) or principal.role.includes(action.over_others)
         )
 
     def require(self, principal: Principal, action: Action, subject: Owned | None = None) -> None:
         """Raise AccessDenied where a user may not do something."""
         if self.allows(principal, action, subject):
             return
-        rule, what = RULES[action], f" the {subject.kind} {subject.name}" if subject else ""
-        if not principal.role.includes(rule.role):
+        what = f"{action.words} the {subject.kind} {subject.name}" if subject else action.words
+        if not principal.role.includes(action.role):
             raise AccessDenied(
-                f"{principal.name} has the role {principal.role} here, and may not {action.value}{what}: "
-                f"that takes the role {rule.role}. Ask {self._whom(Role.ADMIN)}."
+                f"{principal.name} has the role {principal.role} here, and may not {what}: "
+                f"that takes the role {action.role}. Ask {self._whom(Role.ADMIN)}."
             )
         owner = subject.owner if subject else None
         raise AccessDenied(
-            f"{principal.name} may not {action.value}{what}, which belongs to {owner}. "
-            f"Ask {owner}, or {self._whom(rule.over_others)}."
+            f"{principal.name} may not {what}, which belongs to {owner}. "
+            f"Ask {owner}, or {self._whom(action.over_others)}."
         )
 
     def owner_check(self, principal: Principal, action: Action, kind: str, name: str) -> Callable[[str | None], None]:
-        """Return what is told the owner of something at the moment at which it changes. It raises AccessDenied."""
+        """Return a check of an object's owner, for the moment at which it changes. It raises AccessDenied."""
         return lambda owner: self.require(principal, action, Owned(kind, name, owner))
 
     def require_all(self, principal: Principal, needs: Iterable[Need]) -> None:
-        """Raise AccessDenied for the first need that a user has no right to."""
+        """Raise AccessDenied for the first right that a user does not have."""
         for need in needs:
             self.require(principal, need.action, need.subject)
 

@@ -1,4 +1,4 @@
-"""Who acts: a name, what it may do, and whether anybody proved to be it."""
+"""Users: their names, roles and proof of identity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ANONYMOUS = "anonymous"
 
 
 class Role(StrEnum):
-    """What a user may do in general; each role includes those before it."""
+    """Rights of a user in general; each role includes those before it."""
 
     READER = "reader"
     WRITER = "writer"
@@ -22,7 +22,7 @@ class Role(StrEnum):
         return _RANKS[self]
 
     def includes(self, other: Role) -> bool:
-        """Tell whether this role may all that another one may."""
+        """Tell whether this role has all rights of another one."""
         return self.rank >= other.rank
 
 
@@ -31,34 +31,32 @@ _RANKS = {role: rank for rank, role in enumerate(Role)}
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who acts.
-
-    authenticated: showed the password of the users file; any other name is only told, and owns nothing.
-    address: an IP address, empty where there is none. credential: marks the password that was shown, so that what was
-    opened with an older one ends with it.
-    """
+    """A user as far as the gateway knows it."""
 
     name: str
     role: Role = Role.READER
     authenticated: bool = False
+    """Has proved its name with the password in the users file; any other name owns nothing."""
     address: str = ""
+    """IP address; empty: none."""
     credential: bytes = field(default=b"", repr=False)
+    """Mark of the password; sessions that were opened with an older password end."""
 
     @property
     def owner(self) -> str | None:
-        """Name under which this user owns what it makes; None where it proved nothing."""
+        """Name of the owner of whatever this user creates; None: it has not proved its name."""
         return self.name if self.authenticated else None
 
     @property
     def account(self) -> str:
-        """What tells users apart, also from somebody who only says the same name: no name in a file has a colon."""
+        """Unique name, also different from an unproved one that is equal: no name in a file has a colon."""
         return self.name if self.authenticated else f":{self.name}"
 
     @property
     def quota_key(self) -> str:
-        """Who a share of the gateway is counted for: names that are only told cost nothing, addresses do."""
+        """Key by which shares of the gateway are counted: anybody can invent names, but not addresses."""
         return self.name if self.authenticated else f":{self.address}"
 
 
 IN_PROCESS = Principal(ANONYMOUS, Role.ADMIN)
-"""A caller inside this process, where no door passed its own."""
+"""User of calls from inside this process, which no door passed on."""

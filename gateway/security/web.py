@@ -1,7 +1,7 @@
-"""What browsers could be made to do: requests under names that are not ours, and requests from pages of others.
+"""Protection against requests that pages of other sites send through a user's browser.
 
-A page elsewhere can have its name resolve to this machine (DNS rebinding): its requests then carry that name, which is
-refused. A page elsewhere can also send requests to our own name: those that change something carry its origin.
+Such a page can have its own name resolve to this machine (DNS rebinding): its requests then carry that name, which is
+refused. It can also send requests to our name: those that change something carry its origin.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 
 from gateway.errors import BadRequest, CrossSiteRequest, UnknownHost
-from metastore.records import Failure
+from sql.errors import Failure
 
 ANY = "*"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 LONGEST_SHOWN = 80
 LOOKUP_S = 2.0
-"""How long the start waits for the resolver to tell the machine's full name."""
+"""Longest wait, at the start, for the resolver to find the machine's full name."""
 
 SECURITY_HEADERS: Mapping[str, str] = {  # of every reply; pages have a policy of their own
     "Content-Security-Policy": ("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
@@ -34,17 +34,17 @@ PAGE_POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-an
 
 @cache
 def machine_names() -> frozenset[str]:
-    """Return the names that this machine gives itself, and its full name where the resolver tells it soon enough."""
+    """Return the machine's own names, and its full name where the resolver finds it soon enough."""
     name = socket.gethostname().lower().rstrip(".")
     short = name.partition(".")[0]
     return frozenset({name, short, f"{short}.local", _full_name(short)}) - {"", ".local"}
 
 
 def _full_name(short: str) -> str:
-    """Ask for the machine's name with its domain; "" where there is none.
+    """Return the machine's name with its domain; empty where there is none.
 
-    A name server may take long, so nobody waits for it past ``LOOKUP_S``. What it says is taken only for this machine:
-    the first part of the name is the machine's own.
+    A name server may take long: its answer is awaited for ``LOOKUP_S`` at most. The first part of the name must be the
+    machine's own.
     """
     answers: list[str] = []
     asking = threading.Thread(target=lambda: answers.append(socket.getfqdn()), name="host name", daemon=True)
@@ -55,9 +55,10 @@ def _full_name(short: str) -> str:
 
 
 class BrowserRules:
-    """Which requests are taken.
+    """Rules for requests of browsers.
 
-    hosts: names of ours beside loopback and addresses, ``*`` for any. origins: of pages elsewhere that may write.
+    hosts: the gateway's names, beside loopback and addresses; ``*``: any name.
+    origins: origins of other pages that may change something.
     """
 
     def __init__(self, hosts: Iterable[str], origins: Iterable[str] = ()) -> None:
@@ -65,24 +66,24 @@ class BrowserRules:
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
 
     def refusal(self, method: str, headers: Iterable[tuple[bytes, bytes]]) -> Failure | None:
-        """Return why a request is refused, None where it is not. headers: names in lower case."""
-        found: dict[bytes, str] = {}
+        """Return the reason to refuse a request, or None. headers: names in lower case."""
+        values: dict[bytes, str] = {}
         for name, value in headers:
             if name in (b"host", b"origin", b"sec-fetch-site"):
-                if name in found:
+                if name in values:
                     return BadRequest(f"The request has the header {name.decode()} twice.").failure
-                found[name] = value.decode("latin-1").strip().lower()
-        host = found.get(b"host", "")
+                values[name] = value.decode("latin-1").strip().lower()
+        host = values.get(b"host", "")
         if host and not self._is_ours(_name_of(host)):
             return UnknownHost(
-                f"The gateway is not known as {host[:LONGEST_SHOWN]}; whoever runs it may add that to server.hosts."
+                f"The gateway does not have the name {host[:LONGEST_SHOWN]}. An operator can add it to server.hosts."
             ).failure
         if method in SAFE_METHODS:
             return None
-        origin = found.get(b"origin")
+        origin = values.get(b"origin")
         if origin is not None and origin.partition("://")[2] != host and origin not in self._origins:
             return _cross_site(origin)
-        site = found.get(b"sec-fetch-site", "none")
+        site = values.get(b"sec-fetch-site", "none")
         if origin is None and site not in ("none", "same-origin"):
             return _cross_site(site)
         return None
@@ -90,7 +91,7 @@ class BrowserRules:
     def _is_ours(self, name: str) -> bool:
         if ANY in self._hosts or name in self._hosts or name == "localhost" or name.endswith(".localhost"):
             return True
-        return _is_address(name)  # no name server has a say in it
+        return _is_address(name)  # no name server is asked about it
 
 
 @lru_cache(256)
@@ -104,8 +105,8 @@ def _is_address(name: str) -> bool:
 
 def _cross_site(source: str) -> Failure:
     return CrossSiteRequest(
-        f"A page of another site ({source[:LONGEST_SHOWN]}) may change nothing here; whoever runs the gateway may add "
-        "it to server.origins."
+        f"A page of another site ({source[:LONGEST_SHOWN]}) may not change anything here. An operator can add its "
+        "origin to server.origins."
     ).failure
 
 

@@ -9,21 +9,28 @@ from importlib.metadata import version
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Response
 
+from engines.machine.sharing import part_of
 from gateway.dashboard import pages
+from gateway.drivers.hs2 import impala
 from gateway.drivers.hs2.dispatch import Dispatcher
 from gateway.drivers.hs2.http import driver_routes
-from gateway.http import catalog, errors, login, queries, schedules, statistics, streaming
+from gateway.http import catalog, errors, queries, schedules, statistics, streaming
 from gateway.http.forwarding.forwarding import Forwarding
-from gateway.http.guard import BodyLimit, EveryAddress, Guard
-from gateway.http.login import user_of
 from gateway.http.models.common import ErrorReply
 from gateway.http.models.engines import LivingReply, ReadyReply
 from gateway.http.queries import Served
 from gateway.http.replies import ExactJSONResponse
+from gateway.http.requests import login
+from gateway.http.requests.bodies import LEAST_BODIES, Bodies, BodyBudget, largest_body
+from gateway.http.requests.fast_path import FastPath
+from gateway.http.requests.guard import EveryAddress, Guard
+from gateway.http.requests.login import LoginFirst, user_of
+from gateway.http.requests.turns import Turns
 from gateway.http.routing import replay, rules
-from gateway.http.short_way import ShortWay
 from gateway.security.web import BrowserRules, machine_names
 from gateway.server.runtime import Gateway
+
+OPEN_PATHS = ("/livez", "/readyz", impala.PAGE)  # which need no login; what the last one leads to does
 
 
 def create_app(gateway: Gateway) -> FastAPI:
@@ -52,14 +59,19 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.gateway = gateway
     errors.install(app)
     login.install(app)
+    limits = gateway.settings.limits
+    processes = 1 if gateway.processes is None else gateway.processes.count
+    app.state.turns = Turns(part_of(limits.requests, processes), wait_s=limits.queue_s)
     app.state.download_threads = CapacityLimiter(streaming.THREADS)
     server = gateway.settings.server
     browser_rules = BrowserRules({server.host, *machine_names(), *server.hosts}, server.origins)
     app.add_middleware(EveryAddress)
-    app.add_middleware(ShortWay, method="POST", path="/v1/queries", function=queries.run_query)
+    app.add_middleware(FastPath, method="POST", path="/v1/queries", function=queries.run_query)
     if gateway.processes is not None:
         app.add_middleware(Forwarding, processes=gateway.processes)
-    app.add_middleware(BodyLimit, statement_bytes=int(gateway.settings.limits.statement))
+    bodies = BodyBudget(max(part_of(int(limits.bodies), processes), LEAST_BODIES * largest_body(int(limits.statement))))
+    app.add_middleware(Bodies, statement_bytes=int(limits.statement), budget=bodies)
+    app.add_middleware(LoginFirst, open_paths=OPEN_PATHS)
     app.add_middleware(Guard, rules=browser_rules)
     of_routing = (rules.router, replay.router)
     for router in (queries.router, catalog.router, statistics.router, schedules.router, *of_routing, pages.router):

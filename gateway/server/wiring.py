@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engines.adapter import Adapter, EngineContext, EngineSettings
@@ -15,21 +16,20 @@ from engines.spark.adapter import SparkSettings
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
-from gateway.commands.command_runner import CommandRunner
-from gateway.commands.definitions import Definer
-from gateway.commands.explaining import Explainer
-from gateway.commands.views import ViewMaker
+from gateway.commands import registry
+from gateway.commands.services import CommandServices
+from gateway.commands.statement_reader import StatementReader, engines_of
 from gateway.drivers.hs2.service import Service
 from gateway.execution.authorized_reader import AuthorizedReader
 from gateway.execution.caching.answers import CachedAnswers
 from gateway.execution.coordinator import Coordinator
 from gateway.execution.executor import Executor
 from gateway.execution.query_log import QueryLog
-from gateway.execution.racing.race import Races
 from gateway.execution.spooling.downloads import WIDE_ROWS, Downloads
 from gateway.execution.spooling.results import Spool
 from gateway.execution.streaming.early_results import EarlyResults
 from gateway.execution.writing import TableWriter
+from gateway.planning.pool import Planners
 from gateway.presentation.waits import Waits
 from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.shared import SharedAdmission
@@ -47,19 +47,19 @@ from gateway.server.processes.member import Member, gateway_of
 from gateway.server.runtime import Gateway
 from gateway.server.startup import MissingExtra, RulesFileInvalid
 from gateway.settings import PoolSettings, Settings
-from gateway.sql.parsing import ParserLimits
-from gateway.sql.planning.pool import Planners
-from gateway.sql.planning.statement_reader import StatementReader, engines_of
 from gateway.statements.session import Limits
 from gateway.statistics.jobs import JobRunner
 from gateway.statistics.scheduler import Scheduler
 from gateway.statistics.staleness import Freshness
 from metastore.store import Metastore
+from sql.parsing import ParserLimits
 
 if TYPE_CHECKING:
     from gateway.drivers.flight.server import FlightServer
 
 log = logging.getLogger(__name__)
+
+LEAST_PLANNERS = 2
 
 
 def build(settings: Settings, member: Member | None = None) -> Gateway:
@@ -105,9 +105,10 @@ def assemble(
         scheduled = scheduled.model_copy(update={"enabled": False})
     schedules = Scheduler(metastore, jobs=jobs, catalog=catalog, freshness=freshness, settings=scheduled, policy=access)
     limits = settings.limits
-    planners = Planners(size=_part(limits.planners, member), cpu_s=limits.planning_s, wait_s=limits.queue_s)
+    planners = Planners(size=_planners(settings, member), cpu_s=limits.planning_s, wait_s=limits.queue_s)
     parser_limits = ParserLimits(statement_bytes=int(limits.statement), nesting=limits.nesting)
     written_for = engines_of(entry.engine for entry in engines.values())
+    reader = StatementReader(planners, written_for, registry.FAMILIES)
     pools = [_pool(name, each) for name, each in settings.pools.items()]
     admission = _admission((entry.budget for entry in engines.values()), pools, member)
     router = Router(
@@ -120,29 +121,29 @@ def assemble(
         pool_threads={name: each.threads for name, each in settings.pools.items() if each.threads is not None},
         rules=rules or _rules(settings, engines),
         has_users=login.users_file is not None,
-        require_unchanged=registration.require_unchanged,
+        require_readable=registration.require_readable,
     )
     name = gateway_id(settings.home)
     if member is not None:
         name = gateway_of(name, member.processes.number)
     query_log = QueryLog(metastore, name)
     writer = TableWriter(metastore, settings.warehouse, registration, policy=access)
-    views = ViewMaker(metastore, engines, access, admission, queue_s=limits.queue_s)
-    explainer = Explainer(catalog, registration, router, engines, admission, queue_s=limits.queue_s)
     executor = Executor(
         engines=engines,
         admission=admission,
         router=router,
-        commands=CommandRunner(
-            metastore,
-            catalog,
-            registration,
-            jobs,
-            views,
-            explainer,
-            engines,
-            access,
-            Definer(metastore, registration, access),
+        services=partial(
+            CommandServices,
+            metastore=metastore,
+            catalog=catalog,
+            registration=registration,
+            jobs=jobs,
+            engines=engines,
+            router=router,
+            admission=admission,
+            policy=access,
+            writer=writer,
+            queue_s=limits.queue_s,
         ),
         writer=writer,
         registration=registration,
@@ -167,19 +168,8 @@ def assemble(
         engines=engines,
         admission=admission,
         router=router,
-        reader=AuthorizedReader(
-            StatementReader(planners, written_for), catalog, engines, registration, access, parser_limits
-        ),
+        reader=AuthorizedReader(reader, catalog, engines, registration, access, parser_limits),
         executor=executor,
-        races=Races(
-            engines,
-            admission,
-            router,
-            executor,
-            query_log,
-            early=routing.early_failover,
-            early_results=early_results,
-        ),
         query_log=query_log,
         writer=writer,
         spool=spool,
@@ -276,8 +266,7 @@ def _rules(settings: Settings, engines: Collection[str]) -> RulesFile:
     try:
         return RulesFile(settings.rules_file, engines, required=settings.routing.rules is not None)
     except RulesInvalid as error:
-        told = "; ".join(map(str, error.problems))
-        raise RulesFileInvalid(f"the routing rules in {settings.rules_file} are wrong: {told}") from error
+        raise RulesFileInvalid(f"the routing rules in {settings.rules_file} are wrong: {error}") from error
 
 
 def _pool(name: str, settings: PoolSettings) -> Pool:
@@ -303,13 +292,18 @@ def _part(of_all: int, member: Member | None) -> int:
     return of_all if member is None else part_of(of_all, member.processes.count)
 
 
+def _planners(settings: Settings, member: Member | None) -> int:
+    """Return how many statements one process plans at once: of one planner, a user's half would be all."""
+    return max(LEAST_PLANNERS, _part(settings.limits.planners, member))
+
+
 def _entries(settings: Settings, member: Member | None) -> list[EngineEntry]:
     return [_entry(adapter, section, settings, member) for adapter, section in settings.engines()]
 
 
 def _entry(adapter: Adapter[Any], section: EngineSettings, settings: Settings, member: Member | None) -> EngineEntry:
     folder, processors = settings.home / adapter.section, os.cpu_count() or 1
-    around = EngineContext(folder, _part(settings.limits.planners, member), processors)
+    around = EngineContext(folder, _planners(settings, member), processors)
     if member is not None:
         number, count = member.processes.number, member.processes.count
         own = folder / f"process-{number}"
@@ -319,18 +313,4 @@ def _entry(adapter: Adapter[Any], section: EngineSettings, settings: Settings, m
     except ImportError as error:
         hint = f"{adapter.product} is configured: pip install 'fusion-sql-gateway[{adapter.extra}]'"
         raise MissingExtra(hint) from error
-    return EngineEntry(
-        built.engine,
-        limit_bytes=built.limit_bytes,
-        capacity_bytes=built.capacity_bytes,
-        guests=built.guests,
-        threads=built.threads,
-        most_threads=built.most_threads,
-        threads_by_load=built.threads_by_load,
-        abreast=built.abreast,
-        hosts=built.hosts,
-        processors=built.processors,
-        planners=built.planners,
-        speed=built.speed,
-        exact_formats=built.exact_formats,
-    )
+    return EngineEntry(**{field.name: getattr(built, field.name) for field in fields(built)})

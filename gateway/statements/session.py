@@ -12,12 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from engines.table_names import DEFAULT_DATABASE
 from gateway.errors import InvalidSetting, SessionFull, SettingNotObeyed, TooManySessions
 from gateway.security.principals import Principal
-from gateway.sql.commands.writes import PartitionSettings
-from gateway.sql.dialects.names import IMPALA, SPARK
-from gateway.sql.parsing import USUAL_LIMITS, ParserLimits
+from gateway.statements.partitions import PartitionSettings
 from gateway.statements.settings import (
     CACHE,
     DIALECT,
@@ -51,7 +48,9 @@ from gateway.statements.settings import (
 )
 from gateway.statements.statement import Statement
 from gateway.statements.variables import substitute
-from metastore.records import View
+from sql.dialects.names import IMPALA, SPARK
+from sql.parsing import USUAL_LIMITS, ParserLimits
+from sql.tables import DEFAULT_DATABASE, View
 
 LARGEST_SETTINGS = 1_000
 LONGEST_VALUE = 64 << 10
@@ -125,7 +124,7 @@ class Session:
 
     @property
     def nested_json(self) -> bool:
-        """Whether its driver is sent nested values as JSON, not as Hive writes them."""
+        """Tell whether its driver is sent nested values as JSON, not as Hive writes them."""
         return bool(NESTED_JSON.read(self.settings()[NESTED_JSON.name]))
 
     def open_with(self, name: str, value: str) -> None:

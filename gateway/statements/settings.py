@@ -21,10 +21,10 @@ from enum import StrEnum
 from typing import Any
 
 from gateway.errors import SettingNotObeyed
-from gateway.sql.commands.writes import Overwrite
-from gateway.sql.dialects.names import SPARK, dialect_named
 from gateway.statements import AUTO
+from gateway.statements.partitions import Overwrite
 from selector.decision import Rule
+from sql.dialects.names import SPARK, dialect_named
 
 OWN = "fusion."
 _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}

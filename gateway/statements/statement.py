@@ -16,19 +16,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engines.errors import DeadlineExceeded, StatementCancelled
-from engines.table_names import DEFAULT_DATABASE
+from gateway.planning.fairness import Requester
 from gateway.security.principals import IN_PROCESS, Principal
-from gateway.sql.commands.writes import AS_THE_DIALECT_HAS_IT, PartitionSettings
-from gateway.sql.dialects.names import HIVES
-from gateway.sql.planning.fairness import Requester
 from gateway.statements import AUTO
 from gateway.statements.caching import CacheUse
+from gateway.statements.command import Command
 from gateway.statements.futures import ReleasingFuture
+from gateway.statements.partitions import AS_THE_DIALECT_HAS_IT, PartitionSettings
 from gateway.statements.processes import mark
 from gateway.statements.spans import StatementSpan
 from gateway.statements.stages import StageClock
 from metastore.records import QueryRecord, QueryState
 from selector.decision import Rule
+from sql.dialects.names import HIVES
+from sql.tables import DEFAULT_DATABASE
 
 ID_BYTES = 16
 _ID_TIME, _ID_RANDOM = 8, 5  # bytes of an id's two parts
@@ -37,8 +38,6 @@ MARK_AT = _ID_TIME + _ID_RANDOM  # where a number says which of several processe
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from gateway.sql.commands.commands import Command
-    from gateway.sql.commands.writes import Write
     from gateway.statements.session import Session
 
 
@@ -93,7 +92,7 @@ class Statement:
 
     @property
     def has_hives_types(self) -> bool:
-        """Whether its client knows types by Hive's names: TIMESTAMP without a zone is ``timestamp`` there."""
+        """Tell whether its client knows types by Hive's names: TIMESTAMP without a zone is ``timestamp`` there."""
         return self.dialect in HIVES or (self.session is not None and self.session.of_hive)
 
     @property
@@ -158,7 +157,7 @@ class Run:
 
     def __init__(self, statement: Statement) -> None:
         self.statement = statement
-        self.command: Command | Write | None = None
+        self.command: Command | None = None
         self.give_back: Callable[[], None] | None = None
         self.end_turn: Callable[[], None] = lambda: None
         self.record = QueryRecord(
@@ -182,7 +181,7 @@ class Run:
         self.clock = StageClock()
         self.span = StatementSpan()
         self.cache = CacheUse.BYPASS
-        self._engines: list[str] = []
+        self._engine: str | None = None
         self._pending: list[Pending] = []
         self._admitted: tuple[Admitted, ...] = ()
         self._lock = threading.Lock()
@@ -197,19 +196,16 @@ class Run:
     @contextmanager
     def on(self, engine: str) -> Iterator[None]:
         """Run on an engine, which hears of a cancel for as long as this lasts."""
-        with self._lock:
-            self._engines.append(engine)
+        self._engine = engine
         try:
             yield
         finally:
-            with self._lock:
-                self._engines.remove(engine)
+            self._engine = None
 
     @property
-    def engines(self) -> tuple[str, ...]:
-        """Where it runs now: on two engines where they race."""
-        with self._lock:
-            return tuple(self._engines)
+    def engine(self) -> str | None:
+        """The engine that it runs on now."""
+        return self._engine
 
     @contextmanager
     def waits(self, reason: WaitsFor, engine: str | None = None) -> Iterator[None]:
@@ -248,11 +244,11 @@ class Run:
             return self.record.state
         with self._lock:
             waits = bool(self._pending) or not (self._admitted or self.command)
-            return QueryState.QUEUED if waits and not self._engines else QueryState.RUNNING
+            return QueryState.QUEUED if waits and self._engine is None else QueryState.RUNNING
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody asked for its end."""
+        """Tell whether somebody asked for its end."""
         return self._cancelled.is_set()
 
     @property

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot.errors import TokenError
 
-from gateway.errors import StatementTooLong, UnknownVariable
-from gateway.sql import parsing
-from gateway.sql.nodes import position_at
+from sql import parsing
+from sql.errors import StatementTooLong, UnknownVariable
+from sql.nodes import position_at
 
 DIALECTS = ("spark", "hive")
 """Those that have variables; Impala's are put in by its shell."""

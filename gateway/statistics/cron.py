@@ -13,8 +13,8 @@ import zoneinfo
 from cronsim import CronSim, CronSimError
 
 from gateway.errors import ScheduleInvalid, UnknownTimeZone
-from gateway.sql.names import did_you_mean
 from metastore.records import AfterMisestimate, Cron, Staleness, Trigger
+from sql.names import did_you_mean
 
 FIELDS = "minute, hour, day of month, month, day of week"
 

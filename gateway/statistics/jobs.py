@@ -21,8 +21,8 @@ from gateway.errors import JobElsewhere, JobRunning
 from gateway.security.policy import Action, Owned, Policy
 from gateway.security.principals import IN_PROCESS, Principal
 from gateway.statements.statement import new_query_id
+from metastore.errors import TablesBusy
 from metastore.records import JobRequest, JobState, StatisticsJob
-from metastore.repositories.jobs import TablesBusy
 from metastore.store import Metastore
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class JobRunner:
         try:
             self._metastore.jobs.create(job)
         except TablesBusy as busy:
-            raise job_running(busy) from busy
+            raise _job_running(busy) from busy
         try:
             process = self._launch(job.id)
         except OSError as error:
@@ -87,6 +87,17 @@ class JobRunner:
             threading.Thread(target=self._watch, args=(job.id, process), name=f"job {job.id}", daemon=True).start()
             log.info("job %s: %s statistics of %s", job.id, request.mode, ", ".join(request.tables))
         return self._metastore.jobs.get(job.id) or job
+
+    def drop_parts(self, table: str, folders: Collection[str]) -> int:
+        """Drop the summaries of some partitions, and return how many there were.
+
+        Raises JobRunning where an open job merges them.
+        """
+        self.recover()
+        try:
+            return self._metastore.statistics.drop_parts(table, folders)
+        except TablesBusy as busy:
+            raise _job_running(busy) from busy
 
     def cancel(self, job_id: str, *, by: Principal = IN_PROCESS) -> bool:
         """End a job; returns whether it was open.
@@ -106,7 +117,7 @@ class JobRunner:
         if process is None:
             where = f"process {job.process_id} on {job.host}" if job.process_id else "a process that did not begin yet"
             raise JobElsewhere(f"Job {job_id} runs in {where}, which this gateway did not start; end it there.")
-        self._metastore.jobs.ended(job_id, at=_now(), error=CANCELLED)
+        self._metastore.jobs.ended(job_id, at=_now(), error=CANCELLED, cancelled=True)
         process.terminate()
         return True
 
@@ -172,6 +183,6 @@ def _now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-def job_running(busy: TablesBusy) -> JobRunning:
+def _job_running(busy: TablesBusy) -> JobRunning:
     """Say which job holds which tables."""
     return JobRunning(f"Job {busy.job_id} computes the statistics of {', '.join(busy.tables)} already.")

@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterable
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.catalog.snapshot import CatalogView
-from gateway.errors import JobRunning, UnknownTable
+from gateway.errors import JobRunning
 from gateway.settings import ScheduleSettings
-from gateway.sql.names import did_you_mean
-from gateway.statistics.jobs import CANCELLED, JobRunner
+from gateway.statistics.jobs import JobRunner
 from gateway.statistics.staleness import Freshness
 from metastore.discovery.inspection import InspectionFailed
 from metastore.records import ALL_TABLES, AfterMisestimate, JobRequest, JobState, Schedule, Staleness, StatisticsJob
 from metastore.store import Metastore
+from sql.errors import UnknownTable
+from sql.names import did_you_mean
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +188,8 @@ class ScheduledRuns:
         schedule = self._metastore.schedules.get(name)
         error = (job.error if job else None) or "The job is gone."
         if schedule is not None:
-            self._failed(schedule, run_at, error, repeat=repeat and error != CANCELLED)
+            cancelled = job is not None and job.state is JobState.CANCELLED
+            self._failed(schedule, run_at, error, repeat=repeat and not cancelled)
 
     def _failed(self, schedule: Schedule, run_at: dt.datetime, error: str, *, repeat: bool) -> None:
         name, settings = schedule.name, self._settings

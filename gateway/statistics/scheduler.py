@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.catalog.snapshot import CatalogView
-from gateway.errors import ScheduleInvalid, SchedulePaused, ScheduleTaken, ScheduleUnknown
+from gateway.errors import NotFound, ScheduleInvalid, SchedulePaused, ScheduleTaken
 from gateway.security.policy import Action, Owned, Policy
 from gateway.security.principals import IN_PROCESS, Principal
 from gateway.settings import ScheduleSettings
-from gateway.sql.names import did_you_mean
 from gateway.statistics import cron
 from gateway.statistics.jobs import JobRunner
 from gateway.statistics.schedule_runner import ScheduleRunner
 from gateway.statistics.scheduled_runs import ScheduledRuns
 from gateway.statistics.staleness import Freshness
+from metastore.errors import ScheduleExists
 from metastore.records import ALL_TABLES, JobRequest, Schedule, StatisticsJob
-from metastore.repositories.schedules import ScheduleExists
 from metastore.store import Metastore
+from sql.names import did_you_mean
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Scheduler:
     # ------------------------------------------------------------------ what people ask for
 
     def add(self, schedule: Schedule, *, by: Principal = IN_PROCESS) -> Schedule:
-        """Define a schedule, which is its maker's. Raises ScheduleError, UnknownTable, AccessDenied."""
+        """Define a schedule, owned by its maker. Raises ScheduleInvalid, ScheduleTaken, UnknownTable, AccessDenied."""
         self._policy.require(by, Action.CREATE_SCHEDULE)
         wanted = replace(self._checked(schedule), owner=by.owner)
         try:
@@ -83,15 +83,15 @@ class Scheduler:
         return self.get(wanted.name)
 
     def get(self, name: str) -> Schedule:
-        """Return one schedule. Raises ScheduleUnknown."""
+        """Return one schedule. Raises NotFound."""
         schedule = self._metastore.schedules.get(name)
         if schedule is None:
             known = [schedule.name for schedule in self._metastore.schedules.list()]
-            raise ScheduleUnknown(f"There is no schedule {name}{did_you_mean(name, known)}")
+            raise NotFound(f"There is no schedule {name}{did_you_mean(name, known)}")
         return schedule
 
     def change(self, wanted: Schedule, *, by: Principal = IN_PROCESS) -> Schedule:
-        """Update a schedule, which may be paused. Raises ScheduleError, UnknownTable, AccessDenied."""
+        """Update a schedule, which may be paused. Raises ScheduleInvalid, UnknownTable, AccessDenied."""
         before = self._own(wanted.name, by)
         wanted = self._checked(wanted)
         due_anew = (wanted.trigger, wanted.paused) != (before.trigger, before.paused)
@@ -102,14 +102,14 @@ class Scheduler:
         return self.get(wanted.name)
 
     def remove(self, name: str, *, by: Principal = IN_PROCESS) -> None:
-        """Forget a schedule; a job that it started goes on. Raises ScheduleUnknown, AccessDenied."""
+        """Forget a schedule; a job that it started goes on. Raises NotFound, AccessDenied."""
         self._own(name, by)
         self._metastore.schedules.remove(name)
 
     def run(self, name: str, *, by: Principal = IN_PROCESS) -> StatisticsJob:
         """Compute all of a schedule's tables now, whatever it waits for.
 
-        Raises ScheduleError, JobRunning, AccessDenied.
+        Raises SchedulePaused, JobRunning, AccessDenied.
         """
         schedule = self._own(name, by)
         if schedule.paused:

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engines.protocol import TableSource
-from metastore.discovery.inspection import DataFile, InspectionFailed, data_files
-from metastore.records import FileMark, Staleness
+from engines.files.listing import DataFile, FileMark, InspectionFailed, data_files
+from metastore.records import Staleness
 from metastore.store import Metastore
 from selector.statistics import TableStatistics
+from sql.tables import TableSource
 
 KEPT_S = 30.0
 

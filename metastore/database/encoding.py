@@ -1,4 +1,4 @@
-"""How arrays lie in the database: one compressed blob, exact to the bit, with a number for its form.
+"""Blobs of arrays in the database: compressed, exact to the bit, with a number for their form.
 
 A blob is ``FORM`` (1 byte), the decompressed size of what follows (8 bytes) and, compressed with zstd, the size of the
 head (8 bytes), the head and the arrays, each filled up to a multiple of 8 bytes. The head is JSON: ``content``, which
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from metastore.records import FileMark
+from engines.files.listing import FileMark
 from selector.join_keys import Bins, KeySample, KeyStatistics
 from selector.row_sample import PackedNumbers, PackedTexts, RowSample, SampleColumn, narrow_codes
 from selector.statistics import CommonValues, Histogram
@@ -38,7 +38,7 @@ def pack(content: Any, arrays: Sequence[Array]) -> bytes:
     shapes = [(array.dtype.str, array.shape, small.dtype.str) for array, small in zip(arrays, stored, strict=True)]
     head = json.dumps({"content": content, "arrays": shapes}, separators=(",", ":")).encode()
     parts = [_HEAD_SIZE.pack(len(head)), head, *(small.tobytes() for small in stored)]
-    whole = b"".join(_filled(part) for part in parts)
+    whole = b"".join(part + bytes(-len(part) % WORD) for part in parts)
     return _PREFIX.pack(FORM, len(whole)) + bytes(pa.compress(whole, codec="zstd", asbytes=True))
 
 
@@ -56,7 +56,8 @@ def unpack(blob: bytes) -> tuple[Any, list[Array]]:
         place += -place % WORD
         array = np.frombuffer(whole, dtype=stored, count=int(np.prod(shape)), offset=place).reshape(shape)
         place += array.nbytes
-        arrays.append(_frozen(array.astype(wanted)))  # of its own, so that the blob can go
+        arrays.append(array.astype(wanted))  # a copy, so that the blob can go
+        arrays[-1].flags.writeable = False
     return head["content"], arrays
 
 
@@ -100,14 +101,18 @@ def sample_blob(sample: RowSample) -> bytes:
 def sample_of(blob: bytes) -> RowSample:
     """Decode a row sample; older ones have each row's value and whether it is NULL."""
     content, arrays = unpack(blob)
-    left = iter(arrays)
+    stored = iter(arrays)
     columns = {}
     for name, is_text in content["columns"]:
-        codes = next(left)
+        codes = next(stored)
         if not content.get("coded"):
-            columns[name] = SampleColumn.of(_texts(next(left), next(left)) if is_text else next(left), codes)
+            columns[name] = SampleColumn.of(_texts(next(stored), next(stored)) if is_text else next(stored), codes)
             continue
-        packed = PackedTexts.of_content(next(left), next(left).tobytes()) if is_text else PackedNumbers.of(next(left))
+        packed: PackedTexts | PackedNumbers
+        if is_text:
+            packed = PackedTexts.of_content(next(stored), next(stored).tobytes())
+        else:
+            packed = PackedNumbers.of(next(stored))
         columns[name] = SampleColumn(packed, narrow_codes(codes, packed.size))
     return RowSample(content["rows"], content["share"], columns)
 
@@ -166,9 +171,9 @@ def marks_of(blob: bytes) -> tuple[FileMark, ...]:
     return tuple(FileMark(path, *size) for path, size in zip(paths, sizes.tolist(), strict=True))
 
 
-def shared_bins(known: Iterable[Bins]) -> Shared:
-    """Return what gives one object for equal bins of one group and version: the first that it saw, or a known one."""
-    seen = {(bins.group, bins.version): bins for bins in known}
+def shared_bins(loaded: Iterable[Bins]) -> Shared:
+    """Return a function that gives one object for equal bins of one group and version: a loaded one, or its first."""
+    seen = {(bins.group, bins.version): bins for bins in loaded}
 
     def share(bins: Bins) -> Bins:
         if not bins.group:
@@ -189,12 +194,3 @@ def _narrowed(array: Array) -> Array:
             small = array.astype(kind)
             return small if np.array_equal(small, array) else array
     return array
-
-
-def _frozen(array: Array) -> Array:
-    array.flags.writeable = False
-    return array
-
-
-def _filled(part: bytes) -> bytes:
-    return part + bytes(-len(part) % WORD)

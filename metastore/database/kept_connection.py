@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-IDLE_S = 1.0  # after which it is asked whether it still is there, before anything depends on it
+IDLE_S = 1.0  # after which the connection is tested before it is used
 
 
 class KeptConnection:
-    """One thread at a time. autocommit: without a transaction around what is asked."""
+    """A connection for one thread at a time. autocommit: statements run without a transaction around them."""
 
     def __init__(self, engine: Engine, *, autocommit: bool = False) -> None:
         self._engine = engine
@@ -23,7 +23,7 @@ class KeptConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether it was used before, and nothing failed on it."""
+        """True if it was used before, and nothing failed on it."""
         return self._connection is not None
 
     @contextmanager

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from engines.table_names import DEFAULT_DATABASE
+from sql.tables import DEFAULT_DATABASE
 
 Blob = bytes  # what metastore.database.encoding makes; rows have columns that are named bytes
 
@@ -70,9 +70,11 @@ class Base(DeclarativeBase):
 
 
 class TableRow(Base):
-    """A registered table. statistics_version: the build in force, None before the first. declared: its columns were.
+    """A registered table.
 
-    owner: a user of the users file; empty where it is nobody's, here as everywhere.
+    statistics_version: the active build, None before the first.
+    declared: its columns were given at registration.
+    owner: a user of the users file; None: no owner, here as everywhere.
     """
 
     __tablename__ = "catalog_tables"
@@ -124,7 +126,7 @@ class PartitionRow(Base):
 
 
 class DatabaseRow(Base):
-    """A database: a space of names. properties: as they were told."""
+    """A database: a space of names. properties: of DBPROPERTIES, with no meaning here."""
 
     __tablename__ = "catalog_databases"
 
@@ -236,7 +238,7 @@ class KeyStatisticsRow(Base):
 
 
 class StatisticsPartRow(Base):
-    """What incremental builds merge: one partition's summary, or the whole table's. marks: a blob, of its files."""
+    """Summary of one partition, or of the whole table, which incremental builds merge. marks: a blob, of its files."""
 
     __tablename__ = "statistics_parts"
 
@@ -372,9 +374,9 @@ class QueryRow(Base):
 class AttemptRow(Base):
     """One try of one query on one engine. actuals: operators with the rows that came out of them.
 
-    expected_bytes, uncertainty (kind, bias, deviation), limit_bytes, expected_s: what the models said of it by
-    themselves, which runs are held against. The decision has them, too, but is long to read. lease_bytes, threads: what
-    it got; its limit is the lease, as far as it had one.
+    expected_bytes, uncertainty (kind, bias, deviation), limit_bytes, expected_s: the models' own estimate, with which
+    runs are compared. The decision has them, too, but is long to read.
+    lease_bytes, threads: granted by the admission; the limit is the lease, as far as the attempt had one.
     """
 
     __tablename__ = "attempts"
@@ -418,7 +420,7 @@ class MisestimateRow(Base):
 
 
 class ScheduleRow(Base):
-    """When statistics are computed anew. kind: of the trigger, which has its own of the columns below it.
+    """A schedule of statistics jobs. kind: of the trigger, which has its own of the columns below it.
 
     next_run_at: empty while it is paused or waits for an event.
     """

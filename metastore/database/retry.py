@@ -1,4 +1,4 @@
-"""What is under way waits for a database that restarts, instead of being lost: calls are repeated until it answers."""
+"""Retries while the database restarts: calls are repeated until it answers, so that running statements are not lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What table a folder or file is, told from the files themselves, format by format, in a process of its own.
+"""Discovery of tables: format, columns and partitions of a folder or file, read from the files in a process of its own.
 
 START HERE: inspection.py.
 """

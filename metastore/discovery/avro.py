@@ -7,8 +7,8 @@ from typing import Any, BinaryIO
 import fastavro
 from fastavro.schema import SchemaParseException
 
-from engines.protocol import Column
 from selector.types import BY_AVRO, DataType, InvalidType, Kind, array, decimal, map_of, struct
+from sql.tables import Column, require_column_count
 
 Schema = Any  # a name, a list (union) or a mapping, as in JSON
 Named = dict[str, Schema]
@@ -36,13 +36,14 @@ def columns(schema: Schema) -> tuple[Column, ...]:
     """Return a record's fields as columns. Raises AvroUnreadable, InvalidTable."""
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise AvroUnreadable("holds single values instead of records")
+    require_column_count(len(schema.get("fields", ())))
     try:
-        found = _fields(schema, {}, ())
+        fields = _fields(schema, {}, ())
     except InvalidType as failure:
-        raise AvroUnreadable(f"has a type that cannot be: {failure.message}") from failure
+        raise AvroUnreadable(f"has an invalid type: {failure.message}") from failure
     except _BROKEN as failure:
         raise AvroUnreadable("has no readable schema") from failure
-    return tuple(Column(name, str(kind)) for name, kind in found)
+    return tuple(Column(name, str(kind)) for name, kind in fields)
 
 
 def _fields(record: Schema, named: Named, inside: tuple[str, ...]) -> list[tuple[str, DataType]]:

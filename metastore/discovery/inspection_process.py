@@ -1,8 +1,8 @@
-"""The warm process behind ``metastore.discovery.inspector``: it forks a child for each look at a table's files.
+"""The warm process behind ``metastore.discovery.inspector``: it forks a child for each inspection.
 
-Run as ``python -m metastore.discovery.inspection_process FD``; FD is one end of a socket pair, over which sockets come,
-one for each look. A child reads the question from its socket as JSON, writes dots while it lives and the answer at its
-end, one line of JSON. When the other end of FD closes, the process ends with all its children.
+Run as ``python -m metastore.discovery.inspection_process FD``. FD is one end of a socket pair, over which sockets come,
+one for each inspection. A child reads its request from its socket as JSON, writes dots while it works, and then its
+reply, one line of JSON. When the other end of FD closes, the process ends with all its children.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from engines.protocol import Column
-from metastore.discovery.formats import InspectionFailed
-from metastore.discovery.inspection import inspect
+from engines.files.listing import InspectionFailed
+from metastore.discovery.inspection import inspect, require_fitting
 from metastore.records import Inspection
+from sql.tables import Column, TableSource
 
-_QUESTION_BYTES = 1 << 16  # read at once
+_REQUEST_BYTES = 1 << 16  # read at once
 
 
 def main() -> None:
@@ -39,26 +39,26 @@ def main() -> None:
             os.killpg(0, signal.SIGKILL)
         if os.fork() == 0:
             door.close()
-            _look(socket.socket(fileno=descriptors[0]))
+            _serve(socket.socket(fileno=descriptors[0]))
         os.close(descriptors[0])
 
 
-def _look(connection: socket.socket) -> NoReturn:
-    """Answer one question, as a child that does nothing else."""
+def _serve(connection: socket.socket) -> NoReturn:
+    """Reply to one request, as a child that does nothing else."""
     chunks = []
-    while chunk := connection.recv(_QUESTION_BYTES):
+    while chunk := connection.recv(_REQUEST_BYTES):
         chunks.append(chunk)
-    asked = json.loads(b"".join(chunks))
-    memory_bytes, file_s, look_s = asked["limits"]
+    request = json.loads(b"".join(chunks))
+    memory_bytes, file_s, look_s = request["limits"]
     _limit(memory_bytes, look_s)
 
     def alive() -> None:
-        signal.setitimer(signal.ITIMER_REAL, file_s)  # whose signal ends the process
+        signal.setitimer(signal.ITIMER_REAL, file_s)  # its signal ends the process
         connection.sendall(b".")
 
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # who asked does not wait any more
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the requester does not wait any more
         alive()
-        connection.sendall(json.dumps(_answer(asked, alive)).encode() + b"\n")
+        connection.sendall(json.dumps(_reply(request, alive)).encode() + b"\n")
     os._exit(0)
 
 
@@ -72,33 +72,37 @@ def _limit(memory_bytes: int, look_s: float) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
 
 
-def _answer(asked: dict[str, Any], alive: Callable[[], None]) -> dict[str, Any]:
+def _reply(request: dict[str, Any], alive: Callable[[], None]) -> dict[str, Any]:
+    name, location, format = request["name"], request["location"], request["format"]
     try:
-        found = inspect(
-            asked["name"],
-            asked["location"],
-            format=asked["format"],
-            options=asked["options"],
-            columns=[Column(name, data_type) for name, data_type in asked["columns"]],
-            alive=alive,
-        )
+        columns = tuple(Column(name, data_type) for name, data_type in request["columns"])
+        if request["files"] is not None:
+            source = TableSource(name, location, format, columns, tuple(request["partition_columns"]))
+            require_fitting(source, request["files"], alive)
+            return {}
+        return _encode(inspect(name, location, format=format, options=request["options"], columns=columns, alive=alive))
     except InspectionFailed as failure:
         return {"failed": str(failure)}
     except MemoryError:
-        return {"failed": "looking at its files takes more memory than the gateway gives: is one of them damaged?"}
+        return {"failed": "its files need more memory than an inspection may take: is one of them damaged?"}
     except RecursionError:
-        return {"failed": "one of its files is nested too deep to be read: move it out of the table"}
-    return _told(found)
+        return {"failed": "one of its files is nested too deeply to be read: give the location of other files"}
 
 
-def _told(found: Inspection) -> dict[str, Any]:
-    source = found.source
+def _encode(inspection: Inspection) -> dict[str, Any]:
+    source = inspection.source
     return {
-        **{"name": source.name, "location": source.location, "format": source.format, "options": dict(source.options)},
-        "columns": [[column.name, column.data_type] for column in source.columns],
+        "name": source.name,
+        "location": source.location,
+        "format": source.format,
+        "options": dict(source.options),
+        "columns": [[column.name, column.declared_type] for column in source.columns],
         "partition_columns": source.partition_columns,
-        **{"files": found.files, "bytes": found.bytes, "rows": found.rows, "declared": found.declared},
-        "partitions": [[each.path, dict(each.values), each.files, each.bytes] for each in found.partitions],
+        "files": inspection.files,
+        "bytes": inspection.bytes,
+        "rows": inspection.rows,
+        "declared": inspection.declared,
+        "partitions": [[part.path, dict(part.values), part.files, part.bytes] for part in inspection.partitions],
     }
 
 

@@ -1,8 +1,8 @@
-"""``inspection.inspect`` in a process of its own: files of strangers are looked at where they can harm nobody.
+"""``inspection.inspect`` in a process of its own: files of strangers are read where they can do no harm.
 
-One process is kept warm. It forks a child for each look, which has limits of memory, of time for a single file and of
-time in all, may write no file and leaves no core dump. A file that crashes a reader, or keeps it waiting, ends the
-child; the gateway hears of it and says so. The warm process ends with its parent's end of a socket, however that comes.
+One process is kept warm. It forks a child for each inspection. The child has limits of memory, of time for a single
+file and of time in all, may write no file and leaves no core dump. A file that crashes a reader, or blocks it, ends the
+child, and the caller gets an error. The warm process ends when its parent's end of a socket closes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engines.files.listing import InspectionFailed
 from engines.machine.environment import child_environment
-from engines.protocol import Column, InvalidTable, TableSource
-from metastore.discovery.formats import InspectionFailed
+from engines.running_statement import require_time
 from metastore.records import Inspection, Partition
+from sql.tables import Column, InvalidTable, TableSource
 
 _ONE_THREAD = {  # threads do not outlive a fork
     "OPENBLAS_NUM_THREADS": "1",
@@ -35,25 +36,27 @@ _ONE_THREAD = {  # threads do not outlive a fork
 _REPLY_BYTES = 1 << 16  # read at once
 _END_WITHIN_S = 5.0
 _ALIVE = b"."
-_BUSY = "the gateway looks at too many tables already: try again in a moment"
+_BUSY = "the gateway is inspecting too many tables: try again in a moment"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one look. memory_bytes: of address space, beyond what the warm process has. file_s: of a single file.
-
-    look_s: of all files together; start_s: for a child to begin; at_once: looks that run, of everybody.
-    """
+    """Limits of one inspection, and of how many run."""
 
     memory_bytes: int = 1 << 30
+    """Address space beyond that of the warm process."""
     file_s: float = 20.0
+    """For a single file."""
     look_s: float = 600.0
+    """For all files together."""
     start_s: float = 30.0
+    """For a child to begin."""
     at_once: int = 8
+    """Inspections that run at the same time, of all users."""
 
 
 class Inspector:
-    """Looks at files in children. Thread-safe; nothing runs before the first look."""
+    """Inspects files in child processes. Thread-safe; nothing runs before the first inspection."""
 
     def __init__(self, limits: Limits = Limits()) -> None:
         self._limits = limits
@@ -64,7 +67,7 @@ class Inspector:
 
     @property
     def pid(self) -> int | None:
-        """The warm process; None before the first look."""
+        """Process id of the warm process; None before the first inspection."""
         return self._process.pid if self._process is not None else None
 
     def inspect(
@@ -76,59 +79,80 @@ class Inspector:
         options: Mapping[str, str] | None = None,
         columns: Sequence[Column] | None = None,
     ) -> Inspection:
-        """Say what table lies at a location, as ``inspection.inspect`` does. Raises InspectionFailed."""
-        asked = {
-            "name": name,
-            "location": str(location),
-            "format": format,
-            "options": dict(options or {}),
-            "columns": [[column.name, column.data_type] for column in columns or ()],
-            "limits": [self._limits.memory_bytes, self._limits.file_s, self._limits.look_s],
-        }
-        if not self._places.acquire(timeout=self._limits.file_s):
-            raise InspectionFailed(_BUSY)
-        try:
-            reply = self._reply(json.dumps(asked).encode())
-        finally:
-            self._places.release()
-        if "failed" in reply:
-            raise InspectionFailed(reply["failed"])
+        """Return the table at a location, as ``inspection.inspect`` does. Raises InspectionFailed."""
+        reply = self._request(
+            {
+                "name": name,
+                "location": str(location),
+                "format": format,
+                "options": dict(options or {}),
+                "columns": _pairs(columns or ()),
+                "files": None,
+            }
+        )
         try:
             return _inspection(reply)
         except InvalidTable as failure:
             raise InspectionFailed(f"{name} cannot be a table: {failure}") from failure
 
+    def require_fitting(self, source: TableSource, files: Sequence[Path]) -> None:
+        """Compare files with a table's columns, as ``inspection.require_fitting`` does. Raises InspectionFailed."""
+        self._request(
+            {
+                "name": source.name,
+                "location": source.location,
+                "format": source.format,
+                "columns": _pairs(source.columns),
+                "partition_columns": source.partition_columns,
+                "files": [str(file) for file in files],
+            }
+        )
+
     def close(self) -> None:
-        """End the warm process and all looks."""
+        """End the warm process and all inspections."""
         with self._lock:
             self._end()
 
-    def _reply(self, asked: bytes) -> dict[str, Any]:
+    def _request(self, request: dict[str, Any]) -> dict[str, Any]:
+        limits = [self._limits.memory_bytes, self._limits.file_s, self._limits.look_s]
+        if not self._places.acquire(timeout=self._limits.file_s):
+            raise InspectionFailed(_BUSY)
+        try:
+            reply = self._reply(json.dumps({**request, "limits": limits}).encode())
+        finally:
+            self._places.release()
+        if "failed" in reply:
+            raise InspectionFailed(reply["failed"])
+        return reply
+
+    def _reply(self, request: bytes) -> dict[str, Any]:
         begun_s = time.monotonic()
-        said = self._said(asked, begun_s) or self._said(asked, begun_s)  # nothing at all: the warm process was killed
-        text = said.lstrip(_ALIVE)
+        # No byte at all: the warm process was killed.
+        output = self._output(request, begun_s) or self._output(request, begun_s)
+        text = output.lstrip(_ALIVE)
         if text.endswith(b"\n"):
             reply: dict[str, Any] = json.loads(text)
             return reply
         if time.monotonic() - begun_s >= self._limits.file_s:
             raise InspectionFailed(
-                f"looking at its files took longer than {self._limits.file_s:.0f} s for one of them, or "
+                f"reading its files took longer than {self._limits.file_s:.0f} s for one of them, or "
                 f"{self._limits.look_s:.0f} s in all: is there a file that never ends, or a disk that does not answer?"
             )
         raise InspectionFailed(
-            "looking at its files ended the process that did it: one of them is damaged, or made to do that; "
-            "give the format and the columns, or move the file out of the table"
+            "reading its files ended the process that read them: one of them is damaged, or made to do that; "
+            "give the format and the columns, or the location of other files"
         )
 
-    def _said(self, asked: bytes, begun_s: float) -> bytes:
-        """Return all that a child says until it ends, or is silent for too long."""
+    def _output(self, request: bytes, begun_s: float) -> bytes:
+        """Return the output of a child until it ends, or is silent for too long. Raises as ``require_time`` does."""
         chunks: list[bytes] = []
         with self._connected() as connection, contextlib.suppress(OSError):
             connection.settimeout(self._limits.start_s + self._limits.file_s)  # mostly the child ends itself before
-            connection.sendall(asked)
+            connection.sendall(request)
             connection.shutdown(socket.SHUT_WR)
             while time.monotonic() - begun_s < self._limits.look_s and (chunk := connection.recv(_REPLY_BYTES)):
                 chunks.append(chunk)
+                require_time()  # the child ends as the connection closes
         return b"".join(chunks)
 
     def _connected(self) -> socket.socket:
@@ -143,7 +167,7 @@ class Inspector:
                 else:
                     return ours
         ours.close()
-        raise InspectionFailed("the process that looks at files does not start: the gateway's log may say why")
+        raise InspectionFailed("the process that inspects files does not start: see the gateway's log")
 
     def _warm(self) -> socket.socket:
         if self._door is not None and self._process is not None and self._process.poll() is None:
@@ -172,6 +196,10 @@ class Inspector:
             self._process = None
 
 
+def _pairs(columns: Sequence[Column]) -> list[list[str]]:
+    return [[column.name, column.declared_type] for column in columns]
+
+
 def _inspection(reply: Mapping[str, Any]) -> Inspection:
     return Inspection(
         source=TableSource(
@@ -193,4 +221,6 @@ def _inspection(reply: Mapping[str, Any]) -> Inspection:
 _SHARED = Inspector()
 atexit.register(_SHARED.close)
 inspect = _SHARED.inspect
-"""The look of a process that has one warm process for all."""
+"""Inspection by the one warm process of this process."""
+require_fitting = _SHARED.require_fitting
+"""Comparison by the same warm process."""

@@ -1,4 +1,4 @@
-"""What a Hive Metastore knows of tables.
+"""Tables of a Hive Metastore.
 
 START HERE: client.py.
 """

@@ -1,8 +1,7 @@
 """A Hive Metastore over Thrift: the few calls that are needed here, with every failure in one line.
 
-The bindings are the ones that impyla ships. They are of Hive 2.3 and older than some metastores: what they do not know
-is left out of answers, and nothing newer is needed here. Connections are plain; a metastore that asks for Kerberos
-closes them.
+The bindings are those of impyla, for Hive 2.3, and older than some metastores: newer fields are left out of answers,
+and not needed here. Connections are plain; a metastore that asks for Kerberos closes them.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ logging.getLogger("thrift").addHandler(logging.NullHandler())  # it would print 
 
 
 class HiveFailed(Exception):
-    """A Hive Metastore did not do what was asked, or what it holds cannot be used; the message is one line."""
+    """A call to a Hive Metastore failed, or its table cannot be used; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class HiveColumn:
-    """A column in the words of whoever made the table, which may be none of ours."""
+    """A column with its type as the table's creator wrote it, which may be none of ours."""
 
     name: str
     data_type: str
@@ -125,20 +124,20 @@ class HiveMetastore:
             return list(self._client.get_table_statistics_req(request).tableStats)
 
     def merged_column_statistics(self, table: HiveTable, columns: Sequence[str]) -> list[Any]:
-        """Return what Hive makes of its partitions' column statistics, of the columns that every partition has."""
+        """Return Hive's merged statistics of all partitions, for the columns that every partition has."""
         with self._failures(table.full_name):
             names = self._client.get_partition_names(table.database, table.name, -1)
-            found = self._merged(table, columns, names)
-            if not found:  # a single column that is missing somewhere spoils them all
-                found = [merged for column in columns for merged in self._merged(table, [column], names)]
-        return found
+            # One by one after an empty answer: a single column without statistics in a partition empties it.
+            return self._merged(table, columns, names) or [
+                statistics for column in columns for statistics in self._merged(table, [column], names)
+            ]
 
     def _merged(self, table: HiveTable, columns: Sequence[str], partitions: Sequence[str]) -> list[Any]:
         request = self.types.PartitionsStatsRequest(
             dbName=table.database, tblName=table.name, colNames=list(columns), partNames=list(partitions)
         )
-        found = self._client.get_aggr_stats_for(request)
-        return list(found.colStats) if found.partsFound == len(partitions) else []
+        merged = self._client.get_aggr_stats_for(request)
+        return list(merged.colStats) if merged.partsFound == len(partitions) else []
 
     def partitions(self, table: HiveTable) -> list[Any]:
         """Return the Partition objects of a table, none if it is not partitioned."""
@@ -155,21 +154,22 @@ class HiveMetastore:
             self._client.update_table_column_statistics(types.ColumnStatistics(description, list(statistics)))
 
     def change_properties(self, table: HiveTable, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
-        """Give a table other properties than it has now; the metastore is told to leave them as they are given."""
+        """Change a table's properties; the metastore adds none of its own."""
         with self._failures(table.full_name):
             handle = self._client.get_table(table.database, table.name)
             handle.parameters = dict(change(handle.parameters or {}))
-            self._client.alter_table_with_environment_context(table.database, table.name, handle, self._as_given())
+            self._client.alter_table_with_environment_context(table.database, table.name, handle, self._unchanged())
 
     def put_partitions(self, table: HiveTable, partitions: Sequence[Any]) -> None:
-        """Write partitions back, of which properties were changed."""
+        """Write partitions back after their properties were changed."""
         with self._failures(table.full_name):
             for start in range(0, len(partitions), PARTITIONS_AT_ONCE):
                 self._client.alter_partitions_with_environment_context(
-                    table.database, table.name, partitions[start : start + PARTITIONS_AT_ONCE], self._as_given()
+                    table.database, table.name, partitions[start : start + PARTITIONS_AT_ONCE], self._unchanged()
                 )
 
-    def _as_given(self) -> Any:
+    def _unchanged(self) -> Any:
+        """Return the context in which the metastore does not compute statistics of its own."""
         return self.types.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
 
     @contextmanager

@@ -28,13 +28,13 @@ def _migrate(connection: Connection) -> None:
         context.run_migrations()
 
 
-given = context.config.attributes.get("connection")
-if isinstance(given, Connection):
-    _migrate(given)
+open_connection = context.config.attributes.get("connection")
+if isinstance(open_connection, Connection):
+    _migrate(open_connection)
 else:
     url = context.config.get_main_option("sqlalchemy.url")
     if not url:
-        raise SystemExit("say which database: set sqlalchemy.url")
+        raise SystemExit("No database is given: set sqlalchemy.url.")
     engine = make_engine(url)
     with engine.connect() as connection:
         _migrate(connection)

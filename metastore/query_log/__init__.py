@@ -1,4 +1,4 @@
-"""How what happens to queries is written: for many of them at once.
+"""The writer of the query log: one transaction for many queries (group commit).
 
 START HERE: writer.py, the thread that writes; changes.py says which rows.
 """

@@ -1,4 +1,4 @@
-"""What is to be written of queries: their rows and those of their attempts, as several changes leave them."""
+"""Changes to write of queries: the values of their rows and of their attempts' rows after several steps."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from engines.protocol import Actuals
 from metastore.database.models import AttemptRow, QueryRow
-from metastore.records import Attempt, Failure, QueryRecord, QueryState
+from metastore.records import Attempt, QueryRecord, QueryState
 from selector.decision import Decision
 from selector.estimate import LARGEST_BYTES, Uncertainty
+from sql.errors import Failure
 
-_DECISION = TypeAdapter(Decision)
-_ACTUALS = TypeAdapter(Actuals)
-_UNCERTAINTY = TypeAdapter(Uncertainty)
+DECISION = TypeAdapter(Decision)
+ACTUALS = TypeAdapter(Actuals)
+UNCERTAINTY = TypeAdapter(Uncertainty)
 OPEN_STATES = (QueryState.QUEUED, QueryState.RUNNING)
 
 Values = dict[str, Any]
-_QUERIES = QueryRow.metadata.tables[QueryRow.__tablename__]  # rows as such, which are written three times as fast
+_QUERIES = QueryRow.metadata.tables[QueryRow.__tablename__]  # plain rows: written three times as fast as objects
 _ATTEMPTS = AttemptRow.metadata.tables[AttemptRow.__tablename__]
 _NO_QUERY: Values = {column.name: None for column in _QUERIES.columns}
 _NO_ATTEMPT: Values = {column.name: None for column in _ATTEMPTS.columns}
@@ -33,7 +34,7 @@ _INSERT_ATTEMPTS: Mapping[str, Insert] = {
     "postgresql": postgresql.insert(_ATTEMPTS).on_conflict_do_nothing(),
     "sqlite": sqlite.insert(_ATTEMPTS).on_conflict_do_nothing(),
 }
-"""But for those that were written before the database was lost in the midst of it."""
+"""Rows that exist were written by an earlier try, in which the connection was lost."""
 
 
 @dataclass(slots=True)
@@ -44,19 +45,18 @@ class _AttemptChanges:
 
 @dataclass(slots=True)
 class QueryChanges:
-    """What becomes of one query in one transaction: as the methods that were called leave it.
-
-    is_new: its row is inserted. ending: what is written only where it has not ended yet.
-    """
+    """Changes of one query in one transaction, collected by its methods."""
 
     query_id: str
     is_new: bool = False
+    """Its row is inserted."""
     values: Values = field(default_factory=dict)
     attempts: dict[int, _AttemptChanges] = field(default_factory=dict)
     ending: Values | None = None
+    """Values that are written only if the query has not ended yet."""
 
     def open(self, record: QueryRecord, gateway: str | None) -> None:
-        """Insert a query that was just submitted. gateway: that runs it."""
+        """Insert a query that was just submitted. gateway: the one that runs it."""
         self.is_new = True
         self.values |= {
             "sql": record.sql,
@@ -71,12 +71,12 @@ class QueryChanges:
         }
 
     def decide(self, fingerprint: str, template: str, statistics_version: str, decision: Decision) -> None:
-        """Keep where it goes and why."""
+        """Store the decision."""
         self.values |= {
             "fingerprint": fingerprint,
             "template": template,
             "statistics_version": statistics_version,
-            "decision": _DECISION.dump_python(decision, mode="json"),
+            "decision": DECISION.dump_python(decision, mode="json"),
         }
 
     def answer(self, engine: str, at: dt.datetime, rows: int, result_bytes: int) -> None:
@@ -95,14 +95,14 @@ class QueryChanges:
                 "state": attempt.state,
                 "started_at": attempt.started_at,
                 "expected_bytes": _storable(attempt.expected.peak_bytes),
-                "uncertainty": _UNCERTAINTY.dump_python(attempt.expected.uncertainty, mode="json"),
+                "uncertainty": UNCERTAINTY.dump_python(attempt.expected.uncertainty, mode="json"),
                 "limit_bytes": attempt.expected.limit_bytes,
                 "expected_s": attempt.expected.seconds,
             },
         )
 
     def end_attempt(self, attempt: Attempt) -> None:
-        """Close an attempt with what it took."""
+        """Close an attempt with its measurements."""
         changes = self.attempts.setdefault(attempt.ordinal, _AttemptChanges())
         changes.values |= {
             "state": attempt.state,
@@ -114,7 +114,7 @@ class QueryChanges:
             "peak_bytes": attempt.peak_bytes,
             "lease_bytes": attempt.lease_bytes,
             "threads": attempt.threads,
-            "actuals": _ACTUALS.dump_python(attempt.actuals, mode="json") if attempt.actuals else None,
+            "actuals": ACTUALS.dump_python(attempt.actuals, mode="json") if attempt.actuals else None,
         }
         if attempt.lease_bytes is not None:
             changes.values["limit_bytes"] = attempt.expected.limit_bytes
@@ -147,73 +147,75 @@ class QueryChanges:
 
 
 def write(connection: Connection, changes: Sequence[QueryChanges]) -> tuple[bool, ...]:
-    """Write what becomes of some queries, each named once; tell of each whether it was ended by this.
+    """Write the changes of different queries. Return for each whether this ended it.
 
-    What is new is inserted as it is in the end, in one statement for all. A query that has ended stays as it ended. It
-    does no harm to write the changes of a query that is not new once more.
+    New rows are inserted in their last state, in one statement for all. A query that has ended stays as it ended. The
+    changes of a query that is not new may be written twice.
     """
-    new = [{**_NO_QUERY, "id": each.query_id, **each.values, **(each.ending or {})} for each in changes if each.is_new]
+    new = [
+        {**_NO_QUERY, "id": query.query_id, **query.values, **(query.ending or {})} for query in changes if query.is_new
+    ]
     if new:
         connection.execute(_INSERT_QUERIES, new)
-    for each in changes:
-        if each.ending is None and not each.is_new:
-            _update_open(connection, each, each.values)
+    for query in changes:
+        if query.ending is None and not query.is_new:
+            _update_open(connection, query, query.values)
     attempts = [
-        {**_NO_ATTEMPT, "query_id": each.query_id, "ordinal": ordinal, **attempt.values}
-        for each in changes
-        for ordinal, attempt in each.attempts.items()
+        {**_NO_ATTEMPT, "query_id": query.query_id, "ordinal": ordinal, **attempt.values}
+        for query in changes
+        for ordinal, attempt in query.attempts.items()
         if attempt.is_new
     ]
     if attempts:
         connection.execute(_INSERT_ATTEMPTS[connection.dialect.name], attempts)
-    for each in changes:
-        for ordinal, attempt in each.attempts.items():
+    for query in changes:
+        for ordinal, attempt in query.attempts.items():
             if not attempt.is_new:
-                this = {"this": each.query_id, "number": ordinal}
-                connection.execute(_update_attempt(frozenset(attempt.values)), attempt.values | this)
-    return tuple(_ended(connection, each) for each in changes)
+                key = {"this": query.query_id, "number": ordinal}
+                connection.execute(_update_attempt(frozenset(attempt.values)), attempt.values | key)
+    return tuple(_end(connection, query) for query in changes)
 
 
-def _ended(connection: Connection, each: QueryChanges) -> bool:
-    if each.ending is None or each.is_new:
-        return each.is_new and each.ending is not None
-    return _update_open(connection, each, each.values | each.ending)
+def _end(connection: Connection, query: QueryChanges) -> bool:
+    if query.ending is None or query.is_new:
+        return query.is_new and query.ending is not None
+    return _update_open(connection, query, query.values | query.ending)
 
 
-def _update_open(connection: Connection, each: QueryChanges, values: Values) -> bool:
-    """Update a query, and tell whether it was open; of one that has ended, neither its state nor its end changes."""
+def _update_open(connection: Connection, query: QueryChanges, values: Values) -> bool:
+    """Update a query. Return True if it was open; if not, neither its state nor its end changes."""
     if "state" not in values:
-        return _update(connection, each.query_id, values)
-    if _update(connection, each.query_id, values, only_open=True):
+        return _update(connection, query.query_id, values)
+    if _update(connection, query.query_id, values, only_open=True):
         return True
-    _update(connection, each.query_id, {name: value for name, value in each.values.items() if name != "state"})
+    _update(connection, query.query_id, {name: value for name, value in query.values.items() if name != "state"})
     return False
 
 
 def _update(connection: Connection, query_id: str, values: Values, *, only_open: bool = False) -> bool:
-    """Update a query, if there is anything to update, and tell whether it was there."""
+    """Update a query if there are values. Return True if its row exists."""
     if not values:
         return False
-    wanted = _update_query(frozenset(values), only_open=only_open)
-    return connection.execute(wanted, {**values, "this": query_id}).rowcount > 0
+    statement = _update_query(frozenset(values), only_open=only_open)
+    return connection.execute(statement, {**values, "this": query_id}).rowcount > 0
 
 
-@cache
+@cache  # to build a statement takes longer than to run it
 def _update_query(columns: frozenset[str], *, only_open: bool = False) -> Update:
-    """Return what updates some columns of the query ``this``; it is made once, which takes longer than to run it."""
-    wanted = update(_QUERIES).where(_QUERIES.c.id == bindparam("this"))
+    """Return an UPDATE of some columns of the query ``this``."""
+    statement = update(_QUERIES).where(_QUERIES.c.id == bindparam("this"))
     if only_open:
-        wanted = wanted.where(_QUERIES.c.state.in_(OPEN_STATES))
-    return wanted.values({name: bindparam(name) for name in columns})
+        statement = statement.where(_QUERIES.c.state.in_(OPEN_STATES))
+    return statement.values({name: bindparam(name) for name in columns})
 
 
 @cache
 def _update_attempt(columns: frozenset[str]) -> Update:
-    """Return what updates some columns of the attempt ``number`` of the query ``this``."""
-    this = _ATTEMPTS.c.query_id == bindparam("this"), _ATTEMPTS.c.ordinal == bindparam("number")
-    return update(_ATTEMPTS).where(*this).values({name: bindparam(name) for name in columns})
+    """Return an UPDATE of some columns of the attempt ``number`` of the query ``this``."""
+    key = _ATTEMPTS.c.query_id == bindparam("this"), _ATTEMPTS.c.ordinal == bindparam("number")
+    return update(_ATTEMPTS).where(*key).values({name: bindparam(name) for name in columns})
 
 
 def _storable(count: int | None) -> int | None:
-    """Return bytes that fit into a column: estimates of cross joins may be larger than any number there."""
+    """Return bytes that fit into a column: estimates of cross joins may be larger than its largest number."""
     return None if count is None else min(count, LARGEST_BYTES)

@@ -1,17 +1,15 @@
-"""The catalog: which tables there are, where they lie and what they hold."""
+"""The catalog: registered tables with their location, columns and partitions."""
 
 from __future__ import annotations
 
 import datetime as dt
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Row, delete, or_, select, update
+from sqlalchemy import Connection, Engine, Row, Select, delete, or_, select, update
 from sqlalchemy.orm import Session
 
-from engines.protocol import Column, InvalidTable, TableSource
-from engines.table_names import database_of
 from metastore.database.annotations import decode_annotations, encode_annotations
 from metastore.database.batches import batched
 from metastore.database.models import (
@@ -27,8 +25,10 @@ from metastore.database.models import (
     ViewRow,
 )
 from metastore.database.quick_reads import QuickReads
-from metastore.records import NOT_ANNOTATED, Annotations, CatalogTable, Inspection, Partition
+from metastore.errors import AlreadyExists, NoDatabase, TableChanged, TableHeld
+from metastore.records import CatalogTable, Inspection, Partition
 from selector.join_keys import ColumnRef, KeyPair
+from sql.tables import NOT_ANNOTATED, Annotations, Column, InvalidTable, TableSource, database_of
 
 VERSION_ROW = 1
 _VERSIONS = CatalogVersionRow.metadata.tables[CatalogVersionRow.__tablename__]
@@ -36,29 +36,14 @@ _VERSION = select(_VERSIONS.c.version, _VERSIONS.c.misestimates)
 READ_AT_ONCE = 500  # tables
 
 OwnerCheck = Callable[[str | None], None]
-"""Hears who owns what is about to be changed, within the same transaction; what it raises keeps it as it is."""
+"""Called with the owner of a table, view or database before it is changed, in the same transaction; an error stops it.
+
+Parameters named ``check`` below are of this type.
+"""
+OwnedRow = TypeVar("OwnedRow", TableRow, ViewRow, DatabaseRow)
 
 Annotate = Callable[[Annotations], Annotations]
-"""Makes what is said of a table or view from now on of what was said before."""
-
-
-class AlreadyExists(Exception):
-    """The name is taken, by a table or a view. Its argument is the name."""
-
-
-class NoDatabase(LookupError):
-    """A table or view would be made in a database that is not there. Its argument is the database."""
-
-
-class TableHeld(Exception):
-    """A statistics job works on a table that would get another name. Its argument is the name."""
-
-
-class TableChanged(LookupError):
-    """A table is no more what somebody has looked at."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"table {name} was dropped or registered in another way meanwhile: try again")
+"""Returns the new annotations of a table or view for the old ones."""
 
 
 class Catalog:
@@ -68,11 +53,11 @@ class Catalog:
         self._engine = engine
         self._quick = quick
         self._lock = threading.Lock()
-        self._read: dict[int, tuple[Row[Any], CatalogTable]] = {}  # by the table's id, with the row that it was read of
+        self._cache: dict[int, tuple[Row[Any], CatalogTable]] = {}  # by the table's id, with the row of its reading
 
     def put(
         self,
-        found: Inspection,
+        inspection: Inspection,
         *,
         at: dt.datetime,
         new: bool = False,
@@ -81,20 +66,22 @@ class Catalog:
         annotations: Annotations | None = None,
         check: OwnerCheck = lambda _: None,
     ) -> CatalogTable:
-        """Register a table, or what is new about it.
+        """Register a table, or update it after another inspection.
 
-        owner: of a new one. annotations: None for those that it has. check: hears the owner of one that is there.
+        Statistics stay active while all their columns stay as they were. Their mergeable parts are deleted with any
+        change of columns.
 
-        at: when the look at its files began. instead_of: the table that was looked at, which has to be there still;
-        where a later look at it is on record already, that one stays. Without it, whatever is there is replaced.
+        at: when the inspection began.
+        new: the table must not exist yet.
+        instead_of: the inspected table, which must still be registered; a later inspection of it is not overwritten.
+            None: any table is replaced.
+        owner: of a new table.
+        annotations: None: unchanged.
 
-        Raises AlreadyExists for a view's name, and for a table's if it is to be new. Raises TableChanged where the
-        table is not what was looked at. Raises InvalidTable for one that cannot be used, and NoDatabase.
-
-        Statistics of columns that all stay as they were remain in force, others are retired. What could be merged into
-        them goes once there is any other column.
+        Raises AlreadyExists for a view's name, and for a table's if it has to be new; TableChanged if the table is not
+        the inspected one; InvalidTable, NoDatabase.
         """
-        source = found.source
+        source = inspection.source
         if source.defect:
             raise InvalidTable(source.defect)
         name = source.name.lower()
@@ -120,14 +107,14 @@ class Catalog:
             if annotations is not None:
                 row.annotations = encode_annotations(annotations)
             before = [(c.name, c.data_type) for c in row.columns]
-            after = [(c.name, c.data_type) for c in source.columns]
+            after = [(c.name, c.declared_type) for c in source.columns]
             if row.id is not None and before != after:
                 if not set(before) <= set(after):
                     row.statistics_version = None
                 session.execute(delete(StatisticsPartRow).where(StatisticsPartRow.table_id == row.id))
             row.location, row.format, row.options = source.location, source.format, dict(source.options)
-            row.files, row.bytes, row.rows, row.registered_at = found.files, found.bytes, found.rows, at
-            row.declared = found.declared
+            row.files, row.bytes, row.rows = inspection.files, inspection.bytes, inspection.rows
+            row.registered_at, row.declared = at, inspection.declared
             session.flush()
             session.execute(delete(ColumnRow).where(ColumnRow.table_id == row.id))
             session.execute(delete(PartitionRow).where(PartitionRow.table_id == row.id))
@@ -137,14 +124,14 @@ class Catalog:
                     table_id=row.id,
                     ordinal=ordinal,
                     name=column.name,
-                    data_type=column.data_type,
+                    data_type=column.declared_type,
                     partition=column.name in source.partition_columns,
                 )
                 for ordinal, column in enumerate(source.columns)
             )
             session.add_all(
                 PartitionRow(table_id=row.id, path=p.path, values=dict(p.values), files=p.files, bytes=p.bytes)
-                for p in found.partitions
+                for p in inspection.partitions
             )
             session.flush()
             return _record(row)
@@ -156,25 +143,22 @@ class Catalog:
             return _record(row) if row else None
 
     def list(self) -> tuple[CatalogTable, ...]:
-        """Return all tables by name. Columns and partitions are read of tables that changed since the last time."""
+        """Return all tables by name. Columns and partitions are read of tables that changed since the last call."""
         with Session(self._engine) as session:
             rows = session.execute(select(*TableRow.__table__.columns).order_by(TableRow.name)).all()
             with self._lock:
-                known = self._read
-            read = {row.id: known[row.id] for row in rows if row.id in known and known[row.id][0] == row}
-            changed = {row.id: row for row in rows if row.id not in read}
+                cached = self._cache
+            tables = {row.id: cached[row.id] for row in rows if row.id in cached and cached[row.id][0] == row}
+            changed = {row.id: row for row in rows if row.id not in tables}
             for ids in batched(changed, READ_AT_ONCE):
-                for found in session.scalars(select(TableRow).where(TableRow.id.in_(ids))):
-                    read[found.id] = (changed[found.id], _record(found))
+                for table_row in session.scalars(select(TableRow).where(TableRow.id.in_(ids))):
+                    tables[table_row.id] = (changed[table_row.id], _record(table_row))
         with self._lock:
-            self._read = read
-        return tuple(sorted((table for _, table in read.values()), key=lambda table: table.name))
+            self._cache = tables
+        return tuple(sorted((table for _, table in tables.values()), key=lambda table: table.name))
 
     def remove(self, name: str, *, check: OwnerCheck = lambda _: None) -> bool:
-        """Forget a table, its statistics and how it is joined; its files stay. Returns whether it was there.
-
-        check: hears its owner.
-        """
+        """Remove a table, its statistics and its join keys; its files stay. Returns False if there is none."""
         with Session(self._engine) as session, session.begin():
             wait_for_writers(session)
             row = session.scalar(select(TableRow).where(TableRow.name == name.lower()))
@@ -189,10 +173,10 @@ class Catalog:
             return True
 
     def rename(self, name: str, new_name: str, *, check: OwnerCheck = lambda _: None) -> bool:
-        """Give a table another full name, in whatever database; returns whether it was there. check: hears its owner.
+        """Give a table another full name, also in another database. Returns False if there is none.
 
-        Its statistics, its files, how it is joined and the schedules that name it follow. Raises AlreadyExists,
-        NoDatabase, and TableHeld where a statistics job has it.
+        Statistics, files, join keys and schedules follow. Raises AlreadyExists, NoDatabase, and TableHeld while a
+        statistics job works on it.
         """
         old, new = name.lower(), new_name.lower()
         with Session(self._engine) as session, session.begin():
@@ -202,37 +186,23 @@ class Catalog:
                 return False
             check(row.owner)
             require_database(session, new)
-            taken = session.scalar(select(TableRow.id).where(TableRow.name == new)) is not None
-            if taken or session.get(ViewRow, new) is not None:
-                raise AlreadyExists(new)
+            require_free(session, new)
             if session.get(TableLockRow, old) is not None:
                 raise TableHeld(old)
             row.name = new
             _rename_in_keys(session, old, new)
             for schedule in session.scalars(select(ScheduleRow)):
-                schedule.tables = [new if each == old else each for each in schedule.tables]
-                schedule.awaited = [new if each == old else each for each in schedule.awaited]
+                schedule.tables = [new if table == old else table for table in schedule.tables]
+                schedule.awaited = [new if table == old else table for table in schedule.awaited]
             return True
 
     def set_owner(self, name: str, owner: str, *, check: OwnerCheck = lambda _: None) -> bool:
-        """Give a table to somebody. check: hears whose it was. Returns whether it was there."""
-        with Session(self._engine) as session, session.begin():
-            advance_version(session)
-            row = session.scalar(select(TableRow).where(TableRow.name == name.lower()))
-            if row is not None:
-                check(row.owner)
-                row.owner = owner
-            return row is not None
+        """Set a table's owner. Returns False if there is no such table."""
+        return change_owned(self._engine, _row_of(name), check, lambda row: setattr(row, "owner", owner))
 
     def annotate(self, name: str, change: Annotate, *, check: OwnerCheck = lambda _: None) -> bool:
-        """Change what is said of a table. check: hears its owner. Returns whether it was there."""
-        with Session(self._engine) as session, session.begin():
-            advance_version(session)
-            row = session.scalar(select(TableRow).where(TableRow.name == name.lower()))
-            if row is not None:
-                check(row.owner)
-                row.annotations = encode_annotations(change(decode_annotations(row.annotations)))
-            return row is not None
+        """Change a table's annotations. Returns False if there is no such table."""
+        return change_owned(self._engine, _row_of(name), check, lambda row: annotate_row(row, change))
 
     def version(self) -> int:
         """Return a number that grows with every change of tables or statistics."""
@@ -240,8 +210,8 @@ class Catalog:
 
     def versions(self) -> tuple[int, int]:
         """Return numbers that grow with every change: of tables or statistics, and of misestimates."""
-        found = self._quick.rows(_VERSION)
-        return (found[0].version, found[0].misestimates) if found else (0, 0)
+        rows = self._quick.rows(_VERSION)
+        return (rows[0].version, rows[0].misestimates) if rows else (0, 0)
 
 
 def note_misestimates(transaction: Session | Connection) -> None:
@@ -256,12 +226,12 @@ def _rename_in_keys(session: Session, old: str, new: str) -> None:
         select(KeyPairRow).where(or_(KeyPairRow.left_table == old, KeyPairRow.right_table == old))
     ).all()
     for pair in pairs:
-        left, right = (
-            ColumnRef(new if table == old else table, column)
-            for table, column in ((pair.left_table, pair.left_column), (pair.right_table, pair.right_column))
+        renamed = KeyPair.of(
+            *(
+                ColumnRef(new if table == old else table, column)
+                for table, column in ((pair.left_table, pair.left_column), (pair.right_table, pair.right_column))
+            )
         )
-        renamed = KeyPair.of(left, right)
-        kept = {"source": pair.source, "learned_at": pair.learned_at}
         session.delete(pair)
         session.flush()
         session.merge(
@@ -270,7 +240,8 @@ def _rename_in_keys(session: Session, old: str, new: str) -> None:
                 left_column=renamed.left.column,
                 right_table=renamed.right.table,
                 right_column=renamed.right.column,
-                **kept,
+                source=pair.source,
+                learned_at=pair.learned_at,
             )
         )
 
@@ -285,23 +256,35 @@ def advance_version(session: Session) -> None:
 
 
 def require_database(session: Session, full_name: str) -> None:
-    """Raise NoDatabase where the database of a full name is not there."""
+    """Raise NoDatabase if the database of a full name does not exist."""
     database = database_of(full_name)
     if session.get(DatabaseRow, database) is None:
         raise NoDatabase(database)
 
 
+def require_free(session: Session, name: str) -> None:
+    """Raise AlreadyExists if a table or view has a full name."""
+    table_id = session.scalar(select(TableRow.id).where(TableRow.name == name))
+    if table_id is not None or session.get(ViewRow, name) is not None:
+        raise AlreadyExists(name)
+
+
+def annotate_row(row: TableRow | ViewRow, change: Annotate) -> None:
+    """Change the annotations of a row."""
+    row.annotations = encode_annotations(change(decode_annotations(row.annotations)))
+
+
 def wait_for_writers(session: Session) -> None:
-    """Let no other process change the catalog, statistics, keys or locks until the caller's transaction ends."""
+    """Lock the catalog, statistics, keys and locks against other writers until the caller's transaction ends."""
     session.execute(
         update(CatalogVersionRow).where(CatalogVersionRow.id == VERSION_ROW).values(version=CatalogVersionRow.version)
     )
 
 
-def is_registered(looked_at: CatalogTable, row: TableRow) -> bool:
-    """Tell whether what somebody looked at is still the table: its place, how it is read and its columns."""
+def is_registered(inspected: CatalogTable, row: TableRow) -> bool:
+    """Return True if an inspected table still has the same location, format and columns."""
     now = _record(row)
-    return (now.source, now.declared) == (looked_at.source, looked_at.declared)
+    return (now.source, now.declared) == (inspected.source, inspected.declared)
 
 
 def _record(row: TableRow) -> CatalogTable:
@@ -333,3 +316,18 @@ def _source(row: TableRow) -> TableSource:
         partition_columns=tuple(column.name for column in row.columns if column.partition),
         options=dict(row.options),
     )
+
+
+def _row_of(name: str) -> Select[TableRow]:
+    return select(TableRow).where(TableRow.name == name.lower())
+
+
+def change_owned(engine: Engine, rows: Select[OwnedRow], check: OwnerCheck, change: Callable[[OwnedRow], None]) -> bool:
+    """Change the one row of a SELECT. Returns False if it has none."""
+    with Session(engine) as session, session.begin():
+        advance_version(session)  # first: other writers wait
+        row = session.scalar(rows)
+        if row is not None:
+            check(row.owner)
+            change(row)
+        return row is not None

@@ -1,20 +1,17 @@
-"""Databases: which there are, and what is said of them."""
+"""Databases with their comments and properties."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, Select, select
 from sqlalchemy.orm import Session
 
-from engines.table_names import database_of
 from metastore.database.models import DatabaseRow, TableRow, ViewRow
+from metastore.errors import AlreadyExists, DatabaseInUse
 from metastore.records import Database
-from metastore.repositories.catalog import AlreadyExists, OwnerCheck, advance_version
-
-
-class DatabaseInUse(Exception):
-    """A database that is to be forgotten holds tables or views. Its argument is their full names."""
+from metastore.repositories.catalog import OwnerCheck, advance_version, change_owned
+from sql.tables import database_of
 
 
 class Databases:
@@ -24,7 +21,7 @@ class Databases:
         self._engine = engine
 
     def add(self, database: Database) -> None:
-        """Keep a new one. Raises AlreadyExists."""
+        """Add a database. Raises AlreadyExists."""
         with Session(self._engine) as session, session.begin():
             advance_version(session)  # first: other writers wait
             if session.get(DatabaseRow, database.name) is not None:
@@ -39,7 +36,7 @@ class Databases:
             )
 
     def remove(self, name: str, *, check: OwnerCheck = lambda _: None) -> bool:
-        """Forget one that holds nothing; returns whether it was there. check: hears its owner. Raises DatabaseInUse."""
+        """Remove an empty database. Returns False if there is none. Raises DatabaseInUse."""
         with Session(self._engine) as session, session.begin():
             advance_version(session)
             row = session.get(DatabaseRow, name.lower())
@@ -58,37 +55,27 @@ class Databases:
             return True
 
     def set_owner(self, name: str, owner: str, *, check: OwnerCheck = lambda _: None) -> bool:
-        """Give one to somebody. check: hears whose it was. Returns whether it was there."""
-        with Session(self._engine) as session, session.begin():
-            advance_version(session)
-            row = session.get(DatabaseRow, name.lower())
-            if row is not None:
-                check(row.owner)
-                row.owner = owner
-            return row is not None
+        """Set a database's owner. Returns False if there is no such database."""
+        return change_owned(self._engine, _row_of(name), check, lambda row: setattr(row, "owner", owner))
 
     def set_properties(self, name: str, properties: Mapping[str, str], *, check: OwnerCheck = lambda _: None) -> bool:
-        """Tell properties of one, beside those told before. check: hears its owner. Returns whether it was there."""
-        with Session(self._engine) as session, session.begin():
-            advance_version(session)
-            row = session.get(DatabaseRow, name.lower())
-            if row is not None:
-                check(row.owner)
-                row.properties = {**row.properties, **properties}
-            return row is not None
+        """Add or replace properties of a database. Returns False if there is no such database."""
+
+        def change(row: DatabaseRow) -> None:
+            row.properties = {**row.properties, **properties}
+
+        return change_owned(self._engine, _row_of(name), check, change)
 
     def set_comment(self, name: str, comment: str, *, check: OwnerCheck = lambda _: None) -> bool:
-        """Say what one is for. check: hears its owner. Returns whether it was there."""
-        with Session(self._engine) as session, session.begin():
-            advance_version(session)
-            row = session.get(DatabaseRow, name.lower())
-            if row is not None:
-                check(row.owner)
-                row.comment = comment
-            return row is not None
+        """Set a database's comment. Returns False if there is no such database."""
+        return change_owned(self._engine, _row_of(name), check, lambda row: setattr(row, "comment", comment))
 
     def list(self) -> tuple[Database, ...]:
         """Return all databases by name."""
         with Session(self._engine) as session:
             rows = session.scalars(select(DatabaseRow).order_by(DatabaseRow.name))
             return tuple(Database(row.name, row.comment, dict(row.properties), row.owner) for row in rows)
+
+
+def _row_of(name: str) -> Select[DatabaseRow]:
+    return select(DatabaseRow).where(DatabaseRow.name == name.lower())

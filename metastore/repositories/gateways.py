@@ -1,4 +1,4 @@
-"""Gateways that share the database: each gives a sign every few seconds, so that only dead ones' queries are closed."""
+"""Gateways that share the database. Each sends a heartbeat every few seconds: queries of dead ones are closed."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from sqlalchemy.orm import Session
 from metastore.database.models import GatewayRow
 
 SILENCE = dt.timedelta(seconds=60)
-"""Without a sign, after which a gateway counts as dead."""
+"""A gateway without a heartbeat for so long counts as dead."""
 
 
 class Gateways:
-    """Signs of life."""
+    """Heartbeats of gateways."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def seen(self, gateway: str, *, at: dt.datetime) -> None:
-        """Give a sign."""
+        """Store a heartbeat."""
         with Session(self._engine) as session, session.begin():
             session.merge(GatewayRow(id=gateway, seen_at=at))
 
     def forget(self, gateway: str) -> None:
-        """Note that a gateway has ended by itself."""
+        """Remove a gateway that ends regularly."""
         with self._engine.begin() as connection:
             connection.execute(delete(GatewayRow).where(GatewayRow.id == gateway))

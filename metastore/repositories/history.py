@@ -1,6 +1,6 @@
-"""The past that the metastore keeps: queries with their attempts, misestimates, jobs. What is too old or too much goes.
+"""Retention of the metastore's history: ended queries with their attempts, misestimates and jobs.
 
-Rows go in small batches, each in a transaction of its own, so that nobody waits for them.
+Rows are deleted in small batches, each in a transaction of its own, so that nobody waits for them.
 """
 
 from __future__ import annotations
@@ -12,17 +12,22 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Engine, Select, Text, cast, delete, func, select
 from sqlalchemy.orm import Session
 
+from metastore.database.batches import batched
 from metastore.database.models import AttemptRow, JobTableRow, MisestimateRow, QueryRow, StatisticsJobRow
 from metastore.records import QueryState
 from metastore.repositories.catalog import note_misestimates
 
 BATCH_ROWS = 200
-_ENDED = (QueryState.FINISHED, QueryState.FAILED, QueryState.CANCELLED)
+_ENDED = tuple(state for state in QueryState if state.ended)
 
 
 @dataclass(frozen=True, slots=True)
 class HistorySize:
-    """What is kept. bytes: of statements and decisions, about; oldest: None where there is no query."""
+    """Size of the history.
+
+    bytes: of statements and decisions, approximately.
+    oldest: time of the oldest query; None: there is no query.
+    """
 
     queries: int
     bytes: int
@@ -36,15 +41,15 @@ class History:
         self._engine = engine
 
     def size(self) -> HistorySize:
-        """Return how much there is; it reads all statements."""
+        """Return the size; it reads all statements."""
         with Session(self._engine) as session:
-            count, taken, oldest = session.execute(
+            count, used_bytes, oldest = session.execute(
                 select(func.count(), func.sum(_bytes()), func.min(QueryRow.submitted_at)).select_from(QueryRow)
             ).one()
-        return HistorySize(int(count), int(taken or 0), oldest)
+        return HistorySize(int(count), int(used_bytes or 0), oldest)
 
     def drop_older(self, than: dt.datetime) -> int:
-        """Delete a batch of what ended and began before a time; returns how many rows went, 0 where none is left."""
+        """Delete a batch of ended rows that began before a time. Returns the number of rows; 0: none is left."""
         jobs = select(StatisticsJobRow.id).where(
             StatisticsJobRow.finished_at.is_not(None), StatisticsJobRow.created_at < than
         )
@@ -55,30 +60,29 @@ class History:
         )
 
     def drop_oldest(self, count: int) -> int:
-        """Delete some of the oldest queries that have ended, at most a batch; returns how many."""
+        """Delete some of the oldest queries that have ended, at most a batch. Returns their number."""
         return self._drop_queries(_oldest().limit(min(count, BATCH_ROWS)))
 
     def drop_oldest_bytes(self, excess_bytes: int) -> int:
-        """Delete a batch of the oldest queries that have ended, or as many as give so much; returns their bytes."""
+        """Delete the oldest ended queries until so many bytes are free, at most a batch. Returns the freed bytes."""
         with Session(self._engine) as session:
-            found = session.execute(_oldest().add_columns(_bytes()).limit(BATCH_ROWS)).all()
-        chosen, taken = list[str](), 0
-        for query_id, size in found:
-            if taken >= excess_bytes:
+            oldest = session.execute(_oldest().add_columns(_bytes()).limit(BATCH_ROWS)).all()
+        chosen, freed_bytes = list[str](), 0
+        for query_id, size in oldest:
+            if freed_bytes >= excess_bytes:
                 break
             chosen.append(query_id)
-            taken += int(size or 0)
-        return taken if self._drop_these(chosen) else 0
+            freed_bytes += int(size or 0)
+        return freed_bytes if self._drop_these(chosen) else 0
 
     def owners(self, query_ids: Sequence[str]) -> Mapping[str, str]:
-        """Return who sent each of some queries."""
-        found: dict[str, str] = {}
+        """Return the users of queries, by query id."""
+        users: dict[str, str] = {}
         with Session(self._engine) as session:
-            for start in range(0, len(query_ids), BATCH_ROWS):
-                some = query_ids[start : start + BATCH_ROWS]
-                rows = session.execute(select(QueryRow.id, QueryRow.user).where(QueryRow.id.in_(some))).all()
-                found.update((row.id, row.user) for row in rows)
-        return found
+            for ids in batched(query_ids, BATCH_ROWS):
+                rows = session.execute(select(QueryRow.id, QueryRow.user).where(QueryRow.id.in_(ids))).all()
+                users.update((row.id, row.user) for row in rows)
+        return users
 
     def _drop_queries(self, wanted: Select[str]) -> int:
         with Session(self._engine) as session:
@@ -112,6 +116,6 @@ def _oldest() -> Select[str]:
 
 
 def _bytes() -> ColumnElement[int]:
-    """Return what a row takes, about: its statement and its decision, which are long."""
+    """Return the approximate bytes of a row: its statement and its decision, the long ones."""
     decision = func.coalesce(func.length(cast(QueryRow.decision, Text)), 0)
     return func.length(QueryRow.sql) + decision

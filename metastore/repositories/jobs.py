@@ -7,30 +7,22 @@ import os
 import socket
 from collections.abc import Callable, Collection
 from dataclasses import asdict
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import CursorResult, Engine, delete, insert, select, update
+from sqlalchemy import Connection, Engine, delete, insert, select, update
 from sqlalchemy.orm import Session
 
 from metastore.database.models import JobTableRow, StatisticsJobRow, TableLockRow
+from metastore.errors import TablesBusy
 from metastore.records import SMALLEST_SHARE, JobRequest, JobState, Mode, StatisticsJob, TableProgress
 from metastore.repositories.catalog import wait_for_writers
 
-SILENCE_S = 60.0  # without a sign, after which a job on another host counts as dead; signs come every few seconds
+SILENCE_S = 60.0  # a job on another host without a heartbeat for so long counts as dead; they come every few seconds
 _OPEN = (JobState.QUEUED, JobState.RUNNING)
 
 
-class TablesBusy(Exception):
-    """An open job holds tables that another one was asked for."""
-
-    def __init__(self, job_id: str, tables: tuple[str, ...]) -> None:
-        super().__init__(f"job {job_id} computes the statistics of {', '.join(tables)} already")
-        self.job_id = job_id
-        self.tables = tables
-
-
 class StatisticsJobs:
-    """The log of statistics jobs, written by the job itself as it goes, and what keeps two off one table."""
+    """The log of statistics jobs, written by the job itself as it goes, and the locks of their tables."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -76,47 +68,41 @@ class StatisticsJobs:
 
     def started(self, job_id: str, *, at: dt.datetime, host: str, process_id: int) -> None:
         """Mark a job as running in a process on a host."""
-        with Session(self._engine) as session, session.begin():
-            _change(
-                session,
-                job_id,
-                state=JobState.RUNNING,
-                started_at=at,
-                heartbeat_at=at,
-                host=host,
-                process_id=process_id,
-            )
+        started = {"started_at": at, "heartbeat_at": at, "host": host, "process_id": process_id}
+        with self._engine.begin() as connection:
+            _change(connection, job_id, state=JobState.RUNNING, **started)
 
     def progressed(self, job_id: str, progress: TableProgress, *, at: dt.datetime) -> None:
-        """Keep how far one of the job's tables is; it is a heartbeat too. Does nothing to a job that has ended."""
+        """Store the progress of one of the job's tables, and a heartbeat. Does nothing to a job that has ended."""
         values = _values(progress)
-        with Session(self._engine) as session, session.begin():
-            if not _change(session, job_id, heartbeat_at=at):
+        with self._engine.begin() as connection:
+            if not _change(connection, job_id, heartbeat_at=at):
                 return
-            changed = session.execute(
+            changed = connection.execute(
                 update(JobTableRow)
                 .where(JobTableRow.job_id == job_id, JobTableRow.table == values["table"])
                 .values(**values)
             )
-            if not _rows_changed(changed):
+            if not changed.rowcount:
                 raise LookupError(f"table {progress.table} is not part of job {job_id}")
 
     def heartbeat(self, job_id: str, *, at: dt.datetime) -> bool:
-        """Tell that a job is alive; returns False where it has ended, because it was taken for dead."""
-        with Session(self._engine) as session, session.begin():
-            return _change(session, job_id, heartbeat_at=at)
+        """Store a heartbeat. Returns False if the job has ended, because it was taken for dead."""
+        with self._engine.begin() as connection:
+            return _change(connection, job_id, heartbeat_at=at)
 
-    def ended(self, job_id: str, *, at: dt.datetime, error: str | None = None) -> None:
-        """End a job and its open tables, well or with an error, and let go of its tables.
+    def ended(self, job_id: str, *, at: dt.datetime, error: str | None = None, cancelled: bool = False) -> None:
+        """End a job and its open tables, and release its locks. A job that has ended stays as it ended.
 
-        A job that has ended stays as it ended.
+        error: None: it succeeded.
+        cancelled: a user ended it.
         """
-        state = JobState.FAILED if error else JobState.FINISHED
-        with Session(self._engine) as session, session.begin():
-            # Locks first, as in publishing: two that take them in different order would wait for each other for ever.
-            session.execute(delete(TableLockRow).where(TableLockRow.job_id == job_id))
-            if _change(session, job_id, state=state, finished_at=at, error=error):
-                session.execute(
+        state = JobState.CANCELLED if cancelled else JobState.FAILED if error else JobState.FINISHED
+        with self._engine.begin() as connection:
+            # Locks first, as in publishing: in different orders two transactions would wait for each other for ever.
+            connection.execute(delete(TableLockRow).where(TableLockRow.job_id == job_id))
+            if _change(connection, job_id, state=state, finished_at=at, error=error):
+                connection.execute(
                     update(JobTableRow)
                     .where(JobTableRow.job_id == job_id, JobTableRow.state.in_(_OPEN))
                     .values(state=state, error=error)
@@ -145,23 +131,25 @@ class StatisticsJobs:
     def dead(
         self, *, host: str, alive: Callable[[int], bool], now: dt.datetime, silence_s: float
     ) -> tuple[StatisticsJob, ...]:
-        """Return the open jobs whose process is gone, oldest first; nothing is done to them.
+        """Return the open jobs whose process is gone, oldest first.
 
-        alive: tells of a process of this host. Whatever it says, a job is dead after more than ``silence_s`` without a
-        sign: numbers of processes are used again, and of other hosts nothing else tells.
+        A job without a heartbeat for more than ``silence_s`` is dead, too: process ids are used again, and processes of
+        other hosts cannot be asked.
+
+        alive: returns True for the id of a living process of this host.
         """
         silence = dt.timedelta(seconds=silence_s)
 
         def is_dead(job: StatisticsJob) -> bool:
             if job.process_id is not None and job.host == host and not alive(job.process_id):
                 return True
-            signs = (job.created_at, job.started_at, job.heartbeat_at)
-            return now - max(sign for sign in signs if sign is not None) > silence
+            heartbeats = (job.created_at, job.started_at, job.heartbeat_at)
+            return now - max(heartbeat for heartbeat in heartbeats if heartbeat is not None) > silence
 
         return tuple(job for job in self.open_jobs() if is_dead(job))
 
     def end_dead(self, *, now: dt.datetime, keep: Collection[str] = ()) -> tuple[StatisticsJob, ...]:
-        """End the jobs whose process is gone, as told from this host; their tables are free again. keep: but these."""
+        """End the jobs whose process is gone, as seen from this host, and release their tables. keep: ids to skip."""
         dead = self.dead(host=socket.gethostname(), alive=_is_alive, now=now, silence_s=SILENCE_S)
         ended = tuple(job for job in dead if job.id not in keep)
         for job in ended:
@@ -179,18 +167,10 @@ def _is_alive(process_id: int) -> bool:
     return True
 
 
-def _change(session: Session, job_id: str, **values: object) -> bool:
-    """Change an open job; returns whether it is one."""
-    changed = session.execute(
-        update(StatisticsJobRow)
-        .where(StatisticsJobRow.id == job_id, StatisticsJobRow.state.in_(_OPEN))
-        .values(**values)
-    )
-    return _rows_changed(changed) > 0
-
-
-def _rows_changed(result: object) -> int:
-    return cast("CursorResult[Any]", result).rowcount
+def _change(connection: Connection, job_id: str, **values: object) -> bool:
+    """Change an open job. Returns False if it is not open."""
+    is_open = StatisticsJobRow.id == job_id, StatisticsJobRow.state.in_(_OPEN)
+    return connection.execute(update(StatisticsJobRow).where(*is_open).values(**values)).rowcount > 0
 
 
 def _values(progress: TableProgress) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which columns are joined with which, and how the keys of each group are cut into bins."""
+"""Pairs of columns that are joined, and the bins of each key group."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from selector.join_keys import Bins, ColumnRef, KeyPair
 
 
 class Keys:
-    """What was learned about joins, once from any source, and the newest bins of each key group."""
+    """Join keys, each stored once with its first source, and the newest bins of each key group."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def learn(self, pairs: Iterable[KeyPair], *, source: str, at: dt.datetime) -> int:
-        """Keep pairs of joined columns; returns how many were new. source: "declared", "history" or "workload"."""
-        told = set(pairs)
-        if told <= set(self.pairs()):
-            return 0  # as for most statements: nothing to write, nobody to wait for
+        """Store pairs of joined columns. Returns the number of new ones.
+
+        source: "declared", "history" or "workload".
+        """
+        learned = set(pairs)
+        if learned <= set(self.pairs()):
+            return 0  # most statements: no write, no wait for other writers
         with Session(self._engine) as session, session.begin():
             wait_for_writers(session)
-            new = sorted(told - _pairs(session))
+            new = sorted(learned - _pairs(session))
             if new:
                 session.execute(
                     insert(KeyPairRow), [_place(pair) | {"source": source, "learned_at": at} for pair in new]
@@ -41,16 +44,15 @@ class Keys:
             return tuple(sorted(_pairs(session)))
 
     def sources(self) -> dict[KeyPair, str]:
-        """Return all pairs in order, each with where it was learned from first."""
+        """Return all pairs in order, each with its first source."""
         with Session(self._engine) as session:
             rows = session.scalars(select(KeyPairRow))
             return dict(sorted((_pair(row), row.source) for row in rows))
 
     def forget(self, pair: KeyPair) -> bool:
-        """Forget a pair; returns whether it was there."""
-        with Session(self._engine) as session, session.begin():
-            gone = session.execute(delete(KeyPairRow).filter_by(**_place(pair)).returning(KeyPairRow.source))
-            return gone.first() is not None
+        """Forget a pair. Returns False if there is none."""
+        with self._engine.begin() as connection:
+            return connection.execute(delete(KeyPairRow).filter_by(**_place(pair))).rowcount > 0
 
     def bins(self) -> dict[str, Bins]:
         """Return the newest bins of every key group, by its name."""
@@ -59,7 +61,7 @@ class Keys:
             return {row.name: encoding.bins_of(row.starts, group=row.name, version=row.version) for row in rows}
 
     def put_bins(self, bins: Bins) -> Bins:
-        """Replace the bins of a key group; returns them with the version they were given, one up from the last."""
+        """Replace the bins of a key group. Returns them with the next version."""
         if not bins.group:
             raise ValueError("bins need their group's name")
         with Session(self._engine) as session, session.begin():

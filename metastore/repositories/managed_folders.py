@@ -1,6 +1,6 @@
-"""What the gateway does to files, on record before it does it: folders that it made, and writes that it commits.
+"""Folders that the gateway creates, and writes that it commits: recorded before it touches a file.
 
-What is not written here is not the gateway's: a folder on the disk proves nothing about who put it there.
+A folder without a record is not the gateway's: its presence on the disk does not prove who created it.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from metastore.records import ManagedFolder, TableCommit
 
 
 class ManagedFolders:
-    """Folders that the gateway made for tables of its own. Nothing else is ever deleted with a table."""
+    """Folders that the gateway created for tables. Nothing else is ever deleted with a table."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def add(self, folder: ManagedFolder, *, at: dt.datetime) -> None:
-        """Record a folder that is about to be made."""
+        """Record a folder that is about to be created."""
         with self._engine.begin() as connection:
             connection.execute(
                 insert(ManagedFolderRow).values(location=folder.location, query_id=folder.query_id, created_at=at)
             )
 
     def get(self, location: str) -> ManagedFolder | None:
-        """Return the record of exactly this folder, None where the gateway did not make it."""
+        """Return the record of exactly this folder; None: the gateway did not create it."""
         with Session(self._engine) as session:
             row = session.get(ManagedFolderRow, location)
             return ManagedFolder(row.location, row.query_id) if row else None
@@ -41,13 +41,13 @@ class ManagedFolders:
             return tuple(ManagedFolder(row.location, row.query_id) for row in rows)
 
     def remove(self, location: str) -> None:
-        """Forget a folder that is no more."""
+        """Remove the record of a deleted folder."""
         with self._engine.begin() as connection:
             connection.execute(delete(ManagedFolderRow).where(ManagedFolderRow.location == location))
 
 
 class TableCommits:
-    """INSERTs under way: from before their first file until all files are in their table."""
+    """Running INSERTs: from before their first file until all files are in their table."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -58,7 +58,7 @@ class TableCommits:
             connection.execute(insert(TableCommitRow).values(query_id=query_id, location=location, begun_at=at))
 
     def prepare(self, query_id: str, *, files: Sequence[str], replaced: Sequence[str]) -> None:
-        """Record what a commit will do, before it can begin."""
+        """Record the files of a commit before it begins."""
         with self._engine.begin() as connection:
             connection.execute(
                 update(TableCommitRow)
@@ -67,7 +67,7 @@ class TableCommits:
             )
 
     def list(self, location: str | None = None) -> tuple[TableCommit, ...]:
-        """Return what is under way, in one table's folder or in all, the oldest first."""
+        """Return the running INSERTs in one table's folder or in all, the oldest first."""
         chosen = select(TableCommitRow).order_by(TableCommitRow.query_id)
         if location is not None:
             chosen = chosen.where(TableCommitRow.location == location)
@@ -75,7 +75,7 @@ class TableCommits:
             return tuple(_commit(row) for row in session.scalars(chosen))
 
     def end(self, query_id: str) -> None:
-        """Forget a write of which nothing is left to be done."""
+        """Remove the record of a write that is complete."""
         with self._engine.begin() as connection:
             connection.execute(delete(TableCommitRow).where(TableCommitRow.query_id == query_id))
 

@@ -1,7 +1,8 @@
-"""Lessons: statements that ran out of memory where the estimate said that they fit."""
+"""Misestimates: statements that ran out of memory although their estimate was below the limit."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
 from typing import Any
 
 from sqlalchemy import Engine, Row, bindparam, delete, select
@@ -14,36 +15,24 @@ from metastore.repositories.catalog import note_misestimates
 
 _ROWS = MisestimateRow.metadata.tables[MisestimateRow.__tablename__]
 _ABOUT = select(_ROWS).where(_ROWS.c.fingerprint == bindparam("wanted")).order_by(_ROWS.c.recorded_at)
+_FIELDS = tuple(field.name for field in fields(Misestimate))  # columns have the same names
 
 
 class Misestimates:
-    """What was learned the hard way. New statistics or a new limit make a misestimate moot, without deleting it."""
+    """All misestimates. New statistics or a new limit make one irrelevant, but do not delete it."""
 
     def __init__(self, engine: Engine, quick: QuickReads) -> None:
         self._engine = engine
         self._quick = quick
 
     def remember(self, misestimate: Misestimate) -> None:
-        """Keep a misestimate; the newest of a kind wins."""
+        """Store a misestimate. It replaces one of the same fingerprint, engine, statistics and limit."""
         with Session(self._engine) as session, session.begin():
             note_misestimates(session)
-            session.merge(
-                MisestimateRow(
-                    fingerprint=misestimate.fingerprint,
-                    engine=misestimate.engine,
-                    statistics_version=misestimate.statistics_version,
-                    limit_bytes=misestimate.limit_bytes,
-                    query_id=misestimate.query_id,
-                    sql=misestimate.sql,
-                    estimated_bytes=misestimate.estimated_bytes,
-                    model_bytes=misestimate.model_bytes,
-                    peak_bytes=misestimate.peak_bytes,
-                    recorded_at=misestimate.recorded_at,
-                )
-            )
+            session.merge(MisestimateRow(**asdict(misestimate)))
 
     def about(self, fingerprint: str) -> tuple[Misestimate, ...]:
-        """Return the misestimates about a statement, oldest first, whatever statistics they were made under."""
+        """Return the misestimates about a statement under any statistics, oldest first."""
         return tuple(_record(row) for row in self._quick.rows(_ABOUT, {"wanted": fingerprint}))
 
     def list(self) -> tuple[Misestimate, ...]:
@@ -53,27 +42,11 @@ class Misestimates:
             return tuple(_record(row) for row in rows)
 
     def forget(self, fingerprint: str) -> int:
-        """Forget all misestimates about a statement; returns how many there were."""
-        with Session(self._engine) as session, session.begin():
-            note_misestimates(session)
-            gone = session.execute(
-                delete(MisestimateRow)
-                .where(MisestimateRow.fingerprint == fingerprint)
-                .returning(MisestimateRow.fingerprint)
-            ).all()
-            return len(gone)
+        """Forget all misestimates about a statement. Returns their number."""
+        with self._engine.begin() as connection:
+            note_misestimates(connection)
+            return connection.execute(delete(MisestimateRow).where(MisestimateRow.fingerprint == fingerprint)).rowcount
 
 
 def _record(row: MisestimateRow | Row[Any]) -> Misestimate:
-    return Misestimate(
-        fingerprint=row.fingerprint,
-        engine=row.engine,
-        statistics_version=row.statistics_version,
-        limit_bytes=row.limit_bytes,
-        query_id=row.query_id,
-        sql=row.sql,
-        estimated_bytes=row.estimated_bytes,
-        model_bytes=row.model_bytes,
-        peak_bytes=row.peak_bytes,
-        recorded_at=row.recorded_at,
-    )
+    return Misestimate(**{name: getattr(row, name) for name in _FIELDS})

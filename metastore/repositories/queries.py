@@ -1,4 +1,4 @@
-"""Queries and their attempts, as they are on record."""
+"""Queries and their attempts."""
 
 from __future__ import annotations
 
@@ -6,30 +6,25 @@ import datetime as dt
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pydantic import TypeAdapter
 from sqlalchemy import Engine, and_, exists, or_, select, update
 from sqlalchemy.orm import Session
 
-from engines.errors import BrokenOff, MemoryExceeded
-from engines.protocol import Actuals
+from engines.errors import MemoryExceeded
 from metastore.database.batches import batched
 from metastore.database.models import AttemptRow, GatewayRow, MisestimateRow, QueryRow
-from metastore.query_log.changes import OPEN_STATES
+from metastore.query_log.changes import ACTUALS, DECISION, OPEN_STATES, UNCERTAINTY
 from metastore.query_log.writer import QueryWriter
-from metastore.records import Attempt, Failure, Position, QueryRecord, QueryState
+from metastore.records import Attempt, QueryRecord, QueryState
 from metastore.repositories.gateways import SILENCE
-from selector.decision import Decision
 from selector.estimate import Uncertainty
 from selector.forecast.history import Expectation, PastRun, WorkloadKey
+from sql.errors import Failure, Position
 
-_DECISION = TypeAdapter(Decision)
-_ACTUALS = TypeAdapter(Actuals)
-_UNCERTAINTY = TypeAdapter(Uncertainty)
-ASKED_AT_ONCE = 500
+READ_AT_ONCE = 500
 
 
 class Queries:
-    """The query log. writer: what writes it."""
+    """The query log. writer: for all changes of it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -59,21 +54,21 @@ class Queries:
             wanted = wanted.where(QueryRow.submitted_at >= since)
         newest = wanted.order_by(QueryRow.submitted_at.desc(), QueryRow.id.desc()).limit(limit)
         with Session(self._engine) as session:
-            found = session.scalars(newest).all()
-        for some in batched(reversed(found), ASKED_AT_ONCE):
-            rows = select(QueryRow).where(QueryRow.id.in_(some)).order_by(QueryRow.submitted_at, QueryRow.id)
+            query_ids = session.scalars(newest).all()
+        for batch in batched(reversed(query_ids), READ_AT_ONCE):
+            rows = select(QueryRow).where(QueryRow.id.in_(batch)).order_by(QueryRow.submitted_at, QueryRow.id)
             with Session(self._engine) as session:
                 yield tuple(_record(row) for row in session.scalars(rows))
 
     def runs(self, *, limit: int, before: dt.datetime | None = None) -> tuple[PastRun, ...]:
-        """Return the last runs of each engine that teach something, oldest first.
+        """Return the last runs of each engine from which corrections are learned, oldest first.
 
-        Those that ended well, that ran out of memory, or were broken off before they did.
+        These are runs that succeeded, or that ran out of memory, unless their misestimate was forgotten.
 
-        A run that was cancelled, or that failed otherwise, teaches nothing; nor does a miss that somebody forgot.
-        limit: of each engine. before: only those of queries submitted earlier.
+        limit: runs per engine.
+        before: only runs of queries submitted earlier.
         """
-        did_not_fit = AttemptRow.failure.in_((MemoryExceeded.code, BrokenOff.code))
+        ran_out = AttemptRow.failure == MemoryExceeded.code
         of_statement = MisestimateRow.fingerprint == QueryRow.fingerprint
         remembered = exists().where(of_statement, MisestimateRow.engine == AttemptRow.engine)
         wanted = (
@@ -93,7 +88,7 @@ class Queries:
             )
             .join(AttemptRow, AttemptRow.query_id == QueryRow.id)
             .where(
-                or_(AttemptRow.state == QueryState.FINISHED, and_(did_not_fit, remembered)),
+                or_(AttemptRow.state == QueryState.FINISHED, and_(ran_out, remembered)),
                 QueryRow.template.is_not(None),
             )
             .order_by(AttemptRow.started_at.desc())
@@ -112,16 +107,15 @@ class Queries:
                 ran_out=row.failure == MemoryExceeded.code,
                 measured_bytes=None if row.failure == MemoryExceeded.code else row.peak_bytes,
                 seconds=None if row.wall_s is None else max(0.0, row.wall_s - (row.waited_s or 0.0)),
-                broken_off=row.failure == BrokenOff.code,
             )
             for row in sorted(rows, key=lambda row: row.started_at)
         )
 
     def close_orphans(self, *, at: dt.datetime, error: Failure, own: str | None = None) -> tuple[str, ...]:
-        """End what gateways left open that died; returns the queries' ids.
+        """End open queries of gateways that died: those without a heartbeat for SILENCE. Returns the queries' ids.
 
-        own: a gateway that has just started, of which nothing runs yet, nor of those that gave no name, as earlier
-        releases did. Others are dead that gave no sign for SILENCE.
+        own: a gateway that has just started, so that its queries, and those of gateways without a name (earlier
+            releases), cannot be running.
         """
         alive = select(GatewayRow.id).where(GatewayRow.seen_at > at - SILENCE)
         silent = and_(QueryRow.gateway.is_not(None), QueryRow.gateway.not_in(alive))
@@ -129,7 +123,7 @@ class Queries:
         dead = silent if own is None else or_(silent, started_again)
         with Session(self._engine) as session, session.begin():
             orphans = tuple(session.scalars(select(QueryRow.id).where(QueryRow.state.in_(OPEN_STATES), dead)))
-            if not orphans:  # as it is every few seconds: nobody need wait for a write
+            if not orphans:  # the usual case, every few seconds: no write, so that nobody waits for it
                 return ()
             session.execute(
                 update(AttemptRow)
@@ -149,13 +143,13 @@ class Queries:
             return orphans
 
     def finished(self, among: Iterable[str]) -> frozenset[str]:
-        """Return those of some queries whose results are worth keeping."""
-        found: set[str] = set()
+        """Return those of some queries that finished, so that their results are kept."""
+        finished: set[str] = set()
         with Session(self._engine) as session:
-            for some in batched(among, ASKED_AT_ONCE):
-                wanted = select(QueryRow.id).where(QueryRow.id.in_(some), QueryRow.state == QueryState.FINISHED)
-                found.update(session.scalars(wanted))
-        return frozenset(found)
+            for batch in batched(among, READ_AT_ONCE):
+                wanted = select(QueryRow.id).where(QueryRow.id.in_(batch), QueryRow.state == QueryState.FINISHED)
+                finished.update(session.scalars(wanted))
+        return frozenset(finished)
 
 
 def _record(row: QueryRow) -> QueryRecord:
@@ -177,7 +171,7 @@ def _record(row: QueryRow) -> QueryRecord:
         fingerprint=row.fingerprint,
         template=row.template,
         statistics_version=row.statistics_version,
-        decision=_DECISION.validate_python(row.decision) if row.decision else None,
+        decision=DECISION.validate_python(row.decision) if row.decision else None,
         attempts=tuple(_attempt(attempt) for attempt in row.attempts),
         rows=row.rows,
         result_bytes=row.result_bytes,
@@ -197,7 +191,7 @@ def _attempt(row: AttemptRow) -> Attempt:
         message=row.message,
         rows=row.rows,
         peak_bytes=row.peak_bytes,
-        actuals=_ACTUALS.validate_python(row.actuals) if row.actuals else None,
+        actuals=ACTUALS.validate_python(row.actuals) if row.actuals else None,
         waited_s=row.waited_s,
         expected=_expectation(row),
         lease_bytes=row.lease_bytes,
@@ -206,5 +200,5 @@ def _attempt(row: AttemptRow) -> Attempt:
 
 
 def _expectation(row: Any) -> Expectation:
-    uncertainty = _UNCERTAINTY.validate_python(row.uncertainty) if row.uncertainty else Uncertainty()
+    uncertainty = UNCERTAINTY.validate_python(row.uncertainty) if row.uncertainty else Uncertainty()
     return Expectation(row.expected_bytes, uncertainty, row.limit_bytes, row.expected_s)

@@ -1,16 +1,17 @@
-"""Schedules of statistics: definitions, and where each of them is between two runs."""
+"""Schedules of statistics: definitions, and the state of each."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import ColumnElement, CursorResult, Engine, Result, Update, case, delete, func, select, update
+from sqlalchemy import ColumnElement, Delete, Engine, Update, case, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from metastore.database.models import ScheduleRow
+from metastore.errors import ScheduleExists
 from metastore.records import (
     ALL_TABLES,
     SMALLEST_SHARE,
@@ -24,10 +25,6 @@ from metastore.records import (
 
 _CRON, _STALENESS, _MISESTIMATE = "cron", "staleness", "misestimate"
 _NOT_WAITING = ~ScheduleRow.running | (ScheduleRow.kind != _MISESTIMATE)
-
-
-class ScheduleExists(Exception):
-    """A schedule of this name is there already."""
 
 
 class Schedules:
@@ -68,24 +65,23 @@ class Schedules:
             return tuple(_record(row) for row in session.scalars(select(ScheduleRow).order_by(ScheduleRow.name)))
 
     def define(self, schedule: Schedule, *, due_anew: bool) -> bool:
-        """Change what a schedule does and whether it is paused; returns whether it was there.
+        """Change a schedule's definition, and pause or resume it. Returns False if there is none.
 
-        due_anew: its next time changes too. Without it that time is left alone: a gateway may just be claiming it.
+        due_anew: change its next time, too. Else that stays, as a gateway may be claiming it.
         """
         when = {"next_run_at": schedule.next_run_at} if due_anew else {}
         return self._change(_of(schedule.name).values(**_definition(schedule), **when))
 
     def remove(self, name: str) -> bool:
-        """Delete a schedule; its jobs stay in the log. Returns whether it was there."""
-        with Session(self._engine) as session, session.begin():
-            return bool(_met(session.execute(delete(ScheduleRow).where(ScheduleRow.name == name))))
+        """Delete a schedule; its jobs stay in the log. Returns False if there is none."""
+        return self._change(delete(ScheduleRow).where(ScheduleRow.name == name))
 
     # ------------------------------------------------------------------ what is due
 
     def due(self, at: dt.datetime) -> tuple[Schedule, ...]:
-        """Return the schedules whose time has come, the longest overdue first.
+        """Return the schedules that are due, the longest overdue first.
 
-        Those that run are among them if they go by the clock; what else has become due has to wait for the run's end.
+        Running schedules are included unless they wait for misestimates: those are due again after the run.
         """
         wanted = (
             select(ScheduleRow)
@@ -96,15 +92,15 @@ class Schedules:
             return tuple(_record(row) for row in session.scalars(wanted))
 
     def next_due_at(self, *, after: dt.datetime | None = None) -> dt.datetime | None:
-        """Return when the next schedule is due, None where none is. after: what is due by then does not count."""
+        """Return when the next schedule is due; None: none is. after: ignore schedules that are due by then."""
         wanted = select(func.min(ScheduleRow.next_run_at)).where(_NOT_WAITING)
         with Session(self._engine) as session:
             return session.scalar(wanted if after is None else wanted.where(ScheduleRow.next_run_at > after))
 
     def claim(self, name: str, *, due_at: dt.datetime, next_run_at: dt.datetime | None, at: dt.datetime) -> bool:
-        """Take a due run, and write when the one after it is due; False where another gateway was faster.
+        """Claim a due run, and set the next one. Returns False if it runs, or another gateway was faster.
 
-        at: what the run is known by until it has a job. A schedule that runs cannot be claimed.
+        at: identifies the run until it has a job.
         """
         return self._change(
             _of(name)
@@ -113,13 +109,13 @@ class Schedules:
         )
 
     def leave_out(self, name: str, *, due_at: dt.datetime, next_run_at: dt.datetime | None) -> bool:
-        """Pass over a time that came while the schedule runs; returns whether it still did both."""
+        """Skip a time that came while the schedule runs. Returns False if it ended, or its time changed, meanwhile."""
         return self._change(
             _of(name).where(ScheduleRow.next_run_at == due_at, ScheduleRow.running).values(next_run_at=next_run_at)
         )
 
     def misestimated(self, tables: Collection[str], *, due_at: dt.datetime) -> tuple[str, ...]:
-        """Let the schedules that wait for misestimates await these tables; returns those that are due earlier now."""
+        """Add tables to the schedules that wait for misestimates. Returns the names of those that became due."""
         woken = []
         waiting = (ScheduleRow.kind == _MISESTIMATE, ~ScheduleRow.paused)
         with Session(self._engine) as session, session.begin():
@@ -134,13 +130,13 @@ class Schedules:
                     woken.append(row.name)
         return tuple(woken)
 
-    # ------------------------------------------------------------------ what became of a run
+    # ------------------------------------------------------------------ the end of a run
 
-    # run_at: which run is meant, by its ``last_run_at``. What is told of another one, or a second time, changes
-    # nothing: two gateways may watch the end of one job. Each returns whether it did.
+    # run_at: identifies the run, by its ``last_run_at``. Calls for another run, or a second call, change nothing and
+    # return False: two gateways may watch the end of one job.
 
     def started(self, name: str, *, job_id: str, tables: Collection[str], at: dt.datetime) -> None:
-        """Write that a job computes these tables now; they are awaited no longer. at: the run is known by from here."""
+        """Record the job of a run, and remove its tables from the awaited ones. at: identifies the run from now on."""
         with Session(self._engine) as session, session.begin():
             session.execute(_of(name).values(last_job_id=job_id, last_run_at=at, running=True))  # first: the write lock
             row = session.get(ScheduleRow, name)
@@ -148,27 +144,23 @@ class Schedules:
                 row.awaited = sorted(set(row.awaited) - set(tables))
 
     def succeeded(self, name: str, *, run_at: dt.datetime) -> bool:
-        """Write that a run did what it should, or found nothing to do."""
+        """Record that a run succeeded, or had no work."""
         return self._change(_run(name, run_at).values(running=False, last_error=None, failures=0, retries=0))
 
     def postponed(self, name: str, *, run_at: dt.datetime, until: dt.datetime) -> bool:
-        """Write that a run has to wait, which is no failure; a schedule that was paused meanwhile stays so."""
+        """Record that a run has to wait, which is not a failure. A schedule that was paused meanwhile stays paused."""
         return self._change(_run(name, run_at).values(running=False, next_run_at=_unless_paused(until)))
 
     def failed(self, name: str, *, run_at: dt.datetime, error: str, retry_at: dt.datetime | None = None) -> bool:
-        """Write that a run failed, and when it is repeated; None: it waits for its next regular time."""
-        what = {"running": False, "last_error": error, "failures": ScheduleRow.failures + 1, "retries": 0}
+        """Record that a run failed. retry_at: None: it is repeated at its next regular time."""
+        values = {"running": False, "last_error": error, "failures": ScheduleRow.failures + 1, "retries": 0}
         if retry_at is not None:
-            what |= {"retries": ScheduleRow.retries + 1, "next_run_at": _unless_paused(retry_at)}
-        return self._change(_run(name, run_at).values(what))
+            values |= {"retries": ScheduleRow.retries + 1, "next_run_at": _unless_paused(retry_at)}
+        return self._change(_run(name, run_at).values(values))
 
-    def _change(self, statement: Update) -> bool:
-        with Session(self._engine) as session, session.begin():
-            return bool(_met(session.execute(statement)))
-
-
-def _met(result: Result[Any]) -> int:
-    return cast(CursorResult[Any], result).rowcount
+    def _change(self, statement: Update | Delete) -> bool:
+        with self._engine.begin() as connection:
+            return connection.execute(statement).rowcount > 0
 
 
 def _unless_paused(at: dt.datetime) -> ColumnElement[dt.datetime | None]:

@@ -21,12 +21,13 @@ from metastore.database.models import (
     TableLockRow,
     TableRow,
 )
+from metastore.errors import LockLost, NothingToAmend, TableChanged, TablesBusy
 from metastore.records import CatalogTable, StatisticsPart
-from metastore.repositories.catalog import TableChanged, advance_version, is_registered, wait_for_writers
-from metastore.repositories.jobs import TablesBusy
+from metastore.repositories.catalog import advance_version, is_registered, wait_for_writers
 from selector.statistics import ColumnStatistics, TableStatistics
+from sql.tables import Column
 
-KEPT_BUILDS = 5  # of one table, the one in force among them
+KEPT_BUILDS = 5  # of one table, with the active one
 MANUAL_FIELDS = {"ndv": float, "nulls": int, "average_length": float, "maximum_length": int}
 
 
@@ -36,14 +37,6 @@ class UnknownTable(LookupError):
 
 class UnknownColumn(LookupError):
     """The table has no such column."""
-
-
-class NothingToAmend(LookupError):
-    """A value was set by hand where statistics are missing that it cannot do without."""
-
-
-class LockLost(Exception):
-    """A job wants to publish a table that it does not hold any more: it was taken for dead, and ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +50,7 @@ class _Read:
 
 
 class StatisticsStore:
-    """Builds of table statistics; the newest published one is in force, and is read from the database once."""
+    """Builds of table statistics; the newest published one is active, and is read from the database once."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -72,14 +65,13 @@ class StatisticsStore:
         job_id: str | None = None,
         of: CatalogTable | None = None,
     ) -> TableStatistics:
-        """Put a build in force, in one transaction; returns it with the version it was given.
+        """Activate a build, in one transaction. Returns it with its version.
 
-        of: the table whose files were read; raises TableChanged where it is another one by now, UnknownTable where it
-        is gone.
+        parts: all of the table's mergeable summaries. One with the folder and time of a stored one needs no summary.
+        job_id: of the job that computed it, which must still hold the table.
+        of: the table whose files were read.
 
-        parts: all of the table's mergeable summaries, None for a table that keeps none; one with the folder and time of
-        a stored one is that one, and needs no summary. job_id: the job that did it; raises LockLost where it does not
-        hold the table any more.
+        Raises UnknownTable, TableChanged if ``of`` is not registered any more, and LockLost.
         """
         with Session(self._engine) as session, session.begin():
             advance_version(session)  # first: builds that end at once wait for each other
@@ -106,45 +98,47 @@ class StatisticsStore:
         rows: int | None = None,
         columns: Mapping[str, Mapping[str, float]] | None = None,
     ) -> TableStatistics:
-        """Set values by hand, on top of the build in force; the next build replaces them.
+        """Set values by hand, on top of the active build; the next build replaces them.
 
-        Statistics do not get any fresher by it: the time stays that of the build, and is ``at`` only without one.
-        columns: by name, values by field: ``ndv``, ``nulls``, ``average_length``, ``maximum_length``. Where there is no
-        build yet, the rows must be told unless the files told them, and of a column without statistics its ``ndv``.
+        Raises NothingToAmend without a build if neither ``rows`` nor the files give the rows, and for a column without
+        statistics if its ``ndv`` is not given.
+
+        at: time of the statistics if there is no build yet; else they stay as old as the build.
+        columns: values by field (``ndv``, ``nulls``, ``average_length``, ``maximum_length``), by column name.
         """
         with Session(self._engine) as session, session.begin():
             advance_version(session)
             row = _table(session, table)
-            build = self._in_force(session, [row.name]).get(row.name) or _empty(row, rows)
+            build = self._active(session, [row.name]).get(row.name) or _empty(row, rows)
             if rows is not None:
                 _check_amount("rows", rows)
                 build = replace(build, rows=rows, manual=build.manual | {"rows"})
-            types = {column.name.lower(): (column.name, column.data_type) for column in row.columns}
+            columns_by_name = {c.name.lower(): Column(c.name, c.data_type) for c in row.columns}
             amended = dict(build.columns)
-            for told, values in (columns or {}).items():
-                if told.lower() not in types:
-                    raise UnknownColumn(f"table {row.name} has no column {told}")
-                name, data_type = types[told.lower()]
-                amended[name] = _amended(amended.get(name), name, data_type, values)
+            for name, values in (columns or {}).items():
+                if name.lower() not in columns_by_name:
+                    raise UnknownColumn(f"table {row.name} has no column {name}")
+                column = columns_by_name[name.lower()]
+                amended[column.name] = _amended(amended.get(column.name), column, values)
             return _publish(session, row, replace(build, columns=amended), build.built_at or at)
 
     def drop(self, table: str, *, at: dt.datetime) -> bool:
-        """Put nothing in force and forget the parts; returns whether there was anything. Versions go on counting."""
+        """Delete the active build and the parts. Returns False if there are none. Versions go on counting."""
         with Session(self._engine) as session, session.begin():
             advance_version(session)
             row = _table(session, table)
             stored = session.scalar(
                 select(func.count()).select_from(StatisticsPartRow).where(StatisticsPartRow.table_id == row.id)
             )
-            found = row.statistics_version is not None or bool(stored)
+            has_statistics = row.statistics_version is not None or bool(stored)
             row.statistics_version = None
             _replace_parts(session, row.id, ())
-            return found
+            return has_statistics
 
     def drop_parts(self, table: str, folders: Collection[str]) -> int:
-        """Forget the mergeable summaries of some folders, and return how many there were; what is in force stays.
+        """Delete the mergeable summaries of some folders; the active build stays. Returns their number.
 
-        Raises TablesBusy where a job holds the table: it merges these summaries, and would bring them back.
+        Raises TablesBusy while a job holds the table: it merges these summaries, and would write them again.
         """
         with Session(self._engine) as session, session.begin():
             wait_for_writers(session)
@@ -158,23 +152,23 @@ class StatisticsStore:
             return len(gone)
 
     def current(self, table: str) -> TableStatistics | None:
-        """Return the build in force, or None where there is none."""
+        """Return the active build; None: there is none."""
         return self.current_of([table]).get(table.lower())
 
     def current_of(self, tables: Iterable[str]) -> dict[str, TableStatistics]:
-        """Return the builds in force of several tables, by name; tables without one are left out.
+        """Return the active builds of several tables, by name; tables without one are left out.
 
-        Columns that are joined with each other share one Bins object as long as their counts are of one version.
+        Columns that are joined with each other share one Bins object while their counts are of the same version.
         """
         with Session(self._engine) as session:
-            return self._in_force(session, [table.lower() for table in tables])
+            return self._active(session, [table.lower() for table in tables])
 
     def parts(self, table: str) -> tuple[StatisticsPart, ...]:
         """Return the table's mergeable summaries, by folder."""
         return self._parts(table, with_summary=True)
 
     def part_marks(self, table: str) -> tuple[StatisticsPart, ...]:
-        """Return what is known of the table's parts, by folder, without their summaries: ``summary`` is empty."""
+        """Return the table's parts by folder, without their summaries: ``summary`` is empty."""
         return self._parts(table, with_summary=False)
 
     def _parts(self, table: str, *, with_summary: bool) -> tuple[StatisticsPart, ...]:
@@ -200,7 +194,7 @@ class StatisticsStore:
                 for row in session.scalars(wanted)
             )
 
-    def _in_force(self, session: Session, names: Sequence[str]) -> dict[str, TableStatistics]:
+    def _active(self, session: Session, names: Sequence[str]) -> dict[str, TableStatistics]:
         builds = session.execute(
             select(TableRow.name, TableRow.id, StatisticsBuildRow.version, StatisticsBuildRow.built_at)
             .join(StatisticsBuildRow, StatisticsBuildRow.table_id == TableRow.id)
@@ -209,7 +203,7 @@ class StatisticsStore:
         shared = encoding.shared_bins(
             key.bins for read in list(self._read.values()) for key in read.statistics.keys.values()
         )
-        found: dict[str, TableStatistics] = {}
+        active: dict[str, TableStatistics] = {}
         for name, table_id, version, built_at in builds:
             read = self._read.get(name)
             if read is None or (read.table_id, read.version, read.built_at) != (table_id, version, built_at):
@@ -217,14 +211,14 @@ class StatisticsStore:
                 if statistics is None:
                     continue
                 read = self._read[name] = _Read(table_id, version, built_at, statistics)
-            found[name] = read.statistics
-        for name in set(names) - set(found):
+            active[name] = read.statistics
+        for name in set(names) - set(active):
             self._read.pop(name, None)
-        return found
+        return active
 
 
 def _load(session: Session, name: str, table_id: int, version: int, shared: encoding.Shared) -> TableStatistics | None:
-    """Read one build; None if its table went in the meantime."""
+    """Read one build; None: its table was removed meanwhile."""
     columns = session.scalars(
         select(ColumnStatisticsRow)
         .where(ColumnStatisticsRow.table_id == table_id, ColumnStatisticsRow.version == version)
@@ -235,7 +229,7 @@ def _load(session: Session, name: str, table_id: int, version: int, shared: enco
         .where(KeyStatisticsRow.table_id == table_id, KeyStatisticsRow.version == version)
         .order_by(KeyStatisticsRow.column)
     ).all()
-    # Last: rows of a build come and go together, so that where this one still is the others were whole.
+    # Last: rows of a build are written and deleted together, so if this one is there, the others were complete.
     build = session.get(StatisticsBuildRow, (table_id, version))
     if build is None:
         return None
@@ -306,16 +300,16 @@ def _publish(session: Session, table: TableRow, build: TableStatistics, at: dt.d
 
 
 def _replace_parts(session: Session, table_id: int, parts: Sequence[StatisticsPart]) -> None:
-    """Make these the table's parts; those that stayed as they are cost nothing."""
+    """Replace the table's parts; unchanged ones are not written."""
     stored = {
         row.folder: row.built_at
         for row in session.execute(
             select(StatisticsPartRow.folder, StatisticsPartRow.built_at).where(StatisticsPartRow.table_id == table_id)
         )
     }
-    kept = {part.folder for part in parts if stored.get(part.folder) == part.built_at}
-    _delete_parts(session, table_id, [folder for folder in stored if folder not in kept])
-    new = [part for part in parts if part.folder not in kept]
+    unchanged = {part.folder for part in parts if stored.get(part.folder) == part.built_at}
+    _delete_parts(session, table_id, [folder for folder in stored if folder not in unchanged])
+    new = [part for part in parts if part.folder not in unchanged]
     for part in new:
         if not part.summary:
             raise ValueError(f"part {part.folder!r} is new and comes without a summary")
@@ -346,27 +340,25 @@ def _delete_parts(session: Session, table_id: int, folders: Sequence[str]) -> No
 
 
 def _empty(table: TableRow, rows: int | None) -> TableStatistics:
-    known = rows if rows is not None else table.rows
-    if known is None:
+    rows = rows if rows is not None else table.rows
+    if rows is None:
         raise NothingToAmend(f"table {table.name} has no statistics and its files do not count rows: set its rows too")
     return TableStatistics(
-        table=table.name, version=0, rows=known, bytes=table.bytes, source="manual", files=table.files
+        table=table.name, version=0, rows=rows, bytes=table.bytes, source="manual", files=table.files
     )
 
 
-def _amended(
-    column: ColumnStatistics | None, name: str, data_type: str, values: Mapping[str, float]
-) -> ColumnStatistics:
+def _amended(before: ColumnStatistics | None, column: Column, values: Mapping[str, float]) -> ColumnStatistics:
     for field, value in values.items():
         if field not in MANUAL_FIELDS:
             raise ValueError(f"{field} of a column cannot be set; {', '.join(MANUAL_FIELDS)} can")
-        _check_amount(f"{field} of {name}", value)
-    if column is None:
+        _check_amount(f"{field} of {column.name}", value)
+    if before is None:
         if "ndv" not in values:
-            raise NothingToAmend(f"column {name} has no statistics: set its number of distinct values too")
-        column = ColumnStatistics(name, data_type, nulls=0, ndv=0.0)
+            raise NothingToAmend(f"column {column.name} has no statistics: set its number of distinct values too")
+        before = ColumnStatistics(column.name, column.data_type, nulls=0, ndv=0.0)
     changes: dict[str, Any] = {field: MANUAL_FIELDS[field](value) for field, value in values.items()}
-    return replace(column, **changes, manual=column.manual | frozenset(values))
+    return replace(before, **changes, manual=before.manual | frozenset(values))
 
 
 def _check_amount(what: str, value: float) -> None:

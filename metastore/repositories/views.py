@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import datetime as dt
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, Select, select
 from sqlalchemy.orm import Session
 
-from engines.protocol import Column, InvalidTable
 from metastore.database.annotations import decode_annotations, encode_annotations
-from metastore.database.models import TableRow, ViewRow
-from metastore.records import View
-from metastore.repositories.catalog import AlreadyExists, Annotate, OwnerCheck, advance_version, require_database
+from metastore.database.models import ViewRow
+from metastore.repositories.catalog import (
+    Annotate,
+    OwnerCheck,
+    advance_version,
+    annotate_row,
+    change_owned,
+    require_database,
+    require_free,
+)
+from sql.tables import Column, InvalidTable, View
 
 
 class Views:
@@ -21,28 +28,26 @@ class Views:
         self._engine = engine
 
     def put(self, view: View, *, at: dt.datetime, replace: bool, check: OwnerCheck = lambda _: None) -> None:
-        """Keep a view; one that is replaced keeps its owner, whom ``check`` hears of.
+        """Store a view; one that is replaced keeps its owner.
 
-        Raises AlreadyExists for a table's name, and for a view's if it is not to be replaced; NoDatabase.
+        Raises AlreadyExists for a table's name, and for a view's without ``replace``; NoDatabase.
         """
         with Session(self._engine) as session, session.begin():
             advance_version(session)  # first: other writers wait
             require_database(session, view.name)
-            row = session.get(ViewRow, view.name)
-            taken = session.scalar(select(TableRow.id).where(TableRow.name == view.name)) is not None
-            if taken or (row is not None and not replace):
-                raise AlreadyExists(view.name)
+            row = session.get(ViewRow, view.name) if replace else None
             if row is None:
+                require_free(session, view.name)
                 row = ViewRow(name=view.name, owner=view.owner)
                 session.add(row)
             else:
                 check(row.owner)
             row.sql, row.dialect, row.created_at = view.sql, view.dialect, at
-            row.columns = [[column.name, column.data_type] for column in view.columns]
+            row.columns = [[column.name, column.declared_type] for column in view.columns]
             row.database, row.annotations = view.database, encode_annotations(view.annotations)
 
     def remove(self, name: str, *, check: OwnerCheck = lambda _: None) -> bool:
-        """Forget a view; returns whether it was there. check: hears its owner."""
+        """Remove a view. Returns False if there is none."""
         with Session(self._engine) as session, session.begin():
             advance_version(session)
             row = session.get(ViewRow, name.lower())
@@ -52,7 +57,7 @@ class Views:
             return row is not None
 
     def rename(self, name: str, new_name: str, *, check: OwnerCheck = lambda _: None) -> bool:
-        """Give a view another full name, in whatever database; returns whether it was there. check: hears its owner.
+        """Give a view another full name, also in another database. Returns False if there is none.
 
         Raises AlreadyExists, NoDatabase.
         """
@@ -64,31 +69,17 @@ class Views:
                 return False
             check(row.owner)
             require_database(session, new)
-            taken = session.scalar(select(TableRow.id).where(TableRow.name == new)) is not None
-            if taken or session.get(ViewRow, new) is not None:
-                raise AlreadyExists(new)
+            require_free(session, new)
             row.name = new
             return True
 
     def set_owner(self, name: str, owner: str, *, check: OwnerCheck = lambda _: None) -> bool:
-        """Give a view to somebody. check: hears whose it was. Returns whether it was there."""
-        with Session(self._engine) as session, session.begin():
-            advance_version(session)
-            row = session.get(ViewRow, name.lower())
-            if row is not None:
-                check(row.owner)
-                row.owner = owner
-            return row is not None
+        """Set a view's owner. Returns False if there is no such view."""
+        return change_owned(self._engine, _row_of(name), check, lambda row: setattr(row, "owner", owner))
 
     def annotate(self, name: str, change: Annotate, *, check: OwnerCheck = lambda _: None) -> bool:
-        """Change what is said of a view. check: hears its owner. Returns whether it was there."""
-        with Session(self._engine) as session, session.begin():
-            advance_version(session)
-            row = session.get(ViewRow, name.lower())
-            if row is not None:
-                check(row.owner)
-                row.annotations = encode_annotations(change(decode_annotations(row.annotations)))
-            return row is not None
+        """Change a view's annotations. Returns False if there is no such view."""
+        return change_owned(self._engine, _row_of(name), check, lambda row: annotate_row(row, change))
 
     def list(self) -> tuple[View, ...]:
         """Return all views by name."""
@@ -111,8 +102,12 @@ def _record(row: ViewRow) -> View:
 
 
 def _columns(row: ViewRow) -> tuple[tuple[Column, ...], str]:
-    """Return a view's columns, and why they cannot be used, if so."""
+    """Return a view's columns, and the reason if they cannot be used."""
     try:
         return tuple(Column(name, kind) for name, kind in row.columns), ""
     except InvalidTable as failure:
         return (), str(failure)
+
+
+def _row_of(name: str) -> Select[ViewRow]:
+    return select(ViewRow).where(ViewRow.name == name.lower())

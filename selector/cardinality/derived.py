@@ -52,10 +52,6 @@ class Derived(Relation):
         share = self.rows / max(1e-9, self._source.rows)
         return scaled(spread, share)
 
-    def is_unique(self, columns: Sequence[PlanColumn]) -> bool:
-        """Return whether no two of its rows agree in some columns, by the way they were made."""
-        return self._source.is_unique(columns)
-
     def is_made_of(self, other: Relation) -> bool:
         """Return whether its rows are keys of another relation."""
         return self is other or self._source.is_made_of(other)
@@ -136,7 +132,7 @@ class InList(Derived):
 
     @property
     def is_marking(self) -> bool:
-        """Whether it tells which rows met another one."""
+        """Tell whether it tells which rows met another one."""
         return True
 
     def chosen(self, kind: JoinType, count: int = 1) -> Relation:
@@ -181,10 +177,6 @@ class Groups(Derived):
         there = spread.ndv > LEAST
         count, rows = spread.ndv[there], spread.rows[there]
         return Sizes(count, rows / count, spread.largest[there])
-
-    def is_unique(self, columns: Sequence[PlanColumn]) -> bool:
-        """Return whether no two groups agree in some columns: those of the grouping do."""
-        return self._keys <= {origin(column) for column in columns}
 
     def mean_sizes(self, key: Key) -> Floats | None:
         """Return the mean rows of a group in each cell of the key that the groups are made by, shape (cells.count,)."""

@@ -153,7 +153,7 @@ class Sizes:
 
     @property
     def different(self) -> float:
-        """How many different sizes there are at most."""
+        """Tell how many different sizes there are at most."""
         of_class = np.minimum(self.count, np.where(self.largest > self.mean, self.largest, 1.0))
         return min(float(of_class.sum()), float(self.largest.max(initial=1.0)))
 
@@ -226,7 +226,7 @@ class HavingCondition:
 
     @property
     def is_above(self) -> bool:
-        """Whether large values are kept."""
+        """Tell whether large values are kept."""
         return self.comparison in (exp.GT, exp.GTE)
 
     def counted(self, sizes: Sizes, number: float) -> float:

@@ -19,6 +19,7 @@ from selector.cardinality.base import Base
 from selector.cardinality.groups import independent
 from selector.cardinality.join_messages import Floats, Key, KeyRows, KeyVector, Message, expected_distinct, scaled
 from selector.cardinality.keys.classes import KeyClasses, Origin, origin
+from selector.cardinality.keys.unique import UNIQUE_SHARE
 from selector.cardinality.matching import Pairs, has_cells, met
 from selector.cardinality.predicates.domains import Domain
 from selector.cardinality.relation import Relation, Scanned
@@ -26,7 +27,6 @@ from selector.cardinality.union import Union
 from selector.estimate import bounded_rows
 from selector.plan import PlanColumn
 
-UNIQUE_SHARE = 0.9  # distinct values of a key without duplicates, as they are counted, per row
 MOST_BRANCHES = 16  # of unions that are joined, each with each
 
 Place = tuple[int, PlanColumn]  # a column, with the number of its relation
@@ -241,7 +241,7 @@ class InnerJoins(Relation):
 
     @property
     def by_bins(self) -> bool:
-        """Whether all joins are answered cell by cell."""
+        """Tell whether all joins are answered cell by cell."""
         tree = self._trees[next(iter(self._trees))]
         return all(
             bool(pairs) and self._has_cells(self._members[above], self._members[below], pairs)
@@ -254,6 +254,11 @@ class InnerJoins(Relation):
         if asked not in self._classes.sent:
             self._classes.sent[asked] = has_cells(here, there, pairs, self._classes), here, there
         return bool(self._classes.sent[asked][0])
+
+    @property
+    def is_read(self) -> bool:
+        """True if its rows are those of tables and nothing else."""
+        return all(member.is_read for member in self._members)
 
     def holds(self, column: PlanColumn) -> bool:
         """Return whether a column comes out of it."""

@@ -114,7 +114,7 @@ class Message:
 
     @property
     def tells_cells_apart(self) -> bool:
-        """Whether its arrays have an entry per cell."""
+        """Tell whether its arrays have an entry per cell."""
         return self.key.cells is not None
 
 

@@ -95,8 +95,13 @@ class OuterJoin(Relation):
 
     @property
     def by_bins(self) -> bool:
-        """Whether it is answered cell by cell."""
+        """Tell whether it is answered cell by cell."""
         return has_cells(self._left, self._right, self._pairs, self._classes)
+
+    @property
+    def is_read(self) -> bool:
+        """True if its rows are those of tables and nothing else."""
+        return self._left.is_read and self._right.is_read
 
     def holds(self, column: PlanColumn) -> bool:
         """Return whether a column comes out of it."""
@@ -203,7 +208,7 @@ class OuterJoin(Relation):
 
     @property
     def is_marking(self) -> bool:
-        """Whether it tells which rows met another one, and drops none."""
+        """Tell whether it tells which rows met another one, and drops none."""
         return self._kind is JoinType.MARK
 
     def counts_combinations(self, columns: Sequence[PlanColumn]) -> bool:

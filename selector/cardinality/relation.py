@@ -97,13 +97,14 @@ class Relation(ABC):
         """Return whether its rows are keys of another relation."""
         return self is other
 
-    def is_unique(self, columns: Sequence[PlanColumn]) -> bool:
-        """Return whether no two of its rows agree in some columns, by the way they were made."""
+    @property
+    def is_read(self) -> bool:
+        """True if its rows are those of tables and nothing else, so that keys were counted on them."""
         return False
 
     @property
     def is_marking(self) -> bool:
-        """Whether it tells which rows met another one, and drops none."""
+        """Tell whether it tells which rows met another one, and drops none."""
         return False
 
     def chosen(self, kind: JoinType, count: int = 1) -> Relation:
@@ -155,6 +156,11 @@ class Scanned(Relation):
 
     statistics: TableStatistics
     filtered: Filtered
+
+    @property
+    def is_read(self) -> bool:
+        """True if its rows are those of tables and nothing else."""
+        return True
 
     @abstractmethod
     def behind(self, predicates: Sequence[str]) -> Scanned:

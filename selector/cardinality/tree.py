@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 
 from selector.cardinality.base import Base
 from selector.cardinality.derived import Derived, Groups, GroupsOfSize, InList, Opaque
-from selector.cardinality.inner_joins import UNIQUE_SHARE, InnerJoins
+from selector.cardinality.inner_joins import InnerJoins
 from selector.cardinality.keys.classes import KeyClasses, Origin, origin
+from selector.cardinality.keys.unique import UniqueKeys, determining
 from selector.cardinality.outer_joins import OuterJoin
 from selector.cardinality.predicates.conditions import columns_in, domain_of, parsed
 from selector.cardinality.predicates.domains import Domain
@@ -33,13 +34,7 @@ from selector.estimate import bounded_rows
 from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
 from selector.statistics import TableStatistics
 
-NO_STATISTICS_CONFIDENCE = 0.5  # rows from the files, nothing about the columns
-ENGINE_CONFIDENCE = 0.3  # only the engine's own guess
-UNKNOWN_KEY_CONFIDENCE = 0.6  # a join or grouping key whose distinct values nobody counted
-BINS_CONFIDENCE = 0.98  # keys counted over the same bins on both sides
-JOIN_CONFIDENCE = 0.95  # containment and uniform frequencies assumed
 UNNEST_ROWS = 5  # elements of a list that nobody counted
-UNNEST_CONFIDENCE = 0.5
 INEQUALITY_SHARE = 1 / 3  # pairs that a join without an equality keeps
 ROW_NUMBERS = frozenset({"file_row_number", "rowid"})  # that engines read beside the columns
 _MARKED = {MARK: JoinType.SEMI, f"NOT {MARK}": JoinType.ANTI}
@@ -51,13 +46,11 @@ _CALL = re.compile(r"^(\w+)\((?:#(\d+)\))?")
 class EstimatedNode:
     """A node with our cardinality.
 
-    rows: None where nothing is known. upper: rows that it has at most, as far as keys tell. confidence: 0..1, of this
-    node's rows.
+    rows: None where nothing is known. upper: rows that it has at most, as far as keys tell.
     """
 
     node: PlanNode
     rows: float | None
-    confidence: float
     basis: str
     children: tuple[EstimatedNode, ...] = ()
     gaps: tuple[str, ...] = ()
@@ -75,7 +68,7 @@ def estimate_rows(plan: Plan, statistics: Mapping[str, TableStatistics], shapes:
 
 
 Visited = tuple[EstimatedNode, Relation]
-Answer = tuple[Relation, float, str, tuple[str, ...]]  # rows, confidence, basis, predicates that nothing answers
+Answer = tuple[Relation, str, tuple[str, ...]]  # rows, basis, predicates that nothing answers
 
 
 class _Estimator:
@@ -102,6 +95,7 @@ class _Estimator:
                 self._classes.constrain(node.join_keys[0][0], listed)
         self._definitions: dict[str, Visited] = {}
         self._relations: dict[int, Relation] = {}
+        self._unique = UniqueKeys(plan, statistics)
         self._aggregates = Aggregates(plan, self._classes, self._relations)
 
     def _constrain(self, base: Base) -> None:
@@ -130,19 +124,17 @@ class _Estimator:
             definition = self.visit(node.children[0])
             self._definitions[node.reference or ""] = definition
             body, relation = self.visit(node.children[1])
-            confidence = definition[0].confidence * body.confidence
             both = (definition[0], body)
-            return EstimatedNode(node, body.rows, confidence, "as its body", both, upper=body.upper), relation
+            return EstimatedNode(node, body.rows, "as its body", both, upper=body.upper), relation
         visited = [self.visit(child) for child in node.children]
         if not visited:
             return self._leaf(node)
         children = tuple(child for child, _ in visited)
         if any(child.rows is None for child in children):
-            return EstimatedNode(node, None, 0.0, "unknown below", children), Opaque(1.0)
-        relation, confidence, basis, unanswered = self._inner(node, [below for _, below in visited])
-        confidence *= math.prod(child.confidence for child in children)
+            return EstimatedNode(node, None, "unknown below", children), Opaque(1.0)
+        relation, basis, unanswered = self._inner(node, [below for _, below in visited])
         gaps = tuple(f"no statistic answers {text}" for text in unanswered)
-        return EstimatedNode(node, relation.rows, confidence, basis, children, gaps, relation.upper), relation
+        return EstimatedNode(node, relation.rows, basis, children, gaps, relation.upper), relation
 
     def _inner(self, node: PlanNode, below: Sequence[Relation]) -> Answer:
         first = below[0]
@@ -157,29 +149,28 @@ class _Estimator:
                 return (*self._groups(node, first), ())
             case Operator.TOP_N | Operator.LIMIT if node.limit is not None:
                 most = float(node.limit)
-                return Derived(first, min(first.rows, most), upper=most), 1.0, "limit", ()
+                return Derived(first, min(first.rows, most), upper=most), "limit", ()
             case Operator.OTHER if node.label == "UNNEST":
                 each = _first_of_groups(node)
                 if each is not None and isinstance(first, Groups):
                     rows = first.rows * first.sizes.first_rows(each)
-                    return Opaque(rows, upper=first.upper * each, members=below), 1.0, "first rows of each group", ()
+                    return Opaque(rows, upper=first.upper * each, members=below), "first rows of each group", ()
                 basis = f"{UNNEST_ROWS} elements a row, a guess"
-                return Opaque(first.rows * UNNEST_ROWS, members=below), UNNEST_CONFIDENCE, basis, ()
+                return Opaque(first.rows * UNNEST_ROWS, members=below), basis, ()
             case Operator.UNION:
-                return Union(below, [child.columns for child in node.children]), 1.0, "sum", ()
+                return Union(below, [child.columns for child in node.children]), "sum", ()
             case _:
-                return first, 1.0, "as its input", ()
+                return first, "as its input", ()
 
     def _leaf(self, node: PlanNode) -> Visited:
         if node.operator is Operator.EMPTY:
-            return EstimatedNode(node, 0.0, 1.0, "contradiction", upper=0.0), Opaque(0.0)
+            return EstimatedNode(node, 0.0, "contradiction", upper=0.0), Opaque(0.0)
         definition = self._definitions.get(node.reference or "")
         if definition is not None:
             found, relation = definition
-            # Its confidence counts once, where the definition stands, however often it is read.
-            return EstimatedNode(node, found.rows, 1.0, "as its definition", upper=found.upper), relation
+            return EstimatedNode(node, found.rows, "as its definition", upper=found.upper), relation
         rows = bounded_rows(node.cardinality if node.cardinality is not None else 1.0)
-        return EstimatedNode(node, rows, 1.0, "engine", upper=rows), Opaque(rows)
+        return EstimatedNode(node, rows, "engine", upper=rows), Opaque(rows)
 
     def _scan(self, node: PlanNode) -> Visited:
         statistics = self._statistics.get(node.table or "")
@@ -188,8 +179,7 @@ class _Estimator:
             kept = relation.filtered
             gaps = tuple(f"{statistics.table}: no statistic answers {text}" for text in kept.unanswered)
             basis = kept.basis or f"rows of {statistics.table}"
-            confidence = kept.confidence * statistics.confidence
-            found = EstimatedNode(node, relation.rows, confidence, basis, gaps=gaps, upper=relation.upper)
+            found = EstimatedNode(node, relation.rows, basis, gaps=gaps, upper=relation.upper)
             return found, relation
         shape = self._shapes.get(node.table or "")
         gap = (
@@ -198,28 +188,27 @@ class _Estimator:
             else (f"a scan of {', '.join(c.name for c in node.columns) or 'no columns'} could not be told apart")
         )
         if shape is not None and shape.rows is not None:
-            rows, confidence, basis = float(shape.rows), NO_STATISTICS_CONFIDENCE, f"rows in the files of {shape.name}"
+            rows, basis = float(shape.rows), f"rows in the files of {shape.name}"
         elif node.cardinality is not None:
-            rows, confidence, basis = bounded_rows(node.cardinality), ENGINE_CONFIDENCE, "the engine's guess"
+            rows, basis = bounded_rows(node.cardinality), "the engine's guess"
         else:
-            return EstimatedNode(node, None, ENGINE_CONFIDENCE, "nothing known", gaps=(gap,)), Opaque(1.0)
-        return EstimatedNode(node, rows, confidence, basis, gaps=(gap,), upper=rows), Opaque(rows)
+            return EstimatedNode(node, None, "nothing known", gaps=(gap,)), Opaque(1.0)
+        return EstimatedNode(node, rows, basis, gaps=(gap,), upper=rows), Opaque(rows)
 
-    def _join(self, node: PlanNode, left: Relation, right: Relation) -> tuple[Relation, float, str]:
+    def _join(self, node: PlanNode, left: Relation, right: Relation) -> tuple[Relation, str]:
         kind = node.join_type or JoinType.INNER
         if kind is JoinType.CROSS:
-            return self._crossed(left, right, 1.0), 1.0, "product"
+            return self._crossed(left, right, 1.0), "product"
         if any(probe.name in ROW_NUMBERS and probe.table is None for probe, _ in node.join_keys):
             fewer = min(left, right, key=lambda side: side.rows)
-            return Derived(left, fewer.rows, upper=fewer.upper), 1.0, "each row once"
+            return Derived(left, fewer.rows, upper=fewer.upper), "each row once"
         residual = self._residual(node, left, right)
-        share, confidence = residual.share, residual.confidence
-        if residual.unanswered:
-            share = share * INEQUALITY_SHARE if residual.share >= 1.0 else share
-            confidence = UNKNOWN_KEY_CONFIDENCE
+        share = residual.share
+        if residual.unanswered and share >= 1.0:
+            share *= INEQUALITY_SHARE
         listed = self._listed(node) if kind is JoinType.MARK else None
         if listed is not None:
-            return InList(left, node.join_keys[0][0], listed), 1.0, "a list of constants"
+            return InList(left, node.join_keys[0][0], listed), "a list of constants"
         left, right = left.without(right), right.without(left)
         of_aggregates = self._aggregates.equalities(node)
         keys = [
@@ -229,24 +218,38 @@ class _Estimator:
         ]
         if not keys:
             if not node.join_keys:
-                return self._crossed(left, right, share, kind), confidence, residual.basis or "product"
+                return self._crossed(left, right, share, kind), residual.basis or "product"
             rows = left.rows * right.rows / max(1.0, min(left.rows, right.rows)) * share
             met = Opaque(_outer(kind, rows, left, right), upper=left.upper * right.upper, members=(left, right))
-            return met, UNKNOWN_KEY_CONFIDENCE, "keys taken as unique on the smaller side"
+            limited = self._limited(met, node, left, right)
+            return limited, "keys taken as unique on the smaller side"
         joined = (
             InnerJoins.of(left, right, keys, self._classes, share=share)
             if kind is JoinType.INNER
             else OuterJoin(left, right, keys, kind, self._classes, share=share)
         )
-        most = _most_rows(kind, left, right, keys)
-        limited = joined if joined.rows <= most else Derived(joined, most)
+        counted = joined.by_bins and joined.is_read and len(keys) == len(node.join_keys)  # all keys, in any order
+        limited = joined if counted else self._limited(joined, node, left, right)
         if joined.by_bins:
             basis = f"key bins of {keys[0][0].table}.{keys[0][0].name} and {keys[0][1].table}.{keys[0][1].name}"
-            return limited, confidence * BINS_CONFIDENCE, basis
+            return limited, basis
         known = all(left.ndv(probe) is not None and right.ndv(build) is not None for probe, build in keys)
         if known:
-            return limited, confidence * JOIN_CONFIDENCE, "containment of keys"
-        return limited, confidence * UNKNOWN_KEY_CONFIDENCE, "keys taken as unique on the smaller side"
+            return limited, "containment of keys"
+        return limited, "keys taken as unique on the smaller side"
+
+    def _limited(self, joined: Relation, node: PlanNode, left: Relation, right: Relation) -> Relation:
+        """Return the rows of a join as far as it may have so many: a side whose keys are unique adds none."""
+        sides = zip(zip(*node.join_keys, strict=True), node.children[:2], strict=True)
+        on_left, on_right = (self._unique.are_unique(columns, child) for columns, child in sides)
+        most, upper = (
+            _most(node.join_type or JoinType.INNER, a, b, on_left=on_left, on_right=on_right)
+            for a, b in ((left.rows, right.rows), (left.upper, right.upper))
+        )
+        if joined.rows > most:
+            return Derived(joined, most, upper=upper)
+        joined.upper = min(joined.upper, max(joined.rows, upper))
+        return joined
 
     def _listed(self, node: PlanNode) -> Domain | None:
         """Return the constants of a list that is joined as rows: the scan of the column tells them, too."""
@@ -278,19 +281,19 @@ class _Estimator:
     def _measured(self, node: PlanNode) -> Measured:
         return lambda condition, prior: self._aggregates.kept(condition, node, prior)
 
-    def _groups(self, node: PlanNode, below: Relation) -> tuple[Relation, float, str]:
+    def _groups(self, node: PlanNode, below: Relation) -> tuple[Relation, str]:
         if not node.group_keys:
-            return Opaque(1.0), 1.0, "one group"
-        keys = self._told(_determining(self._located(node, below), node, self._statistics), below, node)
+            return Opaque(1.0), "one group"
+        keys = self._told(determining(self._located(node, below), node, self._statistics), below, node)
         measures = self._measures(node, below)
         if keys is None:
-            confidence, basis = UNKNOWN_KEY_CONFIDENCE, "a grouping key without statistics: every row its own group"
-            return self._grouped(below, below.rows, node, below.upper, measures), confidence, basis
+            basis = "a grouping key without statistics: every row its own group"
+            return self._grouped(below, below.rows, node, below.upper, measures), basis
         rows = min(below.distinct(keys) or below.rows, below.rows) if keys else min(1.0, below.rows)
         counts = [max(1.0, (below.ndv(key) or below.upper) + 1.0) for key in keys]
         upper = max(rows, min(below.upper, math.prod(counts)))
         groups = self._grouped(below, rows, node, upper, measures)
-        return groups, 1.0, "NDV of the grouping keys"
+        return groups, "NDV of the grouping keys"
 
     def _grouped(
         self, below: Relation, rows: float, node: PlanNode, upper: float, measures: Mapping[PlanColumn, float]
@@ -371,18 +374,18 @@ class _Estimator:
                 kept = kept_above(others, node.columns, chosen, dialect=self._dialect)
                 basis = "; ".join(("rows that met another one", kept.basis)).rstrip("; ")
                 relation = Derived(chosen, chosen.rows * kept.share) if others else chosen
-                return relation, kept.confidence, basis, kept.unanswered
+                return relation, basis, kept.unanswered
         if isinstance(below, Groups) and made.operator is Operator.AGGREGATE:
             spelled, measured = self._aggregates.spelled(node.predicates, node), self._measured(node)
             kept = kept_groups(spelled, made, below, dialect=self._dialect, measured=measured)
             sized = size_condition(node.predicates, dialect=self._dialect)
             if sized is not None:
                 groups = GroupsOfSize(below, below.rows * kept.share, sized)
-                return groups, kept.confidence, kept.basis, kept.unanswered
+                return groups, kept.basis, kept.unanswered
         else:
             measured = self._measured(node)
             kept = kept_above(node.predicates, node.columns, below, dialect=self._dialect, measured=measured)
-        return Derived(below, below.rows * kept.share), kept.confidence, kept.basis, kept.unanswered
+        return Derived(below, below.rows * kept.share), kept.basis, kept.unanswered
 
     def _marks(self, predicates: Sequence[str]) -> tuple[list[JoinType], list[str]]:
         """Return which marks of joins a filter asks for, and its other conjuncts; no marks where these have some."""
@@ -401,7 +404,7 @@ class _Estimator:
 def _behind(base: Base, predicates: Sequence[str]) -> Answer:
     behind = base.behind(predicates)
     new = behind.filtered.unanswered[len(base.filtered.unanswered) :]
-    return behind, behind.filtered.confidence / base.filtered.confidence, behind.filtered.basis, new
+    return behind, behind.filtered.basis, new
 
 
 def _first_of_groups(node: PlanNode) -> float | None:
@@ -415,57 +418,20 @@ def _first_of_groups(node: PlanNode) -> float | None:
     return None
 
 
-def _determining(
-    keys: Sequence[PlanColumn], node: PlanNode, statistics: Mapping[str, TableStatistics]
-) -> list[PlanColumn]:
-    """Leave out grouping keys that the others determine.
-
-    A column without duplicates determines all others that were read with it, and a join key the one that it equals.
-    """
-    equal = [pair for _, below in node.walk() if below.operator is Operator.HASH_JOIN for pair in below.join_keys]
-
-    def is_unique(column: PlanColumn) -> bool:
-        table = statistics.get(column.table or "")
-        known = table.columns.get(column.name) if table is not None else None
-        return table is not None and known is not None and known.ndv >= UNIQUE_SHARE * table.rows > 0
-
-    def values(key: PlanColumn) -> float:
-        table = statistics.get(key.table or "")
-        known = table.columns.get(key.name) if table is not None else None
-        return known.ndv if known is not None else 0.0
-
-    def follows(key: PlanColumn, others: Sequence[PlanColumn]) -> bool:
-        columns = {(one.table, one.name, one.scan) for one in others}
-        scans = {(one.table, one.scan) for one in others if is_unique(one)}
-        changed = True
-        while changed:
-            changed = False
-            for pair in equal:
-                for a, b in (pair, pair[::-1]):
-                    known = (a.table, a.name, a.scan) in columns or (a.table is not None and (a.table, a.scan) in scans)
-                    if known and (b.table, b.name, b.scan) not in columns:
-                        columns.add((b.table, b.name, b.scan))
-                        if is_unique(b):
-                            scans.add((b.table, b.scan))
-                        changed = True
-        return (key.table, key.name, key.scan) in columns or (key.table is not None and (key.table, key.scan) in scans)
-
-    kept = list(keys)
-    for key in sorted(keys, key=values):
-        others = [one for one in kept if one is not key]
-        if key.table is not None and others and follows(key, others):
-            kept = others
-    return kept
-
-
-def _most_rows(kind: JoinType, left: Relation, right: Relation, keys: Sequence[tuple[PlanColumn, PlanColumn]]) -> float:
-    """Return how many rows a join has at most: with a side of which no two rows agree in the keys, as the other has."""
-    most = left.rows * right.rows
-    if left.is_unique([a for a, _ in keys]):
-        most = min(most, right.rows)
-    if right.is_unique([b for _, b in keys]):
-        most = min(most, left.rows)
-    return most if kind is JoinType.INNER else math.inf if kind is not JoinType.FULL else most + left.rows + right.rows
+def _most(kind: JoinType, left: float, right: float, *, on_left: bool, on_right: bool) -> float:
+    """Return how many rows a join has at most. on_left, on_right: whether a side's keys are unique."""
+    pairs = min(left * right, right if on_left else math.inf, left if on_right else math.inf)
+    match kind:
+        case JoinType.INNER:
+            return pairs
+        case JoinType.LEFT:
+            return left if on_right else pairs + left
+        case JoinType.RIGHT:
+            return right if on_left else pairs + right
+        case JoinType.FULL:
+            return left + right + (0.0 if on_left or on_right else pairs)
+        case _:
+            return math.inf
 
 
 def _outer(kind: JoinType, inner: float, left: Relation, right: Relation) -> float:

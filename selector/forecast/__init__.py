@@ -1,4 +1,4 @@
-"""What a statement will need on each engine: memory as a distribution, seconds, and what earlier runs taught of both.
+"""Forecasts of a statement on each engine: memory as a distribution, and seconds, both corrected by earlier runs.
 
 START HERE: experience.py.
 """

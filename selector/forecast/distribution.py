@@ -70,11 +70,11 @@ class ErrorDistribution:
         if censored.size:
             first = np.searchsorted(errors, censored, side="right")
             tails = np.append(np.cumsum(self.weights[::-1])[::-1], 0.0)[first]
-            told = tails > TAIL / 10
+            is_covered = tails > TAIL / 10
             shares = np.zeros(errors.size + 1)
-            np.add.at(shares, first[told], 1.0 / (whole * tails[told]))
+            np.add.at(shares, first[is_covered], 1.0 / (whole * tails[is_covered]))
             weights = own + self.weights * np.cumsum(shares)[:-1]
-            lost = (censored[~told][:, None] + BEYOND * _FIFTHS[None, :]).ravel()
+            lost = (censored[~is_covered][:, None] + BEYOND * _FIFTHS[None, :]).ravel()
             errors = np.concatenate([errors, lost])
             weights = np.concatenate([weights, np.full(lost.size, 1.0 / (whole * _FIFTHS.size))])
         seen = np.array([one.error for one in runs if not one.is_censored])

@@ -1,7 +1,7 @@
-"""START HERE: what all runs together say of a statement on an engine.
+"""START HERE: forecasts of statements from all runs of all engines.
 
-``learn`` takes a run that has ended; ``forecast`` returns how much memory a statement will take on an engine and for
-how long, as a distribution and as seconds, from the models' own numbers and what runs taught about their errors.
+``learn`` takes a run that has ended; ``forecast`` returns the memory of a statement on an engine, as a distribution,
+and its seconds: the models' own numbers, corrected by the errors that runs have shown.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 from selector.estimate import LARGEST_BYTES, UNKNOWN, Learned, MemoryEstimate
 from selector.forecast.distribution import ErrorDistribution
-from selector.forecast.history import SMALLEST_BYTES, Expectation, PastRun, WorkloadKey, log_ratio
-from selector.forecast.improvement import LogNormal
+from selector.forecast.history import SMALLEST_BYTES, PastRun, WorkloadKey, log_ratio
 from selector.forecast.peaks import Peaks
 from selector.forecast.seconds import Excess, Seconds, Speed, Work, common_excess
 
@@ -38,20 +37,18 @@ class PeakForecast:
     def quantile(self, level: float) -> int:
         """Return the bytes that a peak stays below with a probability."""
         factor = math.exp(min(self.errors.quantile(level), LARGEST_LOG))
-        found = min(max(SMALLEST_BYTES, self.model_bytes) * factor, LARGEST_BYTES)
-        return max(1, math.ceil(round(found, ROUNDING)))
+        peak_bytes = min(max(SMALLEST_BYTES, self.model_bytes) * factor, LARGEST_BYTES)
+        return max(1, math.ceil(round(peak_bytes, ROUNDING)))
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is to be expected of a statement on one engine.
+    """Expected memory and seconds of a statement on one engine.
 
     estimate: of its memory, as runs corrected it. peak: the same as a distribution, None where nothing is known.
     model_s: seconds that its work alone says; seconds: as runs corrected them. miss_s: seconds until it runs out of
     memory, if it does; filling_s: the part of that which grows with the limit, until it is the expected peak.
-    elsewhere: how often its template ran on other engines since it last ran here. deviation: of the logarithm of the
-    seconds, against those on another engine that has run it; engine_deviation: what of it all its statements share.
-    elsewhere_s: that all statements took on other engines since one last ran here.
+    elsewhere: how often its template ran on other engines since it last ran here.
     """
 
     estimate: MemoryEstimate
@@ -61,14 +58,6 @@ class Forecast:
     miss_s: float
     elsewhere: int = 0
     filling_s: float = 0.0
-    deviation: float = 0.0
-    engine_deviation: float = 0.0
-    elsewhere_s: float = 0.0
-
-    @property
-    def timing(self) -> LogNormal:
-        """The seconds as a distribution."""
-        return LogNormal(self.seconds, self.deviation)
 
     def miss_s_with(self, limit_bytes: int, now_bytes: int) -> float:
         """Return the seconds until a statement runs out of another limit than the one that there is now."""
@@ -83,7 +72,6 @@ class Experience:
     def __init__(self, engines: Mapping[str, Speed], runs: Iterable[PastRun] = ()) -> None:
         self._peaks = {engine: Peaks() for engine in engines}
         self._seconds = {engine: Seconds(speed) for engine, speed in engines.items()}
-        self._elsewhere_s = dict.fromkeys(engines, 0.0)
         self._elsewhere: OrderedDict[str, dict[str, int]] = OrderedDict()
         for run in runs:
             self.learn(run)
@@ -94,10 +82,8 @@ class Experience:
             return
         self._peaks[run.engine].add(run)
         self._seconds[run.engine].add(run, self._excess_elsewhere(run.engine, run.subject))
-        for engine, each in self._seconds.items():
-            each.pair(run.subject.template, self._excess_elsewhere(engine, run.subject))
-        for engine, gone_s in self._elsewhere_s.items():
-            self._elsewhere_s[engine] = 0.0 if engine == run.engine else gone_s + (run.seconds or 0.0)
+        for engine, seconds in self._seconds.items():
+            seconds.pair(run.subject.template, self._excess_elsewhere(engine, run.subject))
         counts = self._elsewhere.setdefault(run.subject.template, {})
         self._elsewhere.move_to_end(run.subject.template)
         for engine in self._peaks:
@@ -124,36 +110,29 @@ class Experience:
         """
         timing = self._seconds[engine]
         model_s = work.seconds(timing.speed)
-        expected_s = timing.expected(model_s, subject, self._excess_elsewhere(engine, subject))
-        seconds = expected_s.median_s
-        unsure = expected_s.deviation, timing.engine_deviation(subject), self._elsewhere_s[engine]
+        seconds = timing.expected_s(model_s, subject, self._excess_elsewhere(engine, subject))
         elsewhere = self._elsewhere.get(subject.template, {}).get(engine, 0)
         if estimate.peak_bytes is None:
-            return Forecast(estimate, None, model_s, seconds, timing.until_miss(seconds), elsewhere, 0.0, *unsure)
-        found = self._peaks[engine].errors(estimate, subject)
-        peak = PeakForecast(estimate.peak_bytes, found.errors)
+            return Forecast(estimate, None, model_s, seconds, timing.until_miss(seconds), elsewhere)
+        errors = self._peaks[engine].errors(estimate, subject)
+        peak = PeakForecast(estimate.peak_bytes, errors.errors)
         expected = peak.quantile(0.5)
-        upper = max(expected, peak.quantile(found.upper_level))
+        upper = max(expected, peak.quantile(errors.upper_level))
         share = 1.0 if limit_bytes is None else min(1.0, limit_bytes / expected)
         filling_s = timing.until_miss(seconds) - timing.until_miss(seconds, 0.0)
-        rest = model_s, seconds, timing.until_miss(seconds, share), elsewhere, filling_s, *unsure
+        rest = model_s, seconds, timing.until_miss(seconds, share), elsewhere, filling_s
         learned = None
-        if found.runs:
+        if errors.runs:
             model = estimate.peak_bytes, estimate.upper_bytes
-            learned = Learned(found.text, found.runs, *model, of_statement=found.of_statement)
+            learned = Learned(errors.text, errors.runs, *model, of_statement=errors.of_statement)
         return Forecast(replace(estimate, peak_bytes=expected, upper_bytes=upper, learned=learned), peak, *rest)
 
     def _excess_elsewhere(self, engine: str, subject: WorkloadKey) -> Excess:
         """Return by how much runs on other engines took longer than their work says."""
-        others = [each.excess(subject, self._common(name)) for name, each in self._seconds.items() if name != engine]
+        others = [
+            seconds.excess(subject, self._common(name)) for name, seconds in self._seconds.items() if name != engine
+        ]
         return Excess.mean_of(others, self._common(engine))
 
     def _common(self, engine: str) -> float:
-        return common_excess([each.told for name, each in self._seconds.items() if name != engine])
-
-    def peak(self, engine: str, subject: WorkloadKey, expected: Expectation) -> PeakForecast | None:
-        """Return the peak of a statement as a distribution, of what the model expects; None where that is nothing."""
-        if expected.peak_bytes is None:
-            return None
-        estimate = MemoryEstimate(expected.peak_bytes, expected.peak_bytes, 1.0, uncertainty=expected.uncertainty)
-        return PeakForecast(expected.peak_bytes, self._peaks[engine].errors(estimate, subject).errors)
+        return common_excess([seconds.told for name, seconds in self._seconds.items() if name != engine])

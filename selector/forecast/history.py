@@ -16,7 +16,7 @@ SMALLER = 0.9  # share of an expected peak, below which new statistics say somet
 
 @dataclass(frozen=True, slots=True)
 class WorkloadKey:
-    """What ran. template: the same for statements that differ in their literals only."""
+    """Identity of a statement. template: the same for statements that differ in their literals only."""
 
     fingerprint: str
     template: str
@@ -24,7 +24,7 @@ class WorkloadKey:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What the models alone say of a statement on an engine, before anything is learned.
+    """Peak and seconds of a statement on an engine by the models alone, before corrections by runs.
 
     peak_bytes, seconds: None where nothing is known. limit_bytes: of the engine, for one statement; None of one that
     spills instead of failing.
@@ -43,8 +43,7 @@ NOTHING = Expectation()
 class PastRun:
     """One run on one engine. measured_bytes: its peak, None where the engine cannot tell. seconds: without waiting.
 
-    broken_off: the gateway ended it before it could run out of memory: its peak is above measured_bytes, and how long
-    it takes is not known.
+    ran_out: of memory, so that only the least is known that its peak can have been.
     """
 
     engine: str
@@ -53,18 +52,12 @@ class PastRun:
     ran_out: bool
     measured_bytes: int | None
     seconds: float | None
-    broken_off: bool = False
-
-    @property
-    def is_censored(self) -> bool:
-        """Whether only the least is known that its peak can have been."""
-        return self.ran_out or self.broken_off
 
     @property
     def teaches_memory(self) -> bool:
-        """Whether it says anything about an expected peak."""
-        known = self.measured_bytes is not None or (self.ran_out and self.expected.limit_bytes is not None)
-        return self.expected.peak_bytes is not None and known
+        """Tell whether it says anything about an expected peak."""
+        is_bounded = self.measured_bytes is not None or (self.ran_out and self.expected.limit_bytes is not None)
+        return self.expected.peak_bytes is not None and is_bounded
 
     @cached_property
     def peak_error(self) -> float:
@@ -75,7 +68,7 @@ class PastRun:
     @cached_property
     def as_seen(self) -> RunError:
         """Its peak as a distribution of errors takes it in."""
-        return RunError(self.peak_error, self.is_censored)
+        return RunError(self.peak_error, self.ran_out)
 
     @cached_property
     def seconds_error(self) -> float:
@@ -85,7 +78,7 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a statement would run on. model_bytes: its peak by the memory model alone; None where not known."""
+    """Engine, limit and statistics of a run to come. model_bytes: its peak by the memory model; None: unknown."""
 
     engine: str
     limit_bytes: int | None

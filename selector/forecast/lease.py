@@ -1,4 +1,4 @@
-"""How much memory a statement is let have: what it is likely to need, not all that its engine gives one statement."""
+"""Size of a memory lease: the memory that a statement is likely to need, not the engine's whole limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs of one engine teach about the peaks to come: errors of the memory model, from wide circles to narrow ones.
+"""Corrections of peaks by an engine's runs: errors of the memory model, from wide circles of statements to narrow ones.
 
 A statement's errors have the median and the deviation of its kind, which the memory model tells and runs move, and the
 shape that errors of all kinds have together, in deviations. Into that, runs of its template are mixed, and then its
@@ -73,7 +73,7 @@ class _Kept:
         """Tell whether they still hold after one run more."""
         self.runs_left -= 1
         least, most = EXPECTED
-        return self.runs_left > 0 and not run.is_censored and least <= self.found.errors.below(run.peak_error) <= most
+        return self.runs_left > 0 and not run.ran_out and least <= self.found.errors.below(run.peak_error) <= most
 
 
 class Peaks:
@@ -104,14 +104,14 @@ class Peaks:
         if run.teaches_memory:
             self._recent.add(run)
             self._changed()
-            kept = self._kept.get(run.subject)
-            if kept is not None and not kept.holds_after(run):
+            remembered = self._kept.get(run.subject)
+            if remembered is not None and not remembered.holds_after(run):
                 del self._kept[run.subject]
 
     def forget_misses(self, fingerprint: str) -> None:
-        """Forget a statement's runs that ran out of memory, or were broken off before they did."""
-        kept = [run for run in self._recent if not (run.is_censored and run.subject.fingerprint == fingerprint)]
-        self._recent = RecentRuns(RECENT, kept)
+        """Forget a statement's runs that ran out of memory."""
+        other_runs = [run for run in self._recent if not (run.ran_out and run.subject.fingerprint == fingerprint)]
+        self._recent = RecentRuns(RECENT, other_runs)
         self._changed()
         self._kept.clear()
 
@@ -121,16 +121,16 @@ class Peaks:
 
     def errors(self, estimate: MemoryEstimate, subject: WorkloadKey) -> PeakErrors:
         """Return the errors to expect of an estimate, logarithms of the peak over the expected one."""
-        kept, of_model = self._kept.get(subject), (estimate.peak_bytes, estimate.uncertainty)
-        if kept is not None and kept.estimate == of_model:
-            return kept.found
-        found = self._errors(estimate, subject)
-        if found.of_statement and found.runs >= KEPT_RUNS:
+        remembered, of_model = self._kept.get(subject), (estimate.peak_bytes, estimate.uncertainty)
+        if remembered is not None and remembered.estimate == of_model:
+            return remembered.found
+        errors = self._errors(estimate, subject)
+        if errors.of_statement and errors.runs >= KEPT_RUNS:
             self._kept.pop(subject, None)
-            self._kept[subject] = _Kept(of_model, found, int(KEPT_SHARE * found.runs))
+            self._kept[subject] = _Kept(of_model, errors, int(KEPT_SHARE * errors.runs))
             if len(self._kept) > MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
-        return found
+        return errors
 
     def _errors(self, estimate: MemoryEstimate, subject: WorkloadKey) -> PeakErrors:
         kind = self._kind(estimate.uncertainty)
@@ -150,7 +150,7 @@ class Peaks:
             runs = []
             for run in self._diverse[:NEWEST]:
                 kind = self._kind(run.expected.uncertainty)
-                runs.append(RunError(kind.in_deviations(run.peak_error), run.is_censored))
+                runs.append(RunError(kind.in_deviations(run.peak_error), run.ran_out))
             self._shape = self._usual.with_runs(runs, weight=SHAPE_WEIGHT, bandwidth=0.0)
         return self._shape
 
@@ -158,14 +158,14 @@ class Peaks:
         """Return a kind's median and deviations as its runs move them."""
         if model not in self._kinds:
             alike = (run for run in self._diverse if run.expected.uncertainty.kind == model.kind)
-            own = [run.peak_error for run in alike if not run.broken_off]
+            own = [run.peak_error for run in alike]
             if not own:
                 return self._kinds.setdefault(model, model)
             errors = np.array(own[:NEWEST])
             bias = blended(model.bias, float(np.median(errors)), errors.size)
             above, below = deviations(errors)
             both = (above, model.deviation), (below, model.deviation_below or model.deviation)
-            moved = (math.exp(blended(math.log(was), math.log(found), errors.size)) for found, was in both)
+            moved = (math.exp(blended(math.log(was), math.log(learned), errors.size)) for learned, was in both)
             self._kinds[model] = Uncertainty(model.kind, bias, *moved)
         return self._kinds[model]
 
@@ -184,9 +184,9 @@ def deviations(errors: Floats) -> tuple[float, float]:
     return max(NARROWEST, 1.48 * float(np.median(above))), max(NARROWEST, 1.48 * float(np.median(below)))
 
 
-def blended(known: float, found: float, runs: int, weight: float = KIND_WEIGHT) -> float:
+def blended(prior: float, measured: float, runs: int, weight: float = KIND_WEIGHT) -> float:
     """Return what is known, moved by what runs showed. weight: runs that the former counts as."""
-    return (weight * known + runs * found) / (weight + runs)
+    return (weight * prior + runs * measured) / (weight + runs)
 
 
 def _mixed(errors: ErrorDistribution, runs: Sequence[PastRun], circle: _Circle) -> ErrorDistribution:
@@ -205,9 +205,9 @@ def _on_same_ground(runs: Iterable[PastRun], estimate: MemoryEstimate) -> list[P
 def _diverse(newest: Iterable[PastRun]) -> list[PastRun]:
     """Return the newest run of each statement, and of each template only so many that it does not speak for all."""
     seen: Counter[str] = Counter()
-    kept = []
+    distinct_runs = []
     for one in newest:
         seen[one.subject.template] += 1
         if seen[one.subject.template] <= PER_TEMPLATE:
-            kept.append(one)
-    return kept
+            distinct_runs.append(one)
+    return distinct_runs

@@ -1,4 +1,4 @@
-"""How long a statement takes on an engine: from the work in its plan, corrected by what runs took.
+"""Expected seconds of a statement on an engine: from the work in its plan, corrected by the times of runs.
 
 The work is counted on the fast engine's plan, whichever engine runs it: what is scanned, joined, grouped and sorted is
 the same everywhere, only how long that takes is not. So runs on one engine tell of the others: a machine is slow for
@@ -13,12 +13,10 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Self, TypeVar
 
 from selector.estimate import MemoryEstimate
 from selector.forecast.history import PastRun, WorkloadKey
-from selector.forecast.improvement import LogNormal
 from selector.forecast.recent import RecentRuns
 
 Key = TypeVar("Key")
@@ -28,8 +26,6 @@ ENGINE_WEIGHT, TEMPLATE_WEIGHT, STATEMENT_WEIGHT = 5.0, 1.0, 0.25  # runs that w
 PAIRS_WEIGHT = 2.0  # the same of templates that ran elsewhere, too
 SHARED = 0.8  # of one engine's excess, that others have, too: until runs on both say otherwise
 SHARED_WEIGHT = 2.5  # squares of an excess that this counts as
-DEVIATION_WEIGHT = 10.0  # runs that the deviations below count as
-ENGINE_DEVIATION = 0.4  # of the logarithm of an engine's speed, against the others', before it has run anything
 MISS_WEIGHT = 1.0
 RECENT_MISSES = 20
 MOST_TOLD = 2.0  # logarithm of a factor, of what one statement's error says about others
@@ -38,10 +34,12 @@ SHUFFLING = ("join", "aggregate", "sort", "window", "top")
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast an engine is, before it has run anything.
+    """Speed of an engine that has run nothing yet.
 
-    start_s: of a statement that reads next to nothing. operator_s: for each operator that needs its rows together.
-    rows_per_s: that pass through one operator. miss_s: until a statement runs out of memory; None: as long as it takes.
+    start_s: of a statement that reads next to nothing.
+    operator_s: for each operator that needs its rows together.
+    rows_per_s: throughput of one operator.
+    miss_s: until a statement runs out of memory; None: as long as the statement takes.
     """
 
     start_s: float = 0.05
@@ -56,7 +54,7 @@ USUAL_DEPENDABLE = Speed(start_s=0.4, operator_s=0.2, rows_per_s=9e6)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a plan does. shuffles: operators that need their rows together. rows: that pass through operators."""
+    """Work in a plan. shuffles: operators that need their rows together. rows: sum over all operators."""
 
     shuffles: int = 0
     rows: float = 0.0
@@ -73,17 +71,6 @@ class Work:
         return speed.start_s + speed.operator_s * self.shuffles + self.rows / speed.rows_per_s
 
 
-class Circle(Enum):
-    """The narrowest circle in which an engine has run something. value: deviation of what it takes, in logarithms.
-
-    Of the seconds on it against those on engines that did run the statement, until runs say otherwise.
-    """
-
-    NONE = 0.5
-    TEMPLATE = 0.3
-    STATEMENT = 0.1
-
-
 @dataclass(frozen=True, slots=True)
 class Excess:
     """By how much runs took longer than their work says, in logarithms: of an engine, or the mean of several.
@@ -98,7 +85,7 @@ class Excess:
 
     @property
     def narrow(self) -> float:
-        """What the narrower circles add to the engine's."""
+        """Sum of the template's and the statement's parts."""
         return (self.template or 0.0) + (self.statement or 0.0)
 
     @classmethod
@@ -107,12 +94,15 @@ class Excess:
 
         All circles together tell another engine of no more than MOST_TOLD.
         """
-        template, statement = _mean([each.template for each in several]), _mean([each.statement for each in several])
+        template, statement = (
+            _mean([excess.template for excess in several]),
+            _mean([excess.statement for excess in several]),
+        )
         if template is not None:
             template = _bounded(engine + template) - engine
         if statement is not None:
-            known = engine + (template or 0.0)
-            statement = _bounded(known + statement) - known
+            wider = engine + (template or 0.0)
+            statement = _bounded(wider + statement) - wider
         return cls(engine, template, statement)
 
 
@@ -149,14 +139,13 @@ class Seconds:
         self._of_statement: dict[WorkloadKey, list[float]] = {}
         self._misses: deque[float] = deque(maxlen=RECENT_MISSES)
         self._errors: list[float] = []  # the newest of each statement, the smallest first
-        self._squares = {circle: _Sum(DEVIATION_WEIGHT * circle.value**2, DEVIATION_WEIGHT) for circle in Circle}
         self._shared = _Sum(SHARED_WEIGHT * SHARED, SHARED_WEIGHT)  # products with elsewhere's excess, its squares
         self._pairs: dict[str, float] = {}  # errors of templates that ran elsewhere, too, less those there
         self._of_pairs: list[float] = []  # the same, the smallest first
 
     def add(self, run: PastRun, elsewhere: Excess = NO_EXCESS) -> None:
         """Learn from a run; the oldest is forgotten."""
-        if run.seconds is None or run.broken_off:
+        if run.seconds is None:
             return
         if run.ran_out:
             self._misses.append(run.seconds)
@@ -166,23 +155,19 @@ class Seconds:
             self._note(run, before, self._recent.add(run))
 
     def _compare(self, run: PastRun, elsewhere: Excess) -> None:
-        """Keep how far a run was from what was expected of it, and how far it went along with other engines' runs."""
-        circle = self._circle(run.subject)
-        if circle is Circle.NONE:
-            if elsewhere.template is None:
-                return  # what no engine has run says nothing about one against another
-            there = elsewhere.narrow
-            here = run.seconds_error - self._engine_shift(elsewhere.engine)
-            self._shared.add(_bounded(there) * _bounded(here), _bounded(there) ** 2)
-        apart = _bounded(run.seconds_error - self._shift(run.subject, elsewhere))
-        self._squares[circle].add(apart * apart, 1.0)
+        """Keep how far a template's first run here went along with other engines' runs of it."""
+        if run.subject.template in self._of_template or elsewhere.template is None:
+            return
+        narrow_elsewhere = _bounded(elsewhere.narrow)
+        here = _bounded(run.seconds_error - self._engine_shift(elsewhere.engine))
+        self._shared.add(narrow_elsewhere * here, narrow_elsewhere**2)
 
     def _note(self, run: PastRun, before: PastRun | None, forgotten: PastRun | None) -> None:
         """Keep errors in order, so that a median is found at once. before: the newest of the statement until now."""
-        gone = {id(each): each for each in (before, forgotten) if each is not None}
-        for each in gone.values():
-            if each is before or self._recent.newest(each.subject.fingerprint) is None:
-                del self._errors[bisect_left(self._errors, _bounded(each.seconds_error))]
+        gone = {id(past_run): past_run for past_run in (before, forgotten) if past_run is not None}
+        for past_run in gone.values():
+            if past_run is before or self._recent.newest(past_run.subject.fingerprint) is None:
+                del self._errors[bisect_left(self._errors, _bounded(past_run.seconds_error))]
         insort(self._errors, _bounded(run.seconds_error))
         if forgotten is not None:
             _drop(self._of_template, forgotten.subject.template, forgotten.seconds_error)
@@ -211,7 +196,7 @@ class Seconds:
 
     @property
     def told(self) -> tuple[int, float]:
-        """How many statements ran here, and the median of their errors."""
+        """Tell how many statements ran here, and the median of their errors."""
         return len(self._errors), _moved(0.0, self._errors, 0.0)
 
     def excess(self, subject: WorkloadKey, engine: float) -> Excess:
@@ -225,23 +210,9 @@ class Seconds:
         statement = _moved(template, self._of_statement[subject], STATEMENT_WEIGHT)
         return Excess(template=template - level, statement=statement - template)
 
-    def expected(self, model_s: float, subject: WorkloadKey, elsewhere: Excess = NO_EXCESS) -> LogNormal:
-        """Return how long a statement will take. model_s: what its work alone says.
-
-        The deviation is of the seconds here against those of another engine that has run the statement.
-        """
-        shift = self._shift(subject, elsewhere)
-        return LogNormal(model_s * math.exp(shift), math.sqrt(self._squares[self._circle(subject)].mean))
-
-    def engine_deviation(self, subject: WorkloadKey) -> float:
-        """Return the deviation of the logarithm of the engine's speed, of which a run of a statement would tell more.
-
-        It is 0 of one whose template has run here: that has told.
-        """
-        if subject.template in self._of_template:
-            return 0.0
-        seen = len(self._of_pairs) / PAIRS_WEIGHT + len(self._errors) / ENGINE_WEIGHT
-        return ENGINE_DEVIATION / math.sqrt(1.0 + seen)
+    def expected_s(self, model_s: float, subject: WorkloadKey, elsewhere: Excess = NO_EXCESS) -> float:
+        """Return how long a statement will take. model_s: what its work alone says."""
+        return model_s * math.exp(self._shift(subject, elsewhere))
 
     def _shift(self, subject: WorkloadKey, elsewhere: Excess) -> float:
         """Return the logarithm of the seconds to expect over what the work alone says."""
@@ -263,11 +234,6 @@ class Seconds:
         """The share of an excess elsewhere that there is here, too: least squares, towards SHARED."""
         return max(0.0, min(1.0, self._shared.mean))
 
-    def _circle(self, subject: WorkloadKey) -> Circle:
-        if subject in self._of_statement:
-            return Circle.STATEMENT
-        return Circle.TEMPLATE if subject.template in self._of_template else Circle.NONE
-
     def until_miss(self, expected_s: float, share: float = 1.0) -> float:
         """Return how long it takes on average until a statement runs out of memory.
 
@@ -277,18 +243,18 @@ class Seconds:
         return (MISS_WEIGHT * unseen_s + sum(self._misses)) / (MISS_WEIGHT + len(self._misses))
 
 
-def common_excess(told: Sequence[tuple[int, float]]) -> float:
-    """Return by how much runs of several engines took longer than their work says. told: how many, and their median."""
-    return sum(count * median for count, median in told) / (ENGINE_WEIGHT + sum(count for count, _ in told))
+def common_excess(medians: Sequence[tuple[int, float]]) -> float:
+    """Return the mean excess of several engines. medians: number of runs and median error of each."""
+    return sum(count * median for count, median in medians) / (ENGINE_WEIGHT + sum(count for count, _ in medians))
 
 
 def _bounded(error: float) -> float:
     return max(-MOST_TOLD, min(error, MOST_TOLD))
 
 
-def _mean(known: Sequence[float | None]) -> float | None:
-    told = [each for each in known if each is not None]
-    return sum(told) / len(told) if told else None
+def _mean(values: Sequence[float | None]) -> float | None:
+    present = [value for value in values if value is not None]
+    return sum(present) / len(present) if present else None
 
 
 def _moved(shift: float, errors: Sequence[float], weight: float) -> float:

@@ -1,4 +1,4 @@
 """Memory models: cardinalities -> bytes per operator -> a peak over time. One module per model.
 
-START HERE: duckdb.py, over duckdb_pipelines.py (what runs without waiting) and schedule.py (what is alive together).
+START HERE: paper.py, the paper's; those of engines stand with their engines, over column_widths.py and pipeline.py.
 """

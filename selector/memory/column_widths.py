@@ -37,7 +37,7 @@ class Row:
 
     @property
     def has_strings(self) -> bool:
-        """Whether it has a column of strings."""
+        """Tell whether it has a column of strings."""
         return self.strings > 0
 
 
@@ -56,8 +56,8 @@ def row_of(columns: Sequence[PlanColumn], statistics: Mapping[str, TableStatisti
 def heap_bytes(column: PlanColumn, statistics: Mapping[str, TableStatistics]) -> float:
     """Return the average bytes of a string column that lie outside its rows: of strings that are too long for them."""
     table = statistics.get(column.table or "")
-    known = table.columns.get(column.name) if table is not None else None
-    if known is not None and known.maximum_length is not None and known.maximum_length <= INLINE_BYTES:
+    described = table.columns.get(column.name) if table is not None else None
+    if described is not None and described.maximum_length is not None and described.maximum_length <= INLINE_BYTES:
         return 0.0
     length = _length(column, statistics)
     sampled = table.sample.columns.get(column.name) if table is not None and table.sample is not None else None
@@ -87,22 +87,24 @@ def encoded_bytes(columns: Sequence[PlanColumn], statistics: Mapping[str, TableS
 
 def stored_bytes(columns: Sequence[PlanColumn], statistics: Mapping[str, TableStatistics]) -> float:
     """Return the average bytes of one row of these columns in a file that numbers repeated values in a dictionary."""
-    found = 0.0
+    whole = 0.0
     for column in columns:
         plain = encoded_bytes([column], statistics)
         dictionary = dictionary_bytes(column, statistics)
-        known = _known(column, statistics)
-        found += plain if dictionary is None or known is None else min(plain, math.log2(max(2.0, known.ndv)) / 8)
-    return found
+        described = _known(column, statistics)
+        if dictionary is not None and described is not None:
+            plain = min(plain, math.log2(max(2.0, described.ndv)) / 8)
+        whole += plain
+    return whole
 
 
 def dictionary_bytes(column: PlanColumn, statistics: Mapping[str, TableStatistics]) -> float | None:
     """Return the bytes of a column's distinct values; None where they are too many for a dictionary, or not counted."""
-    known = _known(column, statistics)
-    if known is None:
+    described = _known(column, statistics)
+    if described is None:
         return None
-    found = known.ndv * encoded_bytes([column], statistics)
-    return found if found <= DICTIONARY_BYTES else None
+    size_bytes = described.ndv * encoded_bytes([column], statistics)
+    return size_bytes if size_bytes <= DICTIONARY_BYTES else None
 
 
 def _known(column: PlanColumn, statistics: Mapping[str, TableStatistics]) -> ColumnStatistics | None:
@@ -134,8 +136,8 @@ def _string_bytes(length: float) -> float:
 
 
 def _length(column: PlanColumn, statistics: Mapping[str, TableStatistics]) -> float:
-    known = _known(column, statistics)
-    if known is not None and known.average_length is not None:
-        return known.average_length
+    described = _known(column, statistics)
+    if described is not None and described.average_length is not None:
+        return described.average_length
     cut = _CUT.search(column.name) if column.table is None else None
     return float(cut[1]) if cut is not None else UNKNOWN_LENGTH_BYTES

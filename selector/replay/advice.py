@@ -68,9 +68,9 @@ def advise(
             if limit * count <= memory_bytes or is_recorded:
                 client_s = sum(replayed.client_s(history, {**history.slots, **settings.slots, engine: count}))
                 options.append(Option(limit, count, load, client_s, is_recorded))
-    best = _best([each for each in options if each.memory_bytes <= memory_bytes], prices)
-    options.sort(key=lambda each: (each.memory_bytes, each.limit_bytes))
-    return [replace(each, is_best=each is best) for each in options]
+    best = _best([option for option in options if option.memory_bytes <= memory_bytes], prices)
+    options.sort(key=lambda option: (option.memory_bytes, option.limit_bytes))
+    return [replace(option, is_best=option is best) for option in options]
 
 
 def limits_to_try(
@@ -78,7 +78,7 @@ def limits_to_try(
 ) -> list[int]:
     """Return limits between the least and the largest that the peaks of a history ask for, and the configured one."""
     peaks, missed = [], []
-    for attempt in (attempt for each in statements for attempt in each.attempts if attempt.engine == engine):
+    for attempt in (attempt for statement in statements for attempt in statement.attempts if attempt.engine == engine):
         if attempt.ran_out and attempt.expected.limit_bytes is not None:
             missed.append(attempt.expected.limit_bytes)
         elif attempt.finished and attempt.peak_bytes is not None:
@@ -95,11 +95,11 @@ def limits_to_try(
 
 def _best(options: Sequence[Option], prices: Mapping[str, float]) -> Option | None:
     """Return what costs the least money, then the least seconds of clients, then the least memory."""
-    left = list(options)
-    if prices and left:
-        cheapest = min(each.load.money(prices) for each in left)
-        left = [each for each in left if each.load.money(prices) <= AS_GOOD * cheapest]
-    if left:
-        quickest = min(each.client_s for each in left)
-        left = [each for each in left if each.client_s <= AS_GOOD * quickest]
-    return min(left, key=lambda each: (each.memory_bytes, each.client_s), default=None)
+    cheapest_options = list(options)
+    if prices and cheapest_options:
+        cheapest = min(option.load.money(prices) for option in cheapest_options)
+        cheapest_options = [option for option in cheapest_options if option.load.money(prices) <= AS_GOOD * cheapest]
+    if cheapest_options:
+        quickest = min(option.client_s for option in cheapest_options)
+        cheapest_options = [option for option in cheapest_options if option.client_s <= AS_GOOD * quickest]
+    return min(cheapest_options, key=lambda option: (option.memory_bytes, option.client_s), default=None)

@@ -1,4 +1,4 @@
-"""How a statement would have gone on an engine under a limit, as far as all of the history tells.
+"""Outcome of a statement on an engine under another limit, as far as the whole history tells.
 
 What was measured counts first: of the statement itself, then of others with the same fingerprint. A peak fits if it is
 not above the limit; a run that ran out of memory tells of limits up to its own, one that ended of limits from its own.
@@ -22,10 +22,12 @@ UNKNOWN_FITS = 0.5  # probability, where nothing is known of a peak at all
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """How a statement goes on an engine. ends, misses: probabilities of ending there, and of running out of memory.
+    """Expected outcome of a statement on an engine.
 
-    seconds: if it ends there; lost_s: if it does not. peak_bytes: if it ends there, None where not known. is_measured:
-    a run of it tells how it would have gone, and no forecast.
+    ends, misses: probabilities of finishing there, and of running out of memory.
+    seconds: if it finishes. lost_s: if it does not.
+    peak_bytes: if it finishes; None: unknown.
+    is_measured: known from a run, not from a forecast.
     """
 
     ends: float
@@ -48,7 +50,12 @@ class Hindsight:
         self._experience = Experience(history.speeds, history.warm)
         self._attempts: dict[tuple[str, str], list[RecordedAttempt]] = defaultdict(list)
         ended = sorted(
-            ((attempt, each) for each in history.statements for attempt in each.attempts if attempt.teaches),
+            (
+                (attempt, recorded)
+                for recorded in history.statements
+                for attempt in recorded.attempts
+                if attempt.teaches
+            ),
             key=lambda pair: pair[0].ended_s,
         )
         for attempt, statement in ended:
@@ -84,20 +91,20 @@ class Hindsight:
 
 def _fits(alike: Sequence[RecordedAttempt], limit_bytes: int, forecast: Forecast) -> float:
     """Return the probability that a peak is not above a limit."""
-    told: list[bool] = []
+    fitted: list[bool] = []
     above = max((attempt.expected.limit_bytes or 0 for attempt in alike if attempt.ran_out), default=0)
     below: int | None = None
     for attempt in alike:
         limit = attempt.expected.limit_bytes
         if attempt.ran_out:
-            told += [False] if limit is not None and limit_bytes <= limit else []
+            fitted += [False] if limit is not None and limit_bytes <= limit else []
         elif attempt.peak_bytes is not None:
-            told.append(attempt.peak_bytes <= limit_bytes)
+            fitted.append(attempt.peak_bytes <= limit_bytes)
         elif limit is not None:
-            told += [True] if limit_bytes >= limit else []
+            fitted += [True] if limit_bytes >= limit else []
             below = min(limit, below or limit)
-    if told:
-        return sum(told) / len(told)
+    if fitted:
+        return sum(fitted) / len(fitted)
     if forecast.peak is None:
         return UNKNOWN_FITS
     least = forecast.peak.below(above) if above else 0.0
@@ -107,5 +114,5 @@ def _fits(alike: Sequence[RecordedAttempt], limit_bytes: int, forecast: Forecast
 
 
 def _median(seconds: Sequence[float | None], otherwise: float) -> float:
-    known = [each for each in seconds if each is not None]
-    return averages.median(known) if known else otherwise
+    measured = [value for value in seconds if value is not None]
+    return averages.median(measured) if measured else otherwise

@@ -17,7 +17,7 @@ class RecordedAttempt:
     """One try on one engine. ended_s: when the router had learned of it. finished: with all its rows.
 
     run_s: without waiting for a slot, None where nobody noted it; waited_s: for a slot. peak_bytes: measured.
-    ran_out: of memory, or broken_off before it did.
+    ran_out: of memory.
     """
 
     engine: str
@@ -29,18 +29,16 @@ class RecordedAttempt:
     waited_s: float = 0.0
     peak_bytes: int | None = None
     expected: Expectation = field(default_factory=Expectation)
-    broken_off: bool = False
 
     @property
     def teaches(self) -> bool:
-        """Whether the router learned from it."""
+        """Tell whether the router learned from it."""
         return self.finished or self.ran_out
 
     def run(self, subject: WorkloadKey, expected: Expectation) -> PastRun:
         """Return it as it teaches."""
-        ran_out = self.ran_out and not self.broken_off
-        peak_bytes = None if ran_out else self.peak_bytes
-        return PastRun(self.engine, subject, expected, ran_out, peak_bytes, self.run_s, self.broken_off)
+        peak_bytes = None if self.ran_out else self.peak_bytes
+        return PastRun(self.engine, subject, expected, self.ran_out, peak_bytes, self.run_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +83,12 @@ class RecordedStatement:
 
     @property
     def misses(self) -> int:
-        """How often it ran out of memory."""
+        """Tell how often it ran out of memory."""
         return sum(attempt.ran_out for attempt in self.attempts)
 
     def candidate(self, engine: str) -> Candidate | None:
         """Return an engine as it was then; None of one that was not there."""
-        return next((each for each in self.candidates if each.engine == engine), None)
+        return next((candidate for candidate in self.candidates if candidate.engine == engine), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +101,7 @@ class Missed:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What is replayed. statements: in the order in which they were submitted.
+    """A history to replay. statements: in the order in which they were submitted.
 
     speeds, slots: of each engine, before it has run anything, and statements at once. warm: runs of before, the oldest
     first. missed: statements that had run out of memory before, by fingerprint.

@@ -27,7 +27,7 @@ LIKELIER = 0.5  # probability of ending, from which a run that never was teaches
 
 @dataclass(frozen=True, slots=True)
 class ReplayedStatement:
-    """What would have become of a statement.
+    """Outcome of a statement in the replay.
 
     engine: that would have tried first; None where nobody could have taken it. decision: None of one that is kept as
     it was. misses: how often it would have run out of memory, expected. visits: engines, each with the seconds that it
@@ -48,13 +48,13 @@ class ReplayedStatement:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether another engine would have tried first."""
+        """Tell whether another engine would have tried first."""
         return self.engine != self.statement.engine
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a history takes of the engines.
+    """Work of all engines over a history.
 
     statements: that each tried first. busy_s: seconds that each worked, all statements together. misses: expected.
     """
@@ -81,32 +81,36 @@ class Replayed:
 
     @property
     def repeated(self) -> int:
-        """How many statements would have gone where they went."""
-        return sum(not each.is_elsewhere for each in self.statements)
+        """Tell how many statements would have gone where they went."""
+        return sum(not statement.is_elsewhere for statement in self.statements)
 
     @property
     def load(self) -> Load:
-        """What it would have taken."""
-        misses = sum(each.misses for each in self.statements)
-        return _load(((each.engine, each.visits) for each in self.statements), misses)
+        """Work of all engines in the replay."""
+        misses = sum(statement.misses for statement in self.statements)
+        return _load(((statement.engine, statement.visits) for statement in self.statements), misses)
 
     def client_s(self, history: History, slots: Mapping[str, int]) -> list[float]:
         """Return what each statement would have taken for its client. slots: statements at once on each engine.
 
         That is what it took, and the difference that other engines and other waiting make.
         """
-        before = client_seconds([_arrival(each, recorded_visits(each)) for each in history.statements], history.slots)
-        after = client_seconds([_arrival(each.statement, each.visits) for each in self.statements], slots)
+        before = client_seconds(
+            [_arrival(statement, recorded_visits(statement)) for statement in history.statements], history.slots
+        )
+        after = client_seconds(
+            [_arrival(statement.statement, statement.visits) for statement in self.statements], slots
+        )
         return [
-            max(each.seconds, each.statement.client_s + now_s - then_s)
-            for each, now_s, then_s in zip(self.statements, after, before, strict=True)
+            max(statement.seconds, statement.statement.client_s + now_s - then_s)
+            for statement, now_s, then_s in zip(self.statements, after, before, strict=True)
         ]
 
 
 def recorded_load(statements: Sequence[RecordedStatement]) -> Load:
     """Return what a history took."""
-    misses = sum(each.misses for each in statements)
-    return _load(((each.engine, recorded_visits(each)) for each in statements), misses)
+    misses = sum(statement.misses for statement in statements)
+    return _load(((statement.engine, recorded_visits(statement)) for statement in statements), misses)
 
 
 def recorded_visits(statement: RecordedStatement) -> tuple[tuple[str, float], ...]:
@@ -118,12 +122,12 @@ def replay(history: History, settings: ReplaySettings, hindsight: Hindsight | No
     """Decide a history again. hindsight: of this history, where there is one already."""
     walk = _Walk(history, settings, hindsight or Hindsight(history))
     order = sorted(range(len(history.statements)), key=lambda number: history.statements[number].decided_s)
-    found = {number: walk.take(history.statements[number]) for number in order}
-    return Replayed(tuple(found[number] for number in range(len(history.statements))))
+    replayed = {number: walk.take(history.statements[number]) for number in order}
+    return Replayed(tuple(replayed[number] for number in range(len(history.statements))))
 
 
 class _Walk:
-    """What is known at a moment of the history, and what will be learned of the statements that are under way."""
+    """State of the router at a moment of the history, with the runs that have not ended yet."""
 
     def __init__(self, history: History, settings: ReplaySettings, hindsight: Hindsight) -> None:
         self._settings = settings
@@ -147,7 +151,7 @@ class _Walk:
                     self._learn_at(attempt.ended_s, statement, attempt.run(statement.subject, attempt.expected))
             visits = recorded_visits(statement)
             return ReplayedStatement(statement, statement.engine, None, statement.misses, self._held(statement, visits))
-        candidates = [self._candidate(statement, each) for each in statement.candidates]
+        candidates = [self._candidate(statement, candidate) for candidate in statement.candidates]
         policy = self._settings.policy
         rule = self._settings.rule or statement.rule
         try:
@@ -167,7 +171,7 @@ class _Walk:
                     run = attempt.run(statement.subject, decision.expectation(attempt.engine))
                     self._learn_at(attempt.ended_s, statement, run)
         else:
-            seen = {each.engine: each for each in candidates}
+            seen = {candidate.engine: candidate for candidate in candidates}
             misses, visits, is_measured = self._otherwise(statement, decision, seen)
         visits = self._held(statement, visits)
         return ReplayedStatement(statement, decision.engine, decision, misses, visits, is_measured)
@@ -199,14 +203,14 @@ class _Walk:
 
         What is likelier on each engine is learned from.
         """
-        now_s, misses, left, visits = statement.decided_s, 0.0, 1.0, []
+        now_s, misses, unfinished, visits = statement.decided_s, 0.0, 1.0, []
         is_over, is_measured = False, True
         for engine in decision.ranking:
             expected = self._expected(statement, candidates[engine])
-            visits.append((engine, left * expected.busy_s))
+            visits.append((engine, unfinished * expected.busy_s))
             is_measured = is_measured and expected.is_measured
-            misses += left * expected.misses
-            left *= 1.0 - expected.ends
+            misses += unfinished * expected.misses
+            unfinished *= 1.0 - expected.ends
             if not is_over:
                 is_over = expected.ends >= LIKELIER
                 ran_out = not is_over and expected.misses > 0.0
@@ -217,7 +221,7 @@ class _Walk:
                 if is_over or ran_out:
                     run = PastRun(engine, statement.subject, expectation, ran_out, peak_bytes, seconds)
                     self._learn_at(now_s, statement, run)
-            if left <= 0.0:
+            if unfinished <= 0.0:
                 break
         return misses, tuple(visits), is_measured
 
@@ -249,7 +253,7 @@ class _Walk:
 
         def learn() -> None:
             self._experience.learn(run)
-            if run.is_censored and run.expected.limit_bytes is not None:
+            if run.ran_out and run.expected.limit_bytes is not None:
                 expected = run.expected
                 ground = Ground(run.engine, expected.limit_bytes, statement.statistics_version, expected.peak_bytes)
                 self._missed[run.subject.fingerprint].append(Missed(ground, statement.id))
@@ -263,7 +267,7 @@ def _goes_as_recorded(statement: RecordedStatement, decision: Decision, candidat
     tried = tuple(dict.fromkeys(attempt.engine for attempt in statement.attempts))
     if not tried or decision.ranking[: len(tried)] != tried:
         return False
-    limits = {each.engine: each.limit_bytes for each in candidates}
+    limits = {candidate.engine: candidate.limit_bytes for candidate in candidates}
     for attempt, after in zip(statement.attempts, (*statement.attempts[1:], None), strict=True):
         then, now = attempt.expected.limit_bytes, limits[attempt.engine]
         if then == now or now is None or not attempt.teaches:

@@ -77,9 +77,9 @@ def _successors(arrivals: Sequence[Arrival]) -> dict[int, int]:
     following = {}
     for number, arrival in enumerate(arrivals):
         mine = ended[arrival.client]
-        done = [each for each in mine if arrivals[each].ended_s <= arrival.submitted_s]
+        done = [earlier for earlier in mine if arrivals[earlier].ended_s <= arrival.submitted_s]
         if done:
-            last = max(done, key=lambda each: arrivals[each].ended_s)
+            last = max(done, key=lambda earlier: arrivals[earlier].ended_s)
             following[last] = number
             mine.remove(last)
         mine.append(number)

@@ -35,15 +35,18 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """One type. precision, scale: digits of a decimal; precision alone: of a time, or characters of char and varchar.
+    """One type.
 
+    precision, scale: digits of a decimal; precision alone: of a time, or characters of char and varchar.
     fields: of a nested type, as many as its kind has.
+    collation: of a string, in capitals; "" for Spark's own, which compares bytes.
     """
 
     kind: Kind
     precision: int | None = None
     scale: int | None = None
     fields: tuple[Field, ...] = ()
+    collation: str = ""
 
     @property
     def is_nested(self) -> bool:
@@ -52,7 +55,7 @@ class DataType:
 
     @property
     def is_text(self) -> bool:
-        """Any text; lengths are not checked."""
+        """Any text."""
         return self.kind.row.group is Group.TEXT
 
     def __str__(self) -> str:
@@ -69,7 +72,13 @@ class DataType:
                 return f"{self.kind}<{','.join(field.type._spark(quote) for field in self.fields)}>"
             case Kind.STRUCT:
                 return f"struct<{','.join(f'{quote(field.name)}:{field.type._spark(quote)}' for field in self.fields)}>"
-        return self.kind + self._sizes()
+        return self.kind + self._sizes() + (f" collate {self.collation}" if self.collation else "")
+
+    def with_plain_texts(self) -> DataType:
+        """Return the type with plain strings in place of texts with a length or collation, also inside of others."""
+        if self.kind in (Kind.STRING, Kind.CHAR, Kind.VARCHAR):
+            return DataType(Kind.STRING)
+        return replace(self, fields=tuple(Field(field.name, field.type.with_plain_texts()) for field in self.fields))
 
     def for_hive(self) -> DataType:
         """Return the type as clients of Hive and Impala know it, also inside of nested ones."""

@@ -82,7 +82,7 @@ class DriverType:
 
     @property
     def quote(self) -> str | None:
-        """What stands around a literal, None for nothing."""
+        """Quote around a literal; None: no quote."""
         return "'" if self.is_text else None
 
     @property
@@ -93,7 +93,7 @@ class DriverType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeRow:
-    """What one type is called, apart from Spark's and Hive's name, which is the Kind's.
+    """Names of one type, apart from Spark's and Hive's name, which is the Kind's.
 
     also: other words that mean it in a text. mistaken: words of other databases, for which it is suggested.
     arrow: Arrow's name of what its rows come as; a decimal's has no digits, a nested one's no parts.

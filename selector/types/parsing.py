@@ -1,7 +1,8 @@
 """The grammar of types: one for all that clients, files and catalogs say.
 
-    type    boolean | tinyint | smallint | int | bigint | float | double | string | binary | date | void | variant
-            | decimal [(precision [, scale])] | char (length) | varchar (length) | time [(precision)]
+    type    boolean | tinyint | smallint | int | bigint | float | double | binary | date | void | variant
+            | decimal [(precision [, scale])] | string [collate name] | char (length) | varchar (length)
+            | time [(precision)]
             | timestamp | timestamp_ntz | array <type> | map <type, type> | struct <[name [:] type, ...]>
     also    byte, short, integer, long, real, bool, dec, numeric, character, timestamp_ltz,
             timestamp with local time zone, timestamp without time zone
@@ -14,6 +15,7 @@ The parser looks at each character a bounded number of times, and nests at most 
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from functools import lru_cache
 
@@ -27,6 +29,12 @@ MAX_TIME_PRECISION = 6
 _KEPT_CHARACTERS = 200  # of a text whose type is remembered
 _MOST_DIGITS = 10
 _LONGEST_WORD = 40  # that a message quotes
+
+_BINARY = "UTF8_BINARY"
+_COLLATION = re.compile(
+    r"(?:UTF8_BINARY|UTF8_LCASE|UNICODE|[A-Z]{2,3}(?:_[A-Z]{4})?(?:_[A-Z]{3})?)(?:_CI|_CS|_AI|_AS|_RTRIM)*"
+)
+"""Names that Spark 4.3 has for collations: its own, ICU's locales, and what they ignore."""
 
 _LONGER = {tuple(name.split()): kind for name, kind in BY_NAME.items() if " " in name}
 _WORDS = tuple(name for name in BY_NAME if " " not in name)
@@ -57,9 +65,9 @@ def _whole(text: str) -> DataType:
     if len(text) > MAX_CHARACTERS:
         raise InvalidType(f"a type has at most {MAX_CHARACTERS:,} characters, not {len(text):,}")
     reader = _Reader(text, 0)
-    found = reader.type()
+    data_type = reader.type()
     reader.finish()
-    return found
+    return data_type
 
 
 _remembered = lru_cache(maxsize=4_096)(_whole)
@@ -99,6 +107,8 @@ class _Reader:
                     return decimal(*sizes) if sizes else decimal(10)
                 except InvalidType as error:
                     raise InvalidType(error.message, start) from error
+            case Kind.STRING:
+                return DataType(kind, collation=self._collation())
             case Kind.CHAR | Kind.VARCHAR:
                 sizes = self._sizes(most=1)
                 if not sizes or not 1 <= sizes[0] <= MAX_LENGTH:
@@ -118,12 +128,12 @@ class _Reader:
 
     def _inside(self, parts: int, depth: int) -> list[DataType]:
         self._need("<")
-        found = [self.type(depth + 1)]
-        while len(found) < parts:
+        inner_types = [self.type(depth + 1)]
+        while len(inner_types) < parts:
             self._need(",")
-            found.append(self.type(depth + 1))
+            inner_types.append(self.type(depth + 1))
         self._need(">")
-        return found
+        return inner_types
 
     def _struct(self, depth: int) -> DataType:
         self._need("<")
@@ -183,6 +193,19 @@ class _Reader:
             if len(sizes) == most:
                 self._need(")")
             self._need(",")
+
+    def _collation(self) -> str:
+        """Read ``collate name``; where there is none, nothing is read."""
+        before = self._at, self.end
+        self._space()
+        if self._word().lower() != "collate":
+            self._at, self.end = before
+            return ""
+        start = self._space()
+        name = self._word().upper()
+        if _COLLATION.fullmatch(name) is None:
+            raise InvalidType(f"there is no collation {name[:_LONGEST_WORD] or self._near()}", start)
+        return "" if name == _BINARY else name
 
     def _longer(self, word: str) -> Kind | None:
         """Read a name of several words that begins with one that was read; where none does, nothing more is read."""

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engines.protocol import Column, InvalidTable
-from metastore.discovery.inspection import data_files, inspect
+from engines.files.listing import data_files
+from metastore.discovery.inspection import inspect
 from selector.types import Group, Kind, decimal_digits, names_of
+from sql.tables import Column, InvalidTable
 from statsproc.data.parquet_output import published, write_parquet
 from statsproc.spark.session import spark_errors
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from engines.protocol import Column
 from selector.statistics import ColumnStatistics, CommonValues
 from selector.types import Group, kind_named
+from sql.tables import Column
 
 MICROSECONDS = 1_000_000
 LONG_MAX = 2**63 - 1

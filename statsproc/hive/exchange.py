@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engines.protocol import Column
-from engines.table_names import full_name
 from metastore.hive.client import HiveFailed, HiveMetastore, HiveTable
 from metastore.records import CatalogTable, StatisticsPart
 from metastore.store import Metastore
 from selector.statistics import ColumnStatistics, TableStatistics
+from sql.tables import Column, full_name
 from statsproc.hive import spark_properties
 from statsproc.hive.column_statistics import Unreadable, from_hive, kind_of, to_hive
 from statsproc.hive.spark_properties import count_of

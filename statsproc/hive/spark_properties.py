@@ -26,11 +26,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from engines.protocol import Column
 from metastore.hive.client import HiveColumn
 from metastore.hive.properties import cut_property, join_property
-from selector.statistics import EPOCH, EPOCH_DATE, MICROSECOND, ColumnStatistics, Histogram, TableStatistics, as_number
+from selector.statistics import ColumnStatistics, Histogram, TableStatistics, as_number
 from selector.types import FLOATING, MOMENTS, WHOLE, value_bytes
+from selector.wording import EPOCH, EPOCH_DATE, MICROSECOND
+from sql.tables import Column
 
 ROWS = "spark.sql.statistics.numRows"
 BYTES = "spark.sql.statistics.totalSize"

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engines.protocol import TableSource
-from metastore.discovery.inspection import DataFile
+from engines.files.listing import DataFile
 from metastore.records import CatalogTable, JobRequest, Mode, StatisticsPart
 from selector.statistics import ColumnStatistics, TableStatistics
+from sql.tables import TableSource
 from statsproc.job.reading import (
     BYTES_A_ROW,
     BuildFailed,

@@ -18,8 +18,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from engines.spark.embedded.java import JavaNotFound
 from metastore.discovery.inspection import InspectionFailed, listed
+from metastore.errors import LockLost
 from metastore.records import CatalogTable, JobRequest, JobState, Mode, StatisticsJob, TableProgress
-from metastore.repositories.statistics import LockLost
 from metastore.store import Metastore
 from selector.join_keys import Bins, ColumnRef, key_groups
 from statsproc.job.build import Before, BuildPlan, build, plan_build

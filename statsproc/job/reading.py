@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engines.protocol import TableSource
-from metastore.discovery.inspection import DataFile, data_files
+from engines.files.listing import DataFile, data_files
 from selector.join_keys import SEPARATOR, ColumnRef
+from sql.tables import TableSource
 from statsproc.read.files import FileUnusable
 from statsproc.read.plain_text import NotPlain
 from statsproc.read.scan import (
@@ -64,13 +64,13 @@ class Reading:
 
 
 def files_of(source: TableSource) -> tuple[DataFile, ...]:
-    """Return a table's files. Raises BuildFailed where there is no such place."""
+    """Return a table's files that hold rows. Raises BuildFailed where there is no such place, InspectionFailed."""
     location = Path(source.location)
     if not location.exists():
         raise BuildFailed(f"there is no {location.name} any more: register the table where its files are")
     if location.resolve() != location:
         raise BuildFailed(f"{location.name} was exchanged for a link: register the table again where its files are")
-    return data_files(location)
+    return tuple(file for file in data_files(location) if file.bytes)
 
 
 def columns_of(source: TableSource, only: Sequence[str] = ()) -> dict[str, str]:

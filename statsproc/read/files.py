@@ -7,7 +7,7 @@ the chunks travel to Spark's workers, which have numpy and pyarrow and nothing e
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,19 +18,12 @@ import pyarrow as pa
 import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 
-from engines.orc_tail import read_tail
-from selector.types import MOMENTS, WHOLE, Group, names_of
+from engines.files.orc_tail import read_tail
+from engines.files.stored_types import StoredColumn, StoredColumns, fits
 
 CHUNK_ROWS = 1 << 19  # what is sorted at once; neighbouring row groups are read together up to it
 DICTIONARY_BYTES = 8.0  # a string column with a dictionary and less than that a row is read as its dictionary
 FOOTERS_AT_ONCE = 8
-# Plain names: what a cluster's workers are sent knows no table of types.
-_TEXTS = names_of(Group.TEXT)
-_WIDER = {
-    **{narrow: (*WHOLE[place:], "double") for place, narrow in enumerate(WHOLE[:-1], start=1)},
-    "float": ("double",),
-    **dict.fromkeys(MOMENTS, MOMENTS),  # ORC and INT96 say nothing about zones
-}
 
 
 class FileUnusable(Exception):
@@ -86,7 +79,7 @@ class Piece(Protocol):
 
     @property
     def bytes(self) -> int:
-        """How much there is to read."""
+        """Tell how much there is to read."""
 
     @property
     def file_bytes(self) -> int:
@@ -131,7 +124,7 @@ class Chunk(Protocol):
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Tell how many rows there are."""
 
     def column(self, name: str) -> pa.ChunkedArray | pa.Array:
         """Read one column."""
@@ -147,7 +140,7 @@ class TableChunk:
 
     @property
     def rows(self) -> int:
-        """How many."""
+        """Tell how many."""
         return int(self.table.num_rows)
 
     def column(self, name: str) -> pa.ChunkedArray:
@@ -174,7 +167,7 @@ class FileChunk:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Tell how many rows there are."""
         return self.split.rows
 
     def column(self, name: str) -> pa.ChunkedArray | pa.Array:
@@ -212,15 +205,13 @@ class FileChunk:
             raise FileUnusable(f"{self.split.path} was changed while it was read: compute the statistics again")
 
 
-def look(
-    path: Path, kind: str, folder: str, *, file_bytes: int, modified_ns: int, spark_type: Callable[[pa.DataType], str]
-) -> FileShape:
+def look(path: Path, kind: str, folder: str, *, file_bytes: int, modified_ns: int) -> FileShape:
     """Read a footer. Raises FileUnusable."""
     try:
         if kind == "orc":
             orc = pa_orc.ORCFile(path)
             tail = read_tail(orc.reader.serialized_file_tail())
-            types = {column.name: spark_type(column.type) for column in orc.schema}
+            types = _types(StoredColumns().orc(orc.schema))
             return FileShape(str(path), kind, folder, file_bytes, modified_ns, tail.stripes, types, tail.other_times)
         footer = pq.read_metadata(path)
     except (pa.ArrowException, OSError) as failure:
@@ -228,7 +219,7 @@ def look(
     groups = tuple(
         (footer.row_group(i).num_rows, footer.row_group(i).total_byte_size) for i in range(footer.num_row_groups)
     )
-    types = {column.name: spark_type(column.type) for column in footer.schema.to_arrow_schema()}
+    types = _types(StoredColumns().parquet(footer))
     return FileShape(str(path), kind, folder, file_bytes, modified_ns, groups, types, _julian(footer.metadata or {}))
 
 
@@ -245,13 +236,17 @@ def fields_of(shape: FileShape, columns: Mapping[str, str], *, is_text: Callable
     for name, data_type in columns.items():
         at = name if name in shape.types else stored.get(name.lower())
         there = shape.types[at] if at is not None else data_type
-        if there not in ("void", data_type) and data_type not in _WIDER.get(there, ()) and not _alike(there, data_type):
+        if there not in ("void", data_type) and not fits(there, data_type):
             raise FileUnusable(
                 f"{shape.path} holds column {name} as {there}, but the catalog says {data_type}: "
                 "write the file again, or register the table again"
             )
         found.append(Field(name, data_type, at, is_text(data_type)))
     return tuple(found)
+
+
+def _types(columns: Iterable[StoredColumn]) -> Mapping[str, str]:
+    return {column.name: column.unreadable or column.data_type for column in columns}
 
 
 def splits_of(shape: FileShape, fields: tuple[Field, ...], groups: Sequence[int] | None = None) -> Iterator[Split]:
@@ -283,13 +278,6 @@ def without_root(text: str, root: Path) -> str:
     places = "|".join(re.escape(place) for place in (str(root), quote(str(root))))
     whole = re.compile(rf"(?:file:(?://)?)?(?:{places})(/|(?![\w.-]))")
     return whole.sub(lambda found: "" if found[1] else root.name, text)
-
-
-def _alike(there: str, here: str) -> bool:
-    """Return whether decimals differ in precision only, or strings in their declared length."""
-    if there.startswith("decimal(") and here.startswith("decimal("):
-        return there.split(",")[1] == here.split(",")[1]
-    return there.partition("(")[0] in _TEXTS and here.partition("(")[0] in _TEXTS
 
 
 def _julian(metadata: Mapping[bytes, bytes]) -> bool:

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from engines.arrow_types import arrow_type
-from engines.protocol import TableSource
-from metastore.discovery.inspection import DEFAULT_PARTITION, DataFile
+from engines.files.listing import DataFile
+from metastore.discovery.inspection import DEFAULT_PARTITION
 from selector.types import parse
+from sql.tables import TableSource
 from statsproc.sketches.column_summary import ColumnSummary, constant, is_summarised, merge
 from statsproc.sketches.sample import Draw, taken
 from statsproc.sketches.table_summary import TableSummary

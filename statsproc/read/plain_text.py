@@ -22,8 +22,8 @@ from selector.types import MOMENTS, WHOLE, Kind, parse
 from statsproc.read.files import Chunk, FileUnusable, TableChunk
 
 if TYPE_CHECKING:
-    from engines.protocol import TableSource
-    from metastore.discovery.inspection import DataFile
+    from engines.files.listing import DataFile
+    from sql.tables import TableSource
 
 PIECE_BYTES = 32 << 20
 LINE_BYTES = 1 << 20  # read behind a piece's end to find the end of its last line; a longer line is not plain

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from engines.protocol import TableSource
+from sql.tables import TableSource
 from statsproc.read.files import Chunk, FileUnusable, Piece, TableChunk
 from statsproc.read.freed_memory import keep_freed_memory
 from statsproc.read.plain_text import NotPlain
@@ -42,7 +42,7 @@ FOLDERS_AT_ONCE = 50  # partitions that one job reads through Spark
 
 # Travels with the job, so that a cluster's workers need numpy and pyarrow only.
 _MODULES = (
-    "engines.orc_tail",
+    "engines.files.orc_tail",
     "selector.hashing",
     "selector.join_keys",
     "selector.key_line",

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from engines.arrow_types import stored_type
-from engines.protocol import TableSource
-from metastore.discovery.inspection import DataFile
+from engines.files.listing import DataFile
 from metastore.records import StatisticsPart
+from sql.tables import TableSource
 from statsproc.read.files import FileShape, Piece, fields_of, look, look_at_all, splits_of
 from statsproc.read.plain_text import pieces_of
 from statsproc.read.scan import FolderFiles
@@ -36,7 +35,7 @@ class ScanScope:
 
     @property
     def files(self) -> int:
-        """How many files are read."""
+        """Tell how many files are read."""
         return sum(len(files) for files in self.anew.values())
 
 
@@ -113,7 +112,6 @@ def pieces(scope: ScanScope, source: TableSource, columns: Mapping[str, str], *,
                     folder,
                     file_bytes=file.bytes,
                     modified_ns=file.modified_ns,
-                    spark_type=stored_type,
                 )
                 for folder, file in files
             ]

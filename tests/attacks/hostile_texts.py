@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-QUERY_DIALECTS = ("spark", "spark", "spark", "hive", "impala", "trino", "duckdb", "ansi")
+QUERY_DIALECTS = ("spark", "spark", "spark", "hive", "impala")
 
 PIECES = (
     *(
@@ -159,7 +159,6 @@ FUNCTIONS = (
         "date_add",
         "timestampadd",
         "extract",
-        "typed_division",
         "read_csv",
         "input_file_name",
         "`concat`",

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from gateway.sql.limits.patterns import explodes
-from gateway.sql.parsing import ParserLimits
-from gateway.sql.statement import check
+from sql.limits.patterns import explodes
+from sql.parsing import ParserLimits
+from sql.statement import check
 from tests.attacks.doors import Door, Refused, Served
 from tests.gateway.conftest import BOOKS
 

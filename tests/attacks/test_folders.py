@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engines.protocol import Column, TableSource
 from metastore.database.connection import sqlite_url
 from metastore.records import Inspection
 from metastore.store import Metastore
+from sql.tables import Column, TableSource
 from tests.attacks.conftest import DUCKDB
 from tests.attacks.doors import Door, Refused, Served, served
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from engines.protocol import Column, TableSource
-from gateway.errors import SqlError, ValueOutOfRange
-from gateway.sql.parsing import ParserLimits
-from gateway.sql.statement import CheckedStatement, check
+from sql.errors import SqlError, ValueOutOfRange
+from sql.parsing import ParserLimits
+from sql.statement import CheckedStatement, check
+from sql.tables import Column, TableSource
 from tests.attacks.doors import Door, Refused, Served
 from tests.gateway.conftest import BOOKS
+from tests.writers import DUCKDB_SQL, SPARK_SQL
 
 TABLE = TableSource("t", "/t", "parquet", (Column("a", "string"), Column("n", "int"), Column("arr", "array<string>")))
 BILLION = 1_000_000_000
@@ -121,7 +122,7 @@ def test_what_a_statement_builds_by_its_constants_has_an_end(sql: str) -> None:
 
 @pytest.mark.parametrize("sql", SHORT_ENOUGH)
 def test_ordinary_texts_are_left_alone(sql: str) -> None:
-    assert "raise_error" not in _checked(sql).sql("spark").lower()
+    assert "raise_error" not in _checked(sql).sql(SPARK_SQL).lower()
 
 
 def test_layers_of_doubling_are_measured_once_each() -> None:
@@ -129,22 +130,22 @@ def test_layers_of_doubling_are_measured_once_each() -> None:
     sql = "SELECT 1 AS s"
     for _ in range(layers):
         sql = f"SELECT a.s FROM ({sql}) AS a WHERE a.s IS NOT NULL"
-    assert _checked(sql).sql("spark")
+    assert _checked(sql).sql(SPARK_SQL)
 
 
 def test_counts_from_data_are_checked_on_spark_only() -> None:
     statement = _checked("SELECT repeat(a, n) AS x, lpad(a, n + 1, ' ') AS y, lpad(a, 3, ' ') AS z FROM t")
-    assert statement.sql("spark").lower().count("raise_error") == 2
-    assert "raise_error" not in statement.sql("duckdb").lower()
+    assert statement.sql(SPARK_SQL).lower().count("raise_error") == 2
+    assert "raise_error" not in statement.sql(DUCKDB_SQL).lower()
     with pytest.raises(SqlError):  # it is ours
         _checked("SELECT raise_error('x')")
 
 
 def test_what_is_repeated_counts_by_its_length_where_data_decides() -> None:
-    assert "octet_length" in _checked("SELECT repeat(a, n) FROM t").sql("spark").lower()
-    assert "octet_length" in _checked("SELECT repeat(a, 5000) FROM t").sql("spark").lower()
-    assert "raise_error" not in _checked("SELECT repeat(a, 50) FROM t").sql("spark").lower()
-    assert "10000.0" in _checked(f"SELECT repeat('{'x' * 10_000}', n) FROM t").sql("spark")
+    assert "octet_length" in _checked("SELECT repeat(a, n) FROM t").sql(SPARK_SQL).lower()
+    assert "octet_length" in _checked("SELECT repeat(a, 5000) FROM t").sql(SPARK_SQL).lower()
+    assert "raise_error" not in _checked("SELECT repeat(a, 50) FROM t").sql(SPARK_SQL).lower()
+    assert "10000.0" in _checked(f"SELECT repeat('{'x' * 10_000}', n) FROM t").sql(SPARK_SQL)
 
 
 @pytest.mark.parametrize("sql", [f"SELECT repeat('x', {BILLION})", f"SELECT md5(lpad('x', {BILLION}, 'y'))"])

@@ -11,16 +11,18 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from engines.protocol import Column, TableSource
-from gateway.errors import SqlError, StatementTooComplex
-from gateway.sql.parsing import ParserLimits
-from gateway.sql.planning import work
-from metastore.records import View
+from engines.scripted import ScriptedEngine
+from gateway.commands.classification import Text, classify
+from gateway.commands.registry import FAMILIES
+from gateway.commands.statement_reader import engines_of
+from sql.errors import SqlError, StatementTooComplex
+from sql.parsing import ParserLimits
+from sql.tables import Column, TableSource, View
 from tests.attacks.doors import Door, Refused, Served
 
 BOOKS = {"books": TableSource("books", "/nowhere", "parquet", columns=(Column("id", "int"), Column("title", "string")))}
 DATABASES = ("default",)
-ENGINES = work.Engines(("spark", "duckdb"), ("duckdb",))
+ENGINES = engines_of([ScriptedEngine()])
 MOST_GROWTH = 2.6  # of the functions called for twice the text; what is quadratic calls four times as many
 MOST_GROWTH_OF_DEPTH = 4.5  # brackets nest 200 deep at most, so that squares of it do no harm, and powers of two would
 DEEPEST = 160
@@ -109,7 +111,7 @@ TEXTS = {
 
 def read(sql: str) -> None:
     with suppress(SqlError):
-        work.understand(work.Text(sql, "spark", ParserLimits()), BOOKS, {}, DATABASES, ENGINES)
+        classify(Text(sql, "spark", ParserLimits()), BOOKS, {}, DATABASES, ENGINES, FAMILIES)
 
 
 def calls_for(sql: str) -> int:
@@ -155,7 +157,7 @@ def test_a_chain_of_views_that_doubles_is_refused() -> None:
         sql = f"SELECT a.id FROM v{i - 1} a JOIN v{i - 1} b ON a.id = b.id"
         views[f"v{i}"] = View(f"v{i}", sql, "spark", columns)
     with pytest.raises(SqlError) as caught:
-        work.understand(work.Text("SELECT id FROM v14", "spark", ParserLimits()), BOOKS, views, DATABASES, ENGINES)
+        classify(Text("SELECT id FROM v14", "spark", ParserLimits()), BOOKS, views, DATABASES, ENGINES, FAMILIES)
     assert caught.value.code in ("STATEMENT_TOO_COMPLEX", "STATEMENT_TOO_DEEP")
 
 
@@ -165,7 +167,7 @@ def test_a_large_view_that_is_named_often_is_refused() -> None:
     views = {"large": View("large", sql, "spark", tuple(Column(name, "int") for name in names))}
     text = f"SELECT l0.column_0 FROM {', '.join(f'large AS l{i}' for i in range(40))}"
     with pytest.raises(StatementTooComplex):
-        work.understand(work.Text(text, "spark", ParserLimits()), BOOKS, views, DATABASES, ENGINES)
+        classify(Text(text, "spark", ParserLimits()), BOOKS, views, DATABASES, ENGINES, FAMILIES)
 
 
 @pytest.fixture

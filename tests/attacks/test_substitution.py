@@ -11,15 +11,11 @@ import psutil
 import pytest
 
 from engines.errors import EngineError, EngineUnavailable
-from engines.hive.engine import HiveEngine
 from engines.protocol import Engine, Lease
 from engines.spark.embedded.server import MIB, SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
 from gateway.settings import load
 from tests.attacks.doors import Door, Refused, Served
-from tests.engines.thrift_server import LOOPBACK, ThriftServer, thrift_server
-
-__all__ = ["thrift_server"]
 
 pytestmark = pytest.mark.spark
 
@@ -74,11 +70,10 @@ def answers_at_last(engine: Engine) -> None:
 # ---------------------------------------------------------------------- through every door
 
 
-@pytest.mark.parametrize("dialect", ["impala", "trino", "duckdb", "ansi"])
-def test_a_text_stays_what_it_is(door: Door, dialect: str, spark_gateway: Served) -> None:
+@pytest.mark.parametrize("engine", ["spark", "duckdb"])
+def test_a_text_stays_what_it_is(door: Door, engine: str, spark_gateway: Served) -> None:
     written = ", ".join(f"'{each}' as a{at}" for at, each in enumerate(plain(VARIABLES)))
-    engine = "spark" if dialect == "trino" else "duckdb"
-    assert spark_gateway.ask(door, f"select {written}", engine=engine, dialect=dialect) == [plain(VARIABLES)]
+    assert spark_gateway.ask(door, f"select {written}", engine=engine, dialect="impala") == [plain(VARIABLES)]
 
 
 @pytest.mark.parametrize("dialect", ["spark", "hive"])
@@ -142,7 +137,7 @@ def test_bound_parameters_stay_what_they_are(spark_gateway: Served, tmp_path: Pa
 def test_what_is_written_stays_what_it_is(door: Door, spark_gateway: Served) -> None:
     """The writer's path: rows of a query go through Spark into files."""
     table = f"written_{door.name.lower()}"
-    spark_gateway.ask(door, f"create table {table} as select '${{env:HOME}}' as a", dialect="ansi")
+    spark_gateway.ask(door, f"create table {table} as select '${{env:HOME}}' as a", dialect="impala")
     found = spark_gateway.ask(door, f"select a from {table}", engine="duckdb")
     spark_gateway.ask(door, f"drop table {table}")
     assert found == [("${env:HOME}",)]
@@ -162,52 +157,37 @@ def test_no_secret_is_in_the_environment_of_a_child(spark_gateway: Served) -> No
 # ---------------------------------------------------------------------- on every engine
 
 
-@pytest.fixture(params=["embedded", "remote", "thrift server"])
+@pytest.fixture(params=["embedded", "remote"])
 def server(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """Give each engine that speaks Spark's SQL."""
+    """Give Spark as the gateway reaches it."""
     if request.param == "embedded":
         yield request.getfixturevalue("spark_engine")
         return
-    if request.param == "remote":
-        embedded: SparkConnectServer = request.getfixturevalue("spark_server")
-        engine: SparkConnectEngine | HiveEngine = SparkConnectEngine(embedded.start(), name="remote")
-    else:
-        thrift: ThriftServer = request.getfixturevalue("thrift_server")
-        # An administrator's setting does not go before ours.
-        settings = {"spark.sql.variable.substitute": "true"}
-        engine = HiveEngine([(LOOPBACK, thrift.ports["sasl"])], settings=settings)
+    embedded: SparkConnectServer = request.getfixturevalue("spark_server")
+    engine = SparkConnectEngine(embedded.start(), name="remote")
     yield engine
     engine.close()
 
 
 def test_an_engine_puts_nothing_into_texts(server: Engine, tmp_path: Path) -> None:
+    require_plain_texts(server, tmp_path)
+
+
+def require_plain_texts(server: Engine, folder: Path) -> None:
+    """Require of an engine that speaks Spark's SQL that it puts nothing into texts."""
     server.use_tables([])
     answers_at_last(server)
     for sql in texts(plain(VARIABLES)):
         assert ask(server, sql) == [{each: each for each in plain(VARIABLES)}]
     with pytest.raises(EngineError):
-        ask(server, shell(tmp_path / "marker"))
-    assert not (tmp_path / "marker").exists()
+        ask(server, shell(folder / "marker"))
+    assert not (folder / "marker").exists()
     assert "Project" in server.explain("select '${env:HOME}' as a")
     assert "${env:HOME}" in server.explain("select '${env:HOME}' as a")
 
 
-def test_a_server_that_puts_values_into_texts_gets_no_statement(
-    thrift_server: ThriftServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A server may ignore what its sessions are told; here they are not told."""
-    monkeypatch.setattr("engines.hive.engine.SPARK_AS_WRITTEN", {})
-    settings = {"spark.sql.variable.substitute": "true"}
-    engine = HiveEngine([(LOOPBACK, thrift_server.ports["sasl"])], settings=settings)
-    answers_at_last(engine)
-    with pytest.raises(EngineUnavailable, match=r"spark\.sql\.variable\.substitute.* to false"):
-        ask(engine, "select 1 as a")
-    engine.close()
-
-
 def test_settings_that_change_how_texts_are_read_are_refused(tmp_path: Path) -> None:
-    for section, name in (("spark", "configuration"), ("hive", "session_settings")):
-        for setting in ("spark.sql.variable.substitute", "hive.variable.substitute"):
-            with pytest.raises(ValueError, match=f"{setting} must be false"):
-                load(tmp_path, **{section: {name: {setting: "true"}}})
-            load(tmp_path, **{section: {name: {setting: "FALSE"}}})
+    for setting in ("spark.sql.variable.substitute", "hive.variable.substitute"):
+        with pytest.raises(ValueError, match=f"{setting} must be false"):
+            load(tmp_path, spark={"configuration": {setting: "true"}})
+        load(tmp_path, spark={"configuration": {setting: "FALSE"}})

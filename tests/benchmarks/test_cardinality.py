@@ -1,16 +1,17 @@
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import contextlib
+import io
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from benchmarks.cardinality import PERCENTILES
+from benchmarks.cardinality import Estimated, estimates
+from benchmarks.tables import database, described
 
-ROOT = Path(__file__).parents[2]
 CUSTOMERS, ORDERS = 200, 20_000
 LARGE = "SELECT * FROM orders WHERE amount >= 9000"
 JOINED = "SELECT count(*) FROM orders o JOIN customers c ON o.customer = c.id WHERE c.region = 'r1'"
@@ -32,42 +33,26 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-def _run(data: Path, queries: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "benchmarks.cardinality", "--data", str(data), "--queries", str(queries)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+def estimated(data: Path, work: Path, asked: list[tuple[str, float]]) -> tuple[list[Estimated], str]:
+    """Return the estimates, and what is printed meanwhile."""
+    with contextlib.redirect_stderr(io.StringIO()) as printed:
+        tables = described(data, work, [sql for sql, _ in asked])
+        with database(tables.tables.values()) as connection:
+            return list(estimates(connection, tables, asked)), printed.getvalue()
 
 
 @pytest.mark.spark
-def test_the_claim_on_anyones_tables(data: Path, tmp_path: Path) -> None:
-    queries = tmp_path / "queries.json"
-    asked = [{"sql": f"{LARGE};", "true": ORDERS // 10}, {"sql": JOINED, "true": ORDERS // 4}]
-    queries.write_text(json.dumps([*asked, {"sql": UNKNOWN, "true": 1}]))
-    ran = _run(data, queries)
-    assert ran.returncode == 0, ran.stderr
-    assert "empty is no table" in ran.stderr
-    assert f"not planned: {UNKNOWN}: Binder Error" in ran.stderr
-    assert "q-errors of 2 of 3 statements" in ran.stdout
-    last = json.loads(ran.stdout.splitlines()[-1])
-    assert (last["claim"], last["holds"], last["targets"]) == ("cardinality", True, {})
-    found = last["figures"]
-    assert {f"{whose}q{p}" for p in PERCENTILES for whose in ("", "engine_")} < set(found)
-    assert 1.0 <= found["q50"] <= found["q99"] < 1.01  # of a count the rows below it, not its one row
-    assert found["mape"] < 1.0
-    assert found["engine_q99"] > found["q99"]
-    assert found["upper_covers_percent"] == 100.0
-    assert found["ms_per_estimate"] > 0.0
-
-
-@pytest.mark.parametrize("content", ["nonsense", '[{"sql": "SELECT 1"}]'])
-def test_statements_that_cannot_be_read(data: Path, tmp_path: Path, content: str) -> None:
-    queries = tmp_path / "queries.json"
-    queries.write_text(content)
-    ran = _run(data, queries)
-    assert ran.returncode == 1
-    assert ran.stderr.splitlines()[-1] == f'error: {queries} is no JSON list of {{"sql", "true"}}'
+@pytest.mark.thorough
+def test_statements_over_anyones_tables_are_estimated(data: Path, tmp_path: Path) -> None:
+    asked = [(LARGE, ORDERS / 10), (JOINED, ORDERS / 4), (UNKNOWN, 1.0)]
+    work = tmp_path / "work"
+    work.mkdir()
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:  # this one may have a Spark of its own
+        (large, joined), printed = process.submit(estimated, data, work, asked).result()
+    assert "empty is no table" in printed
+    assert f"not planned: {UNKNOWN}: Binder Error" in printed
+    assert [large.ours, joined.ours] == pytest.approx(
+        [ORDERS / 10, ORDERS / 4], rel=0.01
+    )  # of a count, the rows below it
+    assert abs(large.engines - large.true) > abs(large.ours - large.true)
+    assert all(one.upper >= one.true and one.seconds > 0.0 for one in (large, joined))

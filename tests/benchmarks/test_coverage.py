@@ -17,7 +17,6 @@ from benchmarks.coverage import (
     SEED,
     SMALLEST,
     Covered,
-    Peak,
     cold,
     fitted,
     measure,
@@ -32,21 +31,20 @@ LIMIT = 1 << 40
 RUNS = 300
 
 
-def peaks(deviation: float, *, count: int = RUNS, bias: float = 0.0, kind: str = "joins", seed: int = 1) -> list[Peak]:
+def drawn(
+    deviation: float, *, count: int = RUNS, bias: float = 0.0, kind: str = "joins", seed: int = 1
+) -> list[PastRun]:
     """Return runs whose peaks are off by this much, as a standard deviation of logarithms."""
     chance = random.Random(seed)  # noqa: S311 - not for secrets
     expected = Expectation(100 * MIB, Uncertainty(kind), LIMIT)
     return [
-        Peak(
-            PastRun(
-                "duckdb",
-                WorkloadKey(f"s{seed}-{n}", f"t{seed}-{n}"),
-                expected,
-                False,
-                round(100 * MIB * math.exp(chance.gauss(bias, deviation))),
-                None,
-            ),
-            135 * MIB,
+        PastRun(
+            "duckdb",
+            WorkloadKey(f"s{seed}-{n}", f"t{seed}-{n}"),
+            expected,
+            False,
+            round(100 * MIB * math.exp(chance.gauss(bias, deviation))),
+            None,
         )
         for n in range(count)
     ]
@@ -54,25 +52,25 @@ def peaks(deviation: float, *, count: int = RUNS, bias: float = 0.0, kind: str =
 
 @pytest.mark.parametrize("deviation", [0.1, 0.5])
 def test_what_is_learned_covers_what_it_says_whatever_the_model_says(deviation: float) -> None:
-    covered = replay(peaks(deviation), orders=3, seed=SEED)
+    covered = replay(drawn(deviation), orders=3, seed=SEED)
     assert covered.factors.size == 3 * RUNS
     assert LEAST_PERCENT <= covered.percent <= MOST_PERCENT + 1.0
 
 
 def test_what_was_fitted_to_the_same_errors_needs_no_runs() -> None:
-    known = fitted([*peaks(0.1, seed=2), *peaks(0.6, kind="guesses", seed=3)])
+    known = fitted([*drawn(0.1, seed=2), *drawn(0.6, kind="guesses", seed=3)])
     assert known.of("guesses").deviation > 4 * known.of("joins").deviation
     assert known.of("never seen") == Uncertainty("never seen", *known.usual)
     for kind, deviation in (("joins", 0.1), ("guesses", 0.6)):
-        covered = cold(peaks(deviation, kind=kind, seed=4), known)
+        covered = cold(drawn(deviation, kind=kind, seed=4), known)
         assert 91.0 <= covered.percent <= 99.0
         assert covered.median < math.exp(2.5 * deviation)
 
 
 def test_a_bias_is_found_and_taken_away() -> None:
-    known = fitted(peaks(0.1, bias=-0.7, seed=2))
+    known = fitted(drawn(0.1, bias=-0.7, seed=2))
     assert known.of("joins").bias == pytest.approx(-0.7, abs=0.05)
-    assert cold(peaks(0.1, bias=-0.7, seed=4), known).median < 1.4
+    assert cold(drawn(0.1, bias=-0.7, seed=4), known).median < 1.4
 
 
 def test_a_bound_that_says_nothing_is_told_from_a_sharp_one() -> None:
@@ -84,9 +82,7 @@ def test_a_bound_that_says_nothing_is_told_from_a_sharp_one() -> None:
 
 
 def test_runs_that_were_not_measured_are_not_counted() -> None:
-    missed = [
-        replace(one, run=replace(one.run, ran_out=True, measured_bytes=None)) for one in peaks(0.1, count=SMALLEST)
-    ]
+    missed = [replace(run, ran_out=True, measured_bytes=None) for run in drawn(0.1, count=SMALLEST)]
     with pytest.raises(RunFailed, match="no run was measured"):
         replay(missed, orders=1, seed=SEED)
 
@@ -95,4 +91,4 @@ def test_too_few_runs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RunFailed, match="0 runs are too few"):
         measure(metastore=sqlite_url(tmp_path / "metastore.db"), engine="duckdb", orders=1, seed=SEED)
     with pytest.raises(RunFailed, match="3 runs are too few"):
-        fitted(peaks(0.1, count=3))
+        fitted(drawn(0.1, count=3))

@@ -15,10 +15,10 @@ from benchmarks.memory import LARGE_BYTES, Sizes, arising, figures, learned, pre
 from benchmarks.peaks import Run, has_only_joins, measured_tree
 from benchmarks.statements import Named, read_all, read_statements
 from benchmarks.tables import Tables
+from engines.duckdb.memory.layout import CALIBRATED
+from engines.duckdb.memory.model import estimate
 from engines.protocol import Lease, OperatorActual
 from selector.cardinality.tree import EstimatedNode
-from selector.memory.duckdb import estimate
-from selector.memory.duckdb_layout import CALIBRATED
 from selector.plan import Operator, PlanColumn, PlanNode
 from selector.statistics import TableStatistics
 from tests.selector.described import described
@@ -170,7 +170,7 @@ def test_what_statistics_take_is_counted_by_what_they_are() -> None:
 
 
 def test_trees_with_unknown_rows_have_no_error_to_speak_of() -> None:
-    unknown = EstimatedNode(aggregate_over_join(), None, 0.0, "unknown")
+    unknown = EstimatedNode(aggregate_over_join(), None, "unknown")
     known = run("known", 10_000_000, 0.0)
     of = figures(predicted([Run(known.statement, known.peak_bytes, known.true, unknown)], TABLES, 2))
     assert of["ours.all.mape"] == 100.0

@@ -11,9 +11,9 @@ import pytest
 from benchmarks.answers import difference
 from benchmarks.both_engines import without_limit
 from benchmarks.generated_queries import queries, write_tables
-from gateway.sql.dialects.names import SPARK
-from gateway.sql.parsing import ParserLimits
-from gateway.sql.statement import check
+from sql.dialects.names import SPARK
+from sql.parsing import ParserLimits
+from sql.statement import check
 
 NAN = float("nan")
 QUERIES = 300

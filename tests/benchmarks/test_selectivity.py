@@ -29,7 +29,7 @@ FIGURES = {
 
 
 def _estimated(operator: Operator, rows: float, *children: EstimatedNode) -> EstimatedNode:
-    return EstimatedNode(PlanNode(operator, operator.value), rows, 1.0, "", children)
+    return EstimatedNode(PlanNode(operator, operator.value), rows, "", children)
 
 
 def test_what_is_counted_is_what_the_count_reads() -> None:

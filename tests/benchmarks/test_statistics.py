@@ -35,6 +35,7 @@ def test_the_ratio_of_some_tables_is_that_of_their_sums() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_each_way_describes_the_table(tmp_path: Path) -> None:
     values = np.random.default_rng(7).integers(0, 1000, ROWS)
     folder = tmp_path / "things"

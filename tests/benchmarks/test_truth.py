@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.truth import ColumnFacts, Truth
-from engines.protocol import Column
 from selector.statistics import ColumnStatistics, CommonValues, Histogram, TableStatistics
+from sql.tables import Column
 
 AGES = (8, 9, 23, 23, 23, 23, 27, 45)
 AGES_SQL = "(SELECT unnest([8, 9, 23, 23, 23, 23, 27, 45, NULL]) AS age)"

@@ -26,6 +26,7 @@ from selector.statistics import ColumnStatistics, Histogram, TableStatistics
 from tests.gateway.scripted_gateway import PLAN, ROWS, SMALL, TOO_BIG, scripted_gateway
 
 playwright = pytest.importorskip("playwright.sync_api", reason="a real browser needs the package playwright")
+playwright.expect.set_options(timeout=60_000)  # ms, on a machine that runs other tests
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ARGUMENTS = (

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engines.duckdb.pool import DuckDBEngine
+from engines.duckdb.engine import DuckDBEngine
 from engines.errors import EngineBusy, EngineUnavailable
 from engines.spark.embedded.server import SparkConnectServer
 from engines.spark.engine import SparkConnectEngine

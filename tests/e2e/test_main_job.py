@@ -68,7 +68,7 @@ def test_a_killed_duckdb_worker_costs_no_query(gateway: RealGateway) -> None:
     query_id = gateway.submit(sql)
     _wait_until(lambda: _attempt_engines(gateway, query_id) == ["duckdb"])
     time.sleep(0.2)
-    for pid in gateway.processes("engines.duckdb.worker"):
+    for pid in gateway.processes("engines.duckdb.worker.worker"):
         os.kill(pid, signal.SIGKILL)
     reply = gateway.ended(query_id, within_s=200)
     assert reply["state"] == "FINISHED", reply["error"]
@@ -78,7 +78,7 @@ def test_a_killed_duckdb_worker_costs_no_query(gateway: RealGateway) -> None:
     ]
     small = gateway.query("SELECT count(*) FROM books WHERE price < 31")
     assert small["engine"] == "duckdb"
-    _wait_until(lambda: len(gateway.processes("engines.duckdb.worker")) >= 2)
+    _wait_until(lambda: len(gateway.processes("engines.duckdb.worker.worker")) >= 2)
 
 
 def test_a_killed_spark_costs_no_query(gateway: RealGateway) -> None:

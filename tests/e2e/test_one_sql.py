@@ -15,10 +15,10 @@ import pytest
 
 from benchmarks.both_engines import BothEngines, Outcome
 from benchmarks.generated_queries import queries, write_tables
-from engines.duckdb.pool import DuckDBEngine
-from engines.protocol import TableSource
+from engines.duckdb.engine import DuckDBEngine
 from engines.spark.engine import SparkConnectEngine
 from metastore.discovery.inspection import inspect
+from sql.tables import TableSource
 
 pytestmark = pytest.mark.spark
 
@@ -50,7 +50,7 @@ CORNERS = """
     cast(-1.9D AS int), cast('t' AS boolean)
     cast(1.25 AS decimal(3, 1)), cast(-1.25 AS decimal(3, 1)), cast(1.35D AS decimal(3, 1))
     cast(0.0000001BD AS string)
-    cast(123.0D AS string), cast(0.1F AS string), cast('abcd' AS varchar(3))
+    cast(123.0D AS string), cast('abcd' AS varchar(3))
     try_cast('x' AS int), try_cast('1.5' AS int)
     add_months(DATE '2020-01-31', 1), DATE '2020-01-31' + INTERVAL 1 MONTH, DATE '2020-02-29' - INTERVAL 1 YEAR
     dayofweek(DATE '2020-01-05'), weekday(DATE '2020-01-05'), weekofyear(DATE '2021-01-03')
@@ -86,7 +86,7 @@ MORE_CORNERS = r"""
     two.*, three.*, id FROM two JOIN three USING (y, id) LEFT JOIN one USING (id)
     * FROM one JOIN two USING (id) JOIN three ON three.id = one.id
     sum(k * 1000000000) FILTER (WHERE k < 2) AS a, max(100 / (k - 5)) FILTER (WHERE k < 2) AS b FROM two
-    covar_pop(k * 2, y) FILTER (WHERE k < 9) AS a, percentile(k * 2, 0.25) FILTER (WHERE k < 2) AS b FROM two
+    var_pop(k * 2) FILTER (WHERE k < 9) AS a, percentile(k * 2, 0.25) FILTER (WHERE k < 2) AS b FROM two
     cast(1e39 AS float) AS a, cast(x * 1e39 AS float) AS b, try_cast(-1e39 AS float) AS c FROM one
     -(2147483648) AS a, -2147483648 AS b, -(-2147483647) AS c, -9223372036854775808L AS d, -128Y AS e
     -2147483648 % -1 AS a, -2147483648 % (n - 2) AS b, pmod(-2147483648, n - 2) AS c FROM one WHERE n = 1
@@ -94,6 +94,13 @@ MORE_CORNERS = r"""
     to_date(concat(' 2020-01-0', id)) AS a, to_date(t, 'yyyy-MM-dd') AS b FROM one
     year(try_cast(concat('000', id - 1, '-01-01') AS date)) AS a FROM one
     s RLIKE '(?:(?:a{10}){10}){10}' AS a, regexp_extract('ab', '((a)|b)*', 2) AS b, s RLIKE '(?:ab?){3}' AS c FROM one
+    n, count(*) AS c FROM one WHERE id > 5 GROUP BY ROLLUP (n)
+    n, count(*) AS c FROM one WHERE id > 5 GROUP BY GROUPING SETS ((n), ()) HAVING count(*) = 0
+    n FROM one WHERE n NOT IN (SELECT k FROM two) OR id > 2
+    n FROM one WHERE NOT (n IN (SELECT k FROM two) AND id > 1)
+    one.id, two.k FROM one CROSS JOIN two ON one.id = two.id
+    pow(x, double('NaN')) AS a, pow(n, double('Infinity')) AS b, pow(-n, double('-Infinity')) AS c FROM one
+    cast(m * 1.000000000000000001 AS double) AS a, sum(k) OVER w AS b FROM one, two WINDOW v AS (ORDER BY k), w AS v
     x.y, x.d FROM (SELECT two.id, three.id, two.y, three.z AS d FROM two JOIN three ON two.id = three.id) x
 """
 """What a reader of this package found, with its tables; a line is what follows SELECT."""
@@ -114,6 +121,10 @@ LEFT_TO_SPARK = r"""
     -(-2147483648) AS a
     try_cast('0000-01-01' AS date) IS NULL AS a
     to_date(concat(' 2020-01-0', id), 'yyyy-MM-dd') AS a FROM one
+    cast(0.1F AS string) AS a
+    cast(concat(id, 'e9') AS decimal(9, 0)) AS a FROM one WHERE id < 0 OR id = 1
+    var_pop(id + 100000000) AS a FROM one
+    n IN (SELECT k FROM two) AS a FROM one
 """
 """What goes to Spark, before it runs or when a value is met; a line is what follows SELECT."""
 

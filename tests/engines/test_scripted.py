@@ -16,8 +16,9 @@ from engines.errors import (
     StatementCancelled,
     StatementError,
 )
-from engines.protocol import Actuals, Column, Engine, EngineKind, EngineStatus, TableSource
+from engines.protocol import Actuals, Engine, EngineKind, EngineStatus
 from engines.scripted import Asked, Pause, Script, ScriptedEngine, ScriptedResult
+from sql.tables import Column, TableSource
 from tests.engines.conformance import LEASE, SOON_S, ask, run
 
 ONE = pa.record_batch({"n": [1, 2]})

@@ -12,18 +12,9 @@ from dataclasses import replace
 from pydantic import ByteSize
 
 from engines.adapter import BuiltEngine, CheckResult, EngineContext, EngineSettings, Size
-from engines.duckdb.pool import DuckDBEngine
-from engines.protocol import (
-    EXPLAIN_S,
-    EngineKind,
-    EngineStatus,
-    Lease,
-    ResultStream,
-    TableSource,
-    Watch,
-    never,
-    unwatched,
-)
+from engines.duckdb.engine import DuckDBEngine
+from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, ResultStream, Watch, never, unwatched
+from sql.tables import TableSource
 
 MIB = 1 << 20
 TAKES_MIB, HUNGRY_MIB = 5, 10_000
@@ -33,7 +24,8 @@ SPILLING_BYTES = 1 << 30
 class ToyEngine:
     """Implements ``Engine``. cost_model: None of a dependable one."""
 
-    dialect = "duckdb"
+    writer = "tests.engines.toy_writer"
+    backtracks = False
     formats = frozenset({"parquet", "csv", "json"})
 
     def __init__(self, name: str, kind: EngineKind, *, cost_model: str | None = None, slots: int = 2) -> None:
@@ -100,7 +92,7 @@ class ToyAdapter:
         """Build the toy."""
         if self._kind is EngineKind.DEPENDABLE:
             return BuiltEngine(ToyEngine(self.section, self._kind))
-        engine = ToyEngine(self.section, self._kind, cost_model="tests.gateway.routing.toy_cost")
+        engine = ToyEngine(self.section, self._kind, cost_model="tests.engines.toy_cost")
         return BuiltEngine(engine, limit_bytes=int(settings.memory_limit))
 
     def findings(self, settings: ToySettings) -> Iterator[CheckResult]:

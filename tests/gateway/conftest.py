@@ -27,13 +27,13 @@ from engines.protocol import EngineKind
 from engines.scripted import ScriptedEngine
 from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
+from gateway.planning.pool import Planners
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security import authentication
 from gateway.server import wiring
 from gateway.server.app import create_app
 from gateway.server.connections.protocol import PatientProtocol
 from gateway.server.runtime import Gateway
-from gateway.sql.planning.pool import Planners
 from metastore.discovery.inspection import inspect
 from selector.decision import Rule
 from selector.forecast.seconds import Speed
@@ -143,8 +143,8 @@ def scripted(
         pools: Mapping[str, settings_module.PoolSettings] = {},
         **limits: float,
     ) -> Scripted:
-        fast = ScriptedEngine("fast", kind=EngineKind.FAST, dialect="duckdb", slots=slots)
-        dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, dialect="spark", slots=slots)
+        fast = ScriptedEngine("fast", kind=EngineKind.FAST, slots=slots)
+        dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, slots=slots)
         entries = [
             EngineEntry(fast, limit_bytes=limit_bytes),
             EngineEntry(dependable, speed=SLOW),

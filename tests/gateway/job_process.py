@@ -16,12 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import engines.machine.lifeline
-from metastore.discovery.inspection import InspectionFailed, data_files
+from engines.files.listing import InspectionFailed, data_files
 from metastore.records import JobState, StatisticsPart, TableProgress
 from metastore.store import Metastore
 from selector.statistics import TableStatistics
 
-COMMAND = [sys.executable, "-I", engines.machine.lifeline.__file__, "--", sys.executable, __file__]  # of ``JobRunner``
+# Of ``JobRunner``. -P: this folder has a package sql, too.
+COMMAND = [sys.executable, "-I", engines.machine.lifeline.__file__, "--", sys.executable, "-P", __file__]
 SECONDS = "PYTHON_JOB_SECONDS"  # of the names that a child process gets
 
 

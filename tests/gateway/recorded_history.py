@@ -45,8 +45,8 @@ class SlowEngine(ScriptedEngine):
 
 
 def gateway_of(home: Path, bookstore: Path, role: Role = Role.ADMIN) -> tuple[Gateway, ScriptedEngine]:
-    fast = ScriptedEngine("fast", cost_model="tests.gateway.routing.toy_cost", slots=SLOTS)
-    slow = SlowEngine("slow", kind=EngineKind.DEPENDABLE, dialect="spark", slots=SLOTS)
+    fast = ScriptedEngine("fast", cost_model="tests.engines.toy_cost", slots=SLOTS)
+    slow = SlowEngine("slow", kind=EngineKind.DEPENDABLE, slots=SLOTS)
     slow.script("books", Script(steps=(ROWS,)))
     entries = [
         EngineEntry(fast, limit_bytes=LIMIT),

@@ -59,8 +59,8 @@ class ScriptedGateway:
 
 def scripted_gateway(home: Path) -> ScriptedGateway:
     """Build a gateway that is ready to be started."""
-    fast = ScriptedEngine("duckdb", dialect="duckdb")
-    dependable = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark", slots=4)
+    fast = ScriptedEngine("duckdb")
+    dependable = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, slots=4)
     fast.reported_status = EngineStatus(alive=True, detail="2 workers are idle")
     for engine in (fast, dependable):
         engine.script("select", Script(steps=(ROWS,), actuals=ACTUALS, plan=PLAN))

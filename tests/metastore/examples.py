@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from engines.protocol import Column, TableSource
-from metastore.records import FileMark, Inspection, Misestimate, Partition, QueryRecord, QueryState, StatisticsPart
+from engines.files.listing import FileMark
+from metastore.records import Inspection, Misestimate, Partition, QueryRecord, QueryState, StatisticsPart
 from selector.join_keys import Bins, KeySample, KeyStatistics
 from selector.row_sample import RowSample, SampleColumn
 from selector.statistics import ColumnStatistics, CommonValues, Histogram, TableStatistics
+from sql.tables import Column, TableSource
 
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
 NOON_NS = 1_772_366_400_123_456_789
@@ -119,7 +120,7 @@ def part(folder: str = "", *, at: dt.datetime = NOON, summary: bytes = b"\0\xff"
 
 def query(name: str = "q1", at: dt.datetime = NOON) -> QueryRecord:
     """Return a query that was just submitted."""
-    return QueryRecord(name, "SELECT 1", "ansi", "ann", "auto", QueryState.QUEUED, at)
+    return QueryRecord(name, "SELECT 1", "hive", "ann", "auto", QueryState.QUEUED, at)
 
 
 def misestimate(

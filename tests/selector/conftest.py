@@ -1,6 +1,6 @@
 """The selector as the gateway uses it: with RE2 for regular expressions."""
 
-from gateway.sql.planning.regular_expressions import search
+from gateway.planning.regular_expressions import search
 from selector.cardinality.predicates.patterns import use_search
 
 use_search(search)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-from selector.explain.duckdb import read
+from engines.duckdb.plan_reader import read
 from selector.plan import Plan
 from tests.selector.examples import BOOKS, CATEGORIES, SHAPES, TRANSACTIONS
 

@@ -51,7 +51,7 @@ def forecast(
     if peak_bytes is None:
         return Forecast(replace(UNKNOWN, **estimate), None, seconds, seconds, miss_s, elsewhere)
     peak = PeakForecast(peak_bytes, SHAPE)
-    known = MemoryEstimate(peak.quantile(0.5), peak.quantile(0.95), 1.0, paper_bytes=paper_bytes, **estimate)
+    known = MemoryEstimate(peak.quantile(0.5), peak.quantile(0.95), paper_bytes=paper_bytes, **estimate)
     return Forecast(known, peak, seconds, seconds, miss_s, elsewhere)
 
 
@@ -237,8 +237,8 @@ def test_of_dependable_engines_the_quicker_comes_first() -> None:
     assert decided(spark(), replace(hive, wait_s=60.0)).ranking == ("spark", "hive")
 
 
-@pytest.mark.parametrize("arguments", [(10, 5, 1.0), (None, 5, 1.0), (10, 20, 1.5), (10, 20, -0.1)])
-def test_estimates_check_themselves(arguments: tuple[int | None, int, float]) -> None:
+@pytest.mark.parametrize("arguments", [(10, 5), (None, 5)])
+def test_estimates_check_themselves(arguments: tuple[int | None, int]) -> None:
     with pytest.raises(ValueError, match=r"."):
         MemoryEstimate(*arguments)
 
@@ -568,79 +568,3 @@ def test_where_no_fast_engine_may_the_first_with_an_estimate_tells_what_would_ch
     assert (decision.remedy.limit_bytes or 0) > LIMIT
     pinned = decided(unknown, large, spark(), pinned="duckdb")
     assert (pinned.estimated_for, pinned.estimate, pinned.limit_bytes) == ("duckdb", UNKNOWN, LIMIT)
-
-
-# Finding out how fast an engine is
-
-
-def sail(
-    seconds: float,
-    *,
-    deviation: float,
-    elsewhere: int = 0,
-    engine_deviation: float = 0.0,
-    elsewhere_s: float = 0.0,
-    **fields: Any,
-) -> Candidate:
-    """Return a second fast engine of which it is not known how fast it is."""
-    candidate = fast(engine="sail", seconds=seconds, elsewhere=elsewhere, **fields)
-    assert candidate.forecast is not None
-    known = replace(candidate.forecast, deviation=deviation, engine_deviation=engine_deviation, elsewhere_s=elsewhere_s)
-    return replace(candidate, forecast=known)
-
-
-def test_an_engine_that_is_probably_slower_is_tried_once_not_knowing_has_cost_as_much() -> None:
-    tried = [decided(fast(), sail(1.5, deviation=0.5, elsewhere=n), spark()).ranking[0] for n in range(40)]
-    first = tried.index("sail")
-    assert tried == ["duckdb"] * first + ["sail"] * (40 - first)
-    assert first > 0
-    decision = decided(fast(), sail(1.5, deviation=0.5, elsewhere=first), spark())
-    assert decision.ranking == ("sail", "duckdb", "spark")
-    assert codes(decision) == [ReasonCode.FITS, ReasonCode.EXPLORATION]
-    text = decision.reasons[1].text
-    assert "Tried on sail to find out how fast it is there (21 % that it is faster than duckdb)" in text
-    assert f"its template ran elsewhere {first} time" in text
-    assert decided(fast(), sail(1.5, deviation=0.5, elsewhere=first), spark(), policy=CAUTIOUS).engine == "duckdb"
-
-
-@pytest.mark.parametrize(
-    "candidate",
-    [
-        sail(1.5, deviation=0.0, elsewhere=10**6),
-        sail(50.0, deviation=0.3, elsewhere=1_000),
-        sail(1.5, deviation=0.5, elsewhere=10**6, misestimates=("q1",)),
-        sail(1.5, deviation=0.5, elsewhere=10**6, down="no server"),
-        sail(1.5, deviation=0.5, elsewhere=10**6, peak_bytes=HUGE),
-    ],
-    ids=["known", "far slower", "missed before", "down", "does not fit"],
-)
-def test_no_engine_is_tried_that_cannot_win(candidate: Candidate) -> None:
-    assert decided(fast(), candidate, spark()).engine == "duckdb"
-
-
-def test_the_wider_the_spread_and_the_smaller_the_price_the_sooner_it_is_tried() -> None:
-    def first(seconds: float, deviation: float) -> int:
-        candidates = (sail(seconds, deviation=deviation, elsewhere=n) for n in range(1_000))
-        return next(n for n, each in enumerate(candidates) if decided(fast(), each, spark()).engine == "sail")
-
-    assert first(1.5, 0.8) < first(1.5, 0.5) < first(1.5, 0.4)
-    assert first(1.2, 0.5) < first(1.5, 0.5) < first(1.8, 0.5)
-
-
-def test_what_is_not_known_of_an_engine_is_worth_more_the_more_was_spent_elsewhere() -> None:
-    def engine(elsewhere_s: float, seconds: float) -> str:
-        unknown = sail(1.8 * seconds, deviation=0.5, engine_deviation=0.4, elsewhere_s=elsewhere_s)
-        return decided(fast(seconds=seconds), unknown, spark()).engine
-
-    assert engine(0.0, 0.1) == "duckdb"
-    assert engine(20.0, 0.1) == "sail"
-    assert engine(20.0, 10.0) == "duckdb"  # a short statement is tried first: it tells as much
-
-
-def test_of_two_engines_of_which_nothing_has_run_the_one_that_is_thought_to_be_faster_goes_first() -> None:
-    both = [
-        replace(each, forecast=replace(each.forecast, deviation=0.5))
-        for each in (fast(), fast(seconds=1.1, engine="sail"))
-        if each.forecast
-    ]
-    assert decided(*both, spark()).ranking == ("duckdb", "sail", "spark")

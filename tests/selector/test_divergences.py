@@ -12,7 +12,7 @@ def part(
 
 
 def divergences(*parts: OperatorEstimate) -> tuple[int, ...]:
-    return MemoryEstimate(1, 1, 1.0, parts).divergences()
+    return MemoryEstimate(1, 1, parts).divergences()
 
 
 def test_estimates_part_where_what_is_below_still_agrees() -> None:
@@ -44,7 +44,7 @@ def test_tables_below_are_those_of_the_subtree() -> None:
         part("scan", 2, 1, 1, "books"),
         part("scan", 1, 1, 1, "transactions"),
     )
-    estimate = MemoryEstimate(1, 1, 1.0, parts)
+    estimate = MemoryEstimate(1, 1, parts)
     assert estimate.tables_below(0) == ("books", "transactions")
     assert estimate.tables_below(1) == ("books",)
     assert estimate.tables_below(4) == ("transactions",)

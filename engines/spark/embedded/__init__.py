@@ -1,4 +1,4 @@
-"""The Spark Connect server that the gateway starts itself: its start and end, its health, who runs beside whom on it.
+"""The Spark Connect server that the gateway itself starts: its process, its health, the gate for its statements.
 
 START HERE: server.py.
 """

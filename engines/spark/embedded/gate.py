@@ -1,4 +1,4 @@
-"""Who runs beside whom: statements side by side, one alone after it ran out of memory, nobody while Spark restarts."""
+"""A gate for statements: several at once, one alone after it ran out of memory, none while Spark restarts."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 RESERVED_FOR_S = 30.0
-"""How long others are kept out until those that run have ended; after that, whoever wants to be alone is not."""
+"""Limit of the wait for running statements to end; after that, the waiting statement does not run alone."""
 
 ALONE_FOR_S = 120.0
-"""How long one statement keeps others out. It may run for hours; nobody waits longer than this for it."""
+"""Limit of the time in which a statement runs alone. It may run for hours; others wait no longer than this for it."""
 
 _STEP_S = 0.1
 
 
 class Gate:
-    """Thread-safe. What enters has to leave."""
+    """A gate for statements. Thread-safe. Each statement that enters has to leave."""
 
     def __init__(self, *, reserved_for_s: float = RESERVED_FOR_S, alone_for_s: float = ALONE_FOR_S) -> None:
         self._reserved_for_s = reserved_for_s
         self._alone_for_s = alone_for_s
         self._changed = threading.Condition()
-        self._inside: dict[object, float] = {}  # until when others stay out; 0 for who never was alone
+        self._inside: dict[object, float] = {}  # until when others stay out; 0: it does not run alone
         self._waiting_alone = 0
         self._reserved_until_s = 0.0
         self._closed = False
 
     @property
     def inside(self) -> int:
-        """How many are inside."""
+        """Number of statements inside."""
         with self._changed:
             return len(self._inside)
 
     def enter(self, who: object, *, alone: bool, give_up: Callable[[], None]) -> None:
-        """Wait for the way to be free. give_up: asked meanwhile; raises what ends the wait."""
+        """Wait until the statement may enter. give_up: called repeatedly; its error ends the wait."""
         since_s = time.monotonic()
         with self._changed:
             if alone:
@@ -53,7 +53,7 @@ class Gate:
             self._inside[who] = time.monotonic() + self._alone_for_s if alone else 0.0
 
     def leave(self, who: object) -> None:
-        """Go, if inside."""
+        """Leave, if inside."""
         with self._changed:
             was_alone = self._inside.pop(who, 0.0) > 0.0
             if was_alone and self._waiting_alone:
@@ -62,7 +62,7 @@ class Gate:
 
     @contextmanager
     def closed(self, *, wait_s: float) -> Iterator[bool]:
-        """Let nobody in, and tell whether all that were inside have left in time. One caller at a time."""
+        """Close the gate; yields True if all statements inside left in time. One caller at a time."""
         until_s = time.monotonic() + wait_s
         with self._changed:
             self._closed = True

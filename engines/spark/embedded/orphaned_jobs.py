@@ -1,8 +1,8 @@
-"""Jobs that outlive their statement, and their end.
+"""Ends jobs that outlive their statement.
 
-Spark ends a statement by interrupting its thread, which then cancels the jobs that carry the statement's tag.
-Adaptive execution submits stages from another thread: one that comes a moment after that cancel belongs to nobody
-and fills the cores until it is done, which may take hours. No call of Spark Connect reaches it; Spark's web UI does.
+Spark ends a statement by interrupting its thread, which then cancels the jobs with the statement's tag. Adaptive
+execution submits stages from another thread: a stage that comes just after that cancel has no owner and uses the cores
+until it is done, which may take hours. No call of Spark Connect can end it, but Spark's web UI can.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOK_EVERY_S = 1.0
 
 
 class OrphanedJobs:
-    """Kills what Spark still submits for statements that were ended. Thread-safe; waits in a thread of its own."""
+    """Kills jobs that Spark still submits for ended statements. Thread-safe; waits in its own thread."""
 
     def __init__(self, web_ui: Callable[[], WebUi | None]) -> None:
         self._web_ui = web_ui
@@ -33,7 +33,7 @@ class OrphanedJobs:
         self._watched: dict[str, float] = {}  # until when; while there are any, the thread runs
 
     def watch(self, tag: str) -> None:
-        """From now on kill the jobs of the statement with this tag, for as long as they may still come."""
+        """Kill the jobs of the statement with this tag for as long as they may still come."""
         with self._lock:
             runs = bool(self._watched)
             self._watched[tag] = time.monotonic() + _WATCH_FOR_S
@@ -49,7 +49,7 @@ class OrphanedJobs:
             time.sleep(_LOOK_EVERY_S)
 
     def _tags(self) -> set[str]:
-        """Return the tags that are still watched; none is the end of the thread."""
+        """Return the tags that are still watched; empty: the thread ends."""
         now_s = time.monotonic()
         with self._lock:
             self._watched = {tag: until_s for tag, until_s in self._watched.items() if until_s > now_s}

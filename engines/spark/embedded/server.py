@@ -1,9 +1,9 @@
-"""The embedded Spark Connect server: a child process that nobody has to install, start or clean up.
+"""The embedded Spark Connect server: a child process without installation, manual start or cleanup.
 
-``spark-submit`` from the pyspark wheel runs the server on 127.0.0.1 behind ``engines/machine/lifeline.py``, so that
-it ends with the gateway however the gateway ends. Only callers that hold the token of this start get in.
+``spark-submit`` from the pyspark wheel runs the server on 127.0.0.1 behind ``engines/machine/lifeline.py``, so that it
+ends with the gateway in every case. Only callers with the token of this start are accepted.
 
-It is long because a process has many ways to start badly and to end, each told apart here.
+It is long because a process can fail to start and can end in many ways, each handled here.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ DEFAULT_DRIVER_MEMORY_BYTES = 1024 * MIB
 DEFAULT_EXECUTOR_MEMORY_BYTES = 1024 * MIB
 
 MAX_PARTITION_BYTES = 32 * MIB
-"""Input of one task. A task hands in its rows as one piece, which has to fit the heap several times."""
+"""Input of one task. A task returns its rows as one piece, which has to fit the heap several times."""
 
 OFF_HEAP_SHARE = 4
 """Beside a heap of n bytes, n / 4 bytes outside of it are for sorts, joins and aggregates, which spill there."""
 
 PAGE_BYTES = MIB
-"""What each of them takes at once. By Spark's own choice each small hash table of a broadcast takes 64 MiB, too."""
+"""Allocation unit of sorts, joins and aggregates. With Spark's default, small hash tables of broadcasts take 64 MiB."""
 
 BYTES_PER_FILE_BYTE = 4.0
-"""Of rows in memory, per byte of their file; by 1.0, Spark's own, 12 MB of Parquet became 256 MiB of a broadcast.
+"""Memory of rows per byte of their file. With 1.0, Spark's default, 12 MB of Parquet became 256 MiB of a broadcast.
 
-Adaptive execution still broadcasts what it finds to be small once it has run.
+Adaptive execution still broadcasts results that are small once they are computed.
 """
 
 COLLECT_EVERY_S = 120
-"""Broadcasts and shuffle files go when the heap's collection meets their last reference; Spark's own is 30 minutes."""
+"""Broadcasts and shuffle files are deleted once the collector finds no reference; Spark's default is 30 minutes."""
 
 RETENTION: Mapping[str, str] = {
-    # The web UI is asked for what runs; what has ended is only memory. Plans and their metrics weigh the most.
+    # Only running work is read from the web UI; ended work only uses memory. Plans and their metrics use the most.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "40",
     "spark.ui.retainedTasks": "1000",
@@ -71,19 +71,19 @@ RETENTION: Mapping[str, str] = {
     "spark.sql.ui.retainedExecutions": "5",
     "spark.sql.connect.ui.retainedSessions": "5",
     "spark.sql.connect.ui.retainedStatements": "5",
-    # Of each operation that has ended, Spark Connect keeps the whole request.
+    # Spark Connect keeps the whole request of each ended operation.
     "spark.connect.execute.manager.abandonedTombstonesSize": "200",
     "spark.connect.session.manager.closedSessionsTombstonesSize": "200",
     "spark.connect.session.manager.defaultSessionTimeout": "20m",
     "spark.sql.codegen.cache.maxEntries": "200",
 }
-"""How little the server keeps of statements that have ended."""
+"""Limits of what the server keeps about ended statements."""
 
 RESTART_DELAYS_S = (0.0, 0.0, 1.0, 5.0, 15.0, 60.0)
 """Wait before the next start after 0, 1, 2, ... failures in a row; the last value repeats."""
 
-PATIENCE_S = 2.0
-"""A statement waits out a delay of this length; it is refused when the delay is longer."""
+LONGEST_START_WAIT_S = 2.0
+"""A statement waits for a start that is delayed by at most this; it is refused when the delay is longer."""
 
 JVM_OUT_OF_MEMORY_STATUSES = frozenset({3, 52})
 """Exit statuses of a JVM that ran out of heap: of ``-XX:+ExitOnOutOfMemoryError``, and Spark's own."""
@@ -103,15 +103,18 @@ _PATH = re.compile(r"(?<![\w.])/[^\s'\":,;)]+")
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """How to run the embedded server.
+    """Settings of the embedded server.
 
-    work_folder: belongs to this server alone; warehouse, scratch files and the log live there.
-    driver_memory_bytes: the JVM's heap. cores: tasks that run at once in it.
-    master: a cluster on which tasks run instead, in executors with a heap of executor_memory_bytes each.
-    hive_metastore_uri: of a Hive Metastore whose tables statements may name beside those that they bring along.
-    stable_after_s: a server that lived this long ends a row of failures.
-    configuration: Spark settings that win over ours, but for SPARK_AS_WRITTEN.
-    environment: names of the gateway's variables that the process gets beside those that it needs to run.
+    work_folder: for this server only, with its warehouse, scratch files and log.
+    driver_memory_bytes: the JVM's heap.
+    cores: tasks that run at once in the JVM.
+    master: a cluster on which tasks run instead.
+    executor_memory_bytes: heap of each executor on a cluster.
+    hive_metastore_uri: of a Hive Metastore whose tables statements may also name.
+    start_timeout_s: limit of the time for a start.
+    stable_after_s: a server that ran so long resets the count of failures.
+    configuration: Spark settings that override the gateway's, except SPARK_AS_WRITTEN.
+    environment: names of further variables of the gateway that the process gets.
     """
 
     work_folder: Path
@@ -135,18 +138,18 @@ class ServerSettings:
 
 
 class ServerState(StrEnum):
-    """Where the server is in its life."""
+    """State of the server."""
 
     NOT_STARTED = "not started"
     STARTING = "starting"
     RUNNING = "running"
-    LOST = "lost"  # it ran and died; it may start again
-    FAILED = "failed"  # it could not start; it may start again after a while
+    LOST = "lost"  # it ran and died; it may be restarted
+    FAILED = "failed"  # it did not start; it may be restarted after a while
     STOPPED = "stopped"
 
 
 class SparkConnectServer:
-    """Starts the server when it is asked for, and again when it died. Thread-safe."""
+    """Starts the server when it is needed, and again when it died. Thread-safe."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
@@ -159,13 +162,13 @@ class SparkConnectServer:
         self._failures = 0
         self._running_since_s = 0.0
         self._next_start_s = 0.0
-        self._last_death: tuple[str, bool] | None = None  # its address, whether memory was the cause
-        self._restarted: str | None = None  # the address of the last server that was ended to start another one
+        self._last_death: tuple[str, bool] | None = None  # address; True: memory was the cause
+        self._restarted: str | None = None  # address of the last server that was ended for a restart
         self._web_ui: WebUi | None = None
 
     @property
     def log_file(self) -> Path:
-        """What the server printed since its last start."""
+        """Output of the server since its last start."""
         return self.settings.work_folder / "server.log"
 
     @property
@@ -178,34 +181,34 @@ class SparkConnectServer:
         return int(self._pid_file.read_text(encoding="ascii"))
 
     def ran_out_of_memory(self, address: str) -> bool:
-        """Tell whether the server that had this address died because its heap was full."""
+        """Return True if the server with this address died because its heap was full."""
         with self._lock:
             self._notice_death()
             return self._last_death == (address, True)
 
     def was_restarted(self, address: str) -> bool:
-        """Tell whether the server that had this address was ended on purpose, to start another one."""
+        """Return True if the server with this address was ended for a restart."""
         with self._lock:
             return self._restarted == address
 
     def take_lost(self) -> Collection[str]:
-        """Return tags of statements whose gateway died, each once; none where there is one gateway, which ends it."""
+        """Return tags of statements whose process died, each once; with one process, the server dies with it."""
         return ()
 
     @property
     def shares_files(self) -> bool:
-        """Whether what tasks write is sure to be here: executors of a cluster have disks of their own."""
+        """True if files of tasks are on this machine: executors of a cluster have separate disks."""
         return self.settings.master is None
 
     def web_ui(self) -> WebUi | None:
-        """Return the web UI of the server that runs. None on a cluster: there it would listen to the whole network."""
+        """Return the web UI of the running server. None on a cluster, where it would listen on the network."""
         with self._lock:
             self._notice_death()
             return self._web_ui if self._state is ServerState.RUNNING else None
 
     @property
     def results_folder(self) -> Path:
-        """Where results are staged; server and gateway both reach it."""
+        """Folder of staged results; server and gateway both can read it."""
         return self.settings.work_folder.absolute() / "results"
 
     @property
@@ -213,7 +216,7 @@ class SparkConnectServer:
         return self.settings.work_folder / "server.pid"
 
     def status(self) -> tuple[ServerState, str]:
-        """Return the state and one line about it, at once."""
+        """Return the state and one line about it, without waiting."""
         with self._lock:
             self._notice_death()
             wait_s = self._next_start_s - time.monotonic()
@@ -227,19 +230,19 @@ class SparkConnectServer:
                     return self._state, str(self._state)
 
     def may_start(self) -> bool:
-        """Tell whether a start would be tried now, or the server runs already."""
+        """Return True if the server runs, or a start would be tried now."""
         with self._lock:
             self._notice_death()
             if self._state is ServerState.STOPPED:
                 return False
-            return self._state is ServerState.RUNNING or self._next_start_s - time.monotonic() <= PATIENCE_S
+            return self._state is ServerState.RUNNING or self._next_start_s - time.monotonic() <= LONGEST_START_WAIT_S
 
     def start(self) -> str:
-        """Return the address of the running server, starting it if need be. Raises EngineUnavailable."""
+        """Return the address of the server; start it if it does not run. Raises EngineUnavailable."""
         return self.begin().result()
 
     def begin(self) -> Future[str]:
-        """Start in the background unless it runs or starts already; the future holds the address."""
+        """Start the server in the background unless it runs or is starting; the future gets the address."""
         with self._lock:
             self._notice_death()
             if self._state is ServerState.STOPPED:
@@ -247,7 +250,7 @@ class SparkConnectServer:
             if self._attempt is not None and self._state in (ServerState.STARTING, ServerState.RUNNING):
                 return self._attempt
             wait_s = max(0.0, self._next_start_s - time.monotonic())
-            if wait_s > PATIENCE_S:
+            if wait_s > LONGEST_START_WAIT_S:
                 raise EngineUnavailable(f"{self._reason}; next start in {wait_s:.0f} s")
             self._state = ServerState.STARTING
             attempt: Future[str] = Future()
@@ -256,16 +259,16 @@ class SparkConnectServer:
             return attempt
 
     def restart(self, reason: str) -> None:
-        """End the server that runs, if one does, and start another one in the background. Blocks for the end.
+        """End the server, if it runs, and start another one. Blocks.
 
-        What ran on it is lost; ``was_restarted`` tells why.
+        Its statements are lost; ``was_restarted`` is their reason.
         """
         with self._lock:
             self._notice_death()
             process, attempt = self._process, self._attempt
             if self._state is not ServerState.RUNNING or process is None or attempt is None:
                 return
-            _log.warning("Spark is started again: %s", reason)
+            _log.warning("Spark is restarted: %s", reason)
             self._process, self._web_ui = None, None
             self._restarted = attempt.result()
             self._state, self._reason = ServerState.STARTING, reason
@@ -284,7 +287,7 @@ class SparkConnectServer:
 
     def _bring_up(self, attempt: Future[str], wait_s: float) -> None:
         time.sleep(wait_s)
-        address, failure = None, EngineUnavailable("Spark did not start")  # whatever happens, those who wait are told
+        address, failure = None, EngineUnavailable("Spark did not start")  # waiters get it after any other error
         try:
             address = self._launch_and_wait()
         except EngineUnavailable as error:
@@ -322,7 +325,7 @@ class SparkConnectServer:
         give_up_s = time.monotonic() + self.settings.start_timeout_s
         while not _answers(port):
             if process.poll() is not None:
-                raise EngineUnavailable(f"Spark did not start: {self._last_words()}")
+                raise EngineUnavailable(f"Spark did not start: {self._log_tail()}")
             if time.monotonic() > give_up_s:
                 raise EngineUnavailable(f"Spark did not start within {self.settings.start_timeout_s:.0f} s")
             time.sleep(_READY_CHECK_S)
@@ -339,10 +342,10 @@ class SparkConnectServer:
             environment = spark_environment(self.settings.environment)
         except JavaNotFound as error:
             raise EngineUnavailable(str(error)) from None
-        # What a killed server left behind. Results outlive a server: somebody may be reading one.
-        left_over = ("local", "tmp") if self._launched else ("local", "tmp", "results")
+        # Files of a killed server. Results stay after the first start: they may be read right now.
+        scratch_folders = ("local", "tmp") if self._launched else ("local", "tmp", "results")
         self._launched = True
-        for scratch in left_over:
+        for scratch in scratch_folders:
             shutil.rmtree(folder / scratch, ignore_errors=True)
         private_folder(folder)
         for part in ("local", "tmp", "warehouse", "derby", "results"):
@@ -362,8 +365,8 @@ class SparkConnectServer:
         ]
         if self.settings.master is not None:
             command += ["--executor-memory", f"{self.settings.executor_memory_bytes // MIB}m"]
-            environment.pop("SPARK_LOCAL_IP")  # executors have to find the driver
-        # Anybody may read a command line, and what runs in a process its environment.
+            environment.pop("SPARK_LOCAL_IP")  # executors have to reach the driver
+        # Any user may read a command line, and code in a process its environment.
         secret = {**(web_ui.settings() if web_ui else {}), **self.settings.configuration, _TOKEN: token}
         for name, value in self._configuration(port).items():
             if name not in secret:
@@ -381,7 +384,7 @@ class SparkConnectServer:
                     cwd=folder,
                     env={**environment, "SPARK_HOME": str(spark_home)},
                     umask=UMASK,
-                    start_new_session=True,  # a Ctrl-C at the gateway's terminal is not Spark's business
+                    start_new_session=True,  # no Ctrl-C from the gateway's terminal
                 )
         except OSError as error:
             raise EngineUnavailable(f"Spark did not start: {error.strerror}") from None
@@ -408,7 +411,7 @@ class SparkConnectServer:
                     f'-Dderby.system.home="{folder / "derby"}"',
                 )
             ),
-            # Spark Connect holds a whole result in this heap while it is read: refuse it before the heap is full.
+            # Spark Connect holds a whole result in this heap while it is read: it is refused before the heap is full.
             "spark.driver.maxResultSize": str(self.settings.driver_memory_bytes // 3),
             "spark.sql.files.maxPartitionBytes": str(MAX_PARTITION_BYTES),
             "spark.sql.sources.fileCompressionFactor": str(BYTES_PER_FILE_BYTE),
@@ -423,13 +426,13 @@ class SparkConnectServer:
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.adaptive.enabled": "true",
             **SESSION_SETTINGS,
-            # AQE merges small partitions; more of them let a big one spill in smaller pieces.
+            # AQE merges small partitions; with more of them, a large one spills in smaller pieces.
             "spark.sql.shuffle.partitions": str(4 * self.settings.cores),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
         }
 
     def _notice_death(self) -> None:
-        """Turn RUNNING into LOST if the process ended; the caller holds the lock."""
+        """Change RUNNING to LOST if the process ended; the caller holds the lock."""
         if self._state is not ServerState.RUNNING or self._process is None:
             return
         status = self._process.poll()
@@ -443,7 +446,7 @@ class SparkConnectServer:
         if self._attempt is not None:
             self._last_death = (self._attempt.result(), out_of_memory)
         if out_of_memory or time.monotonic() - self._running_since_s > self.settings.stable_after_s:
-            self._failures = 0  # a statement's doing: the next server starts as well as this one did
+            self._failures = 0  # caused by a statement: the next start will not fail
         self._count_failure("Spark ran out of memory" if out_of_memory else f"Spark ended with status {status}")
 
     def _count_failure(self, reason: str) -> None:
@@ -452,8 +455,8 @@ class SparkConnectServer:
         delay_s = RESTART_DELAYS_S[min(self._failures, len(RESTART_DELAYS_S) - 1)]
         self._next_start_s = time.monotonic() + delay_s
 
-    def _last_words(self) -> str:
-        """Return the last lines of the log that say something, without stack traces and paths."""
+    def _log_tail(self) -> str:
+        """Return the last lines of the log, without noise, stack traces and paths."""
         with self.log_file.open("rb") as log:
             log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_TAIL_BYTES))
             lines = log.read().decode(errors="replace").splitlines()
@@ -462,14 +465,14 @@ class SparkConnectServer:
 
 
 def _property(text: str) -> str:
-    """Write a name or a value for a file of Java's properties in UTF-8, whatever is in it."""
+    """Return a name or a value with escapes for a file of Java's properties in UTF-8."""
     return "".join(
-        each if each.isalnum() or each in "._-/" or not each.isascii() else f"\\u{ord(each):04x}" for each in text
+        sign if sign.isalnum() or sign in "._-/" or not sign.isascii() else f"\\u{ord(sign):04x}" for sign in text
     )
 
 
 def _write_secret(file: Path, text: str) -> None:
-    """Write a file that only this user may read."""
+    """Write a new file that only this user may read."""
     file.unlink(missing_ok=True)
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
         out.write(text)
@@ -484,7 +487,7 @@ def _answers(port: int) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Close the lifeline's pipe and wait for it to have ended the server."""
+    """Close the lifeline's pipe and wait until it has ended the server."""
     if process.stdin is not None:
         process.stdin.close()
     try:

@@ -1,7 +1,7 @@
-"""One embedded server for several processes: it and its gate stand in one of them, the others ask for both.
+"""One embedded server for several processes: it and its gate are in one process, and the others call both.
 
-Each process looks after its own statements on the server. What ends a process ends what it has inside of the gate, and
-the jobs of its statements on the server: nobody is left who would read their rows.
+Each process handles its own statements on the server. When a process ends, its statements leave the gate, and their
+jobs on the server are ended, as nobody will read their rows.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from engines.spark.embedded.web_ui import WebUi
 _ENTER, _CLOSED = "spark.enter", "spark.closed"
 
 
-class _LeftTheLine(Exception):
-    """Nobody waits any more for what was asked for."""
+class _CallerGone(Exception):
+    """The caller does not wait any more."""
 
 
 def shared_part(server: SparkConnectServer, gate: Gate, end_jobs: Callable[[str], None]) -> SharedPart:
-    """Return what processes may call and hold of a server and its gate. end_jobs: of the statement with a tag."""
+    """Return the functions and holders of a server and its gate. end_jobs: called with a statement's tag."""
     one_at_a_time = threading.Lock()
     lost: queue.SimpleQueue[str] = queue.SimpleQueue()
 
@@ -47,7 +47,7 @@ def shared_part(server: SparkConnectServer, gate: Gate, end_jobs: Callable[[str]
     def enter(has_left: Callable[[], bool], alone: bool, tag: str) -> Iterator[tuple[None, Mapping[str, Function]]]:
         def give_up() -> None:
             if has_left():
-                raise _LeftTheLine
+                raise _CallerGone
 
         who = object()
         gate.enter(who, alone=alone, give_up=give_up)
@@ -82,7 +82,7 @@ def shared_part(server: SparkConnectServer, gate: Gate, end_jobs: Callable[[str]
 
 
 class SharedServer(SparkConnectServer):
-    """The embedded server as a process sees it that is not the one in which it stands. Thread-safe."""
+    """The embedded server of another process. Thread-safe."""
 
     def __init__(self, settings: ServerSettings, caller: Caller) -> None:
         super().__init__(settings)
@@ -90,13 +90,13 @@ class SharedServer(SparkConnectServer):
 
     def begin(self) -> Future[str]:
         """See ``SparkConnectServer.begin``."""
-        address: Future[str] = Future()
-        found = self._caller.call("spark.begin")
-        if found is not None:
-            address.set_result(found)
+        future: Future[str] = Future()
+        address = self._caller.call("spark.begin")
+        if address is not None:
+            future.set_result(address)
         else:
-            threading.Thread(target=self._wait_for, args=(address,), name="spark-start", daemon=True).start()
-        return address
+            threading.Thread(target=self._wait_for, args=(future,), name="spark-start", daemon=True).start()
+        return future
 
     def start(self) -> str:
         """See ``SparkConnectServer.start``."""
@@ -104,8 +104,8 @@ class SharedServer(SparkConnectServer):
 
     def status(self) -> tuple[ServerState, str]:
         """See ``SparkConnectServer.status``."""
-        found: tuple[ServerState, str] = self._caller.call("spark.status")
-        return found
+        status: tuple[ServerState, str] = self._caller.call("spark.status")
+        return status
 
     def may_start(self) -> bool:
         """See ``SparkConnectServer.may_start``."""
@@ -125,13 +125,13 @@ class SharedServer(SparkConnectServer):
 
     def web_ui(self) -> WebUi | None:
         """See ``SparkConnectServer.web_ui``."""
-        found: WebUi | None = self._caller.call("spark.web_ui")
-        return found
+        web_ui: WebUi | None = self._caller.call("spark.web_ui")
+        return web_ui
 
     def take_lost(self) -> Collection[str]:
-        """See ``SparkConnectServer.take_lost``: one of the processes looks whether something is left of each."""
-        found: Collection[str] = self._caller.call("spark.take_lost")
-        return found
+        """See ``SparkConnectServer.take_lost``: one of the processes checks each for leftovers."""
+        tags: Collection[str] = self._caller.call("spark.take_lost")
+        return tags
 
     def stop(self) -> None:
         """Leave the server to the others."""
@@ -144,7 +144,7 @@ class SharedServer(SparkConnectServer):
 
 
 class SharedGate(Gate):
-    """The gate of a server that several processes share. Thread-safe. What enters has to leave."""
+    """The gate of a server that several processes share. Thread-safe. Each statement that enters has to leave."""
 
     def __init__(self, caller: Caller) -> None:
         super().__init__()
@@ -154,11 +154,11 @@ class SharedGate(Gate):
 
     @property
     def inside(self) -> int:
-        """How many are inside, of all processes."""
+        """Number of statements inside, of all processes."""
         return int(self._caller.call("spark.inside"))
 
     def enter(self, who: object, *, alone: bool, give_up: Callable[[], None]) -> None:
-        """See ``Gate.enter``. who: a statement, with the tag by which Spark knows it."""
+        """See ``Gate.enter``. who: a statement, with its tag on Spark."""
         held = ExitStack()
         held.enter_context(self._caller.held(_ENTER, alone, str(getattr(who, "tag", "")), give_up=give_up))
         with self._lock:

@@ -1,4 +1,4 @@
-"""The embedded server's web UI, as a program uses it: what runs, what is in memory, and an end to jobs."""
+"""The embedded server's web UI, used by the gateway to see running work and the heap, and to kill jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-_ANSWER_WITHIN_S = 15.0  # a busy machine takes its time
+_ANSWER_WITHIN_S = 15.0  # on a busy machine
 _CSRF_TOKEN = re.compile(r'name="csrfToken"\s+value="([^"]+)"|value="([^"]+)"\s+name="csrfToken"')
 _TASK_THREAD = re.compile(r"Executor task launch worker for task \S+ in stage (\d+)\.")
 _TAG = "_Tag_"
@@ -21,13 +21,13 @@ _STATEMENT_THREAD = "SparkConnectExecuteThread_"
 
 
 def tag_of(of_spark: str) -> str:
-    """Return the tag that a client gave, from Spark's own of it."""
+    """Return the client's tag from Spark's tag."""
     return of_spark.rpartition(_TAG)[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that runs. tags: Spark's own, which end with those that clients gave."""
+    """A running job. tags: Spark's, which end with the clients' tags."""
 
     id: int
     tags: tuple[str, ...]
@@ -35,7 +35,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Heap:
-    """The heap now. live_bytes: what the last collection of old objects left. full_collections: how many there were."""
+    """State of the heap. live_bytes: after the last full collection. full_collections: their number so far."""
 
     used_bytes: int
     max_bytes: int
@@ -45,9 +45,10 @@ class Heap:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """What runs now. orphans: tasks of stages that have ended, with their jobs' tags; none where Spark forgot the job.
+    """Running threads.
 
-    statements: those of Spark Connect.
+    orphans: names of tasks of stages that have ended, with their jobs' tags; no tags: Spark forgot the job.
+    statements: threads of Spark Connect's statements.
     """
 
     orphans: Mapping[str, tuple[str, ...]]
@@ -56,14 +57,14 @@ class Threads:
 
 @dataclass(frozen=True, slots=True)
 class WebUi:
-    """The web UI of one server. Only callers that sign with the key get in. Calls raise httpx.HTTPError."""
+    """The web UI of one server. Only requests signed with the key are accepted. Calls raise httpx.HTTPError."""
 
     host: str
     port: int
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def settings(self) -> Mapping[str, str]:
-        """Return the Spark settings that make it so; they hold the key."""
+        """Return the Spark settings of this web UI, with the key."""
         return {
             "spark.ui.enabled": "true",
             "spark.ui.port": str(self.port),
@@ -73,7 +74,7 @@ class WebUi:
         }
 
     def running_jobs(self) -> list[Job]:
-        """Ask for the jobs that run now."""
+        """Return the running jobs."""
         with self._client() as client:
             jobs = _of_applications(client, "jobs?status=running")
             return [Job(job["jobId"], tuple(job["jobTags"])) for job in jobs]
@@ -81,7 +82,7 @@ class WebUi:
     def kill(self, job: Job) -> None:
         """Cancel a job."""
         with self._client() as client:
-            # Its kill buttons bear a token, so that no foreign page can press them.
+            # The kill buttons have a token, so that foreign pages cannot use them.
             button = _CSRF_TOKEN.search(client.get("/jobs/").raise_for_status().text)
             token = (button[1] or button[2]) if button else ""
             answer = client.post("/jobs/job/kill/", params={"id": job.id}, data={"csrfToken": token})
@@ -89,7 +90,7 @@ class WebUi:
                 answer.raise_for_status()
 
     def heap(self) -> Heap:
-        """Ask how full the heap is. Raises KeyError where the server does not say."""
+        """Return the state of the heap. Raises KeyError if the server does not report it."""
         with self._client() as client:
             gauges = client.get("/metrics/json/").raise_for_status().json()["gauges"]
         values = {name.partition(".jvm.")[2]: gauge["value"] for name, gauge in gauges.items() if ".jvm." in name}
@@ -101,15 +102,15 @@ class WebUi:
         )
 
     def threads(self) -> Threads:
-        """Ask which threads work for tasks and statements. Costs the server 0.1 s."""
+        """Return the threads of tasks and statements. Takes the server 0.1 s."""
         with self._client() as client:
-            # In this order: a stage that begins in between has no thread in the list yet.
+            # Threads first: a stage that begins between the requests has no thread in the list.
             threads = [thread["threadName"] for thread in _of_applications(client, "executors/driver/threads")]
             active = {stage["stageId"] for stage in _of_applications(client, "stages?status=active")}
             ended = {
-                name: int(found[1])
+                name: int(task[1])
                 for name in threads
-                if (found := _TASK_THREAD.match(name)) and int(found[1]) not in active
+                if (task := _TASK_THREAD.match(name)) and int(task[1]) not in active
             }
             jobs = _of_applications(client, "jobs") if ended else []
         tags = {stage: tuple(job.get("jobTags", ())) for job in jobs for stage in job["stageIds"]}
@@ -123,12 +124,12 @@ class WebUi:
             base_url=f"http://{self.host}:{self.port}",
             headers={"Authorization": f"Bearer {_signed(self.key)}"},
             timeout=_ANSWER_WITHIN_S,
-            trust_env=False,  # no proxy stands between two processes of one machine
+            trust_env=False,  # no proxy between two processes of one machine
         )
 
 
 def _of_applications(client: httpx.Client, path: str) -> list[Any]:
-    """Return a list that the server keeps by application; a server runs one, or none yet."""
+    """Return a list of the server's application; a server has one, or none yet."""
     listed: list[Any] = []
     for application in client.get("/api/v1/applications").raise_for_status().json():
         listed += client.get(f"/api/v1/applications/{application['id']}/{path}").raise_for_status().json()
@@ -136,7 +137,7 @@ def _of_applications(client: httpx.Client, path: str) -> list[Any]:
 
 
 def _signed(key: bytes) -> str:
-    """Return a JSON Web Signature without claims, as JWSFilter wants it."""
+    """Return a JSON Web Signature without claims, for JWSFilter."""
     head = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in (b'{"alg":"HS256"}', b"{}"))
     signature = hmac.new(key, head, hashlib.sha256).digest()
     return b".".join((head, base64.urlsafe_b64encode(signature).rstrip(b"="))).decode("ascii")

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from engines.table_names import DEFAULT_DATABASE
 from gateway.cli.target import Target, connected, fail_request, to_gateway
 from gateway.cli.terminal import AsJson, ExitCode, Home, count, err, fail, line, out, print_json, settings_of
 from gateway.cli.text.layout import print_table
 from gateway.statements import AUTO
+from sql.tables import DEFAULT_DATABASE
 
 ROUTE = "/v1/rules"
 
@@ -39,7 +39,7 @@ def check_rules(
         rules = read_rules(content_of(path), [adapter.section for adapter, _ in settings.engines()])
     except RulesInvalid as error:
         if as_json:
-            print_json({"file": str(path), "problems": list(map(str, error.problems)), "warnings": []})
+            print_json({"file": str(path), "problems": list(error.problems), "warnings": []})
             raise typer.Exit(ExitCode.FAILED) from None
         for problem in error.problems[:-1]:
             err.print(f"{path}: {problem}", markup=False, highlight=False, soft_wrap=True)
@@ -64,7 +64,7 @@ def show_rules(target: Target, as_json: AsJson = False) -> None:
 @rules_app.command("reload")
 @to_gateway
 def reload_rules(target: Target, as_json: AsJson = False) -> None:
-    """Have the file of rules read now; 1 where it is wrong, while those of before hold on."""
+    """Have the file of rules read now; 1 where it is wrong, while the last valid rules stay active."""
     with connected(target) as client:
         _show(client.post(f"{ROUTE}/reload", {}), as_json=as_json)
 
@@ -131,11 +131,5 @@ def _show(reply: Any, *, as_json: bool) -> None:
         print_table(out, ("", "rule", "match", "says", "hits"), rows, right={0, 4}, whole={1})
         for warning in reply["warnings"]:
             line(f"warning: {warning}")
-    wrong = [_problem(each) for each in reply["problems"]]
-    if wrong:
-        fail(f"{reply['file']} is wrong, those of before hold on: {'; '.join(wrong)}")
-
-
-def _problem(problem: Any) -> str:
-    place = problem["position"]
-    return f"line {place['line']}, column {place['column']}: {problem['message']}" if place else problem["message"]
+    if reply["problems"]:
+        fail(f"{reply['file']} is wrong, the last valid rules stay active: {'; '.join(reply['problems'])}")

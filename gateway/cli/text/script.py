@@ -50,8 +50,8 @@ def statements_of(script: str, dialect: str) -> Iterator[ScriptStatement]:
     from sqlglot.errors import TokenError
     from sqlglot.tokenizer_core import TokenType
 
-    from gateway.sql.dialects.names import DIALECTS, SPARK
-    from gateway.sql.parsing import reader_of
+    from sql.dialects.names import DIALECTS, SPARK
+    from sql.parsing import reader_of
 
     tokenizer = reader_of(dialect if dialect in DIALECTS else SPARK)
     try:

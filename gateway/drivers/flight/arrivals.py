@@ -1,6 +1,6 @@
-"""Calls that have begun and said nothing yet: each has a while for its next message, and too many give way.
+"""Calls that have begun and sent no message yet: they have limited time, and some are ended where there are too many.
 
-A call has a thread from its first header on. Whoever opens calls and sends no message would otherwise hold all of them.
+A call has a thread from its first header on, so a client that opens calls and sends no message could take all threads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOOK_S = 0.5
 
 @dataclass(slots=True, eq=False)
 class _Awaited:
-    """A message that is waited for. key: who it is counted for; end: ends its call."""
+    """A message that is awaited. key: quota key of its user; end: ends its call."""
 
     key: str
     end: Callable[[], object]
@@ -29,7 +29,7 @@ class _Awaited:
 
 
 class Arrivals:
-    """Waits for messages. most: that may be waited for at once. Thread-safe."""
+    """Waits for messages. most: number of calls that may wait at once. Thread-safe."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -42,18 +42,18 @@ class Arrivals:
         threading.Thread(target=self._keep_time, name="flight arrivals", daemon=True).start()
 
     def stop(self) -> None:
-        """End none any more."""
+        """Stop ending calls."""
         self._stopping.set()
 
     def first(self, requests: Iterator[bytes], key: str, end: Callable[[], object]) -> bytes:
-        """Return a call's first message. Raises Malformed where there is none; a call that is ended raises gRPC's."""
+        """Return a call's first message. Raises Malformed where it has none, and gRPC's error where it was ended."""
         with self._waiting(key, end, FIRST_MESSAGE_S):
             for message in requests:
                 return message
         raise Malformed("The call holds no message.")
 
     def rest(self, requests: Iterator[bytes], key: str, end: Callable[[], object]) -> Iterator[bytes]:
-        """Yield the messages after it."""
+        """Yield the messages after the first one."""
         while True:
             with self._waiting(key, end, NEXT_MESSAGE_S):
                 message = next(requests, None)
@@ -62,8 +62,8 @@ class Arrivals:
             yield message
 
     @contextmanager
-    def _waiting(self, key: str, end: Callable[[], object], patience_s: float) -> Iterator[None]:
-        awaited = _Awaited(key, end, time.monotonic() + patience_s)
+    def _waiting(self, key: str, end: Callable[[], object], limit_s: float) -> Iterator[None]:
+        awaited = _Awaited(key, end, time.monotonic() + limit_s)
         with self._lock:
             gives_way = self._least_missed() if len(self._awaited) >= self._most else None
             self._awaited[awaited] = None
@@ -78,16 +78,16 @@ class Arrivals:
                 self._awaited.pop(awaited, None)
 
     def _least_missed(self) -> _Awaited:
-        """Return the oldest of whoever has most of them."""
-        (key, _), *_ = Counter(each.key for each in self._awaited).most_common(1)
-        return next(each for each in self._awaited if each.key == key)
+        """Return the oldest of the user with most of them."""
+        (key, _), *_ = Counter(awaited.key for awaited in self._awaited).most_common(1)
+        return next(awaited for awaited in self._awaited if awaited.key == key)
 
     def _keep_time(self) -> None:
         while not self._stopping.wait(LOOK_S):
             now = time.monotonic()
             with self._lock:
-                late = [each for each in self._awaited if each.until_s < now]
-                for each in late:
-                    del self._awaited[each]
-            for each in late:
-                each.end()
+                late = [awaited for awaited in self._awaited if awaited.until_s < now]
+                for awaited in late:
+                    del self._awaited[awaited]
+            for awaited in late:
+                awaited.end()

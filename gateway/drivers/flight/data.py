@@ -1,7 +1,7 @@
 """Arrow over Flight: messages of an IPC stream, each in an envelope of protobuf.
 
-Rows go from the spool's file to the client as they stand; only a batch that is too large for a client's message is cut
-into pieces. What is held is one batch.
+Rows go from the spool's file to the client unchanged; only a batch that is too large for a client's message is split.
+One batch is in memory at a time.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from gateway.execution.spooling.downloads import WIDE_BYTES
 from gateway.execution.spooling.flatbuffer import field, root
 from gateway.execution.spooling.results import ResultFile, in_memory
 
-LARGEST_BODY = WIDE_BYTES  # of one message; ADBC's driver takes 16 MiB at most unless it is told otherwise
-_CONTINUATION = b"\xff\xff\xff\xff"  # what an IPC message starts with
+LARGEST_BODY = WIDE_BYTES  # of one message; ADBC's driver takes 16 MiB at most by default
+_CONTINUATION = b"\xff\xff\xff\xff"  # start of an IPC message
 _HEADER_TAG, _BODY_TAG = b"\x12", b"\xc2\x3e"  # FlightData's fields 2 and 1000
 _ALIGNMENT = 8
 _MESSAGE_HEADER, _SCHEMA_ENDIANNESS, _BATCH_COMPRESSION = 2, 0, 3  # numbers of fields in Arrow's format of messages
 
 
 def encoded(result: ResultFile, messages: Iterator[pa.Message | None]) -> Iterator[bytes]:
-    """Return a result as messages of type FlightData, schema first. messages: its batches.
+    """Yield a result as messages of type FlightData, schema first. messages: its batches.
 
-    An empty one, which is not to be sent, for each None: the next batch was waited for.
+    A None among them is a wait for the next batch, and yields an empty message, which is not to be sent.
     """
     yield _flight_data(result.head)
     for message in messages:
@@ -62,20 +62,20 @@ def decoded(messages: Iterable[Any], *, largest_bytes: int) -> pa.Table:
         return pa.table({})
     stream = pa.py_buffer(b"".join(pieces))
     try:
-        for found in pa.ipc.MessageReader.open_stream(stream):
-            _require_plain(found)
+        for part in pa.ipc.MessageReader.open_stream(stream):
+            _require_plain(part)
         with pa.ipc.open_stream(stream) as reader:
             table = reader.read_all()
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise Malformed("The parameters are not Arrow's.") from error
+        raise Malformed("The parameters are not a valid Arrow stream.") from error
     return table
 
 
 def _require_plain(message: pa.Message) -> None:
-    """Raise Malformed for a message whose rows take more memory than its bytes: they would have to be unpacked.
+    """Raise Malformed for a message whose rows take more memory than its bytes: compressed, or in another byte order.
 
-    Arrow has checked that the header, a flatbuffer, is whole.
+    Arrow has validated the header, a flatbuffer.
     """
     header = bytes(message.metadata)
     at = field(header, root(header), _MESSAGE_HEADER) or 0
@@ -84,12 +84,12 @@ def _require_plain(message: pa.Message) -> None:
         case "schema":
             endianness = field(header, table, _SCHEMA_ENDIANNESS)
             if endianness is not None and struct.unpack_from("<h", header, endianness) != (0,):
-                raise Malformed("Parameters are little-endian here.")
+                raise Malformed("Parameters must be little-endian.")
         case "record batch":
             if field(header, table, _BATCH_COMPRESSION) is not None:
-                raise Malformed("Parameters are not compressed here.")
+                raise Malformed("Parameters must not be compressed.")
         case _:
-            raise Malformed(f"Parameters hold no message of the kind {message.type}.")
+            raise Malformed(f"Parameters must not have a message of the type {message.type}.")
 
 
 def _flight_data(message: pa.Message) -> bytes:
@@ -101,7 +101,7 @@ def _flight_data(message: pa.Message) -> bytes:
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Halve a batch until its pieces have room in a message; a row that is larger by itself stays whole."""
+    """Halve a batch until its pieces fit into a message; a larger row stays whole."""
     if batch.num_rows < 2 or pa.ipc.get_record_batch_size(batch) <= LARGEST_BODY:
         yield batch
         return

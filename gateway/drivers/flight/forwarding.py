@@ -1,7 +1,7 @@
-"""Calls that reach one of several processes and are another one's: by their token, or by the handle in their message.
+"""Forwarding of calls between processes of the gateway: a token, or the handle in a message, names the owner.
 
-They go there as bytes, over a socket in the home folder, and the reply comes back as it is. A process that is gone is
-not asked: whoever has the call answers it, and knows of no such session or handle.
+A call is forwarded as bytes, over a socket in the home folder. If the owner is gone, the receiver answers: it knows of
+no such session or handle.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _OURS = (ADDRESS, PRINCIPAL, AGENT)
 
 
 class Elsewhere(Exception):
-    """A call is another process's, as its first message shows. principal: its user, who was let in here."""
+    """The first message of a call names another process as its owner. principal: its user, who logged in here."""
 
     def __init__(self, owner: int, first: bytes, principal: Principal) -> None:
-        super().__init__(f"it is process {owner}'s")
+        super().__init__(f"process {owner} owns it")
         self.owner = owner
         self.first = first
         self.principal = principal
 
 
 class Forwarding:
-    """Passes calls on to the other processes of a gateway. Thread-safe. service: the full name of Flight's."""
+    """Forwards calls to the other processes of a gateway. service: full name of Flight's service. Thread-safe."""
 
     def __init__(self, processes: Processes, service: str, options: list[tuple[str, int]]) -> None:
         self.processes = processes
@@ -54,17 +54,17 @@ class Forwarding:
         self._channels: dict[int, grpc.Channel] = {}
 
     def owner_of_token(self, token: str) -> int | None:
-        """Return the process, another one that is there, whose session a token is of."""
+        """Return the process that owns a token's session, if it is another one and alive."""
         owner = None
         with contextlib.suppress(ValueError):
             owner = self.processes.other(owner_of_mark(int(token[-2:], 16)))
         return owner if owner is not None and self._answers(owner) else None
 
     def owner_of_message(self, method: str, message: bytes) -> int | None:
-        """Return the process, another one that is there, whose handle a call's first message names."""
+        """Return the process that owns the handle in a call's first message, if it is another one and alive."""
         try:
             handle = _handle(method, message)
-        except Malformed:  # of which its answer tells
+        except Malformed:  # the service refuses it
             return None
         if handle is None or len(handle) != HANDLE_BYTES + 1:
             return None
@@ -77,14 +77,14 @@ class Forwarding:
         method: str,
         requests: Iterator[bytes],
         context: Context,
-        told: list[tuple[str, Any]],
+        sender_metadata: list[tuple[str, Any]],
         *,
         is_begun: bool = False,
     ) -> Iterator[bytes]:
-        """Have another process answer a call. told: of its sender. is_begun: its reply's headers were sent."""
-        kept = [(key, value) for key, value in context.invocation_metadata() if key not in (*_OURS, "user-agent")]
+        """Have another process answer a call. is_begun: the headers of the reply were sent."""
+        metadata = [(key, value) for key, value in context.invocation_metadata() if key not in (*_OURS, "user-agent")]
         call = self._channel(owner).stream_stream(f"/{self._service}/{method}")(
-            requests, metadata=[*kept, *told], timeout=context.time_remaining()
+            requests, metadata=[*metadata, *sender_metadata], timeout=context.time_remaining()
         )
         if not context.add_callback(call.cancel):
             call.cancel()
@@ -106,39 +106,39 @@ class Forwarding:
             return self._channels[owner]
 
     def _answers(self, owner: int) -> bool:
-        """Tell whether a process is there; a call's messages can be sent but once."""
+        """Tell whether a process is alive, before a call's messages are sent, which is possible only once."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             return not probe.connect_ex(self.processes.path(FLIGHT_DOOR, owner))
 
 
 def is_passed_on(context: Context) -> bool:
-    """Tell whether a call comes from another process, whose word on its sender counts."""
+    """Tell whether a call comes from another process of the gateway, which knows its sender."""
     return str(context.peer()).startswith("unix:")
 
 
-def told_of(context: Context) -> dict[str, Any]:
-    """Return what another process says of a call's sender."""
+def sender_of(context: Context) -> dict[str, Any]:
+    """Return the sender of a forwarded call."""
     return {key: value for key, value in context.invocation_metadata() if key in _OURS}
 
 
-def sender(address: str, agent: str, principal: Principal | None = None) -> list[tuple[str, Any]]:
-    """Return what another process is told of a call's sender. principal: a user who was let in already."""
-    known = [] if principal is None else [(PRINCIPAL, pickle.dumps(principal))]
-    return [(ADDRESS, address), (AGENT, agent), *known]
+def sender_metadata(address: str, agent: str, principal: Principal | None = None) -> list[tuple[str, Any]]:
+    """Return the sender of a call as metadata for another process. principal: user who has logged in already."""
+    user = [] if principal is None else [(PRINCIPAL, pickle.dumps(principal))]
+    return [(ADDRESS, address), (AGENT, agent), *user]
 
 
-def principal_in(told: dict[str, Any]) -> Principal | None:
-    """Return the user whom another process has let in."""
-    data = told.get(PRINCIPAL)
+def principal_in(sender: dict[str, Any]) -> Principal | None:
+    """Return the user who has logged in at another process."""
+    data = sender.get(PRINCIPAL)
     if data is None:
         return None
-    principal = pickle.loads(data)  # noqa: S301 - from a process of this gateway, over a socket that only those reach
+    principal = pickle.loads(data)  # noqa: S301 - from a process of this gateway, over a private socket
     assert isinstance(principal, Principal)
     return principal
 
 
 def _handle(method: str, message: bytes) -> bytes | None:
-    """Return the handle in a call's first message, None where there is none. Raises Malformed."""
+    """Return the handle in a call's first message, if it has one. Raises Malformed."""
     match method:
         case "GetFlightInfo" | "PollFlightInfo" | "GetSchema":
             return _handle_in(read(FlightDescriptor, message).cmd)
@@ -154,8 +154,8 @@ def _handle(method: str, message: bytes) -> bytes | None:
                 case "CancelFlightInfo":
                     return _handle_of(read(CancelFlightInfoRequest, action.body).info)
                 case "CancelQuery":
-                    _, asked = unpack(action.body)
-                    return _handle_of(read(FlightInfo, getattr(asked, "info", b"")))
+                    _, request = unpack(action.body)
+                    return _handle_of(read(FlightInfo, getattr(request, "info", b"")))
     return None
 
 

@@ -1,4 +1,4 @@
-"""Flight's and Flight SQL's messages out of bytes and into them; ``protocol/*.proto`` says what is in each."""
+"""Messages of Flight and Flight SQL from bytes and to bytes; ``protocol/*.proto`` defines them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ M = TypeVar("M", bound=Message)
 
 
 class Malformed(Exception):
-    """Bytes that are no message, or not the one that belongs there."""
+    """Bytes are not a message, or not the expected one."""
 
 
 class DescriptorType(IntEnum):
-    """What a FlightDescriptor describes."""
+    """Content of a FlightDescriptor."""
 
     COMMAND = 2
 
 
 class CancelStatus(IntEnum):
-    """How far a cancellation is."""
+    """Progress of a cancellation."""
 
     CANCELLED = 1
     CANCELLING = 2
@@ -35,7 +35,7 @@ class CancelStatus(IntEnum):
 
 
 class OptionError(IntEnum):
-    """Why a session's option was not set."""
+    """Reason why a session's option was not set."""
 
     INVALID_NAME = 1
     INVALID_VALUE = 2
@@ -50,7 +50,7 @@ def read(kind: type[M], data: bytes) -> M:
     try:
         message: M = kind.FromString(data)
     except DecodeError as error:
-        raise Malformed(f"These bytes are no {kind.__name__}.") from error
+        raise Malformed(f"The bytes are not a {kind.__name__}.") from error
     return message
 
 
@@ -66,10 +66,10 @@ def unpack(data: bytes) -> tuple[str, Any]:
     try:
         envelope = Envelope.FromString(data)
     except DecodeError as error:
-        raise Malformed("These bytes are no message of Flight SQL.") from error
+        raise Malformed("The bytes are not a message of Flight SQL.") from error
     package, _, name = envelope.type_url.rpartition("/")[2].rpartition(".")
     if package != FLIGHT_SQL:
-        raise Malformed("These bytes are no message of Flight SQL.")
+        raise Malformed("The bytes are not a message of Flight SQL.")
     if name not in flight_sql_pb2.DESCRIPTOR.message_types_by_name:
-        raise Malformed(f"{name[:80]} is not known here.")
+        raise Malformed(f"{name[:80]} is not a message that the gateway knows.")
     return name, read(getattr(flight_sql_pb2, name), envelope.value)

@@ -1,6 +1,6 @@
-"""What clients ask about the catalog, as the tables that Flight SQL defines: names, types and order of columns are its.
+"""The catalog as the tables that Flight SQL defines for it: names, types and order of columns are prescribed.
 
-There are no catalogs, as over HiveServer2. In patterns, ``%`` is any text and ``_`` any sign.
+There are no catalogs, as over HiveServer2. In patterns, ``%`` is any text and ``_`` any character.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Any
 import pyarrow as pa
 
 from engines.arrow_types import arrow_type
-from engines.protocol import Column
 from gateway.catalog.snapshot import Relation, RelationKind
-from gateway.drivers.jdbc import KNOWN, describe, matcher, matching
+from gateway.drivers.jdbc import DRIVER_TYPES, describe, matcher, matching
 from gateway.statistics.tables import rows_of
 from selector.types import Jdbc
+from sql.tables import Column
 
-NO_CATALOG = None  # Flight SQL's word for what has none
+NO_CATALOG = None  # Flight SQL's value for objects without a catalog
 NULLABLE, SEARCHABLE, SEARCHABLE_WITHOUT_LIKE = 1, 3, 2  # Flight SQL's numbers
-_DATETIME = 9  # what times have for a type where another number tells which
+_DATETIME = 9  # type of all dates and times, whose subcode tells which one
 
 _TEXT, _INT, _BOOL, _BYTE = pa.string(), pa.int32(), pa.bool_(), pa.uint8()
 
 
 def _schema(*fields: tuple[str, pa.DataType] | tuple[str, pa.DataType, bool]) -> pa.Schema:
-    return pa.schema([pa.field(*each) for each in fields])
+    return pa.schema([pa.field(*field) for field in fields])
 
 
 CATALOGS = _schema(("catalog_name", _TEXT, False))
@@ -86,14 +86,15 @@ TYPE_INFO = _schema(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question about the catalog. schema: of its answer; answer: makes it of the databases, tables and views."""
+    """A question about the catalog. answer: returns rows from the databases, and the tables and views."""
 
     schema: pa.Schema
+    """Columns of the answer."""
     answer: Callable[[Iterable[str], Iterable[Relation]], pa.Table]
 
 
 def question(name: str, request: Any) -> Question | None:
-    """Return the question in a message of Flight SQL, None where it is none about the catalog."""
+    """Return the question in a message of Flight SQL; None: it is not about the catalog."""
     match name:
         case "CommandGetCatalogs":
             return Question(CATALOGS, lambda *_: CATALOGS.empty_table())
@@ -101,11 +102,11 @@ def question(name: str, request: Any) -> Question | None:
             return Question(SCHEMAS, lambda databases, _: _schemas(request, databases))
         case "CommandGetTables":
             schema = TABLES_WITH_SCHEMA if request.include_schema else TABLES
-            return Question(schema, lambda _, known: _tables(request, known, schema))
+            return Question(schema, lambda _, relations: _tables(request, relations, schema))
         case "CommandGetTableTypes":
             return Question(TABLE_TYPES, lambda *_: rows_of(TABLE_TYPES, [[kind] for kind in RelationKind]))
         case "CommandGetPrimaryKeys":
-            return Question(PRIMARY_KEYS, lambda *_: PRIMARY_KEYS.empty_table())  # which files do not have
+            return Question(PRIMARY_KEYS, lambda *_: PRIMARY_KEYS.empty_table())  # files have no keys
         case "CommandGetExportedKeys" | "CommandGetImportedKeys" | "CommandGetCrossReference":
             return Question(FOREIGN_KEYS, lambda *_: FOREIGN_KEYS.empty_table())
         case "CommandGetXdbcTypeInfo":
@@ -114,18 +115,18 @@ def question(name: str, request: Any) -> Question | None:
 
 
 def table_schema(table: Relation) -> pa.Schema:
-    """Return the columns of a table or view as its rows have them, with what JDBC wants to know beside each."""
+    """Return the columns of a table or view, with the metadata that JDBC expects."""
     return pa.schema(
-        [pa.field(column.name, arrow_type(column.type), metadata=_told(table, column)) for column in table.columns]
+        [pa.field(column.name, arrow_type(column.type), metadata=_metadata(table, column)) for column in table.columns]
     )
 
 
-def _told(table: Relation, column: Column) -> dict[str, str]:
-    kind = describe(column.data_type)
-    told = {
+def _metadata(table: Relation, column: Column) -> dict[str, str]:
+    kind = describe(column.declared_type)
+    metadata = {
         "DB_SCHEMA_NAME": table.database,
         "TABLE_NAME": table.name,
-        "TYPE_NAME": column.data_type.upper(),
+        "TYPE_NAME": column.declared_type.upper(),
         "PRECISION": kind.size,
         "SCALE": kind.scale,
         "IS_AUTO_INCREMENT": 0,
@@ -134,24 +135,24 @@ def _told(table: Relation, column: Column) -> dict[str, str]:
         "IS_SEARCHABLE": 1,
         "REMARKS": table.annotations.columns.get(column.name),
     }
-    return {f"ARROW:FLIGHT:SQL:{name}": str(value) for name, value in told.items() if value is not None}
+    return {f"ARROW:FLIGHT:SQL:{name}": str(value) for name, value in metadata.items() if value is not None}
 
 
-def _schemas(request: Any, known: Iterable[str]) -> pa.Table:
+def _schemas(request: Any, databases: Iterable[str]) -> pa.Table:
     named = matcher(_pattern(request, "db_schema_filter_pattern"))
-    found = [name for name in known if named.fullmatch(name)] if _in_reach(request) else []
-    return rows_of(SCHEMAS, [[NO_CATALOG, name] for name in found])
+    names = [name for name in databases if named.fullmatch(name)] if _has_no_catalog(request) else []
+    return rows_of(SCHEMAS, [[NO_CATALOG, name] for name in names])
 
 
-def _tables(request: Any, known: Iterable[Relation], schema: pa.Schema) -> pa.Table:
-    found = matching(
-        known if _in_reach(request) else (),
+def _tables(request: Any, relations: Iterable[Relation], schema: pa.Schema) -> pa.Table:
+    matches = matching(
+        relations if _has_no_catalog(request) else (),
         database=_pattern(request, "db_schema_filter_pattern"),
         table=_pattern(request, "table_name_filter_pattern"),
         kinds=request.table_types,
     )
     rows = []
-    for table in found:
+    for table in matches:
         row: list[object] = [NO_CATALOG, table.database, table.name, table.kind]
         if request.include_schema:
             row.append(table_schema(table).serialize().to_pybytes())
@@ -161,7 +162,7 @@ def _tables(request: Any, known: Iterable[Relation], schema: pa.Schema) -> pa.Ta
 
 def _type_info(request: Any) -> pa.Table:
     rows = []
-    for name, kind in KNOWN.items():
+    for name, kind in DRIVER_TYPES.items():
         number = int(kind.jdbc) if kind.flight_sql is None else kind.flight_sql
         if request.HasField("data_type") and request.data_type != number:
             continue
@@ -178,8 +179,8 @@ def _type_info(request: Any) -> pa.Table:
     return rows_of(TYPE_INFO, sorted(rows, key=lambda row: (row[1], row[0])))
 
 
-def _in_reach(request: Any) -> bool:
-    """Tell whether a request means what has no catalog: that is all there is."""
+def _has_no_catalog(request: Any) -> bool:
+    """Tell whether a request asks for objects without a catalog, as all objects are."""
     return not request.HasField("catalog") or request.catalog == ""
 
 

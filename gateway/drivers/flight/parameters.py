@@ -1,7 +1,7 @@
-"""Statements with parameters: every ``?`` gets its value, as a literal of the statement's dialect.
+"""Statements with parameters: every ``?`` is replaced by its value, as a literal of the statement's dialect.
 
-What comes out is a text like any other: it is parsed, checked and recorded as if somebody had typed it. A ``?`` within
-a text, a name or a comment is none.
+The result is a text like any other: it is parsed, checked and recorded as if somebody had typed it. A ``?`` within a
+text, a name or a comment is not a parameter.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from sqlglot import exp
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
-from gateway.errors import NotOffered, SyntaxInvalid, UnknownDialect, ValueOutOfRange
-from gateway.sql import parsing
-from gateway.sql.dialects.names import DIALECTS
-from gateway.sql.parsing import ParserLimits, require_length
+from gateway.errors import NotOffered
+from sql import parsing
+from sql.dialects.names import DIALECTS
+from sql.errors import SyntaxInvalid, ValueOutOfRange
+from sql.parsing import ParserLimits, require_length
 
 LONGEST_DECIMAL = 38
 NULL = "NULL"
@@ -34,17 +35,17 @@ _WITH_LITERALS = (
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A statement with places for values. places: where each ? stands in the text."""
+    """A statement with parameters. places: positions of each ? in the text."""
 
     sql: str
     dialect: str
     places: tuple[int, ...]
 
     def filled(self, literals: Sequence[str]) -> str:
-        """Return the statement with its values, one for each place."""
+        """Return the statement with its values, one for each parameter."""
         if len(literals) != len(self.places):
-            message = f"The statement has {_count(len(self.places))}, and {len(literals)} came."
-            raise ValueOutOfRange(message)
+            wanted, sent = len(self.places), len(literals)
+            raise ValueOutOfRange(f"Parameters of the statement: {wanted}, values sent: {sent}. Send one for each.")
         pieces, start = [], 0
         for place, literal in zip(self.places, literals, strict=True):
             pieces += [self.sql[start:place], literal]
@@ -54,11 +55,10 @@ class Template:
 
 def template(sql: str, dialect: str, limits: ParserLimits) -> Template:
     """Find a statement's parameters. Raises SqlError."""
-    if dialect not in DIALECTS:
-        raise UnknownDialect(f"Unknown dialect {dialect}; known are {', '.join(DIALECTS)}.")
+    read = parsing.reader_of(dialect)
     require_length(sql, limits)
     try:
-        tokens = parsing.reader_of(dialect).tokenize(sql)
+        tokens = read.tokenize(sql)
     except TokenError as error:
         raise SyntaxInvalid(f"Syntax error: {str(error).splitlines()[0]}") from error
     places = tuple(token.start for token in tokens if token.token_type is TokenType.PLACEHOLDER)
@@ -68,20 +68,20 @@ def template(sql: str, dialect: str, limits: ParserLimits) -> Template:
 def literals(values: pa.Table, dialect: str) -> list[str]:
     """Return one row of values as literals. Raises NotOffered, ValueOutOfRange."""
     if values.num_rows != 1:
-        message = f"A statement runs with one row of parameters; {values.num_rows} came."
-        raise NotOffered(message)
+        raise NotOffered(f"A statement takes one row of parameters, and {values.num_rows} were sent.")
     for field in values.schema:
         if not any(is_kind(field.type) for is_kind in _WITH_LITERALS):
-            raise ValueOutOfRange(f"A parameter cannot be of Arrow's type {field.type}.")
+            raise ValueOutOfRange(f"A parameter cannot have Arrow's type {field.type}.")
     return [literal(column[0], DIALECTS[dialect]) for column in values.columns]
 
 
 def literal(value: pa.Scalar, dialect: str) -> str:
-    """Return a value as somebody would type it in a dialect, by the parser's name of it. Raises ValueOutOfRange.
+    """Return a value as a literal. Raises ValueOutOfRange.
 
-    value: of a type that has literals.
+    value: of a type that has literals. dialect: the parser's name of it.
 
-    A whole number is as wide as its digits ask for; a negative one has brackets, for ``1-?`` not to become a comment.
+    The type of a whole number follows from its digits. A negative one has brackets, so that ``1-?`` does not become a
+    comment.
     """
     plain = _plain(value)
     match plain:
@@ -106,19 +106,19 @@ def literal(value: pa.Scalar, dialect: str) -> str:
             return _moment(plain, dialect)
         case dt.date():
             return _cast(plain.isoformat(), "DATE", dialect)
-    raise ValueOutOfRange(f"A decimal has {LONGEST_DECIMAL} digits at most.")
+    raise ValueOutOfRange(f"A decimal parameter has more than {LONGEST_DECIMAL} digits.")
 
 
 def without_rows(sql: str, dialect: str, limits: ParserLimits) -> str:
     """Return a query with the same columns, and no rows. Raises SqlError."""
     tree, _ = parsing.parse(sql, dialect, limits)
     if not isinstance(tree, exp.Query):
-        return sql  # VALUES, whose rows are all there
+        return sql  # VALUES, whose rows are in the text
     return tree.limit(0).sql(dialect=parsing.reader_of(dialect), comments=False)
 
 
 def _plain(value: pa.Scalar) -> object:
-    """Return a value as Python's, with microseconds as the finest time."""
+    """Return a value as a Python object, times in microseconds."""
     try:
         if pa.types.is_timestamp(value.type):
             value = value.cast(pa.timestamp("us", tz=value.type.tz))
@@ -130,12 +130,12 @@ def _plain(value: pa.Scalar) -> object:
 def _moment(value: dt.datetime, dialect: str) -> str:
     if value.tzinfo is None:
         return _cast(value.isoformat(" "), exp.DType.TIMESTAMPNTZ, dialect)
-    return _cast(value.astimezone(dt.UTC).isoformat(" "), exp.DType.TIMESTAMPTZ, dialect)
+    try:
+        in_utc = value.astimezone(dt.UTC)
+    except OverflowError as error:
+        raise ValueOutOfRange(f"A parameter has no literal: {value} has no date in UTC.") from error
+    return _cast(in_utc.isoformat(" "), exp.DType.TIMESTAMPTZ, dialect)
 
 
 def _cast(text: str, kind: str | exp.DType, dialect: str) -> str:
     return exp.cast(exp.Literal.string(text), kind).sql(dialect=dialect)
-
-
-def _count(parameters: int) -> str:
-    return "one parameter" if parameters == 1 else f"{parameters} parameters"

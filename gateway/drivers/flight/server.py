@@ -1,6 +1,6 @@
-"""The port of Flight: calls of gRPC in, the service's replies out.
+"""The port of Flight: gRPC calls in, the service's replies out.
 
-It stands on grpcio, not on ``pyarrow.flight``: docs/adr/0016-flight-on-grpcio.md says why.
+It uses grpcio instead of ``pyarrow.flight``; docs/adr/0016-flight-on-grpcio.md explains why.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from gateway.drivers.flight.forwarding import (
     Forwarding,
     is_passed_on,
     principal_in,
-    sender,
-    told_of,
+    sender_metadata,
+    sender_of,
 )
 from gateway.drivers.flight.messages import FLIGHT
 from gateway.drivers.flight.service import Call, FlightService
@@ -45,8 +45,8 @@ from gateway.drivers.flight.sessions import FlightSession
 from gateway.errors import AuthenticationFailed, TooManyCalls
 from gateway.security.authentication import Login, basic_login
 from gateway.security.principals import Principal
-from gateway.sql.parsing import MESSAGE_OVERHEAD_BYTES
 from gateway.statements.processes import FLIGHT_DOOR, Processes
+from sql.parsing import MESSAGE_OVERHEAD_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ Handler = Callable[[Iterator[bytes], Context], Iterator[bytes]]
 
 SERVICE = f"{FLIGHT}.FlightService"
 COOKIE = "arrow_flight_session_id"
-SHARE, SHARE_WITH_ACTIONS = 1 / 2, 3 / 4  # of all calls, that one user's may be; actions are what ends other calls
+SHARE, SHARE_WITH_ACTIONS = 1 / 2, 3 / 4  # of all calls, for one user; actions have more, as they end other calls
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, HANDSHAKE_MS = 30_000, 10_000, 10_000
 HEADERS_BYTES = 64 << 10  # of a call; with gRPC's own limits, those of 8 to 16 KiB are refused at random
 CONNECTION_IDLE_MS = 600_000  # without a call; clients connect again by themselves
@@ -62,18 +62,18 @@ CONNECTION_IDLE_MS = 600_000  # without a call; clients connect again by themsel
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What the port encrypts with: PEM. chain: with the server's own first."""
+    """Certificates and key of the port, in PEM. chain: the server's own certificate first."""
 
     chain: bytes
     key: bytes
 
 
 class FlightServer:
-    """Takes calls on one port. calls: at once; drain_s: how long calls may go on at its end. address: host:port.
+    """Answers calls on one port, whose address is host:port. Raises OSError where it cannot listen.
 
-    processes: that share the port, where there are several.
-
-    Raises OSError where it cannot listen.
+    calls: most calls at once.
+    drain_s: time for running calls when it stops.
+    processes: those that share the port; None: this one alone.
     """
 
     def __init__(
@@ -118,15 +118,15 @@ class FlightServer:
             _require_free(host.strip("[]"), port)
         try:
             if certificate is None:
-                taken = self._server.add_insecure_port(address)
+                bound_port = self._server.add_insecure_port(address)
             else:
                 credentials = grpc.ssl_server_credentials([(certificate.key, certificate.chain)])
-                taken = self._server.add_secure_port(address, credentials)
+                bound_port = self._server.add_secure_port(address, credentials)
         except RuntimeError as error:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)) from error
         if processes is not None:
             self._server.add_insecure_port(f"unix:{processes.path(FLIGHT_DOOR, processes.number)}")
-        self.address = f"{host}:{taken}"
+        self.address = f"{host}:{bound_port}"
 
     def start(self) -> None:
         """Begin to take calls."""
@@ -135,7 +135,7 @@ class FlightServer:
         self._server.start()
 
     def stop(self) -> None:
-        """Take no more calls, let those that run end for a while, then end them."""
+        """Take no more calls, wait for running ones for a while, then end them."""
         self._server.stop(self._drain_s).wait()
         self.service.stop()
         self._arrivals.stop()
@@ -143,14 +143,14 @@ class FlightServer:
 
 
 def _require_free(host: str, port: int) -> None:
-    """Raise OSError where an address cannot be listened on, in plain words; gRPC says it to the log instead."""
+    """Raise OSError where an address cannot be used; gRPC would only log it."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((host, port))
 
 
 class _Calls:
-    """The calls of each user that last, and so have a thread each. most: of all users at once. Thread-safe."""
+    """Running calls of each user, which have a thread each. most: of all users. Thread-safe."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -159,10 +159,10 @@ class _Calls:
 
     @contextmanager
     def counted(self, user: str, name: str, *, share: float) -> Iterator[None]:
-        """Count a call while it lasts. user: its account; share: of all, that a user's may be. Raises TooManyCalls."""
+        """Count a running call. user: its account. share: part of all calls for one user. Raises TooManyCalls."""
         with self._lock:
             if self._of_user[user] >= share * self._most:
-                raise TooManyCalls(f"{name} has {self._of_user[user]} calls open already; end some.")
+                raise TooManyCalls(f"{name} has {self._of_user[user]} calls open already; end some of them.")
             self._of_user[user] += 1
         try:
             yield
@@ -176,9 +176,9 @@ class _Calls:
 def _handler(
     service: FlightService, calls: _Calls, arrivals: Arrivals, forwarding: Forwarding | None
 ) -> grpc.GenericRpcHandler:
-    """Return how each call is answered. Requests come as bytes, so that wrong ones are answered as everything is.
+    """Return the handlers of all calls. Requests come as bytes, so that invalid ones are answered by ``_Edge``, too.
 
-    All are streams to gRPC: of others it awaits the message itself, before anybody is asked who calls, and for ever.
+    All calls are streams to gRPC: otherwise it would wait for the message before the login, and without a time limit.
     """
 
     def unary(name: str, answer: Callable[[bytes, Call], Any]) -> Handler:
@@ -192,7 +192,7 @@ def _handler(
         name: str, requests: Iterator[bytes], context: Context, share: float = SHARE
     ) -> AbstractContextManager[tuple[Call, bytes]]:
         def require_ours(message: bytes, principal: Principal) -> None:
-            if forwarding is None or (is_passed_on(context) and PRINCIPAL in told_of(context)):
+            if forwarding is None or (is_passed_on(context) and PRINCIPAL in sender_of(context)):
                 return
             owner = forwarding.owner_of_message(name, message)
             if owner is not None:
@@ -209,7 +209,7 @@ def _handler(
                 download.moved()
                 if message:
                     yield message
-                elif not context.is_active():  # nobody waits for rows that are still to come
+                elif not context.is_active():  # the client has left while rows are still to come
                     return
 
     def do_put(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
@@ -261,26 +261,26 @@ def _handler(
 
 
 def _by_whoever_owns(forwarding: Forwarding, name: str, handle: Handler) -> Handler:
-    """Have a call answered where its token's session is, or else where its handle is."""
+    """Have a call answered by the process of its token's session, or else of its handle."""
 
     def answer(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
         address, agent = _caller(context), _texts(context).get("user-agent", "")
         owner = None if is_passed_on(context) else forwarding.owner_of_token(_bearer(context) or _cookie(context))
         if owner is not None:
-            yield from forwarding.pass_on(owner, name, requests, context, sender(address, agent))
+            yield from forwarding.pass_on(owner, name, requests, context, sender_metadata(address, agent))
             return
         try:
             yield from handle(requests, context)
-        except Elsewhere as found:
-            told = sender(address, agent, found.principal)
-            all_of_it = chain([found.first], requests)
-            yield from forwarding.pass_on(found.owner, name, all_of_it, context, told, is_begun=True)
+        except Elsewhere as error:
+            user = sender_metadata(address, agent, error.principal)
+            messages = chain([error.first], requests)
+            yield from forwarding.pass_on(error.owner, name, messages, context, user, is_begun=True)
 
     return answer
 
 
 class _Edge:
-    """Turns every error into a status; nothing of a defect reaches a client but that there is one."""
+    """Turns every error into a status. A defect shows no details."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -291,7 +291,7 @@ class _Edge:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if not isinstance(error, Exception) or isinstance(error, grpc.RpcError | Elsewhere):
-            return  # there is none, or the client is gone and nobody is to be told, or another process answers
+            return  # no error, or the client is gone, or another process answers
         failure = errors.failure_of(error)
         query_id = self.call.query_id if self.call is not None else None
         self._context.set_trailing_metadata(errors.metadata(failure, query_id))
@@ -308,9 +308,9 @@ def _admitted(
     share: float,
     require_ours: Callable[[bytes, Principal], None],
 ) -> Iterator[tuple[Call, bytes]]:
-    """Find out who calls, take the first message, and answer for what goes wrong.
+    """Authenticate the caller, read the first message, and answer errors.
 
-    share: of all calls, that one user's may be with this one. require_ours: raises where another process has to answer.
+    share: part of all calls for one user. require_ours: raises Elsewhere where another process has to answer.
     """
     with _Edge(context) as edge:
         session = _session(service, context)
@@ -334,14 +334,14 @@ def _admitted(
 
 
 def _session(service: FlightService, context: Context) -> FlightSession:
-    """Return the session of a call, for whose client it waits; one that shows no token gets a new one.
+    """Return the session of a call, which is not idle meanwhile; a call without a token gets a new one.
 
     Raises AuthenticationFailed, TooManySessions.
     """
     if is_passed_on(context):
-        known = principal_in(told_of(context))
-        if known is not None:
-            return service.let_in(known)
+        principal = principal_in(sender_of(context))
+        if principal is not None:
+            return service.open_session(principal)
     token = _bearer(context)
     if token is not None:
         session = service.sessions.claim(token)
@@ -364,13 +364,13 @@ def _tell_token(context: Context, session: FlightSession) -> None:
 
 
 def _login(context: Context) -> Login:
-    """Return what a call says about its sender."""
+    """Return the name and password of a call."""
     return basic_login(next(iter(_headers(context, "authorization")), ""), _caller(context))
 
 
 def _caller(context: Context) -> str:
-    """Return the address of who calls, empty where there is none."""
-    return str(told_of(context).get(ADDRESS, "")) if is_passed_on(context) else _address(context.peer())
+    """Return the address of the caller, or an empty text."""
+    return str(sender_of(context).get(ADDRESS, "")) if is_passed_on(context) else _address(context.peer())
 
 
 def _bearer(context: Context) -> str | None:
@@ -382,14 +382,14 @@ def _bearer(context: Context) -> str | None:
 
 
 def _cookie(context: Context) -> str:
-    """Return the session's cookie, empty where there is none."""
+    """Return the session's cookie, or an empty text."""
     for header in _headers(context, "cookie"):
         try:
-            found = SimpleCookie(header).get(COOKIE)
+            cookie = SimpleCookie(header).get(COOKIE)
         except CookieError:
             continue
-        if found is not None:
-            return found.value
+        if cookie is not None:
+            return cookie.value
     return ""
 
 
@@ -398,13 +398,13 @@ def _headers(context: Context, name: str) -> list[str]:
 
 
 def _texts(context: Context) -> dict[str, str]:
-    """Return what came with a call, by name in lower case as gRPC has it; the last one of a name counts."""
+    """Return the metadata of a call by name, in lower case as gRPC has it; the last one of a name counts."""
     texts = {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
     return texts | {"user-agent": texts[AGENT]} if is_passed_on(context) and AGENT in texts else texts
 
 
 def _address(peer: str) -> str:
-    """Return the address in ``ipv4:127.0.0.1:4711`` or ``ipv6:%5B::1%5D:4711``, empty where there is none."""
+    """Return the address in ``ipv4:127.0.0.1:4711`` or ``ipv6:%5B::1%5D:4711``, or an empty text."""
     address = unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
     try:
         return str(ipaddress.ip_address(address.partition("%")[0]))

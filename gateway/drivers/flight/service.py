@@ -1,8 +1,7 @@
-"""Flight SQL's calls, each with its request in and its reply out; errors leave as those of ``errors.MAPPED``.
+"""Flight SQL's calls, each with its request in and its reply out; errors leave as those of ``failures.MAPPED``.
 
-A client is told of rows once the statement has ended, with their count, or once no other engine's rows can replace
-them: then it reads them while the statement runs. A ticket is a statement's handle, or the question about the catalog
-itself.
+A client learns of rows once the statement has ended, with their count, or once no other engine's rows can replace them:
+then it reads them while the statement runs. A ticket is a statement's handle, or a question about the catalog.
 
 It is long because each call of the protocol has a method.
 """
@@ -22,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from gateway.catalog.snapshot import CatalogView
-from gateway.drivers.flight import data, facts, metadata, parameters
+from gateway.drivers.flight import data, metadata, parameters, sql_info
 from gateway.drivers.flight.known_texts import KnownTexts
 from gateway.drivers.flight.messages import (
     SESSION_CLOSED,
@@ -63,33 +62,23 @@ from gateway.drivers.flight.protocol.flight_sql_pb2 import (
 )
 from gateway.drivers.flight.sessions import FlightSession, Prepared, Sessions
 from gateway.drivers.operations import StatementOperation
-from gateway.errors import NotFinished, NotOffered, QueryFailed, SessionError, SessionFull, UnknownDatabase
+from gateway.errors import NotFinished, NotOffered, QueryFailed, SessionError, SessionFull
 from gateway.execution.coordinator import Coordinator
 from gateway.execution.spooling.downloads import Downloads
 from gateway.execution.spooling.results import Spool
-from gateway.security.authentication import Authenticator, Login
+from gateway.security.authentication import Login, UsersFile
 from gateway.security.principals import Principal
-from gateway.sql.commands.commands import (
-    Command,
-    Describe,
-    ShowColumns,
-    ShowColumnStats,
-    ShowDatabases,
-    ShowOptions,
-    ShowTables,
-    ShowTableStats,
-)
-from gateway.sql.commands.writes import WRITES
+from gateway.statements.command import Command
 from gateway.statements.session import LONG_POLL_S, Session, expire_idle
 from gateway.statements.statement import Run
 from metastore.records import QueryState
+from sql.errors import UnknownDatabase
 
-FRESH_S = 5.0  # how old rows may be that a command's preparation brought, for its first execution to return them
+FRESH_S = 5.0  # age of rows from a command's preparation, up to which its first execution returns them
 UNKNOWN_COUNT = -1
-DATABASE_OPTION = "schema"  # as ADBC and JDBC call the database that a session is in
+DATABASE_OPTION = "schema"  # ADBC's and JDBC's word for the database of a session
 CATALOG_OPTION = "catalog"
 PARAMETER_NAME = "parameter_{}"
-READING = (ShowDatabases, ShowTables, ShowColumns, Describe, ShowOptions, ShowTableStats, ShowColumnStats)
 ACTIONS = {
     "CreatePreparedStatement": "Prepares a statement; its parameters are ?.",
     "ClosePreparedStatement": "Forgets a prepared statement.",
@@ -105,24 +94,24 @@ Gone = Callable[[Callable[[], None]], None]
 
 @dataclass(slots=True)
 class Call:
-    """One call. session: of its client. when_gone: calls back once the call is over, or its client is gone.
-
-    headers: gives those that routing rules look at. query_id: of the statement that the call runs, once there is one.
-    """
+    """One call."""
 
     session: FlightSession
     when_gone: Gone
+    """Registers a function to call once the call is over, or its client is gone."""
     headers: Callable[[], Mapping[str, str]] = dict
+    """Returns the headers that routing rules use."""
     query_id: str | None = None
+    """Id of the statement that the call runs, once it has one."""
 
     @property
     def principal(self) -> Principal:
-        """Who calls."""
+        """User who calls."""
         return self.session.session.principal
 
     @property
     def user(self) -> str:
-        """Account of who calls."""
+        """Account of the user who calls."""
         return self.principal.account
 
 
@@ -135,14 +124,14 @@ class FlightService:
         coordinator: Coordinator,
         catalog: CatalogView,
         spool: Spool,
-        authenticator: Authenticator,
+        authenticator: UsersFile,
         sessions: Sessions,
         downloads: Downloads,
         headers_of: Callable[[Mapping[str, str]], Mapping[str, str]],
         deadline_s: float,
         idle_s: float,
     ) -> None:
-        """headers_of: those of a call that routing rules look at."""
+        """headers_of: returns the headers that routing rules use."""
         self._coordinator = coordinator
         self._catalog = catalog
         self._spool = spool
@@ -157,7 +146,7 @@ class FlightService:
         self._texts = KnownTexts(coordinator.parser_limits)
 
     def start(self) -> None:
-        """Begin to close idle sessions, and to end downloads that nobody reads."""
+        """Begin to close idle sessions, and to end stalled downloads."""
         expire_idle(self.sessions.close_idle, self._stopping, name="flight session expiry")
         expire_idle(self.downloads.drop_stalled, self._stopping, name="flight download expiry")
 
@@ -169,22 +158,22 @@ class FlightService:
     # ------------------------------------------------------------------ sessions
 
     def log_in(self, login: Login) -> FlightSession:
-        """Begin a session, for whose client a call waits. Raises AuthenticationFailed, TooManySessions."""
-        return self.let_in(self._authenticator.authenticate(login))
+        """Begin a session, which is not idle until ``end_wait``. Raises AuthenticationFailed, TooManySessions."""
+        return self.open_session(self._authenticator.authenticate(login))
 
-    def let_in(self, user: Principal) -> FlightSession:
-        """Begin a session of a user who is known, for whose client a call waits. Raises TooManySessions."""
+    def open_session(self, user: Principal) -> FlightSession:
+        """Begin a session of a user who has logged in. Raises TooManySessions."""
         limits = self._coordinator.parser_limits
         return self.sessions.open(Session(user, deadline_s=self._deadline_s, limits=limits))
 
     # ------------------------------------------------------------------ statements and questions
 
     def get_flight_info(self, request: bytes, call: Call) -> Any:
-        """Run a statement until there are rows, or look at a question, and return where these are."""
+        """Run a statement until it has rows, or read a question, and return the ticket of the rows."""
         descriptor, name, command = _command(request)
-        asked = self._question(name, command)
-        if asked is not None:
-            return _info(descriptor, asked.schema, descriptor.cmd)
+        question = self._question(name, command)
+        if question is not None:
+            return _info(descriptor, question.schema, descriptor.cmd)
         handle, operation = self._started(name, command, call)
         try:
             self._wait_for_rows(operation, call)
@@ -194,9 +183,9 @@ class FlightService:
         return self._rows_info(descriptor, handle, operation)
 
     def poll_flight_info(self, request: bytes, call: Call) -> Any:
-        """Start a statement, or look again at one that was started; the reply comes once there is news, or soon.
+        """Start a statement, or return the state of a started one; the reply comes after a change, or soon.
 
-        Rows that are there before its end are told with how to ask again.
+        If its rows can be read before its end, the reply also has the descriptor for the next call.
         """
         descriptor, name, command = _command(request)
         if name == "TicketStatementQuery":
@@ -204,9 +193,9 @@ class FlightService:
             operation = self.sessions.operation(handle, call.user)
         else:
             handle, operation = self._started(name, command, call)
-        were_told = operation.has_early_rows and name == "TicketStatementQuery"
-        news: list[Future[Any]] = [operation.done if were_told else operation.ready]
-        concurrent.futures.wait(news, timeout=LONG_POLL_S)
+        rows_were_announced = operation.has_early_rows and name == "TicketStatementQuery"
+        change: Future[Any] = operation.done if rows_were_announced else operation.ready
+        concurrent.futures.wait([change], timeout=LONG_POLL_S)
         if operation.done.done():
             operation.require_finished()
             return PollInfo(info=self._rows_info(descriptor, handle, operation), progress=1.0)
@@ -219,9 +208,9 @@ class FlightService:
     def get_schema(self, request: bytes, call: Call) -> Any:
         """Return the columns of a statement that does not run, or of a question's answer."""
         _, name, command = _command(request)
-        asked = self._question(name, command)
-        if asked is not None:
-            schema = asked.schema
+        question = self._question(name, command)
+        if question is not None:
+            schema = question.schema
         elif name == "CommandPreparedStatementQuery":
             schema = self.sessions.prepared(command.prepared_statement_handle, call.user).schema
         else:
@@ -229,18 +218,18 @@ class FlightService:
             if first is not None:
                 self.sessions.release(first[0])
         if schema is None:
-            raise NotOffered("The statement has no columns that are known before it runs.")
+            raise NotOffered("The columns of the statement are not known before it runs; execute it.")
         return SchemaResult(schema=schema.serialize().to_pybytes())
 
     def do_get(self, request: bytes, call: Call) -> Iterator[bytes]:
         """Return rows."""
         name, command = unpack(read(Ticket, request).ticket)
-        asked = self._question(name, command)
-        if asked is not None:
-            known = self._catalog.current()
-            return data.encoded_table(asked.answer(known.databases, known.relations_for(call.session.session)))
+        question = self._question(name, command)
+        if question is not None:
+            snapshot = self._catalog.current()
+            return data.encoded_table(question.answer(snapshot.databases, snapshot.relations_for(call.session.session)))
         if name != "TicketStatementQuery":
-            raise Malformed(f"{name} is no ticket.")
+            raise Malformed(f"{name} is not a ticket.")
         operation = self.sessions.operation(command.statement_handle, call.user)
         operation.require_rows()
         call.query_id = operation.run.id
@@ -249,19 +238,18 @@ class FlightService:
         return rows
 
     def do_put(self, requests: Iterator[bytes], call: Call) -> Any:
-        """Run a statement for what it does, or bind a prepared one's parameters."""
+        """Run a statement and return the number of written rows, or bind the parameters of a prepared one."""
         first = read(FlightData, next(requests, b""))
         name, command = unpack(first.flight_descriptor.cmd)
         if name == "CommandStatementUpdate":
             handle, operation = self._submitted(_query(name, command), call)
             return self._updated(handle, operation, call)
         if name == "CommandStatementIngest":
-            message = "Rows are not taken in bulk here: INSERT INTO t SELECT ..., or files that are registered."
-            raise NotOffered(message)
+            raise NotOffered("Bulk ingestion is not supported; use INSERT INTO t SELECT ..., or register files.")
         if name not in ("CommandPreparedStatementUpdate", "CommandPreparedStatementQuery"):
             raise Malformed(f"{name} cannot be put.")
         prepared = self.sessions.prepared(command.prepared_statement_handle, call.user)
-        self._bind(prepared, chain([first], (read(FlightData, each) for each in requests)))
+        self._bind(prepared, chain([first], (read(FlightData, request) for request in requests)))
         if name == "CommandPreparedStatementUpdate":
             handle, operation = self._submitted(prepared.template.filled(prepared.values), call)
             return self._updated(handle, operation, call)
@@ -277,8 +265,8 @@ class FlightService:
             case "CreatePreparedStatement":
                 return [self._prepare(_expected("ActionCreatePreparedStatementRequest", action.body), call)]
             case "ClosePreparedStatement":
-                asked = _expected("ActionClosePreparedStatementRequest", action.body)
-                self.sessions.unprepare(asked.prepared_statement_handle, call.user)
+                closed = _expected("ActionClosePreparedStatementRequest", action.body)
+                self.sessions.unprepare(closed.prepared_statement_handle, call.user)
                 return []
             case "CancelFlightInfo":
                 status = self._cancel(read(CancelFlightInfoRequest, action.body).info, call)
@@ -293,10 +281,10 @@ class FlightService:
             case "CloseSession":
                 self.sessions.close(call.session)
                 return [_result(CloseSessionResult(status=SESSION_CLOSED))]
-        raise NotOffered(f"There is no action {action.type[:80]} here.")
+        raise NotOffered(f"There is no action {action.type[:80]}.")
 
     def list_actions(self) -> list[Any]:
-        """Return which actions there are."""
+        """Return all actions."""
         return [ActionType(type=name, description=text) for name, text in ACTIONS.items()]
 
     def _prepare(self, request: Any, call: Call) -> Any:
@@ -316,7 +304,7 @@ class FlightService:
         )
 
     def _cancel(self, info: Any, call: Call) -> CancelStatus:
-        """Cancel the statement of a FlightInfo; returns how far that is."""
+        """Cancel the statement of a FlightInfo; returns the progress."""
         handles = [info.app_metadata] if info.app_metadata else []
         for endpoint in info.endpoint:
             name, ticket = unpack(endpoint.ticket.ticket)
@@ -337,7 +325,7 @@ class FlightService:
     # ------------------------------------------------------------------ help
 
     def _set_options(self, request: Any, session: Session) -> Any:
-        """Change settings; those that cannot be are told by name."""
+        """Change settings; the reply names those that are refused."""
         reply = SetSessionOptionsResult()
         for name, option in request.session_options.items():
             kind = option.WhichOneof("option_value")
@@ -354,18 +342,20 @@ class FlightService:
             except SessionFull:
                 reply.errors[name].value = OptionError.ERROR
             except (SessionError, UnknownDatabase):
-                known = session.get(name) is not None or name == DATABASE_OPTION
-                reply.errors[name].value = OptionError.INVALID_VALUE if known else OptionError.INVALID_NAME
+                exists = session.get(name) is not None or name == DATABASE_OPTION
+                reply.errors[name].value = OptionError.INVALID_VALUE if exists else OptionError.INVALID_NAME
         return reply
 
     def _question(self, name: str, command: Any) -> metadata.Question | None:
         if name == "CommandGetSqlInfo":
-            table = facts.sql_info(frozenset(command.info), idle_s=self._idle_s, statement_bytes=self.statement_bytes)
-            return metadata.Question(facts.SQL_INFO, lambda *_: table)
+            table = sql_info.sql_info(
+                frozenset(command.info), idle_s=self._idle_s, statement_bytes=self.statement_bytes
+            )
+            return metadata.Question(sql_info.SCHEMA, lambda *_: table)
         return metadata.question(name, command)
 
     def _started(self, name: str, command: Any, call: Call) -> tuple[bytes, StatementOperation]:
-        """Start the statement that a command means; returns it with its handle."""
+        """Start the statement of a command; returns it with its handle."""
         if name == "CommandPreparedStatementQuery":
             prepared = self.sessions.prepared(command.prepared_statement_handle, call.user)
             started = self.sessions.take_first(prepared)
@@ -389,18 +379,18 @@ class FlightService:
         return self.sessions.hold(call.session, operation), operation
 
     def _stop_reading(self, run: Run) -> None:
-        """Cancel a statement whose client is gone before it was read, so that nobody knows its handle."""
+        """Cancel a statement whose client left before it was read: nobody knows its handle."""
         if not run.accepted.done():
             self._coordinator.cancel(run.id)
 
     def _wait(self, operation: StatementOperation, call: Call) -> None:
-        """Wait for a statement's end; a client that leaves meanwhile ends it. Raises QueryFailed."""
+        """Wait for a statement's end; cancel it if the client leaves. Raises QueryFailed."""
         call.when_gone(operation.cancel)
         concurrent.futures.wait([operation.done])
         operation.require_finished()
 
     def _wait_for_rows(self, operation: StatementOperation, call: Call) -> None:
-        """Wait for a statement's rows; a client that leaves meanwhile ends it. Raises QueryFailed."""
+        """Wait for a statement's rows; cancel it if the client leaves. Raises QueryFailed."""
         answered = threading.Event()
         call.when_gone(lambda: None if answered.is_set() else operation.cancel())
         concurrent.futures.wait([operation.ready])
@@ -408,7 +398,7 @@ class FlightService:
         answered.set()
 
     def _rows_info(self, descriptor: Any, handle: bytes, operation: StatementOperation) -> Any:
-        """Tell of rows; how many there are, once the statement has ended."""
+        """Return the ticket of rows, with their number once the statement has ended."""
         with operation.rows.open() as reader:
             schema = reader.schema
         info = _info(descriptor, schema, _ticket(handle))
@@ -420,7 +410,7 @@ class FlightService:
         return info
 
     def _updated(self, handle: bytes, operation: StatementOperation, call: Call) -> Any:
-        """Wait for a statement's end, and tell how many rows it wrote where it is one that writes."""
+        """Wait for a statement's end, and return the number of rows that it wrote, if it writes."""
         try:
             self._wait(operation, call)
             written = operation.rows_written()
@@ -435,9 +425,9 @@ class FlightService:
 
     def _template(self, sql: str, call: Call) -> Template:
         statement = call.session.session.statement(sql)
-        read_it = partial(self._coordinator.read, statement)
-        found: Template = self._texts.read(parameters.template, statement.sql, statement.dialect, read_it)
-        return found
+        read_it = partial(self._coordinator.read, statement.principal)
+        template: Template = self._texts.read(parameters.template, statement.sql, statement.dialect, read_it)
+        return template
 
     def _bind(self, prepared: Prepared, messages: Iterable[Any]) -> None:
         rows = data.decoded(messages, largest_bytes=self.statement_bytes)
@@ -447,67 +437,67 @@ class FlightService:
     def _described(
         self, template: Template, call: Call
     ) -> tuple[pa.Schema | None, tuple[bytes, StatementOperation] | None]:
-        """Return a statement's columns, None where it has to do something first, and its rows where they came along.
+        """Return a statement's columns and, if it ran for them, its rows. None: it changes something, and did not run.
 
-        Only running a statement tells its columns: a query runs for no rows, so that its work is done when it is
-        executed, under the time limit of that call; while its tables stay, that is done once. A command that only looks
-        something up runs once for both.
+        Columns are known only from a run. A query runs with LIMIT 0 for them, once while its tables stay the same; the
+        work is done when it is executed, under the time limit of that call. A command that only reads runs once for
+        both.
         """
         session = call.session.session
         sql = template.filled([NULL] * len(template.places))
         statement = session.statement(sql, with_values=True)
         meant = self._coordinator.understand(statement)
-        if isinstance(meant, WRITES) or (isinstance(meant, Command) and not isinstance(meant, READING)):
+        if isinstance(meant, Command) and not meant.is_reading:
             return None, None
-        known = self._texts.columns(meant)
-        if known is not None:
-            return known, None
+        columns = self._texts.columns(meant)
+        if columns is not None:
+            return columns, None
         is_command = isinstance(meant, Command)
         if not is_command:
-            read_it = partial(self._coordinator.read, statement)
+            read_it = partial(self._coordinator.read, statement.principal)
             sql = self._texts.read(parameters.without_rows, sql, template.dialect, read_it)
         handle, operation = self._submitted(sql, call, with_values=True)
-        kept = False
+        keeps_rows = False
         try:
             self._wait(operation, call)
             with self._spool.open(operation.run.id) as reader:
                 schema = reader.schema
-            kept = is_command
+            keeps_rows = is_command
             self._texts.keep_columns(meant, sql, schema)
         except (QueryFailed, NotFinished):
             if not template.places:
                 raise
-            return None, None  # NULL cannot stand for every value
+            return None, None  # some statements do not take NULL in place of every value
         finally:
-            if not kept:
+            if not keeps_rows:
                 self.sessions.release(handle)
-        return schema, (handle, operation) if kept else None
+        return schema, (handle, operation) if keeps_rows else None
 
 
 def _command(request: bytes) -> tuple[Any, str, Any]:
-    """Return a descriptor with the kind of its command, and the command. Raises Malformed."""
+    """Return a descriptor, the name of its command, and the command. Raises Malformed."""
     descriptor = read(FlightDescriptor, request)
     if descriptor.type != DescriptorType.COMMAND:
-        raise Malformed("The descriptor holds no command.")
+        raise Malformed("The descriptor has no command.")
     return descriptor, *unpack(descriptor.cmd)
 
 
 def _query(name: str, command: Any) -> str:
     """Return the text of a statement. Raises NotOffered, Malformed."""
     if name == "CommandStatementSubstraitPlan":
-        raise NotOffered("Statements are SQL here; Substrait is not understood.")
+        raise NotOffered("Substrait plans are not supported; send SQL.")
     if not hasattr(command, "query"):
-        raise Malformed(f"{name} is no statement.")
+        raise Malformed(f"{name} is not a statement.")
     if command.HasField("transaction_id"):
-        raise NotOffered("There are no transactions here.")
+        raise NotOffered("Transactions are not supported.")
     text: str = command.query
     return text
 
 
 def _expected(name: str, body: bytes) -> Any:
-    found, message = unpack(body)
-    if found != name:
-        raise Malformed(f"{found} does not belong to this action.")
+    actual, message = unpack(body)
+    if actual != name:
+        raise Malformed(f"{actual} does not belong to this action.")
     return message
 
 

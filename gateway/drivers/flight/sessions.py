@@ -1,8 +1,8 @@
-"""Who calls, by a token that the gateway gave out: a session of settings, statements and prepared statements.
+"""Sessions of clients by token: their settings, statements and prepared statements.
 
-A client logs in once, with a handshake or with its first call, and is given a token in the reply's headers, as a bearer
-token and as a cookie; ADBC's driver and Flight SQL's JDBC driver send it with every further call. A client that does
-not is a new one in each call: its session is kept for a while, as one of a bounded number, and gives way to newer ones.
+A client logs in with a handshake or its first call, and gets a token in the reply's headers, as a bearer token and as a
+cookie. ADBC's driver and Flight SQL's JDBC driver send it with every further call. A client that does not send it gets
+a new session with each call; a limited number of these is kept for a while, and newer ones replace older ones.
 """
 
 from __future__ import annotations
@@ -26,49 +26,49 @@ from gateway.statements.processes import mark
 from gateway.statements.session import Limits, Session
 from metastore.records import QueryRecord
 
-LARGEST_UNCLAIMED = 256  # sessions whose token has not come back
-LARGEST_PREPARED = 256  # of one session; the one that was used longest ago gives way
+LARGEST_UNCLAIMED = 256  # sessions whose client has not sent the token yet
+LARGEST_PREPARED = 256  # of one session; the least recently used one is dropped
 LARGEST_RESULTS = 256  # of one session
 
-NO_HANDLE = "There is no such {what}; it was closed, its session has ended, or it is not yours."
+NO_HANDLE = "There is no such {what}: it was closed, its session has ended, or it belongs to another user."
 
 
 @dataclass(slots=True, eq=False)
 class Prepared:
-    """A statement that was prepared. schema: of its rows, None where it has none. values: bound last.
-
-    first: handle of its rows, where it ran to tell its columns; until then its first execution has them. last: handle
-    of the rows of its last execution.
-    """
+    """A prepared statement."""
 
     template: Template
     schema: pa.Schema | None
+    """Columns of its rows; None: it has none, or they are not known."""
     first: bytes | None = None
+    """Handle of rows from its preparation, which its first execution returns until ``fresh_until_s``."""
     fresh_until_s: float = 0.0
     values: Sequence[str] = ()
+    """Literals that were bound last."""
     last: bytes | None = None
+    """Handle of the rows of its last execution."""
 
 
 @dataclass(slots=True, eq=False)
 class Result:
-    """A statement that was started, with the rows that it leaves. was_read: a client has begun to read them."""
+    """A started statement with its rows. was_read: a client has begun to read them."""
 
     operation: StatementOperation
     was_read: bool = False
 
     @property
     def done(self) -> Future[QueryRecord]:
-        """Complete once the statement has ended, however."""
+        """Completes when the statement ends."""
         return self.operation.done
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that its rows take, once it has ended."""
+        """Size of its rows, once it has ended."""
         return self.done.result().result_bytes or 0
 
     @property
     def ended_at(self) -> dt.datetime:
-        """When it ended, once it has."""
+        """Time of its end, once it has ended."""
         record = self.done.result()
         return record.finished_at or record.submitted_at
 
@@ -79,34 +79,33 @@ class Result:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class FlightSession(DriverSession[Result]):
-    """A client's session. It counts among its user's once its token, which is its key, has come back.
-
-    prepared: by handle, the one used longest ago first.
-    """
+    """A client's session. It counts among its user's once the client has sent its token, which is its key."""
 
     prepared: OrderedDict[bytes, Prepared] = field(default_factory=OrderedDict)
+    """By handle, the least recently used one first."""
 
     @property
     def token(self) -> str:
-        """What its client sends with every call."""
+        """Token that its client sends with every call."""
         return str(self.key)
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nobody waits for it, and nothing that it started runs."""
+        """Tell whether no call waits, and none of its statements runs."""
         return self.session.idle_s > 0 and self.has_ended_all
 
     def drop_other_handles(self) -> Iterable[bytes]:
-        """Forget what was prepared, and return its handles."""
+        """Drop all prepared statements, and return their handles."""
         handles = tuple(self.prepared)
         self.prepared.clear()
         return handles
 
 
 class Sessions(SessionStore[FlightSession, Result]):
-    """All sessions and what they hold. Thread-safe.
+    """All sessions with their statements. Thread-safe.
 
-    held_bytes: of results of one session at rest. current: returns a user as it is now, or raises AuthenticationFailed.
+    held_bytes: largest size of one session's finished results.
+    current: returns a user with the rights of now, or raises AuthenticationFailed.
     """
 
     def __init__(self, limits: Limits, *, held_bytes: int, current: Callable[[Principal], Principal]) -> None:
@@ -114,35 +113,35 @@ class Sessions(SessionStore[FlightSession, Result]):
         self._held_bytes = held_bytes
 
     def open(self, session: Session) -> FlightSession:
-        """Begin a session, for whose client a call waits. Raises TooManySessions."""
+        """Begin a session, which is not idle until ``end_wait``. Raises TooManySessions."""
         opened = FlightSession(session=session, key=secrets.token_urlsafe(32) + mark().hex(), is_counted=False)
         session.begin_wait()
         self._add(opened, self._least_missed)
         return opened
 
     def claim(self, token: str) -> FlightSession | None:
-        """Return the session of a token, for whose client a call waits now; None where there is none.
+        """Return the session of a token, which is not idle until ``end_wait``; None: there is none.
 
-        Where it is one too many, another one of its user that is silent gives way: gRPC does not say whether a client
-        is still there, and few close their sessions. Raises TooManySessions.
+        Where it is one too many, an idle one of the same user is closed: gRPC does not report whether a client is still
+        there, and few clients close their sessions. Raises TooManySessions.
         """
         given_up: list[Result] = []
         with self._lock:
-            found = self._sessions.get(token)
-            if found is None:
+            session = self._sessions.get(token)
+            if session is None:
                 return None
-            if not found.is_counted:
-                spare = self._spare(found.session.principal, lambda _: True)
+            if not session.is_counted:
+                spare = self._spare(session.session.principal, lambda _: True)
                 if spare is not None:
                     given_up = self._forget(spare)
-                found.is_counted = True
-            found.session.begin_wait()
-        for each in given_up:
-            each.close()
-        return found
+                session.is_counted = True
+            session.session.begin_wait()
+        for result in given_up:
+            result.close()
+        return session
 
     def prepare(self, session: FlightSession, prepared: Prepared) -> bytes:
-        """Give a session a prepared statement, and return its handle. Raises AuthenticationFailed."""
+        """Add a prepared statement to a session, and return its handle. Raises AuthenticationFailed."""
         handle = secrets.token_bytes(HANDLE_BYTES) + mark()
         with self._lock:
             self._require_open(session)
@@ -153,9 +152,9 @@ class Sessions(SessionStore[FlightSession, Result]):
         return handle
 
     def hold(self, session: FlightSession, operation: StatementOperation) -> bytes:
-        """Give a session a statement that was started, and return its handle. Others give way where there are too many.
+        """Add a started statement to a session, and return its handle. Finished ones are dropped if there are too many.
 
-        Raises AuthenticationFailed where it has ended, TooManyOperations.
+        Raises AuthenticationFailed where the session has ended, TooManyOperations.
         """
         handle = secrets.token_bytes(HANDLE_BYTES) + mark()
         self._hold(session, handle, Result(operation), lambda: self._make_room(session))
@@ -172,15 +171,15 @@ class Sessions(SessionStore[FlightSession, Result]):
         """Return a user's prepared statement by its handle. user: its account. Raises NotFound."""
         with self._lock:
             owner = self._owner(handle, user)
-            found = owner.prepared.get(handle) if owner is not None else None
-            if owner is not None and found is not None:
+            statement = owner.prepared.get(handle) if owner is not None else None
+            if owner is not None and statement is not None:
                 owner.prepared.move_to_end(handle)
-        if found is None:
+        if statement is None:
             raise NotFound(NO_HANDLE.format(what="prepared statement"))
-        return found
+        return statement
 
     def take_first(self, prepared: Prepared) -> tuple[bytes, StatementOperation] | None:
-        """Return the rows that a statement's preparation brought, once; None where there are none any more."""
+        """Return the rows from a statement's preparation, once; None: there are none any more."""
         with self._lock:
             handle, prepared.first = prepared.first, None
         held = self._held(handle) if handle is not None else None
@@ -193,9 +192,9 @@ class Sessions(SessionStore[FlightSession, Result]):
             held[1].was_read = True
 
     def unprepare(self, handle: bytes, user: str) -> None:
-        """Forget a user's prepared statement, if it is still there, with rows of it that nobody will ask for.
+        """Drop a user's prepared statement, if it still exists, with rows that nobody will fetch.
 
-        Rows of its last execution that nobody has read stay: its client may have told another one of them.
+        Unread rows of its last execution stay: another client may fetch them.
         """
         done_with: list[bytes] = []
         with self._lock:
@@ -208,30 +207,30 @@ class Sessions(SessionStore[FlightSession, Result]):
                     done_with.append(prepared.first)
                 if prepared.last is not None and last is not None and last.was_read:
                     done_with.append(prepared.last)
-        for each in done_with:
-            self.release(each)
+        for done in done_with:
+            self.release(done)
 
     def _owner(self, handle: bytes, user: str) -> FlightSession | None:
         owner = self._owners.get(handle)
         return owner if owner is not None and owner.session.principal.account == user else None
 
     def _least_missed(self) -> FlightSession | None:
-        """Return None where there is room for another session whose token has not come back.
+        """Return the session to close for a new one, None where there is room.
 
-        Else one of those at rest, the oldest of the user who has most of them. Raises TooManySessions where there is
-        none.
+        It is at rest, its token was not sent yet, and it is the oldest of the user with most of these. Raises
+        TooManySessions where there is none.
         """
-        unclaimed = [each for each in self._sessions.values() if not each.is_counted]
+        unclaimed = [session for session in self._sessions.values() if not session.is_counted]
         if len(unclaimed) < LARGEST_UNCLAIMED:
             return None
-        resting = [each for each in unclaimed if each.is_at_rest]
+        resting = [session for session in unclaimed if session.is_at_rest]
         if not resting:
             raise TooManySessions("Too many sessions are open; try again later.")
-        (user, _), *_ = Counter(each.session.principal.account for each in resting).most_common(1)
-        return next(each for each in resting if each.session.principal.account == user)
+        (user, _), *_ = Counter(session.session.principal.account for session in resting).most_common(1)
+        return next(session for session in resting if session.session.principal.account == user)
 
     def _make_room(self, session: FlightSession) -> list[Result]:
-        """Take results from a session, for one more: those that were read first, then those that ended long ago.
+        """Take finished results from a session, to make room for another: read ones first, then the oldest.
 
         Raises TooManyOperations where none has ended.
         """
@@ -245,5 +244,7 @@ class Sessions(SessionStore[FlightSession, Result]):
             given_up += self._take(handle)
             held_bytes -= result.held_bytes
         if len(session.operations) >= LARGEST_RESULTS:
-            raise TooManyOperations(f"A session runs {LARGEST_RESULTS} statements at most.")
+            raise TooManyOperations(
+                f"The session runs {LARGEST_RESULTS} statements already, the most it may; wait for some."
+            )
         return given_up

@@ -1,9 +1,9 @@
-"""HiveServer2 on a TCP port: SASL or not, as the first byte tells, with TLS where there is a certificate.
+"""HiveServer2 on a TCP port, with or without SASL, by the first byte of a connection, and with TLS if configured.
 
-Each connection has a thread. One that has opened no session yet gives way to a newcomer when all places are taken, the
-oldest first, so that thousands of silent ones keep nobody out. What one costs is bounded: a message is never larger
-than a statement may be, a reply not larger than ``operations.REPLY_BYTES`` and a row, and a client that stops reading
-is waited for in its own thread.
+Each connection has a thread. When all places are taken, a new connection replaces the oldest one that has not opened a
+session, so that thousands of silent connections lock nobody out. The cost of a connection is limited: a message is not
+larger than a statement may be, a reply not larger than ``operations.REPLY_BYTES`` and a row, and a client that stops
+reading blocks only its own thread.
 """
 
 from __future__ import annotations
@@ -33,31 +33,34 @@ log = logging.getLogger(__name__)
 SASL_START, STRICT_BINARY = 0x01, 0x80
 RECEIVE_BYTES = 64 << 10
 MESSAGE_S = 60.0  # from a message's first byte to its last
-WATCH_S = 0.5  # between two looks whether a client that waits is still there
-GONE_S = 8.0  # after which a client whose machine is silent is gone
-KEEPALIVE_S, KEEPALIVE_REPEAT_S = 4, 2  # how often it is asked, where nothing is on its way to it
-SMALL_REPLY_BYTES = 64 << 10  # that a client's machine takes at once, whether the client reads or not
-HIVE_REFUSES = "Error validating the login"  # the words by which clients know that a login is wrong
+WATCH_S = 0.5  # between two checks whether a waiting client is still there
+GONE_S = 8.0  # silence of a client's machine after which the client counts as gone
+KEEPALIVE_S, KEEPALIVE_REPEAT_S = 4, 2  # of probes on an idle connection
+SMALL_REPLY_BYTES = 64 << 10  # fits into the buffers of a client's machine, whether the client reads or not
+HIVES_LOGIN_ERROR = "Error validating the login"  # clients recognise a wrong login by these words
 _LENGTH = struct.Struct(">I")
-_TIMEVAL = struct.Struct("ll")  # as the kernel has it
+_TIMEVAL = struct.Struct("ll")  # of the kernel
 _GONE = select.POLLRDHUP | select.POLLHUP | select.POLLERR
 
 
 class Hangup(Exception):
-    """The client is gone, or has to go."""
+    """The client is gone, or its connection is to be closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class BinaryLimits:
-    """connections: at once; handshake_s: until a client has said who it is; idle_s: between two calls."""
+    """Limits of connections."""
 
     connections: int
+    """Most at once."""
     handshake_s: float
+    """Time for the login."""
     idle_s: float
+    """Time between two calls."""
 
 
 class BinaryServer:
-    """Serves one listening socket. Started and stopped once."""
+    """Server of one listening socket. Started and stopped once."""
 
     def __init__(
         self, listening: socket.socket, service: Service, *, limits: BinaryLimits, tls: ssl.SSLContext | None = None
@@ -74,17 +77,17 @@ class BinaryServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens: host and port."""
+        """Host and port of the socket."""
         host, port = self._listening.getsockname()[:2]
         return str(host), int(port)
 
     def start(self) -> None:
-        """Begin to take connections."""
+        """Begin to accept connections."""
         self._listening.listen(socket.SOMAXCONN)
         self._acceptor.start()
 
     def stop(self) -> None:
-        """Take no more connections, and close those that there are."""
+        """Accept no more connections, and close all."""
         self._stopping.set()
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
@@ -99,7 +102,7 @@ class BinaryServer:
 
     @property
     def connections(self) -> int:
-        """How many connections there are."""
+        """Number of connections."""
         with self._lock:
             return len(self._connections)
 
@@ -109,20 +112,20 @@ class BinaryServer:
                 accepted, address = self._listening.accept()
             except OSError as error:
                 if not self._stopping.is_set():
-                    log.warning("cannot take a connection: %s", error)  # out of files, mostly; it passes
+                    log.warning("cannot take a connection: %s", error)  # usually out of files, for a while
                     self._stopping.wait(WATCH_S)
                 continue
             try:
                 self._admit(Connection(accepted, str(address[0]), self._limits))
             except (OSError, RuntimeError) as error:
-                log.warning("cannot serve a connection from %s: %s", address[0], error)  # out of threads, mostly
+                log.warning("cannot serve a connection from %s: %s", address[0], error)  # usually out of threads
                 accepted.close()
 
     def _admit(self, connection: Connection) -> None:
-        """Give a connection its place and its thread. Raises RuntimeError where the process can have no more."""
+        """Give a connection a place and a thread. Raises RuntimeError where the process can have no more threads."""
         with self._lock:
             if len(self._connections) >= self._limits.connections:
-                silent = next((each for each in self._connections if not each.peer.established), None)
+                silent = next((other for other in self._connections if not other.peer.established), None)
                 if silent is None:
                     log.warning("a connection from %s is refused: all places are taken", connection.peer.address)
                     connection.close()
@@ -141,7 +144,7 @@ class BinaryServer:
             raise
 
     def _serve(self, connection: Connection) -> None:
-        """Live through a connection; whatever ends it, its sessions end with it."""
+        """Serve a connection to its end, and close its sessions."""
         try:
             framed = connection.shake_hands(self._service, self._tls)
             while True:
@@ -163,7 +166,7 @@ class BinaryServer:
 
 
 class Connection:
-    """One client's socket. peer: who is there."""
+    """One client's socket."""
 
     thread: threading.Thread
 
@@ -171,7 +174,7 @@ class Connection:
         self.peer = Peer(address, connection=self)
         self._socket = accepted
         self._limits = limits
-        self._idle_s: float | None = None  # between two calls, where the kernel does not watch over it
+        self._idle_s: float | None = None  # between two calls, where the kernel has no time-out
         self._buffer = b""
         self._at = 0
         self._deadline = time.monotonic() + limits.handshake_s
@@ -181,13 +184,13 @@ class Connection:
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_REPEAT_S)
-        self._patience_s = 0.0
-        self._give(GONE_S)
+        self._ack_limit_s = 0.0
+        self._limit_acknowledgement(GONE_S)
 
     # ------------------------------------------------------------------ the beginning
 
     def shake_hands(self, service: Service, tls: ssl.SSLContext | None) -> bool:
-        """Find out how the client speaks, and who it is where it says so; returns whether messages are framed."""
+        """Detect the transport, and log in with SASL; returns whether messages are framed."""
         if tls is not None:
             self._socket.settimeout(self._limits.handshake_s)
             self._socket = tls.wrap_socket(self._socket, server_side=True, do_handshake_on_connect=False)
@@ -200,11 +203,11 @@ class Connection:
         try:
             login = sasl.read_credentials(self.take)
             if login.authorization_id not in ("", login.name):
-                raise Refused(f"{login.name} cannot act for {login.authorization_id}.")
+                raise Refused(f"{login.name} cannot act for {login.authorization_id}: impersonation is not supported.")
             self.peer.user = service.login(Login(login.name, login.password, self.peer.address))
         except (Refused, AuthenticationFailed) as error:
-            told = f"{HIVE_REFUSES}: {error}" if isinstance(error, AuthenticationFailed) else str(error)
-            self._socket.sendall(sasl.frame(SaslStatus.BAD, told.encode()))
+            message = f"{HIVES_LOGIN_ERROR}: {error}" if isinstance(error, AuthenticationFailed) else str(error)
+            self._socket.sendall(sasl.frame(SaslStatus.BAD, message.encode()))
             raise Hangup(f"refused: {error}") from error
         self._socket.sendall(sasl.frame(SaslStatus.COMPLETE, b""))
         return True
@@ -214,7 +217,7 @@ class Connection:
     def receive(self, dispatcher: Dispatcher, *, framed: bool) -> bytes | PendingReply[bytes]:
         """Read the next message and answer it. Raises Hangup, Malformed, OSError."""
         self._peek()
-        self._give(GONE_S)
+        self._limit_acknowledgement(GONE_S)
         established = self.peer.established
         if established:
             self._deadline = time.monotonic() + MESSAGE_S
@@ -226,14 +229,14 @@ class Connection:
         else:
             outcome = dispatcher.message(_Unframed(self, dispatcher.largest_message), self.peer)
         if self.peer.established and not established:
-            self._settle()
+            self._use_kernel_timeouts()
         return outcome
 
     def wait_for(self, pending: PendingReply[bytes]) -> bytes:
-        """Wait for a reply, and watch whether the client does, too.
+        """Wait for a reply, and watch the client meanwhile.
 
-        One that sends something else meanwhile has stopped waiting, as impala-shell does after Ctrl-C: it gets the
-        reply as it is now, and then what it asked for.
+        A client that sends another call has stopped waiting, as impala-shell does after Ctrl-C: it gets the reply of
+        now, and then the answer to its new call.
         """
         until = None if pending.timeout_s is None else time.monotonic() + pending.timeout_s
         while not pending.done.done():
@@ -241,17 +244,17 @@ class Connection:
             if left_s <= 0:
                 break
             concurrent.futures.wait([pending.done], timeout=left_s)
-            seen = self._seen()
-            if seen & _GONE:
+            events = self._events()
+            if events & _GONE:
                 pending.abandon()
                 raise Hangup("the client left while it waited")
-            if seen & select.POLLIN:
+            if events & select.POLLIN:
                 break
         return pending.finish()
 
     def send(self, reply: bytes, *, framed: bool) -> None:
-        """Send a reply; a client that does not read it for too long is let go. Raises OSError."""
-        self._give(GONE_S if len(reply) <= SMALL_REPLY_BYTES else MESSAGE_S)
+        """Send a reply; the connection ends if the client does not read it for too long. Raises OSError."""
+        self._limit_acknowledgement(GONE_S if len(reply) <= SMALL_REPLY_BYTES else MESSAGE_S)
         if framed and len(reply) > SMALL_REPLY_BYTES:
             more = 0 if isinstance(self._socket, ssl.SSLSocket) else socket.MSG_MORE
             self._socket.sendall(_LENGTH.pack(len(reply)), more)
@@ -260,26 +263,26 @@ class Connection:
             self._socket.sendall(_LENGTH.pack(len(reply)) + reply if framed else reply)
 
     def do_afterwards(self) -> None:
-        """Do what a call left to be done behind its reply, unless the client has sent something already."""
+        """Do the work that a call left for after its reply, unless the client has sent the next call already."""
         afterwards, self.peer.afterwards = self.peer.afterwards, None
-        if afterwards is not None and self._at == len(self._buffer) and not self._seen():
+        if afterwards is not None and self._at == len(self._buffer) and not self._events():
             afterwards()
 
     # ------------------------------------------------------------------ the end
 
     def hang_up(self) -> None:
-        """Wake the connection's thread up, to its end."""
+        """Wake up the connection's thread, so that it ends."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Give the socket back."""
+        """Close the socket."""
         self._socket.close()
 
     # ------------------------------------------------------------------ bytes
 
     def take(self, count: int) -> bytes:
-        """Return the next bytes. Raises Hangup where there are no more, OSError."""
+        """Return the next bytes. Raises Hangup at the end of the connection, OSError."""
         end = self._at + count
         if end > len(self._buffer):
             pieces = [self._buffer[self._at :]]
@@ -289,18 +292,17 @@ class Connection:
                 missing -= len(pieces[-1])
             self._buffer = b"".join(pieces)
             self._at, end = 0, count
-        taken = self._buffer[self._at : end]
-        self._at = end
-        return taken
+        begin, self._at = self._at, end
+        return self._buffer[begin:end]
 
     def _peek(self) -> int:
-        """Wait for the next byte and return it; it stays where it is."""
+        """Wait for the next byte and return it without taking it."""
         if self._at == len(self._buffer):
             self._buffer, self._at = self._receive(within_message=False), 0
         return self._buffer[self._at]
 
     def _receive(self, *, within_message: bool = True) -> bytes:
-        """Return what has come, at least a byte. Raises Hangup, OSError."""
+        """Return received bytes, at least one. Raises Hangup, OSError."""
         if self.peer.established and not within_message:
             received = self._socket.recv(RECEIVE_BYTES)
         else:
@@ -315,10 +317,10 @@ class Connection:
             raise Hangup("the client left")
         return received
 
-    def _settle(self) -> None:
-        """Leave time-outs between calls to the kernel, which spares two system calls for each of them.
+    def _use_kernel_timeouts(self) -> None:
+        """Leave time-outs between calls to the kernel, which saves two system calls for each call.
 
-        With TLS they are Python's: OpenSSL takes the kernel's for a reason to try again.
+        With TLS they are Python's: OpenSSL would try again after the kernel's.
         """
         if isinstance(self._socket, ssl.SSLSocket):
             self._idle_s = self._limits.idle_s
@@ -330,14 +332,14 @@ class Connection:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, idle)
         self._socket.settimeout(None)
 
-    def _give(self, patience_s: float) -> None:
-        """Say for how long what was sent may stay without a sign from the client's machine that it came."""
-        if patience_s != self._patience_s:
-            self._patience_s = patience_s
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(patience_s * 1_000))
+    def _limit_acknowledgement(self, limit_s: float) -> None:
+        """Limit the time in which the client's machine has to acknowledge sent data."""
+        if limit_s != self._ack_limit_s:
+            self._ack_limit_s = limit_s
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(limit_s * 1_000))
 
-    def _seen(self) -> int:
-        """Return what the kernel knows of the client."""
+    def _events(self) -> int:
+        """Return the kernel's events of the socket."""
         return next((event for _, event in self._poll.poll(0)), 0)
 
 
@@ -350,7 +352,7 @@ class _Unframed:
 
     @property
     def left(self) -> int:
-        """Return how many bytes there may still be."""
+        """Most bytes that may follow."""
         return self._left
 
     def take(self, count: int) -> bytes:

@@ -1,7 +1,7 @@
-"""From a message's bytes to the bytes of its reply: finds the call, runs it, and turns every error into a status.
+"""Dispatch of messages: from bytes to a call, and from its reply or error to bytes.
 
-JDBC's driver asks for the state of a finished operation once per row that it reads. These calls, which all look alike,
-are answered from their bytes alone.
+JDBC's driver asks for the state of a finished operation once per row that it reads. These calls, which differ in a few
+bytes only, are answered without decoding (ADR 35).
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any
 
-from gateway.drivers.hs2 import impala
+from gateway.drivers.hs2 import impala, metadata
 from gateway.drivers.hs2.errors import status_of
 from gateway.drivers.hs2.impala import ImpalaCalls
 from gateway.drivers.hs2.protocol import messages, thrift
@@ -20,15 +21,15 @@ from gateway.drivers.hs2.protocol.thrift import STOP, Call, Decoder, Frame, Mess
 from gateway.drivers.hs2.registry import Peer, owner_of
 from gateway.drivers.hs2.service import PendingReply, Service
 from gateway.security.principals import Principal
-from gateway.sql.parsing import MESSAGE_OVERHEAD_BYTES
 from gateway.statements.statement import ID_BYTES
+from sql.parsing import MESSAGE_OVERHEAD_BYTES
 
 UNKNOWN_METHOD = 1
 _SEQUENCE = struct.Struct(">i")
 
 
-# A call of GetOperationStatus: its head, the sequence number, the opening of three structs in one another with the head
-# of the operation's number, the number, the head of its secret, the secret; the rest of the operation; what is wanted.
+# A call of GetOperationStatus: head, sequence number, openings of three nested structs with the head of the operation's
+# number, the number, the head of its secret, the secret, the rest of the operation, and the flag for progress.
 _FETCH, _NAME_WITHIN = b"FetchResults", 24
 _STATUS = "GetOperationStatus"
 _STATUS_HEAD = thrift.head(MessageKind.CALL, _STATUS, 0)[:-4]
@@ -40,12 +41,12 @@ _NUMBER_AT = _OPENING_AT + len(_OPENING)
 _BETWEEN_AT = _NUMBER_AT + ID_BYTES
 _SECRET_AT = _BETWEEN_AT + len(_BETWEEN)
 _SECRET_END = _SECRET_AT + ID_BYTES
-_PROGRESS = thrift.field_head(Wire.BOOL, 2) + b"\1" + 2 * STOP  # at the end, where the progress is wanted too
+_PROGRESS = thrift.field_head(Wire.BOOL, 2) + b"\1" + 2 * STOP  # at the end, where progress is requested
 
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """One call. reply: which of its shapes carries an error."""
+    """One call. reply: struct for errors."""
 
     request: type[Struct]
     reply: Callable[..., Struct]
@@ -53,7 +54,7 @@ class _Method:
 
 
 class _Edge:
-    """Turns every error of a call into its reply; nothing of a defect reaches a client but that there is one."""
+    """Turns every error of a call into its reply. A defect shows no details."""
 
     def __init__(self, call: Call, method: _Method) -> None:
         self._call = call
@@ -83,15 +84,10 @@ class Dispatcher:
             "CloseSession": _Method(m.SessionRequest, m.Reply, service.close_session),
             "GetInfo": _Method(m.InfoRequest, m.InfoReply, service.get_info),
             "ExecuteStatement": _Method(m.ExecuteRequest, m.OperationReply, service.execute),
-            "GetTypeInfo": _Method(m.SessionRequest, m.OperationReply, service.get_type_info),
-            "GetCatalogs": _Method(m.SessionRequest, m.OperationReply, service.get_catalogs),
-            "GetSchemas": _Method(m.SchemasRequest, m.OperationReply, service.get_schemas),
-            "GetTables": _Method(m.TablesRequest, m.OperationReply, service.get_tables),
-            "GetTableTypes": _Method(m.SessionRequest, m.OperationReply, service.get_table_types),
-            "GetColumns": _Method(m.ColumnsRequest, m.OperationReply, service.get_columns),
-            "GetFunctions": _Method(m.FunctionsRequest, m.OperationReply, service.get_functions),
-            "GetPrimaryKeys": _Method(m.SessionRequest, m.OperationReply, service.get_primary_keys),
-            "GetCrossReference": _Method(m.SessionRequest, m.OperationReply, service.get_cross_reference),
+            **{
+                name: _Method(question.request, m.OperationReply, partial(service.answer, question))
+                for name, question in metadata.QUESTIONS.items()
+            },
             "GetOperationStatus": _Method(m.StatusRequest, m.StatusReply, service.get_status),
             "CancelOperation": _Method(m.OperationRequest, m.Reply, service.cancel),
             "CloseOperation": _Method(m.OperationRequest, m.Reply, service.close_operation),
@@ -108,14 +104,11 @@ class Dispatcher:
         }
 
     def frame(self, data: bytes, peer: Peer) -> bytes | PendingReply[bytes]:
-        """Answer a message that is there as a whole. Raises Malformed."""
+        """Answer a message that is in memory. Raises Malformed."""
         return self.known_status(data, peer) or self.message(Frame(data), peer)
 
     def owner_of(self, data: bytes) -> int | None:
-        """Return which of several processes made the handle that a message names; None of one that names none.
-
-        Raises Malformed.
-        """
+        """Return the process that made the handle in a message; None: no handle. Raises Malformed."""
         decoder = Decoder(Frame(data))
         method = self._methods.get(decoder.call().method)
         if method is None:
@@ -125,15 +118,15 @@ class Dispatcher:
         return owner_of(handle.identifier if handle is not None else None)
 
     def is_fetch(self, data: bytes) -> bool:
-        """Tell whether a message asks for rows; its name stands at its beginning."""
+        """Tell whether a message is a FetchResults, by its first bytes."""
         return _FETCH in data[:_NAME_WITHIN]
 
     def is_status(self, data: bytes) -> bool:
-        """Tell whether a message asks how an operation is; its name stands at its beginning."""
+        """Tell whether a message is a GetOperationStatus, by its first bytes."""
         return data.startswith(_STATUS_HEAD)
 
     def message(self, source: Source, peer: Peer) -> bytes | PendingReply[bytes]:
-        """Read one message, and no byte more, and answer it. Raises Malformed, after which the source is worthless."""
+        """Read one message, and no byte more, and answer it. After Malformed the source cannot be used any more."""
         decoder = Decoder(source)
         call = decoder.call()
         method = self._methods.get(call.method)
@@ -156,9 +149,9 @@ class Dispatcher:
         return edge.refusal
 
     def known_status(self, data: bytes, peer: Peer, user: Principal | None = None) -> bytes | None:
-        """Answer a question about an operation that has finished; None where it is another one.
+        """Answer a GetOperationStatus of a finished operation from its bytes; None: it takes the usual way.
 
-        user: whom the transport let in earlier, and asks for no login again; only their own sessions count.
+        user: user who logged in earlier on this connection; only their own sessions count.
         """
         if not data.startswith(_STATUS_HEAD) or data[_OPENING_AT:_NUMBER_AT] != _OPENING:
             return None
@@ -173,6 +166,6 @@ class Dispatcher:
 
 
 def refusal(call: Call, kind: int, message: str) -> bytes:
-    """Return Thrift's own answer to a call that is none."""
+    """Return Thrift's own reply to an invalid call."""
     head = thrift.head(MessageKind.EXCEPTION, call.method, call.sequence)
     return head + thrift.encode(messages.Refusal(message, kind))

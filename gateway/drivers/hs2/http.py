@@ -1,6 +1,6 @@
 """HiveServer2 over HTTP: each call is a POST of one message to ``/cliservice``, with Basic authentication.
 
-Only Thrift's own content type is taken, which a page of another site cannot send without being asked first.
+Only Thrift's own content type is allowed: a page of another site cannot send it without a preflight request.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from gateway.drivers.hs2.protocol.thrift import Malformed
 from gateway.drivers.hs2.registry import Peer
 from gateway.drivers.hs2.repeats import STATE_KEY, Repeats
 from gateway.drivers.hs2.service import PendingReply
-from gateway.errors import BadRequest, NotFound, StatementTooLong, TooManyDownloads, WrongContentType
+from gateway.errors import BadRequest, NotFound, TooManyDownloads, WrongContentType
 from gateway.execution.spooling.downloads import ROOM_POLL_S, Downloads
 from gateway.http.forwarding.forwarding import PASSED_ON, ForwardedReply
-from gateway.http.login import login_of, user_of
+from gateway.http.requests.login import login_of, user_of
+from gateway.http.requests.routes import CLIENT_CLOSED_REQUEST
 from gateway.security.principals import Principal
 from gateway.security.web import SECURITY_HEADERS
 from gateway.statements.processes import Processes
+from sql.errors import StatementTooLong
 
 CONTENT_TYPE = "application/x-thrift"
-CLIENT_CLOSED_REQUEST = 499  # nobody reads it
 REPLY_HEADERS = {"content-type": CONTENT_TYPE, **SECURITY_HEADERS}
-THREADS = 40  # of drivers alone, so that those who wait for room keep nobody else waiting
-WATCH_S = 0.5  # between two looks whether a client that waits is still there
+THREADS = 40  # of drivers alone, so that calls that wait for memory delay nobody else
+WATCH_S = 0.5  # between two checks whether a waiting client is still there
 
 
 def driver_routes(
@@ -43,34 +44,35 @@ def driver_routes(
     headers_of: Callable[[Mapping[str, str]], Mapping[str, str]],
     processes: Processes | None = None,
 ) -> APIRouter:
-    """Return the routes; drivers differ in whether they end the path with a slash.
+    """Return the routes, with and without a slash at the end, as drivers differ.
 
-    headers_of: that rules look at. processes: those that share the port, where there are several.
+    headers_of: returns the headers that routing rules use.
+    processes: those that share the port; None: this one alone.
     """
     router = APIRouter()
     threads = CapacityLimiter(THREADS)
 
     @router.post("/cliservice/", include_in_schema=False)
-    @router.post("/cliservice", include_in_schema=False)  # Thrift describes itself
+    @router.post("/cliservice", include_in_schema=False)  # it is not JSON
     async def call(request: Request) -> Response:
         """Answer one call of HiveServer2."""
         user = await user_of(request)
-        told = login_of(request)
+        login = login_of(request)
         agent = request.headers.get("user-agent", "")
         headers = partial(headers_of, request.headers)  # in a thread: it may read a file
-        peer = Peer(told.address, user if told.name is not None else None, agent=agent, headers=headers)
+        peer = Peer(login.address, user if login.name is not None else None, agent=agent, headers=headers)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != CONTENT_TYPE:
-            raise WrongContentType(f"Drivers send {CONTENT_TYPE} here.")
+            raise WrongContentType(f"The content type must be {CONTENT_TYPE}.")
         message = await request.body()
         if len(message) > dispatcher.largest_message:
             raise StatementTooLong("The message is too long.")
         owner = None
         if processes is not None and not request.scope.get(PASSED_ON):
-            owner = processes.other(_owner(dispatcher, message))
+            owner = processes.other(await to_thread.run_sync(_owner, dispatcher, message, limiter=threads))
         answered = partial(answer, request, message, user, peer)
         if processes is None or owner is None:
             return await answered()
-        return ForwardedReply(processes, owner, message, otherwise=answered)
+        return ForwardedReply(processes, owner, message, fallback=answered)
 
     async def answer(request: Request, message: bytes, user: Principal, peer: Peer) -> Response:
         try:
@@ -81,7 +83,7 @@ def driver_routes(
                 return await _wait(request, outcome, peer, threads)
         except Malformed as error:
             peer.held.close()
-            raise BadRequest(f"This is no call: {error}.") from error
+            raise BadRequest(f"The body is not a call of HiveServer2: {error}.") from error
         except BaseException:
             peer.held.close()
             raise
@@ -91,12 +93,12 @@ def driver_routes(
 
     @router.get(impala.PAGE, include_in_schema=False)
     async def query_plan(request: Request, query_id: str = "") -> Response:
-        """Send people from the address that impala-shell prints to the query's page, which asks for their login."""
-        found = impala.query_shown(query_id)
-        if found is None:
+        """Redirect from the address that impala-shell prints to the query's page, which requires a login."""
+        shown = impala.query_shown(query_id)
+        if shown is None:
             raise NotFound("There is no such query.")
         prefix = str(request.scope.get("root_path", "")).rstrip("/")
-        return RedirectResponse(f"{prefix}/dashboard/queries/{found}", HTTP_307_TEMPORARY_REDIRECT)
+        return RedirectResponse(f"{prefix}/dashboard/queries/{shown}", HTTP_307_TEMPORARY_REDIRECT)
 
     return router
 
@@ -104,26 +106,26 @@ def driver_routes(
 def _owner(dispatcher: Dispatcher, message: bytes) -> int | None:
     try:
         return dispatcher.owner_of(message)
-    except Malformed:  # of which its answer tells
+    except Malformed:  # the answer reports it
         return None
 
 
 def _answer_again(request: Request, dispatcher: Dispatcher, message: bytes, user: Principal, peer: Peer) -> None:
-    """Have the connection answer by itself when it is asked the same again, as JDBC's driver does for every row."""
+    """Let the connection answer repetitions of this call by itself: JDBC's driver sends one for every row."""
     repeats = getattr(request.state, STATE_KEY, None)
     if isinstance(repeats, Repeats) and request.headers.get("content-length", "") == str(len(message)):
         repeats.offer(partial(dispatcher.known_status, peer=peer, user=user), len(message), REPLY_HEADERS)
 
 
 class _Reply(Response):
-    """A reply that gives back what it took once it is sent."""
+    """A reply that releases its resources once it is sent."""
 
     def __init__(self, content: bytes, peer: Peer) -> None:
         super().__init__(content, media_type=CONTENT_TYPE)
         self._peer = peer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it, and wait until a client has taken most of a large one."""
+        """Send the reply, and wait until the client has received most of a large one."""
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             await send({"type": "http.response.body", "body": self.body, "more_body": True})
@@ -133,7 +135,7 @@ class _Reply(Response):
 
 
 async def _take_place(downloads: Downloads, user: str, peer: Peer) -> None:
-    """Count a reply with rows, once others have gone. Raises TooManyDownloads."""
+    """Wait for a place among the user's downloads. Raises TooManyDownloads."""
     loop = asyncio.get_running_loop()
     until = loop.time() + downloads.stall_s
     while True:
@@ -148,7 +150,7 @@ async def _take_place(downloads: Downloads, user: str, peer: Peer) -> None:
 
 
 async def _wait(request: Request, pending: PendingReply[bytes], peer: Peer, threads: CapacityLimiter) -> Response:
-    """Wait for a reply without a thread, and watch whether the client waits, too."""
+    """Wait for a reply without a thread, and watch the client meanwhile."""
     loop = asyncio.get_running_loop()
     until = None if pending.timeout_s is None else loop.time() + pending.timeout_s
     done = asyncio.wrap_future(pending.done)

@@ -1,6 +1,6 @@
-"""Impala's additions to HiveServer2: what impala-shell and impyla ask beyond it.
+"""Impala's additions to HiveServer2, which impala-shell and impyla use.
 
-``summary`` and ``profile`` tell of our decision and attempts in the places where Impala tells of its own fragments.
+``summary`` and ``profile`` show our decision and attempts in the places of Impala's fragments.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from engines.protocol import OperatorActual
 from gateway import PRODUCT
 from gateway.drivers.hs2 import timeline
-from gateway.drivers.hs2.operations import Operation
+from gateway.drivers.hs2.operations import QueryOperation
 from gateway.drivers.hs2.protocol.messages import (
     LogReply,
-    OperationHandle,
     OperationRequest,
+    Reply,
     SessionHandle,
     SessionRequest,
-    Status,
 )
 from gateway.drivers.hs2.protocol.thrift import BOOL, I32, I64, TEXT, Struct, field, list_of, map_of, struct_of
 from gateway.drivers.hs2.registry import Peer
@@ -27,12 +26,12 @@ from gateway.drivers.hs2.service import Service
 from gateway.errors import NotOffered
 from gateway.presentation.formatting import duration
 from gateway.presentation.waits import Wait, waits_for
-from gateway.sql.dialects.names import IMPALA
 from gateway.statements.statement import ID_BYTES, Admitted, Run, query_of
 from metastore.records import Attempt, QueryRecord, QueryState
+from sql.dialects.names import IMPALA
 
 TEXT_FORMAT = 0
-PAGE = "/query_plan"  # where impala-shell says that a query can be watched, with its number behind it
+PAGE = "/query_plan"  # address that impala-shell prints for watching a query, followed by the query's number
 NANOSECONDS = 1_000_000_000
 UNKNOWN = -1
 WHOLE_TABLE = ""  # in place of a partition's name
@@ -46,10 +45,9 @@ EXECUTION_STATES = {
 
 
 @dataclass(slots=True)
-class PingReply(Struct):
-    """What serves. timestamp: seconds; impala-shell fails on anything but a number."""
+class PingReply(Reply):
+    """Name and pages of the server. timestamp: in seconds; impala-shell fails on anything but a number."""
 
-    status: Status = field(1, struct_of(Status), factory=Status)
     version: str | None = field(2, TEXT)
     webserver: str | None = field(3, TEXT)
     timestamp: int | None = field(4, I64)
@@ -57,39 +55,35 @@ class PingReply(Struct):
 
 @dataclass(slots=True)
 class Written(Struct):
-    """What a statement did to a table. rows: by partition."""
+    """Rows that a statement wrote. rows: by partition."""
 
     rows: dict[str, int] | None = field(1, map_of(TEXT, I64))
 
 
 @dataclass(slots=True)
-class CloseReply(Struct):
-    """An operation has ended. result: of one that writes; impala-shell takes its lack for a failure."""
+class CloseReply(Reply):
+    """An operation was closed. result: of a write; without it impala-shell reports a failure."""
 
-    status: Status = field(1, struct_of(Status), factory=Status)
     result: Written | None = field(2, struct_of(Written))
 
 
 @dataclass(slots=True)
-class SummaryRequest(Struct):
+class SummaryRequest(OperationRequest):
     """Ask for the summary of a run."""
 
-    operation: OperationHandle | None = field(1, struct_of(OperationHandle))
     session: SessionHandle | None = field(2, struct_of(SessionHandle))
 
 
 @dataclass(slots=True)
-class ProfileRequest(Struct):
+class ProfileRequest(SummaryRequest):
     """Ask for the profile of a run. format: 0 is text."""
 
-    operation: OperationHandle | None = field(1, struct_of(OperationHandle))
-    session: SessionHandle | None = field(2, struct_of(SessionHandle))
     format: int = field(3, I32, TEXT_FORMAT)
 
 
 @dataclass(slots=True)
 class Stats(Struct):
-    """Figures of one step; -1 is unknown."""
+    """Measurements of one step; -1: not known."""
 
     latency_ns: int | None = field(1, I64)
     cpu_ns: int | None = field(2, I64)
@@ -99,7 +93,7 @@ class Stats(Struct):
 
 @dataclass(slots=True)
 class Step(Struct):
-    """A line of the summary; children follow their parent, the last one first as the shell draws it."""
+    """A line of the summary; children follow their parent, the last one first, as the shell draws them."""
 
     node_id: int | None = field(1, I32)
     fragment: int | None = field(2, I32)
@@ -114,7 +108,7 @@ class Step(Struct):
 
 @dataclass(slots=True)
 class Summary(Struct):
-    """The lines of a run. exchanges: are required by the shell, and there are none. queued: what it waits for."""
+    """The lines of a run. exchanges: empty, but the shell requires the field. queued: its wait in words."""
 
     state: int | None = field(1, I32)
     steps: list[Step] | None = field(3, list_of(struct_of(Step)))
@@ -125,77 +119,76 @@ class Summary(Struct):
 
 
 @dataclass(slots=True)
-class SummaryReply(Struct):
+class SummaryReply(Reply):
     """The summary of a run."""
 
-    status: Status = field(1, struct_of(Status), factory=Status)
     summary: Summary | None = field(2, struct_of(Summary))
 
 
 @dataclass(slots=True)
-class ProfileReply(Struct):
+class ProfileReply(Reply):
     """The profile of a run as a text."""
 
-    status: Status = field(1, struct_of(Status), factory=Status)
     profile: str | None = field(2, TEXT)
 
 
 class ImpalaCalls:
-    """The calls, over the same sessions and operations."""
+    """Impala's calls, over the same sessions and operations."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def ping(self, request: SessionRequest, peer: Peer) -> PingReply:
-        """Tell what serves, and where its pages are; only impala-shell asks."""
+        """Return the name of the server and the address of its pages; only impala-shell calls this."""
         session = self._service.registry.session(request.session, peer)
         session.is_impala_shell = True
-        if session.tells_dialect:
-            session.tells_dialect = False
+        if session.dialect_is_open:
+            session.dialect_is_open = False
             session.session.presume_dialect(IMPALA)
         return PingReply(version=PRODUCT, webserver=self._service.page_url, timestamp=int(time.time()))
 
     def get_log(self, request: OperationRequest, peer: Peer) -> LogReply:
-        """Return what has happened since the last call; to impala-shell, attempts that failed.
+        """Return new lines of the log; for impala-shell, failed attempts.
 
-        To others who speak Impala's dialect: how far the query is, and all that has happened so far, as Impala does.
+        Other clients with Impala's dialect get the progress of the query and all lines so far, as Impala does.
         """
         session, operation = self._service.registry.operation(request.operation, peer)
-        if session.is_impala_shell and operation.run is not None:
+        if session.is_impala_shell and isinstance(operation, QueryOperation):
             return LogReply(log="\n".join(timeline.failures(operation.run.record)))
-        if session.session.dialect == IMPALA and operation.run is not None:
+        if session.session.dialect == IMPALA and isinstance(operation, QueryOperation):
             lines = [timeline.completion(operation.run.record), *operation.log_lines(rewind=True)]
             return LogReply(log="\n".join(lines))
         return LogReply(log="\n".join(operation.log_lines(rewind=False)))
 
     def close(self, request: OperationRequest, peer: Peer) -> CloseReply:
-        """End an operation, and tell how many rows it wrote."""
+        """Close an operation, and return the number of rows that it wrote."""
         _, operation = self._service.registry.operation(request.operation, peer)
-        written = operation.rows_written()
+        written = operation.rows_written() if isinstance(operation, QueryOperation) else None
         self._service.registry.close_operation(operation)
         return CloseReply(result=None if written is None else Written({WHOLE_TABLE: written}))
 
     def get_summary(self, request: SummaryRequest, peer: Peer) -> SummaryReply:
-        """Return a line per attempt, and below each one what its engine's operators did."""
-        operation, run = self._ended(request, peer)
+        """Return a line per attempt, and below it its engine's operators."""
+        operation = self._ended(request, peer)
+        run = operation.run
         return SummaryReply(summary=summary(run.record, run.state, operation.wait()))
 
     def get_profile(self, request: ProfileRequest, peer: Peer) -> ProfileReply:
         """Return decision, attempts and operators as a text."""
         if request.format != TEXT_FORMAT:
-            raise NotOffered("Profiles are there as text only.")
-        operation, run = self._ended(request, peer)
-        return ProfileReply(profile=profile(run, operation.wait()))
+            raise NotOffered("Profiles are available as text only.")
+        operation = self._ended(request, peer)
+        return ProfileReply(profile=profile(operation.run, operation.wait()))
 
-    def _ended(self, request: SummaryRequest | ProfileRequest, peer: Peer) -> tuple[Operation, Run]:
+    def _ended(self, request: SummaryRequest, peer: Peer) -> QueryOperation:
         operation = self._service.registry.ended_operation(request.operation, request.session, peer)
-        if operation.run is None:
+        if not isinstance(operation, QueryOperation):
             raise NotOffered("Only statements have a summary and a profile.")
-        return operation, operation.run
+        return operation
 
 
 def query_shown(number: str) -> str | None:
-    """Return the id of a query from its number as Impala shows it, two little-endian halves; None where it is none."""
+    """Parse the number of a query as Impala prints it, two little-endian halves; None: it is not one."""
     low, _, high = number.partition(":")
     try:
         halves = [int(half, 16).to_bytes(ID_BYTES // 2, "little") for half in (low, high)]
@@ -205,13 +198,15 @@ def query_shown(number: str) -> str | None:
 
 
 def summary(record: QueryRecord, state: QueryState, wait: Wait | None) -> Summary:
-    """Return the lines of a run: the query, its attempts, their operators. state: as it is now."""
+    """Return the lines of a run: the query, its attempts, their operators. state: of now."""
     decision = record.decision
     expected = Stats(rows=UNKNOWN, memory_bytes=UNKNOWN)
     if decision is not None and decision.estimate.peak_bytes is not None:
         expected.memory_bytes = decision.estimate.peak_bytes
     elapsed_ns = round(timeline.elapsed_s(record) * NANOSECONDS)
-    whole = Stats(elapsed_ns, 0, record.rows or 0, max((each.peak_bytes or 0 for each in record.attempts), default=0))
+    whole = Stats(
+        elapsed_ns, 0, record.rows or 0, max((attempt.peak_bytes or 0 for attempt in record.attempts), default=0)
+    )
     steps = [_step(0, "QUERY", state.value, len(record.attempts), expected, whole)]
     for attempt in record.attempts:
         steps += _attempt(len(steps), attempt, expected)
@@ -236,7 +231,7 @@ def _attempt(number: int, attempt: Attempt, expected: Stats) -> list[Step]:
 
 
 def _children(operators: tuple[OperatorActual, ...], place: int) -> int:
-    """Count the operators right below one; they come after it, until one that is not below."""
+    """Return the number of an operator's children; they follow it, up to one that is not below it."""
     depth, count = operators[place].depth, 0
     for operator in operators[place + 1 :]:
         if operator.depth <= depth:
@@ -266,7 +261,7 @@ def profile(run: Run, wait: Wait | None) -> str:
     if record.decision is not None:
         lines.append(f"    Engine: {record.decision.engine} ({timeline.decided(record.decision)})")
         lines += [f"    {reason.code.value}: {reason.text}" for reason in record.decision.reasons]
-    lines += [f"    Admission result: {_admission_result(each)}" for each in run.admitted]
+    lines += [f"    Admission result: {_admission_result(admitted)}" for admitted in run.admitted]
     if wait is not None:
         lines += ["    Admission result: Queued", f"    Latest admission queue reason: {waits_for(wait)}"]
     lines.append("  Attempts:")
@@ -280,7 +275,7 @@ def profile(run: Run, wait: Wait | None) -> str:
 
 
 def _admission_result(admitted: Admitted) -> str:
-    """Say how a lease was given, in the words in which Impala's profiles do."""
+    """Return a lease in the words of Impala's profiles."""
     how = "Admitted (queued)" if timeline.waited(admitted) else "Admitted immediately"
     return f"{how}; {timeline.admission(admitted)}"
 

@@ -1,17 +1,27 @@
-"""What drivers ask about the catalog, as the tables that JDBC wants: names and order of columns are its."""
+"""The catalog as the tables that JDBC defines for it: names and order of columns are prescribed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
-from gateway.catalog.snapshot import Relation, RelationKind
-from gateway.drivers.hs2.protocol.messages import ColumnsRequest, FunctionsRequest, SchemasRequest, TablesRequest
-from gateway.drivers.jdbc import KNOWN, describe, matcher, matching
-from gateway.sql.allowlist import function_names
+from gateway.catalog.snapshot import CatalogView, Relation, RelationKind
+from gateway.drivers.hs2.protocol.messages import (
+    ColumnsRequest,
+    FunctionsRequest,
+    OperationType,
+    SchemasRequest,
+    SessionRequest,
+    TablesRequest,
+)
+from gateway.drivers.jdbc import DRIVER_TYPES, describe, matcher, matching
+from gateway.statements.session import Session
 from gateway.statistics.tables import rows_of
 from selector.types import BY_NAME, Jdbc, hive_name
+from sql.allowlist.functions import function_names
 
 NO_CATALOG = ""
 NULLABLE, SEARCHABLE, UNKNOWN_RESULT = 1, 3, 1  # java.sql.DatabaseMetaData's numbers
@@ -85,45 +95,35 @@ CROSS_REFERENCE = pa.schema(
 )
 
 
-def catalogs() -> pa.Table:
-    """Return no catalogs: there is one nameless one, as in Hive."""
-    return CATALOGS.empty_table()
-
-
-def schemas(request: SchemasRequest, known: Iterable[str]) -> pa.Table:
+def schemas(request: SchemasRequest, databases: Iterable[str]) -> pa.Table:
     """Return the databases whose names match."""
     named = matcher(request.schema)
-    return rows_of(SCHEMAS, [[name, NO_CATALOG] for name in known if named.fullmatch(name)])
+    return rows_of(SCHEMAS, [[name, NO_CATALOG] for name in databases if named.fullmatch(name)])
 
 
-def table_types() -> pa.Table:
-    """Return the kinds of tables."""
-    return rows_of(TABLE_TYPES, [[kind] for kind in RelationKind])
-
-
-def tables(request: TablesRequest, known: Iterable[Relation]) -> pa.Table:
+def tables(request: TablesRequest, relations: Iterable[Relation]) -> pa.Table:
     """Return tables and views whose names match."""
-    found = matching(known, database=request.schema, table=request.table, kinds=request.types or ())
+    matches = matching(relations, database=request.schema, table=request.table, kinds=request.types or ())
     nothing = [None] * (len(TABLES) - 5)
-    rows = [[NO_CATALOG, each.database, each.name, each.kind, each.annotations.comment, *nothing] for each in found]
-    return rows_of(TABLES, rows)
+    rows = ([NO_CATALOG, table.database, table.name, table.kind, table.annotations.comment] for table in matches)
+    return rows_of(TABLES, [[*row, *nothing] for row in rows])
 
 
-def columns(request: ColumnsRequest, known: Iterable[Relation]) -> pa.Table:
+def columns(request: ColumnsRequest, relations: Iterable[Relation]) -> pa.Table:
     """Return columns whose names match, of tables and views whose names match."""
     named = matcher(request.column)
     rows = []
-    for table in matching(known, database=request.schema, table=request.table):
+    for table in matching(relations, database=request.schema, table=request.table):
         for ordinal, column in enumerate(table.columns, start=1):
             if named.fullmatch(column.name) is None:
                 continue
-            kind = describe(column.data_type)
+            kind = describe(column.declared_type)
             remarks = table.annotations.columns.get(column.name, "")
             octets = kind.size if kind.is_text or kind.jdbc is Jdbc.BINARY else None
             rows.append(
                 [
                     *(NO_CATALOG, table.database, table.name, column.name, int(kind.jdbc)),
-                    *(hive_name(column.data_type).upper(), kind.size, None, kind.scale, kind.radix, NULLABLE),
+                    *(hive_name(column.declared_type).upper(), kind.size, None, kind.scale, kind.radix, NULLABLE),
                     *(remarks, None, None, None, octets, ordinal, "YES", None, None, None, None, "NO"),
                 ]
             )
@@ -131,17 +131,17 @@ def columns(request: ColumnsRequest, known: Iterable[Relation]) -> pa.Table:
 
 
 def functions(request: FunctionsRequest) -> pa.Table:
-    """Return functions that statements may use whose names match."""
+    """Return allowed functions whose names match."""
     named = matcher(request.function)
-    found = [name for name in function_names() if named.fullmatch(name)]
-    return rows_of(FUNCTIONS, [[None, None, name, "", UNKNOWN_RESULT, name] for name in found])
+    names = [name for name in function_names() if named.fullmatch(name)]
+    return rows_of(FUNCTIONS, [[None, None, name, "", UNKNOWN_RESULT, name] for name in names])
 
 
 def type_info() -> pa.Table:
-    """Return the types that columns may have."""
+    """Return the types of columns."""
     rows = []
-    for name, kind in KNOWN.items():
-        if BY_NAME[name].row.hive is not None:  # told under another name
+    for name, kind in DRIVER_TYPES.items():
+        if BY_NAME[name].row.hive is not None:  # it has another name in Hive
             continue
         rows.append(
             [
@@ -151,3 +151,41 @@ def type_info() -> pa.Table:
             ]
         )
     return rows_of(TYPE_INFO, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A call about the catalog."""
+
+    request: type[SessionRequest]
+    kind: OperationType
+    answer: Callable[[Any, CatalogView, Session], pa.Table]
+
+
+QUESTIONS: Mapping[str, Question] = {
+    "GetTypeInfo": Question(SessionRequest, OperationType.GET_TYPE_INFO, lambda *_: type_info()),
+    "GetCatalogs": Question(SessionRequest, OperationType.GET_CATALOGS, lambda *_: CATALOGS.empty_table()),
+    "GetSchemas": Question(
+        SchemasRequest,
+        OperationType.GET_SCHEMAS,
+        lambda request, catalog, _: schemas(request, catalog.current().databases),
+    ),
+    "GetTables": Question(
+        TablesRequest,
+        OperationType.GET_TABLES,
+        lambda request, catalog, session: tables(request, catalog.current().relations_for(session)),
+    ),
+    "GetTableTypes": Question(
+        SessionRequest,
+        OperationType.GET_TABLE_TYPES,
+        lambda *_: rows_of(TABLE_TYPES, [[kind] for kind in RelationKind]),
+    ),
+    "GetColumns": Question(
+        ColumnsRequest,
+        OperationType.GET_COLUMNS,
+        lambda request, catalog, session: columns(request, catalog.current().relations_for(session)),
+    ),
+    "GetFunctions": Question(FunctionsRequest, OperationType.GET_FUNCTIONS, lambda request, *_: functions(request)),
+    "GetPrimaryKeys": Question(SessionRequest, OperationType.UNKNOWN, lambda *_: PRIMARY_KEYS.empty_table()),
+    "GetCrossReference": Question(SessionRequest, OperationType.UNKNOWN, lambda *_: CROSS_REFERENCE.empty_table()),
+}

@@ -1,8 +1,8 @@
 """Sessions and operations by HiveServer2's handles.
 
-A handle counts only with its secret, from the user who opened the session and, on a connection that stays open, from
-that connection; only to cancel, another one of that user will do, which is how impala-shell cancels. Whoever lacks one
-of these learns no more than that there is no such handle.
+A handle is valid only with its secret, for the user who opened the session and, on a connection that stays open, on
+that connection. To cancel, another connection of that user is enough, as impala-shell does. Anybody else gets the error
+that there is no such handle.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gateway.drivers.hs2.errors import InvalidHandle
-from gateway.drivers.hs2.operations import Identifier, Operation
+from gateway.drivers.hs2.operations import Identifier, Operation, QueryOperation
 from gateway.drivers.hs2.protocol.messages import HandleIdentifier, OperationHandle, SessionHandle
 from gateway.drivers.sessions import DriverSession, SessionStore
 from gateway.errors import TooManyOperations
@@ -24,64 +24,67 @@ from gateway.statements.session import Limits, Session
 from gateway.statements.statement import ID_BYTES, MARK_AT
 
 LARGEST_OPERATIONS = 1_000  # of one session
-ABANDONED_S = 8.0  # for which an operation waits for its client to come back
-REMEMBERED_OPERATIONS = 16  # of one session, after they were closed: impyla asks for their profile only then
+ABANDONED_S = 8.0  # time in which a client that left may come back to its operation
+REMEMBERED_OPERATIONS = 16  # closed ones of one session: impyla asks for their profile only then
 
-NO_SESSION = "There is no such session; it was closed, it was idle for too long, or it is not yours."
-NO_OPERATION = "There is no such operation; it was closed, or it is not yours."
+NO_SESSION = "There is no such session: it was closed, was idle for too long, or belongs to another user."
+NO_OPERATION = "There is no such operation: it was closed, or it belongs to another user."
 
 
-def owner_of(told: HandleIdentifier | None) -> int | None:
-    """Return which of several processes made a handle; None of one that none can have made."""
-    guid = told.guid if told is not None else None
+def owner_of(identifier: HandleIdentifier | None) -> int | None:
+    """Return the process that made a handle; None: no process can have made it."""
+    guid = identifier.guid if identifier is not None else None
     return owner_of_mark(guid[MARK_AT]) if guid is not None and len(guid) == ID_BYTES else None
 
 
 @dataclass(slots=True)
 class Peer:
-    """Who calls. user: None where the transport asked for no login; connection: None where each call has its own.
-
-    established: it has opened a session. held: what its reply takes until it is sent. afterwards: what may be done once
-    it is. agent: over HTTP, what it calls itself. headers: over HTTP, gives those that routing rules look at.
-    """
+    """The caller of a call."""
 
     address: str
     user: Principal | None = None
+    """None: the transport has no login."""
     connection: object | None = None
+    """None: each call has a connection of its own."""
     agent: str = ""
+    """User agent, over HTTP."""
     headers: Callable[[], Mapping[str, str]] = dict
+    """Returns the headers that routing rules use, over HTTP."""
     established: bool = False
+    """It has opened a session."""
     held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    """Resources of its reply, until that is sent."""
     afterwards: Callable[[], None] | None = None
+    """Work that can be done after the reply."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Hs2Session(DriverSession[Operation]):
-    """A driver's session. version: of the protocol, from V1 = 0. peer: who opened it.
-
-    tells_dialect: its first statement is going to tell what its client speaks.
-    operations: by their public number. closed: some that were. answers: of operations that
-    have finished, by number and secret, and whether with their progress.
-    abandoned: when the client left that waited for an operation, by the operation's number.
-    """
+    """A driver's session. Its operations are by their public number."""
 
     identifier: Identifier
     peer: Peer
+    """Caller that opened it."""
     version: int
-    tells_dialect: bool = False
+    """Version of the protocol, V1 = 0."""
+    dialect_is_open: bool = False
+    """The first statement decides about the client's dialect."""
     is_impala_shell: bool = False
     answers: dict[tuple[bytes, bool], bytes] = field(default_factory=dict)
+    """Status replies of finished operations, by number and secret, and with or without progress."""
     abandoned: dict[bytes, float] = field(default_factory=dict)
+    """Times at which clients left that waited for an operation, by its number."""
     closed: deque[Operation] = field(default_factory=lambda: deque(maxlen=REMEMBERED_OPERATIONS))
+    """Operations that were closed last."""
 
     def belongs_to(self, peer: Peer, *, any_connection: bool = False) -> bool:
-        """Tell whether a caller is the one who opened it. any_connection: that of the same user counts, too."""
+        """Tell whether a caller opened it. any_connection: any connection of the same user counts."""
         same_user = (peer.user and peer.user.account) == (self.peer.user and self.peer.user.account)
         return same_user and (any_connection or peer.connection is self.peer.connection)
 
     def released(self, handle: bytes, operation: Operation) -> None:
-        """Keep an operation that was a query for a while, and nothing else of it."""
-        if operation.run is not None:
+        """Remember a closed query for a while."""
+        if isinstance(operation, QueryOperation):
             self.closed.append(operation)
         for with_progress in (False, True):
             self.answers.pop((handle + operation.identifier.secret, with_progress), None)
@@ -89,16 +92,13 @@ class Hs2Session(DriverSession[Operation]):
 
 
 class Registry(SessionStore[Hs2Session, Operation]):
-    """All sessions and operations. Thread-safe.
-
-    current: returns a user as it is now, or raises AuthenticationFailed.
-    """
+    """All sessions and operations. current: see ``SessionStore``. Thread-safe."""
 
     def __init__(self, limits: Limits, current: Callable[[Principal], Principal]) -> None:
         super().__init__(limits, current, ended=lambda: InvalidHandle(NO_SESSION))
 
-    def open(self, session: Session, peer: Peer, version: int, *, tells_dialect: bool = False) -> Hs2Session:
-        """Add a session; where there is no room, one that nobody seems to use gives way. Raises TooManySessions."""
+    def open(self, session: Session, peer: Peer, version: int, *, dialect_is_open: bool = False) -> Hs2Session:
+        """Add a session; where there is no room, an idle one is closed. Raises TooManySessions."""
         identifier = Identifier()
         opened = Hs2Session(
             session=session,
@@ -106,28 +106,32 @@ class Registry(SessionStore[Hs2Session, Operation]):
             identifier=identifier,
             peer=peer,
             version=version,
-            tells_dialect=tells_dialect,
+            dialect_is_open=dialect_is_open,
         )
-        self._add(opened, lambda: self._spare(session.principal, lambda each: each.peer.connection is None))
+        self._add(opened, lambda: self._spare(session.principal, lambda other: other.peer.connection is None))
         peer.established = True
         return opened
 
     def session(self, handle: SessionHandle | None, peer: Peer) -> Hs2Session:
         """Return the session of a handle. Raises InvalidHandle."""
-        told = handle.identifier if handle else None
-        found = self._session(told.guid) if told and told.guid else None
-        if found is None or told is None or not found.identifier.fits(told) or not found.belongs_to(peer):
+        identifier = handle.identifier if handle else None
+        session = self._session(identifier.guid) if identifier and identifier.guid else None
+        if session is None or identifier is None:
             raise InvalidHandle(NO_SESSION)
-        self.require_current(found)
-        found.session.touch()
-        return found
+        if not session.identifier.matches(identifier) or not session.belongs_to(peer):
+            raise InvalidHandle(NO_SESSION)
+        self.require_current(session)
+        session.session.touch()
+        return session
 
     def add(self, session: Hs2Session, operation: Operation) -> None:
         """Add an operation to its session. Raises InvalidHandle where that was closed meanwhile, TooManyOperations."""
 
         def make_room() -> list[Operation]:
             if len(session.operations) >= LARGEST_OPERATIONS:
-                raise TooManyOperations(f"A session has {LARGEST_OPERATIONS:,} operations at most; close some.")
+                raise TooManyOperations(
+                    f"The session has {LARGEST_OPERATIONS:,} operations already; close some of them."
+                )
             return []
 
         self._hold(session, operation.identifier.guid, operation, make_room)
@@ -136,20 +140,20 @@ class Registry(SessionStore[Hs2Session, Operation]):
         self, handle: OperationHandle | None, peer: Peer, *, any_connection: bool = False
     ) -> tuple[Hs2Session, Operation]:
         """Return the operation of a handle, and its session. Raises InvalidHandle."""
-        told = handle.identifier if handle else None
-        held = self._held(told.guid) if told and told.guid else None
-        if held is None or told is None:
+        identifier = handle.identifier if handle else None
+        held = self._held(identifier.guid) if identifier and identifier.guid else None
+        if held is None or identifier is None:
             raise InvalidHandle(NO_OPERATION)
-        session, found = held
-        if not found.identifier.fits(told) or not session.belongs_to(peer, any_connection=any_connection):
+        session, operation = held
+        if not operation.identifier.matches(identifier) or not session.belongs_to(peer, any_connection=any_connection):
             raise InvalidHandle(NO_OPERATION)
         self.require_current(session)
         session.session.touch()
-        session.abandoned.pop(found.identifier.guid, None)
-        return session, found
+        session.abandoned.pop(operation.identifier.guid, None)
+        return session, operation
 
     def keep_answer(self, session: Hs2Session, operation: Operation, answer: bytes, *, with_progress: bool) -> None:
-        """Keep the answer to a question about an operation that will be asked again, and answered alike."""
+        """Keep the status reply of a finished operation for the next calls."""
         with self._lock:
             if operation.identifier.guid in session.operations:
                 session.answers[operation.identifier.guid + operation.identifier.secret, with_progress] = answer
@@ -157,9 +161,9 @@ class Registry(SessionStore[Hs2Session, Operation]):
     def kept_answer(
         self, guid: bytes, secret: bytes, peer: Peer, user: Principal | None = None, *, with_progress: bool
     ) -> bytes | None:
-        """Return the answer that was kept, None where there is none, or none for this caller.
+        """Return a kept status reply; None: there is none for this caller.
 
-        user: the caller as it was let in earlier, which is still so where the session is that very user's.
+        user: user who logged in earlier on this connection; the session must be theirs.
         """
         session = self._owners.get(guid)
         if session is None or not session.belongs_to(peer) or not self.is_current(session):
@@ -173,7 +177,7 @@ class Registry(SessionStore[Hs2Session, Operation]):
         return answer
 
     def abandon(self, session: Hs2Session, operation: Operation) -> None:
-        """Note that the client left that waited for an operation; it ends soon, unless somebody asks for it again."""
+        """Note that a client left while it waited; the operation is closed soon unless the client comes back."""
         with self._lock:
             if operation.identifier.guid in session.operations:
                 session.abandoned[operation.identifier.guid] = time.monotonic()
@@ -182,20 +186,20 @@ class Registry(SessionStore[Hs2Session, Operation]):
         self, handle: OperationHandle | None, session_handle: SessionHandle | None, peer: Peer
     ) -> Operation:
         """Return the operation of a handle, even if it was closed a short time ago. Raises InvalidHandle."""
-        told = handle.identifier if handle else None
+        identifier = handle.identifier if handle else None
         session = self.session(session_handle, peer)
         with self._lock:
-            for each in (*session.operations.values(), *session.closed):
-                if told is not None and each.identifier.guid == told.guid and each.identifier.fits(told):
-                    return each
+            for operation in (*session.operations.values(), *session.closed):
+                if identifier is not None and operation.identifier.matches(identifier):
+                    return operation
         raise InvalidHandle(NO_OPERATION)
 
     def close_operation(self, operation: Operation) -> None:
-        """Forget an operation, and end it."""
+        """Close an operation."""
         self.release(operation.identifier.guid)
 
     def close_idle(self) -> None:
-        """Close operations that nobody came back to, and sessions as every store does."""
+        """Close abandoned operations, and sessions as every store does."""
         with self._lock:
             lost = [operation for session in self._sessions.values() for operation in _lost(session)]
         for operation in lost:
@@ -210,7 +214,7 @@ class Registry(SessionStore[Hs2Session, Operation]):
 
 
 def _lost(session: Hs2Session) -> Iterator[Operation]:
-    """Yield operations whose client left and did not come back; while a client waits in the session, none is."""
+    """Yield abandoned operations; none while a client of the session waits."""
     now = time.monotonic()
     for guid, since in list(session.abandoned.items()):
         if session.session.idle_s == 0.0:

@@ -1,16 +1,14 @@
 """HiveServer2's calls, each with its request in and its reply out; errors leave as those of ``failures.MAPPED``.
 
 A call that has to wait for a query returns a ``PendingReply`` instead of a reply, so that each transport waits in its
-own way: a connection's thread while it watches whether the client is still there, the HTTP server without a thread.
-
-It is long because there is one method per call of the protocol.
+own way: a connection's thread, which watches its client meanwhile, or the HTTP server without a thread.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,10 +20,11 @@ import pyarrow as pa
 
 from engines.machine.sharing import Caller, HostGone
 from gateway import PRODUCT
-from gateway.catalog.snapshot import CatalogView, Relation
+from gateway.catalog.snapshot import CatalogView
+from gateway.commands.classification import is_query
 from gateway.drivers.hs2 import metadata, timeline
 from gateway.drivers.hs2.clients import dialect_at_first, dialect_at_opening
-from gateway.drivers.hs2.errors import InvalidHandle, message_in, told_in
+from gateway.drivers.hs2.errors import InvalidHandle, errors_in, message_in
 from gateway.drivers.hs2.operations import Operation, QueryOperation, ReadAhead, TableOperation
 from gateway.drivers.hs2.protocol import messages, rowset, types
 from gateway.drivers.hs2.protocol.messages import (
@@ -35,7 +34,6 @@ from gateway.drivers.hs2.protocol.messages import (
     FetchType,
     OperationState,
 )
-from gateway.drivers.hs2.protocol.messages import OperationType as Kind
 from gateway.drivers.hs2.protocol.thrift import Struct, encode
 from gateway.drivers.hs2.registry import NO_OPERATION, Hs2Session, Peer, Registry, owner_of
 from gateway.errors import GatewayStopped, InvalidSetting, NotFinished, NotOffered, TooManyDownloads, sqlstate
@@ -43,15 +41,14 @@ from gateway.execution.coordinator import STOPPING, Coordinator
 from gateway.execution.spooling.downloads import NO_ROOM, ROOM_POLL_S, Downloads
 from gateway.execution.spooling.results import Spool
 from gateway.presentation.waits import Waits
-from gateway.security.authentication import Authenticator, Login
+from gateway.security.authentication import Login, UsersFile
 from gateway.security.principals import Principal
-from gateway.sql.commands.parsing.command_parsing import is_query
-from gateway.sql.dialects.names import IMPALA, SPARK
 from gateway.statements.processes import CALLS_DOOR, Processes
 from gateway.statements.session import LONG_POLL_S, Limits, Session, expire_idle
 from metastore.records import QueryState
+from sql.dialects.names import IMPALA, SPARK
 
-FETCH_ROWS, USUAL_FETCH_ROWS = 10_000, "1000"  # that JDBC's driver is told to ask for, and would without being told
+FETCH_ROWS, DEFAULT_FETCH_ROWS = 10_000, "1000"  # of JDBC's driver: size that we set, and its own default
 STATES: Mapping[QueryState, OperationState] = {
     QueryState.QUEUED: OperationState.PENDING,
     QueryState.RUNNING: OperationState.RUNNING,
@@ -59,29 +56,30 @@ STATES: Mapping[QueryState, OperationState] = {
     QueryState.FAILED: OperationState.ERROR,
     QueryState.CANCELLED: OperationState.CANCELED,
 }
-READING_S = 1.0  # that a handle of a query waits for what may be wrong with its text
-ROOM_WAIT_S = 2.0  # that a call waits for others to read their wide rows
+READING_S = 1.0  # longest wait for errors in a query's text, before its handle is returned
+ROOM_WAIT_S = 2.0  # longest wait of a call until other clients have read their wide rows
 LOG_SCHEMA = pa.schema([("operation_log", pa.string())])
 FETCH_SIZE_KEY = "hive.server2.thrift.resultset.default.fetch.size"
 HIVECONF = "set:hiveconf:"
 PROXY_USER_KEYS = ("hive.server2.proxy.user", "impala.doas.user")
-CANCEL = "hs2.cancel"  # as processes call each other
-PREFIXES = (HIVECONF, "set:")  # what else is set keeps its kind: hivevar:x
+CANCEL = "hs2.cancel"  # name of the call between processes
+PREFIXES = (HIVECONF, "set:")  # other settings keep their prefix: hivevar:x
 R = TypeVar("R", bound=Struct | bytes)
-NO_TOKENS = "Delegation tokens are not issued here; log in with a user name and a password."
+NO_TOKENS = "Delegation tokens are not supported; log in with a user name and a password."
 
 
 @dataclass(frozen=True, slots=True)
 class PendingReply(Generic[R]):
-    """A reply that waits. done: completes once it can be given; timeout_s: after which it is given anyway.
-
-    finish: makes the reply; is called once. abandon: is called instead where the client is gone.
-    """
+    """A reply that waits."""
 
     done: Future[Any]
+    """Completes when the reply can be made."""
     finish: Callable[[], R]
+    """Makes the reply; called once."""
     abandon: Callable[[], None]
+    """Called instead of ``finish`` where the client is gone."""
     timeout_s: float | None = None
+    """Time after which the reply is made in any case; None: no limit."""
 
 
 Soon: TypeAlias = R | PendingReply[R]
@@ -90,8 +88,8 @@ Soon: TypeAlias = R | PendingReply[R]
 class Service:
     """The service behind every transport. Thread-safe.
 
-    dialect: that clients speak unless they set one; None where what they send tells it. processes: those that share
-    the port, where there are several.
+    dialect: default dialect of clients; None: detected from their calls.
+    processes: those that share the port; None: this one alone.
     """
 
     def __init__(
@@ -102,7 +100,7 @@ class Service:
         catalog: CatalogView,
         spool: Spool,
         downloads: Downloads,
-        authenticator: Authenticator,
+        authenticator: UsersFile,
         limits: Limits,
         deadline_s: float,
         dialect: str | None = None,
@@ -129,7 +127,7 @@ class Service:
         expire_idle(self.registry.close_idle, self._stopping, name="session expiry")
 
     def drain(self, *, grace_s: float) -> None:
-        """Take nothing new, let what runs end for a while, then close every session."""
+        """Accept nothing new, wait for running operations for a while, then close every session."""
         self._stopping.set()
         until = time.monotonic() + grace_s
         while time.monotonic() < until and self.registry.running():
@@ -157,26 +155,26 @@ class Service:
                 session.use(self._catalog.current().require_database(value.strip("`")))
             else:
                 _configure(session, name, value)
-        asked = (request.configuration or {}).get(HIVECONF + FETCH_SIZE_KEY, USUAL_FETCH_ROWS)
-        chosen = min(max(request.version, 0), NEWEST_VERSION)
-        opened = self.registry.open(session, peer, chosen, tells_dialect=dialect is None)
+        fetch_rows = (request.configuration or {}).get(HIVECONF + FETCH_SIZE_KEY, DEFAULT_FETCH_ROWS)
+        version = min(max(request.version, 0), NEWEST_VERSION)
+        opened = self.registry.open(session, peer, version, dialect_is_open=dialect is None)
         return messages.OpenSessionReply(
-            version=chosen,
+            version=version,
             session=messages.SessionHandle(opened.identifier.message()),
-            configuration={FETCH_SIZE_KEY: str(FETCH_ROWS) if asked == USUAL_FETCH_ROWS else asked},
+            configuration={FETCH_SIZE_KEY: str(FETCH_ROWS) if fetch_rows == DEFAULT_FETCH_ROWS else fetch_rows},
         )
 
     def close_session(self, request: messages.SessionRequest, peer: Peer) -> messages.Reply:
-        """End a session with all that it has under way."""
+        """End a session with all its operations."""
         self.registry.close(self._session(request, peer))
         return messages.Reply()
 
     def get_info(self, request: messages.InfoRequest, peer: Peer) -> messages.InfoReply:
-        """Return one fact about the server."""
+        """Return a property of the server."""
         session = self._session(request, peer)
         value = _info(session, self.statement_bytes).get(request.info or 0)
         if value is None:
-            raise NotOffered(f"The gateway does not know the fact {request.info} about itself.")
+            raise NotOffered(f"The gateway has no property with the number {request.info}.")
         return messages.InfoReply(value=value)
 
     def refuse_token(self, request: messages.SessionRequest, peer: Peer) -> messages.TokenReply:
@@ -189,13 +187,13 @@ class Service:
     def execute(self, request: messages.ExecuteRequest, peer: Peer) -> Soon[messages.OperationReply]:
         """Run a statement; without run_async the reply waits for its rows, or its end.
 
-        With it, the reply waits until the statement is read, so that it tells what is wrong; of a query that takes long
-        to read, it comes before, so that the client can cancel it.
+        With run_async, the reply waits until the statement is read, so that it has the errors of its text. If reading a
+        query takes long, the reply comes before, so that the client can cancel it.
         """
         self._require_running()
         session = self._session(request, peer)
-        if session.tells_dialect:
-            session.tells_dialect = False
+        if session.dialect_is_open:
+            session.dialect_is_open = False
             session.session.presume_dialect(dialect_at_first(request))
         overlay, timeout_s = request.overlay or {}, max(0.0, float(request.timeout_s or 0))
         headers = peer.headers()
@@ -203,10 +201,10 @@ class Service:
         run = self._coordinator.start(statement)
         operation = QueryOperation(run, self._coordinator, self._spool, self._waits)
         self.registry.add(session, operation)
-        early = request.run_async and is_query(statement.sql)  # its handle says that there are rows, and is right
+        early = request.run_async and is_query(statement.sql)  # whose handle may promise rows before it is read
 
         def started() -> messages.OperationReply:
-            with told_in(session.session.dialect), ExitStack() as undo:
+            with errors_in(session.session.dialect), ExitStack() as undo:
                 undo.callback(self.registry.close_operation, operation)
                 if run.accepted.done():
                     run.require_accepted()
@@ -223,7 +221,7 @@ class Service:
         return _pending(session, awaited, started, abandon, READING_S if early else None)
 
     def get_status(self, request: messages.StatusRequest, peer: Peer) -> Soon[messages.StatusReply]:
-        """Return how an operation is; while it runs, the reply waits a little for its rows, or its end."""
+        """Return the state of an operation; while it runs, the reply waits a little for its rows, or its end."""
         session, operation = self.registry.operation(request.operation, peer)
 
         def answer() -> messages.StatusReply:
@@ -233,14 +231,14 @@ class Service:
         return answer() if ready.done() else self._waiting(session, operation, ready, answer, LONG_POLL_S)
 
     def _status(self, session: Hs2Session, operation: Operation, *, with_progress: bool) -> messages.StatusReply:
-        run = operation.run
-        if run is None:
+        if not isinstance(operation, QueryOperation):
             return messages.StatusReply(state=OperationState.FINISHED, has_result_set=True)
-        record = run.record
-        state = STATES[record.state if run.done.done() else _alive(run.state)]
+        run, record = operation.run, operation.run.record
+        is_closing = run.state.ended and not run.done.done()  # the end is shown once the run is closed
+        state = OperationState.RUNNING if is_closing else STATES[record.state if run.done.done() else run.state]
         is_early = state == OperationState.RUNNING and operation.has_early_rows
         reply = messages.StatusReply(
-            state=OperationState.FINISHED if is_early else state,  # to drivers it means that rows can be fetched
+            state=OperationState.FINISHED if is_early else state,  # drivers fetch rows from then on
             started_ms=int(record.submitted_at.timestamp() * 1_000),
             completed_ms=int(record.finished_at.timestamp() * 1_000) if record.finished_at else None,
             has_result_set=operation.has_result_set,
@@ -256,37 +254,37 @@ class Service:
         return reply
 
     def cancel(self, request: messages.OperationRequest, peer: Peer) -> messages.Reply:
-        """End an operation early; its handle stays. A connection of another process may have it."""
-        told = request.operation.identifier if request.operation is not None else None
-        owner = self._processes.other(owner_of(told)) if self._processes is not None else None
-        if self._processes is None or owner is None or told is None:
+        """Cancel an operation; its handle stays. It may be of another process's connection."""
+        identifier = request.operation.identifier if request.operation is not None else None
+        owner = self._processes.other(owner_of(identifier)) if self._processes is not None else None
+        if self._processes is None or owner is None or identifier is None:
             self.registry.operation(request.operation, peer, any_connection=True)[1].cancel()
             return messages.Reply()
         try:
-            Caller(self._processes.path(CALLS_DOOR, owner)).call(CANCEL, told.guid, told.secret, peer.user)
+            Caller(self._processes.path(CALLS_DOOR, owner)).call(CANCEL, identifier.guid, identifier.secret, peer.user)
         except HostGone:
             raise InvalidHandle(NO_OPERATION) from None
         return messages.Reply()
 
     def cancel_here(self, guid: bytes, secret: bytes | None, user: Principal | None) -> None:
-        """End an operation early for a user of another process's connection. Raises InvalidHandle."""
+        """Cancel an operation for a user of another process's connection. Raises InvalidHandle."""
         handle = messages.OperationHandle(messages.HandleIdentifier(guid, secret))
         self.registry.operation(handle, Peer("", user), any_connection=True)[1].cancel()
 
     def close_operation(self, request: messages.OperationRequest, peer: Peer) -> messages.Reply:
-        """End an operation, and forget it."""
+        """Close an operation."""
         self.registry.close_operation(self.registry.operation(request.operation, peer)[1])
         return messages.Reply()
 
     # ------------------------------------------------------------------ results
 
     def get_result_metadata(self, request: messages.OperationRequest, peer: Peer) -> Soon[messages.MetadataReply]:
-        """Return a result's columns; before there are rows, the reply waits for them."""
+        """Return the columns of a result; the reply waits for its rows."""
         session, operation = self.registry.operation(request.operation, peer)
 
         def answer() -> messages.MetadataReply:
             operation.require_rows()
-            of_impala = session.session.dialect == IMPALA  # whose drivers decode texts, but no others
+            of_impala = session.session.dialect == IMPALA  # its drivers decode nested values from texts only
             schema = types.table_schema(operation.cursor.schema(), session.version, nested_as_texts=of_impala)
             return messages.MetadataReply(schema=schema)
 
@@ -294,11 +292,11 @@ class Service:
         return answer() if ready.done() else self._waiting(session, operation, ready, answer)
 
     def fetch(self, request: messages.FetchRequest, peer: Peer) -> Soon[messages.FetchReply]:
-        """Return rows, or lines of the log; the reply waits until there are rows, or the operation has ended."""
+        """Return rows, or lines of the log; the reply waits for the next rows, or the end of the operation."""
         session, operation = self.registry.operation(request.operation, peer)
         columnar = session.version >= FIRST_COLUMNAR_VERSION
         if request.orientation not in (FetchOrientation.NEXT, FetchOrientation.FIRST):
-            raise NotOffered("Rows can be fetched from where they were left, or from the first one.")
+            raise NotOffered("Rows can be fetched forward, or again from the first one.")
         rewind = request.orientation == FetchOrientation.FIRST
         if request.kind == FetchType.LOG:
             lines = pa.record_batch({LOG_SCHEMA.names[0]: pa.array(operation.log_lines(rewind=rewind), pa.string())})
@@ -309,9 +307,8 @@ class Service:
         def write(*, rewind: bool, admit: Callable[[int], None]) -> messages.FetchReply:
             offset, batch = cursor.next(max(0, request.max_rows), rewind=rewind, admit=admit)
             if not batch.num_rows and request.max_rows > 0 and not cursor.has_ended:
-                raise NotFinished("The next rows are still to come.")  # no rows would mean that there are no more
-            run = operation.run
-            total = run.record.rows if run is not None else None
+                raise NotFinished("The next rows are still to come.")  # drivers take an empty reply for the end
+            total = operation.run.record.rows if isinstance(operation, QueryOperation) else None
             more = bool(batch.num_rows) if total is None else offset + batch.num_rows < total
             rows = rowset.encode(
                 batch,
@@ -327,68 +324,27 @@ class Service:
             ready = self._read_ahead.take(cursor, (request.max_rows, session.session.nested_json, rewind))
             goes_on = ready is not None or (cursor.offset > 0 and not rewind)
             reply = ready or write(rewind=rewind, admit=lambda wide: self._make_room(session, peer, wide))
-            if goes_on and reply.has_more_rows and operation.done.done():  # who has asked twice is going to ask again
-                asked = request.max_rows, session.session.nested_json, False
+            if goes_on and reply.has_more_rows and operation.done.done():  # a client that fetched twice goes on
+                next_fetch = request.max_rows, session.session.nested_json, False
                 write_more = partial(write, rewind=False, admit=_refuse_wide)
-                peer.afterwards = partial(self._read_ahead.make, cursor, asked, write_more)
+                peer.afterwards = partial(self._read_ahead.prepare, cursor, next_fetch, write_more)
             return reply
 
-        come = operation.rows_after(0 if rewind else cursor.position)
-        return answer() if come.done() else self._waiting(session, operation, come, answer)
+        next_rows = operation.rows_after(0 if rewind else cursor.position)
+        return answer() if next_rows.done() else self._waiting(session, operation, next_rows, answer)
 
     # ------------------------------------------------------------------ the catalog
 
-    def get_type_info(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
-        """Return the types of columns."""
-        return self._table(request, peer, Kind.GET_TYPE_INFO, lambda _: metadata.type_info())
-
-    def get_catalogs(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
-        """Return catalogs, of which there are none."""
-        return self._table(request, peer, Kind.GET_CATALOGS, lambda _: metadata.catalogs())
-
-    def get_schemas(self, request: messages.SchemasRequest, peer: Peer) -> messages.OperationReply:
-        """Return databases."""
-        return self._table(
-            request, peer, Kind.GET_SCHEMAS, lambda _: metadata.schemas(request, self._catalog.current().databases)
-        )
-
-    def get_tables(self, request: messages.TablesRequest, peer: Peer) -> messages.OperationReply:
-        """Return tables and views."""
-        return self._table(
-            request, peer, Kind.GET_TABLES, lambda session: metadata.tables(request, self._relations(session))
-        )
-
-    def get_table_types(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
-        """Return kinds of tables."""
-        return self._table(request, peer, Kind.GET_TABLE_TYPES, lambda _: metadata.table_types())
-
-    def get_columns(self, request: messages.ColumnsRequest, peer: Peer) -> messages.OperationReply:
-        """Return columns of tables and views."""
-        return self._table(
-            request, peer, Kind.GET_COLUMNS, lambda session: metadata.columns(request, self._relations(session))
-        )
-
-    def get_functions(self, request: messages.FunctionsRequest, peer: Peer) -> messages.OperationReply:
-        """Return functions."""
-        return self._table(request, peer, Kind.GET_FUNCTIONS, lambda _: metadata.functions(request))
-
-    def get_primary_keys(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
-        """Return primary keys, which files do not have."""
-        return self._table(request, peer, Kind.UNKNOWN, lambda _: metadata.PRIMARY_KEYS.empty_table())
-
-    def get_cross_reference(self, request: messages.SessionRequest, peer: Peer) -> messages.OperationReply:
-        """Return foreign keys, which files do not have."""
-        return self._table(request, peer, Kind.UNKNOWN, lambda _: metadata.CROSS_REFERENCE.empty_table())
-
-    # ------------------------------------------------------------------ help
-
-    def _table(
-        self, request: _OfSession, peer: Peer, kind: Kind, make: Callable[[Session], pa.Table]
+    def answer(
+        self, question: metadata.Question, request: messages.SessionRequest, peer: Peer
     ) -> messages.OperationReply:
+        """Answer a question about the catalog."""
         session = self._session(request, peer)
-        operation = TableOperation(kind, make(session.session))
+        operation = TableOperation(question.kind, question.answer(request, self._catalog, session.session))
         self.registry.add(session, operation)
         return _started(operation)
+
+    # ------------------------------------------------------------------ help
 
     def _waiting(
         self,
@@ -398,12 +354,12 @@ class Service:
         answer: Callable[[], R],
         timeout_s: float | None = None,
     ) -> PendingReply[R]:
-        """Let a client wait that may come back after it has gone: only the answer is given up, not the operation."""
+        """Let a client wait. If it leaves, the operation stays for a while: the client may come back."""
         abandon = partial(self.registry.abandon, session, operation)
         return _pending(session, awaited, answer, abandon, timeout_s)
 
     def _make_room(self, session: Hs2Session, peer: Peer, wide_bytes: int) -> None:
-        """Take room for a wide row until its reply is sent. Raises TooManyDownloads."""
+        """Reserve memory for a wide row until its reply is sent. Raises TooManyDownloads."""
         until_s = time.monotonic() + ROOM_WAIT_S
         while (give_back := self.downloads.make_room(session.session.principal.quota_key, wide_bytes)) is None:
             if time.monotonic() > until_s:
@@ -411,26 +367,12 @@ class Service:
             time.sleep(ROOM_POLL_S)
         peer.held.callback(give_back)
 
-    def _relations(self, session: Session) -> Sequence[Relation]:
-        return self._catalog.current().relations_for(session)
-
-    def _session(self, request: _OfSession, peer: Peer) -> Hs2Session:
+    def _session(self, request: messages.SessionRequest, peer: Peer) -> Hs2Session:
         return self.registry.session(request.session, peer)
 
     def _require_running(self) -> None:
         if self._stopping.is_set():
             raise GatewayStopped(STOPPING)
-
-
-_OfSession = (
-    messages.SessionRequest
-    | messages.InfoRequest
-    | messages.ExecuteRequest
-    | messages.SchemasRequest
-    | messages.TablesRequest
-    | messages.ColumnsRequest
-    | messages.FunctionsRequest
-)
 
 
 def _pending(
@@ -440,7 +382,7 @@ def _pending(
     abandon: Callable[[], None],
     timeout_s: float | None = None,
 ) -> PendingReply[R]:
-    """Let a session's client wait for an operation; meanwhile the session is not idle."""
+    """Let a client wait for an operation; its session is not idle meanwhile."""
     session.session.begin_wait()
 
     def finished() -> R:
@@ -457,7 +399,7 @@ def _pending(
 
 
 def _refuse_wide(wide_bytes: int) -> None:
-    """Raise TooManyDownloads: a wide row is read once its client waits for it."""
+    """Raise TooManyDownloads: a wide row is not read ahead."""
     raise TooManyDownloads(NO_ROOM)
 
 
@@ -467,23 +409,18 @@ def _started(operation: Operation) -> messages.OperationReply:
 
 
 def _configure(session: Session, name: str, value: str) -> None:
-    """Take one entry of a driver's configuration: its prefix says what it is."""
-    prefix = next((each for each in PREFIXES if name.startswith(each)), "")
+    """Apply one entry of a driver's configuration."""
+    prefix = next((prefix for prefix in PREFIXES if name.startswith(prefix)), "")
     own = name.removeprefix(prefix)
     if own in PROXY_USER_KEYS:
         if value != session.user:
-            raise InvalidSetting(f"{session.user} cannot act for {value}.")
+            raise InvalidSetting(f"{session.user} cannot act for {value}: impersonation is not supported.")
     else:
         session.open_with(own, value)
 
 
-def _alive(state: QueryState) -> QueryState:
-    """Return the state of what is not let go of yet: its end is told once it is."""
-    return QueryState.RUNNING if state.ended else state
-
-
 def _info(session: Hs2Session, statement_bytes: int) -> Mapping[int, messages.InfoValue]:
-    """Return facts by the protocol's numbers of them; zero is no limit."""
+    """Return properties by the protocol's numbers; zero: no limit."""
     texts = {
         2: PRODUCT,  # CLI_DATA_SOURCE_NAME
         13: PRODUCT,  # CLI_SERVER_NAME

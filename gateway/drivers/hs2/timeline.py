@@ -1,4 +1,4 @@
-"""A statement's decision and attempts as drivers can show them: lines of a log, bars of progress."""
+"""A statement's decision and attempts for drivers: lines of a log, bars of progress."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from metastore.records import Attempt, QueryRecord, QueryState
 from selector.decision import Decision
 
 HEADINGS = ("ENGINE", "ATTEMPT", "STATUS", "TOTAL", "COMPLETED", "RUNNING", "PENDING", "FAILED", "KILLED")
-SHORTEST_TOLD_S = 0.1  # of waits that have ended
+SHORTEST_SHOWN_S = 0.1  # of waits that have ended
 
 
 class OperationLog:
-    """What is told of a run, line by line; lines are only ever added at the end. Thread-safe.
+    """Log of a run; lines are only added at the end. Thread-safe.
 
-    Of a wait a line is added each time that a client looks and another place, or another need, is found.
+    A wait adds a line each time that a client reads the log and its place or need has changed.
     """
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._lock = threading.Lock()
         self._lines: list[str] = []
-        self._told = 0  # lines that a client has seen
-        self._heads = self._admitted = self._attempts = 0  # of each, those that are among the lines
+        self._read = 0  # lines that the client has read
+        self._heads = self._admitted = self._attempts = 0  # numbers of each that are in the lines
         self._place: tuple[object, ...] | None = None
         self._ended = False
 
     def lines(self, wait: Wait | None, *, rewind: bool) -> list[str]:
-        """Return what was not told before, or everything. wait: what the run waits for now."""
+        """Return new lines, or all lines. wait: the run's wait of now."""
         with self._lock:
-            self._look(wait)
-            new = self._lines[0 if rewind else self._told :]
-            self._told = len(self._lines)
+            self._update(wait)
+            new = self._lines[0 if rewind else self._read :]
+            self._read = len(self._lines)
             return new
 
-    def _look(self, wait: Wait | None) -> None:
+    def _update(self, wait: Wait | None) -> None:
         record, session = self._run.record, self._run.statement.session
         if not self._lines and session is not None:
             self._lines += session.warnings
@@ -47,10 +47,10 @@ class OperationLog:
         self._lines += head[self._heads :]
         self._heads = len(head)
         admitted = self._run.admitted
-        attempts = sorted(record.attempts, key=_ended_s)
+        attempts = record.attempts
         leases = list(admitted[self._admitted :])
-        for attempt in attempts[self._attempts :]:  # each after the lease that it was given
-            at = next((place for place, each in enumerate(leases, 1) if each.engine == attempt.engine), 0)
+        for attempt in attempts[self._attempts :]:  # each after its lease
+            at = next((place for place, lease in enumerate(leases, 1) if lease.engine == attempt.engine), 0)
             self._lines += [*map(admission, filter(waited, leases[:at])), attempted(attempt)]
             del leases[:at]
         self._lines += map(admission, filter(waited, leases))
@@ -74,12 +74,12 @@ def _head(record: QueryRecord) -> list[str]:
 
 
 def waited(admitted: Admitted) -> bool:
-    """Tell whether a wait for a lease is worth a word."""
-    return admitted.waited_s >= SHORTEST_TOLD_S
+    """Tell whether a wait for a lease was long enough to be shown."""
+    return admitted.waited_s >= SHORTEST_SHOWN_S
 
 
 def admission(admitted: Admitted) -> str:
-    """Say what a run was admitted with: ``admitted on duckdb after 3.20 s with 512 MiB, 2 threads``."""
+    """Return a lease in words: ``admitted on duckdb after 3.20 s with 512 MiB, 2 threads``."""
     with_ = [] if admitted.memory_bytes is None else [memory(admitted.memory_bytes)]
     with_ += [] if admitted.threads is None else [counted(admitted.threads, "thread")]
     line = f"admitted on {admitted.engine} after {duration(admitted.waited_s)}"
@@ -87,17 +87,17 @@ def admission(admitted: Admitted) -> str:
 
 
 def completion(record: QueryRecord) -> str:
-    """Return how far a query is, in the form of Impala's log that its drivers' users look for; Superset draws it."""
+    """Return the progress of a query in the form of Impala's log, which Superset parses."""
     return f"Query {record.id}: {100 if record.state.ended else 0}% Complete"
 
 
 def failures(record: QueryRecord) -> list[str]:
-    """Return a line per attempt that failed, of a query that goes on or went on elsewhere."""
+    """Return a line per failed attempt."""
     return [attempted(attempt) for attempt in record.attempts if attempt.failure is not None]
 
 
 def decided(decision: Decision) -> str:
-    """Say what a decision rests on: ``estimate 212 MiB of 1,024 MiB limit``, or ``a result of duckdb's``."""
+    """Return the basis of a decision: ``estimate 212 MiB of 1,024 MiB limit``, or ``a result of duckdb's``."""
     if decision.is_cached:
         return f"a result of {decision.engine}'s"
     estimate = f"estimate {memory(decision.estimate.peak_bytes)}"
@@ -105,31 +105,27 @@ def decided(decision: Decision) -> str:
 
 
 def attempted(attempt: Attempt) -> str:
-    """Say how an attempt ended."""
-    told = f"attempt {attempt.ordinal} on {attempt.engine}: "
+    """Return the result of an attempt in words."""
+    line = f"attempt {attempt.ordinal} on {attempt.engine}: "
     if attempt.failure is not None:
-        told += f"{attempt.failure} after {duration(attempt.wall_s)}"
+        line += f"{attempt.failure} after {duration(attempt.wall_s)}"
     else:
-        told += f"{counted(attempt.rows or 0, 'row')} in {duration(attempt.wall_s)}"
-    return told if attempt.peak_bytes is None else f"{told}, peak {memory(attempt.peak_bytes)}"
-
-
-def _ended_s(attempt: Attempt) -> float:
-    return attempt.started_at.timestamp() + (attempt.wall_s or 0.0)
+        line += f"{counted(attempt.rows or 0, 'row')} in {duration(attempt.wall_s)}"
+    return line if attempt.peak_bytes is None else f"{line}, peak {memory(attempt.peak_bytes)}"
 
 
 def elapsed_s(record: QueryRecord) -> float:
-    """Return how long a query has taken, or takes by now."""
+    """Return the time that a query took, or has taken so far."""
     return ((record.finished_at or dt.datetime.now(dt.UTC)) - record.submitted_at).total_seconds()
 
 
 def progress(run: Run) -> Progress:
-    """Return a bar per attempt that has ended, and one for each engine on which it runs now, or for which it waits."""
+    """Return a bar per ended attempt, and one for each engine on which it runs, or for which it waits."""
     record = run.record
-    rows = [_bar(each.engine, each.ordinal, each.state) for each in record.attempts]
+    rows = [_bar(attempt.engine, attempt.ordinal, attempt.state) for attempt in record.attempts]
     if not record.state.ended:
-        open_on = [(engine, QueryState.RUNNING) for engine in run.engines]
-        open_on += [(each.engine, QueryState.QUEUED) for each in run.pending if each.engine is not None]
+        open_on = [] if run.engine is None else [(run.engine, QueryState.RUNNING)]
+        open_on += [(wait.engine, QueryState.QUEUED) for wait in run.pending if wait.engine is not None]
         rows += [_bar(engine, len(rows) + at, state) for at, (engine, state) in enumerate(open_on, 1)]
     return Progress(
         list(HEADINGS),
@@ -142,6 +138,8 @@ def progress(run: Run) -> Progress:
 
 
 def _bar(engine: str, ordinal: int, state: QueryState) -> list[str]:
-    counts = [int(state is each) for each in (QueryState.FINISHED, QueryState.RUNNING)]
-    ends = [int(state is each) for each in (QueryState.FAILED, QueryState.CANCELLED)]
-    return [engine, str(ordinal), state.value, *map(str, (1, *counts, int(state is QueryState.QUEUED), *ends))]
+    columns = (
+        *(QueryState.FINISHED, QueryState.RUNNING, QueryState.QUEUED),  # in the order of HEADINGS
+        *(QueryState.FAILED, QueryState.CANCELLED),
+    )
+    return [engine, str(ordinal), state.value, "1", *(str(int(state is column)) for column in columns)]

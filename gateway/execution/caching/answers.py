@@ -14,24 +14,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from engines.compiled import CompiledStatement
 from engines.errors import StatementCancelled
+from gateway.catalog.file_stamps import SETTLED_S, FileStamps, files_at
 from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
-from gateway.errors import RuleDenied
 from gateway.execution.caching.result_cache import CachedResult, Key, ResultCache
-from gateway.execution.caching.table_files import SETTLED_S, TableFiles, files_at
 from gateway.execution.executor import Outcome
 from gateway.execution.query_log import QueryLog
 from gateway.execution.spooling.results import Spool
 from gateway.routing.admission.values import DEFAULT_POOL
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.router import Router
-from gateway.sql.compiled import CompiledStatement
 from gateway.statements.caching import CacheUsage, CacheUse
 from gateway.statements.statement import Run, Statement
 from metastore.database.retry import retry
 from metastore.records import QueryState
 from selector.decision import Decision, Reason, ReasonCode
 from selector.estimate import UNKNOWN
+from sql.errors import RuleDenied
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Lookup:
     """
 
     answered: bool = False
-    files: TableFiles | None = None
+    files: FileStamps | None = None
     day: int = 0
 
 
@@ -115,7 +115,7 @@ class CachedAnswers:
         if lookup.files is None or outcome.result is None or run.record.state is not QueryState.FINISHED:
             return
         engine = outcome.attempt.engine
-        sql = query.texts[self._engines[engine].engine.dialect]
+        sql = query.texts[self._engines[engine].engine.writer]
         if not isinstance(sql, str) or not _reads_exactly(self._engines[engine], query):
             return
         if outcome.result.bytes > self._cache.largest_bytes or not self._stayed(query, lookup):
@@ -150,7 +150,7 @@ class CachedAnswers:
     def _keys(self, query: CompiledStatement, pinned: str | None) -> list[Key]:
         """Return what results of a query are found by: of each engine whose results may be kept, and be its answer."""
         entries = (self._engines[pinned],) if pinned is not None else self._engines.values()
-        texts = ((entry.name, query.texts[entry.engine.dialect]) for entry in entries if _reads_exactly(entry, query))
+        texts = ((entry.name, query.texts[entry.engine.writer]) for entry in entries if _reads_exactly(entry, query))
         return [(name, text) for name, text in texts if isinstance(text, str)]
 
     def _may_answer(

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engines.protocol import TableSource
-from gateway.execution.caching.table_files import TableFiles
+from gateway.catalog.file_stamps import FileStamps
 from gateway.execution.spooling.results import SpooledResult
 from gateway.statements.caching import CacheUsage
 from selector.decision import Decision
+from sql.tables import TableSource
 
 LARGEST_SHARE = 1 / 16  # of all bytes, that one result may take
 ENTRY_BYTES = 4 << 10  # of an entry beside its rows, its key and its files: decision, result file's name and tables
@@ -37,7 +37,7 @@ class CachedResult:
     result: SpooledResult
     file: Path | None
     tables: tuple[TableSource, ...]
-    files: TableFiles
+    files: FileStamps
     day: int
     decision: Decision
     kept_s: float

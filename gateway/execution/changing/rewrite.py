@@ -11,14 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engines.arrow_types import spark_type
-from engines.protocol import Column, TableFiles, TableSource, WriteTarget
-from gateway.catalog.staged_rows import Produce
+from engines.compiled import SPARK_WRITER
+from engines.files.listing import DataFile, data_files
+from engines.protocol import TableFiles, WriteTarget
+from gateway.commands.dml import change_queries as queries
+from gateway.commands.dml.change_queries import ChangeKind, ChangeRows
 from gateway.errors import SeveralMatches
-from gateway.sql.commands.parsing import change_queries as queries
-from gateway.sql.commands.writes import ChangeKind, ChangeRows
-from gateway.sql.dialects.names import SPARK
-from metastore.discovery.inspection import DataFile, data_files, path_of
+from gateway.execution.staged_rows import Produce
+from metastore.discovery.inspection import path_of
 from metastore.discovery.inspector import inspect
+from sql.tables import Column, TableSource
 
 _HIDDEN = "_"  # before names of folders, so that nobody takes what is in them for the table's
 
@@ -70,7 +72,7 @@ class Rewrite:
                 self._write(queries.none(change), "rows", files, replaces_all=True)
             return Changed(self._written, files if rows != 0 else (), deleted=rows)
         if change.source is not None:
-            self._read += (self._write_source(change.source.sql(SPARK)),)
+            self._read += (self._write_source(change.source.sql(SPARK_WRITER)),)
         touched, updated, deleted = self._touched()
         if touched:
             self._write(queries.rewritten(change), "rows", touched, replaces_all=len(touched) == len(files))

@@ -17,18 +17,18 @@ from pathlib import Path
 import pyarrow as pa
 
 from engines.errors import EngineError
-from engines.protocol import TableFiles, TableSource
+from engines.files.listing import DataFile, FileMark, data_files
+from engines.protocol import TableFiles
 from gateway.catalog.commits import Commits
 from gateway.catalog.folders import Folder
 from gateway.catalog.registration import Registration
-from gateway.catalog.staged_rows import Produce
+from gateway.commands.dml.change_queries import ChangeKind, ChangeRows
 from gateway.errors import WriteConflict, WriteFailed
 from gateway.execution.changing.rewrite import Changed, Rewrite, TableMoved
-from gateway.sql.commands.writes import ChangeKind, ChangeRows, reads
+from gateway.execution.staged_rows import Produce
 from gateway.statements.statement import Run
-from metastore.discovery.inspection import DataFile, data_files
-from metastore.records import FileMark
 from metastore.store import Metastore
+from sql.tables import TableSource
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class TableChanger:
 
     def _read_beside(self, change: ChangeRows) -> tuple[TableFiles, ...]:
         """Return the files of all tables that a change reads: it may read them more than once, and they may grow."""
-        tables = (table for table in reads(change) if Path(table.location).is_dir())
+        tables = (table for table in change.reads if Path(table.location).is_dir())
         return tuple(TableFiles(each, tuple(str(f.path) for f in data_files(Path(each.location)))) for each in tables)
 
     @contextlib.contextmanager

@@ -147,7 +147,7 @@ class Downloads:
 
     @property
     def under_way(self) -> int:
-        """How many replies have a place."""
+        """Tell how many replies have a place."""
         with self._lock:
             return self._of_user.total()
 

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from engines.arrow_leaves import is_list, map_parts, with_valid_text
 from engines.machine.private_files import private_file, private_folder, write_private
 from engines.protocol import ResultStream
 from gateway.errors import ResultGone, ResultStoreFull, ResultTooLarge
@@ -152,15 +153,13 @@ class Spool:
         query_id: str,
         stream: ResultStream | pa.RecordBatchReader,
         *,
-        attempt: int = 1,
         publish: Callable[[Callable[[], None]], None] = at_once,
     ) -> SpooledResult:
         """Write a whole result. On any error nothing is left; engine errors pass through.
 
-        attempt: several of a query write at the same time, each its own file. publish: is handed what makes rows the
-        query's result, and calls it, or raises.
+        publish: is handed what makes rows the query's result, and calls it, or raises.
         """
-        unfinished = self.unfinished(query_id, attempt)
+        unfinished = self.unfinished(query_id)
         schema, pieces = self.pieces(stream)
         first, held_bytes = list[pa.RecordBatch](), 0
         for piece in pieces:
@@ -178,16 +177,16 @@ class Spool:
             raise
         return result
 
-    def unfinished(self, query_id: str, attempt: int | str) -> Path:
+    def unfinished(self, query_id: str) -> Path:
         """Return where rows lie that are not yet the query's result."""
-        return self._folder / f"{query_id}.{attempt}{_UNFINISHED}"
+        return self._folder / f"{query_id}{_UNFINISHED}"
 
     def pieces(self, stream: ResultStream | pa.RecordBatchReader) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return the columns of a result, and its rows as they are written. Raises ResultTooLarge for a row."""
         own_schema = stream.schema
         schema = _plain_schema(own_schema)
         batches = stream if schema is own_schema else (batch.cast(schema) for batch in stream)
-        return schema, (piece for batch in batches for piece in self._pieces(batch))
+        return schema, (piece for batch in batches for piece in self._pieces(with_valid_text(batch)))
 
     def write_held(
         self,
@@ -388,10 +387,8 @@ def _cells(array: pa.Array) -> int:
     if pa.types.is_struct(kind):
         return len(array) + sum(_cells(array.field(number)) for number in range(kind.num_fields))
     if pa.types.is_map(kind):
-        array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
-    elif not pa.types.is_nested(kind) or pa.types.is_union(kind):
-        return len(array)
-    return len(array) + _cells(array.flatten())
+        return len(array) + sum(map(_cells, map_parts(array)))
+    return len(array) + (_cells(array.flatten()) if is_list(kind) else 0)
 
 
 def _plain_schema(schema: pa.Schema) -> pa.Schema:

@@ -1,9 +1,9 @@
 """START HERE: the rows of one query, written by the attempt that is last in line, and read while it runs.
 
-An attempt is *settled* where nothing may take its place but itself: no other engine is left in its plan, and none runs
-beside it (``racing/race.py`` says so). Its rows are *readable* once some are in the file. Readers follow the file as
-fast as they like; what they have not read yet lies on disk. Nothing else changes: the file becomes the query's result
-under its own name when the attempt has ended well, and the end of the rows is told once the query's end is on record.
+An attempt is *settled* where no other engine may take its place: none is left in its plan (``FailoverPlan.ends_with``).
+Its rows are *readable* once some are in the file. Readers follow the file as fast as they like; what they have not read
+yet lies on disk. Nothing else changes: the file becomes the query's result under its own name when the attempt has
+ended well, and the end of the rows is told once the query's end is on record.
 
 A try that is lost when rows of it were *given* may still be made again, as ever: what it writes then has to begin with
 the very rows that were given, in their order, and goes on behind them in the same file. Where it does not, or no try is
@@ -23,17 +23,18 @@ from typing import IO
 
 import pyarrow as pa
 
-from engines.errors import EngineError, StatementCancelled
+from engines.errors import StatementCancelled
 from engines.machine.private_files import private_file
 from engines.protocol import ResultStream
-from gateway.errors import GatewayError, NotFinished, QueryFailed, ResultError, ResultInterrupted, failure_of
+from gateway.errors import NotFinished, QueryFailed, ResultError, ResultInterrupted
 from gateway.execution.spooling.results import END_OF_STREAM, HELD_BYTES, ResultFile, Spool, SpooledResult, disk_errors
+from gateway.failures import failure_of
 from gateway.statements.futures import ReleasingFuture
 from gateway.statements.statement import Run
 from metastore.records import QueryState
+from sql.errors import FusionError
 
 OTHER_ROWS = "a second try, after its engine was lost, did not begin with the same rows"
-_EARLY = "early"  # in the place of an attempt's number, in the name of the file
 _BITS = {pa.float16(): pa.int16(), pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
 Soon = Callable[[Callable[[], None]], None]
@@ -48,7 +49,7 @@ class EarlyFile(ResultFile):
 
     @property
     def is_behind(self) -> bool:
-        """Whether the next batch is still to come; else it counts as given. Raises QueryFailed."""
+        """Tell whether the next batch is still to come; else it counts as given. Raises QueryFailed."""
         return not self._take(self.tell())
 
 
@@ -60,14 +61,13 @@ class EarlyResult:
         self._spool = spool
         self._soon = soon
         self._lock = threading.Lock()
-        self._path = spool.unfinished(run.id, _EARLY)
+        self._path = spool.unfinished(run.id)
         self._schema: pa.Schema | None = None  # of the rows in the file; None while there is no file
         self._file: IO[bytes] | None = None  # while it is written
         self._head_bytes = 0
         self._ends = array("q")  # of each batch in the file: where it ends
         self._rows = array("q")  # and the rows up to there
         self._held: list[pa.RecordBatch] = []  # the first rows, while they are too few for a file
-        self._is_settled = False
         self._is_whole = False
         self._is_published = False
         self._was_opened = False
@@ -79,14 +79,9 @@ class EarlyResult:
 
     @property
     def is_readable(self) -> bool:
-        """Whether there are rows that can be read now, or were read before."""
+        """Tell whether there are rows that can be read now, or were read before."""
         with self._lock:
-            return self._shown() > 0 and not self._run.done.done()
-
-    @property
-    def was_opened(self) -> bool:
-        """Whether somebody may have seen the result's columns, or rows of it."""
-        return self._was_opened
+            return bool(self._ends) and not self._run.done.done()
 
     @property
     def given_rows(self) -> int:
@@ -98,14 +93,13 @@ class EarlyResult:
     def readable_rows(self) -> int:
         """Rows that can be read now."""
         with self._lock:
-            shown = self._shown()
-            return self._rows[shown - 1] if shown else 0
+            return self._rows[-1] if self._rows else 0
 
     @contextlib.contextmanager
     def open(self) -> Iterator[ResultFile]:
         """Read the rows from the first one. Raises NotFinished where none can be read yet."""
         with self._lock:
-            if not self._shown():
+            if not self._ends:
                 raise NotFinished("The query still runs, and no rows of it can be read yet.", self._run.id)
             self._was_opened = True
             file = pa.OSFile(str(self._path), "rb")
@@ -122,7 +116,7 @@ class EarlyResult:
         future.set_result(None)
         return future
 
-    def told(self, error: EngineError | GatewayError) -> EngineError | GatewayError:
+    def told(self, error: FusionError) -> FusionError:
         """Return what a client hears of an error that ended the query: how many rows there were, if there were any."""
         if isinstance(error, StatementCancelled | ResultInterrupted) or not self.given_rows:
             return error
@@ -130,20 +124,16 @@ class EarlyResult:
 
     # ------------------------------------------------------------------ for the attempt that writes
 
-    def write(
-        self, stream: ResultStream, *, settled: bool, publish: Callable[[Callable[[], None]], None]
-    ) -> SpooledResult:
+    def write(self, stream: ResultStream, *, publish: Callable[[Callable[[], None]], None]) -> SpooledResult:
         """Write a whole result, as ``Spool.write`` does; on any error no more is left of it than was given.
 
-        settled: its rows may be read as they come. Raises ResultInterrupted where they are not those that were given.
+        Raises ResultInterrupted where a second try does not begin with the rows that were given.
         """
         try:
             schema, pieces = self._spool.pieces(stream)
-            with self._lock:
-                self._is_settled = settled
-                known = self._schema
-            if known is not None:
-                pieces = self._behind_given(known, schema, pieces)
+            given_schema = self._schema
+            if given_schema is not None:
+                pieces = self._behind_given(given_schema, schema, pieces)
             for piece in pieces:
                 if piece.num_rows:
                     self._add(schema, piece)
@@ -244,7 +234,7 @@ class EarlyResult:
     def _fail(self) -> None:
         """Keep what was given, if somebody has opened the rows, and nothing else."""
         with self._lock:
-            self._is_settled = self._is_whole = False
+            self._is_whole = False
             self._held = []
             if not self._was_opened:
                 self._drop()
@@ -270,15 +260,11 @@ class EarlyResult:
 
     # ------------------------------------------------------------------ what is there; the lock is held
 
-    def _shown(self) -> int:
-        """Return how many batches can be read: of a try that another engine may replace, what was given before."""
-        return len(self._ends) if self._is_settled else self._given
-
     def _shown_bytes(self) -> int:
         return self._ends[-1] if self._ends else self._head_bytes
 
     def _has_after(self, position: int) -> bool:
-        return bisect_right(self._ends, position) < self._shown()
+        return bisect_right(self._ends, position) < len(self._ends)
 
     # ------------------------------------------------------------------ news
 
@@ -300,7 +286,7 @@ class EarlyResult:
     def _tell(self) -> None:
         """Wake up who waits for rows that have come."""
         with self._lock:
-            is_readable, is_over = self._shown() > 0, self._run.done.done()
+            is_readable, is_over = bool(self._ends), self._run.done.done()
             due = [future for position, future in self._waiting if is_over or self._has_after(position)]
             self._waiting = [each for each in self._waiting if each[1] not in due]
         if is_readable:

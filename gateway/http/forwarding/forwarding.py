@@ -1,6 +1,6 @@
-"""A request about what another process of the gateway owns goes there as it came, and its reply comes back as it is.
+"""Forwarding of requests about a query or job of another process of the gateway to that process.
 
-Where that process is gone, whoever has the request answers it from what is on record, as after a restart.
+If that process is gone, the receiver answers from the metastore, as after a restart.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import h11
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.http.guard import given_again
+from gateway.http.requests.bodies import replayed
 from gateway.statements.processes import HTTP_DOOR, Processes, owner_named_in
 
-CLIENT_HEADER = b"x-fusion-client"  # who asked: address, port and scheme; only the other process's word counts
+CLIENT_HEADER = b"x-fusion-client"  # address, port and scheme of the client; believed from other processes only
 PASSED_ON = "fusion.passed_on"  # in the scope of a request that came from another process
 NOBODY = "-"
 RECEIVE_BYTES = 64 << 10
@@ -27,58 +27,58 @@ _OF_A_REPLY = _OF_A_CONNECTION - {b"content-length"} | {b"date"}  # which the se
 
 
 class Forwarding:
-    """ASGI middleware: passes on what is about a query or a job of another process, which its address names."""
+    """ASGI middleware: forwards requests whose address names a query or a job of another process."""
 
     def __init__(self, app: ASGIApp, *, processes: Processes) -> None:
         self._app = app
         self._processes = processes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or have it answered here."""
+        """Forward a request, or have it answered here."""
         if scope["type"] == "http" and not scope.get(PASSED_ON):
             owner = self._processes.other(owner_named_in(scope["path"]))
             if owner is not None:
                 body = await _whole_body(receive)
                 if body is None or await pass_on(self._processes, owner, scope, body, receive, send):
                     return
-                receive = given_again(body, receive)
+                receive = replayed(body, receive)
         await self._app(scope, receive, send)
 
 
 class PassedOn:
-    """The application as other processes reach it: they say who asked them."""
+    """The application as other processes reach it: a header names the client."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request in the name of its first sender."""
+        """Answer a request in the name of its client."""
         if scope["type"] == "http":
             headers = [(name, value) for name, value in scope["headers"] if name != CLIENT_HEADER]
-            told = dict(scope["headers"]).get(CLIENT_HEADER, b"").decode("ascii").split()
+            parts = dict(scope["headers"]).get(CLIENT_HEADER, b"").decode("ascii").split()
             scope = {**scope, "headers": headers, PASSED_ON: True}
-            if len(told) == len(("address", "port", "scheme")):
-                client = None if told[0] == NOBODY else (told[0], int(told[1]))
-                scope |= {"client": client, "scheme": told[2]}
+            if len(parts) == len(("address", "port", "scheme")):
+                client = None if parts[0] == NOBODY else (parts[0], int(parts[1]))
+                scope |= {"client": client, "scheme": parts[2]}
         await self._app(scope, receive, send)
 
 
 class ForwardedReply(Response):
-    """A reply that another process gives, as a route returns it. otherwise: answers where that process is gone."""
+    """A reply of another process, as a route returns it. fallback: answers where that process is gone."""
 
     def __init__(
-        self, processes: Processes, owner: int, content: bytes, otherwise: Callable[[], Awaitable[ASGIApp]]
+        self, processes: Processes, owner: int, content: bytes, fallback: Callable[[], Awaitable[ASGIApp]]
     ) -> None:
         super().__init__()
         self._processes = processes
         self._owner = owner
         self._content = content
-        self._otherwise = otherwise
+        self._fallback = fallback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and its reply back."""
         if not await pass_on(self._processes, self._owner, scope, self._content, receive, send):
-            answer = await self._otherwise()
+            answer = await self._fallback()
             await answer(scope, receive, send)
 
 
@@ -112,8 +112,8 @@ async def pass_on(processes: Processes, owner: int, scope: Scope, body: bytes, r
             return False
         return True
     finally:
-        for each in (answering, leaving):
-            each.cancel()
+        answering.cancel()
+        leaving.cancel()
         with contextlib.suppress(asyncio.CancelledError, ConnectionError):
             await asyncio.wait((answering, leaving))
         writer.close()
@@ -154,12 +154,12 @@ def _headers(scope: Scope, length: int) -> list[tuple[bytes, bytes]]:
         (b"content-length", b"%d" % length),
         (CLIENT_HEADER, f"{address} {port} {scope['scheme']}".encode("ascii")),
     )
-    kept = (each for each in scope["headers"] if each[0] not in _OF_A_CONNECTION and each[0] != CLIENT_HEADER)
-    return [*kept, *own]
+    others = [header for header in scope["headers"] if header[0] not in {*_OF_A_CONNECTION, CLIENT_HEADER}]
+    return [*others, *own]
 
 
 async def _whole_body(receive: Receive) -> bytes | None:
-    """Return a request's body, which the limit of bodies bounds; None where its client leaves."""
+    """Return a request's body, whose size is limited (``bodies.py``); None where the client leaves."""
     pieces = []
     while True:
         message = await receive()

@@ -1,1 +1,1 @@
-"""JSON in and out, by what it is about. Names are fixed; fields may be added. START HERE: queries.py."""
+"""Models of JSON requests and replies, by resource. Names are fixed; fields may be added. START HERE: queries.py."""

@@ -10,7 +10,7 @@ from gateway.http.models.common import RecordModel
 from gateway.routing.admission.usage import History, Of, merged
 
 
-class EngineModel(BaseModel):
+class EngineModel(RecordModel):
     """An engine as it is now."""
 
     name: str
@@ -21,8 +21,8 @@ class EngineModel(BaseModel):
     ledger: dict[str, int | None]
 
 
-class PoolModel(BaseModel):
-    """A pool as it is now, over all engines. Limits that are null are none."""
+class PoolModel(RecordModel):
+    """A pool as it is now, over all engines. A limit of null: no limit."""
 
     name: str
     weight: float
@@ -37,13 +37,13 @@ class PoolModel(BaseModel):
 
 
 class PoolList(BaseModel):
-    """All pools; ``default`` has the statements that are in no other."""
+    """All pools; ``default`` has all statements that are in no other one."""
 
     pools: list[PoolModel]
 
 
 class LeaseModel(RecordModel):
-    """A lease that a query holds now. memory_bytes: null where the engine's memory is not counted."""
+    """A lease of a query. memory_bytes: null where the engine's memory is not counted."""
 
     query_id: str
     engine: str
@@ -60,15 +60,15 @@ class LeaseList(BaseModel):
 
 
 class LevelModel(RecordModel):
-    """What is held, and how many statements wait."""
+    """Leased slots and bytes, and waiting statements."""
 
     slots: float
     bytes: float
     waiting: float
 
 
-class IntervalModel(BaseModel):
-    """A stretch of time. seconds: that it lasted. most: the highest of each; mean: over time."""
+class IntervalModel(RecordModel):
+    """An interval of time. seconds: its length. most: highest values; mean: averages over time."""
 
     start: dt.datetime
     seconds: float
@@ -77,7 +77,7 @@ class IntervalModel(BaseModel):
 
 
 class UsageModel(BaseModel):
-    """An engine's, or a pool's, last hour, oldest first. of: engine or pool. Limits that are null are none."""
+    """The last hour of an engine or a pool, oldest first. of: engine or pool. A limit of null: no limit."""
 
     of: str
     name: str
@@ -86,38 +86,29 @@ class UsageModel(BaseModel):
     intervals: list[IntervalModel]
 
     @classmethod
-    def of_one(
-        cls, of: Of, name: str, slots: int | None, capacity_bytes: int | None, told: History, step_s: float
+    def showing_history(
+        cls, of: Of, name: str, slots: int | None, capacity_bytes: int | None, history: History, step_s: float
     ) -> UsageModel:
-        """Show an engine's or a pool's history in steps of some seconds."""
-        return cls(
-            of=of.value,
-            name=name,
-            slots=slots,
-            capacity_bytes=capacity_bytes,
-            intervals=[
-                IntervalModel(
-                    start=told.begun + dt.timedelta(seconds=each.start_s),
-                    seconds=each.seconds,
-                    most=LevelModel.showing(each.most),
-                    mean=LevelModel.showing(each.mean),
-                )
-                for each in merged(told.intervals, step_s)
-            ],
-        )
+        """Show a history in intervals of step_s."""
+        intervals = [
+            IntervalModel.showing(interval, start=history.begun + dt.timedelta(seconds=interval.start_s))
+            for interval in merged(history.intervals, step_s)
+        ]
+        return cls(of=of.value, name=name, slots=slots, capacity_bytes=capacity_bytes, intervals=intervals)
 
 
 class UsageReply(BaseModel):
-    """What was leased and who waited over the last hour."""
+    """Leases and waiting statements of the last hour."""
 
     usage: list[UsageModel]
 
 
 class CacheReply(RecordModel):
-    """Cached results. hits, misses: queries that were answered, or might have been and ran, since the start.
+    """Cached results, counted since the start.
 
-    hit_rate: 0..1, null where none asked. evicted: results that went for others' sake; outdated: that went because
-    something had changed.
+    hits: queries that were answered from the cache. misses: queries that could have been, and ran.
+    hit_rate: 0..1; null: no such query yet. evicted: results that were removed to make room for others. outdated:
+    results that were removed because something had changed.
     """
 
     entries: int
@@ -137,7 +128,7 @@ class LivingReply(BaseModel):
 
 
 class ReadyReply(BaseModel):
-    """Whether statements can run. engines: ``ok``, or why one is not available."""
+    """Readiness to run statements. engines: ``ok``, or the reason why it is not available."""
 
     status: str
     engines: dict[str, str]

@@ -8,50 +8,48 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from engines.table_names import DEFAULT_DATABASE
-from gateway.http.models.common import DATABASE_NAME, ColumnModel, ErrorModel, RecordModel, RequestModel
+from gateway.http.models.common import (
+    ColumnModel,
+    Database,
+    ErrorModel,
+    RecordModel,
+    RequestModel,
+    SqlText,
+    TextMap,
+    Word,
+)
 from gateway.presentation.waits import Wait, waits_for
 from gateway.presentation.what_if import operator_notes
+from gateway.recent import Recent
 from gateway.statements import AUTO
-from gateway.statistics.staleness import Drift
-from metastore.records import (
-    Misestimate,
-    QueryRecord,
-)
+from metastore.records import QueryRecord
 from selector.decision import Decision
 from selector.estimate import MemoryEstimate
-from selector.statistics import TableStatistics
-
-
-class QueryRequest(RequestModel):
-    """A statement to run."""
-
-    sql: str = Field(description="One query.", examples=["SELECT count(*) FROM books WHERE price < 80"])
-    dialect: str = Field("spark", description="Dialect of the text: spark, hive, impala, duckdb, trino or ansi.")
-    database: str = Field(DEFAULT_DATABASE, pattern=DATABASE_NAME, description="Of names without one before them.")
-    engine: str = Field(AUTO, description="auto, or the one engine that may run it.")
-    wait_s: float = Field(30.0, ge=0.0, le=600.0, description="How long to wait for the end; 0 returns at once.")
-    max_rows: int | None = Field(None, ge=0, le=1_000_000, description="Rows in the reply; the rest stays fetchable.")
-    timeout_s: float | None = Field(None, gt=0.0, description="Ends the query after this time.")
-    settings: dict[str, str] = Field(
-        default_factory=dict,
-        description="Settings of this statement alone, as SET takes them in a session.",
-        examples=[{"spark.sql.sources.partitionOverwriteMode": "dynamic"}],
-    )
+from sql.tables import DEFAULT_DATABASE
 
 
 class ExplainRequest(RequestModel):
     """A statement to decide about without running it."""
 
-    sql: str = Field(description="One query.")
-    dialect: str = Field("spark", description="Dialect of the text.")
-    database: str = Field(DEFAULT_DATABASE, pattern=DATABASE_NAME, description="Of names without one before them.")
-    engine: str = Field(AUTO, description="auto, or the one engine that may run it.")
-    settings: dict[str, str] = Field(
+    sql: SqlText = Field(description="One statement.", examples=["SELECT count(*) FROM books WHERE price < 80"])
+    dialect: Word = Field("spark", description="Dialect of the text: spark, hive or impala.")
+    database: Database = Field(DEFAULT_DATABASE, description="Database of names without one.")
+    engine: Word = Field(AUTO, description="auto, or the one engine that may run it.")
+    settings: TextMap = Field(
         default_factory=dict,
         description="Settings of this statement alone, as SET takes them in a session.",
         examples=[{"fusion.policy": "safe"}],
     )
+
+
+class QueryRequest(ExplainRequest):
+    """A statement to run."""
+
+    wait_s: float = Field(30.0, ge=0.0, le=600.0, description="Longest wait for the end; 0 returns immediately.")
+    max_rows: int | None = Field(
+        None, ge=0, le=1_000_000, description="Most rows in the reply; fetch the others later."
+    )
+    timeout_s: float | None = Field(None, gt=0.0, description="Ends the query after this time.")
 
 
 class ReasonModel(RecordModel):
@@ -62,10 +60,9 @@ class ReasonModel(RecordModel):
 
 
 class OperatorModel(RecordModel):
-    """One operator's part of an estimate; null is unknown.
+    """One operator's part of an estimate; null: not known.
 
-    upper_rows: the most that there can be. divergence: how many times our rows and the engine's differ, at least 1.
-    notes: what is special about it, in words.
+    upper_rows: upper bound. divergence: factor between our rows and the engine's, at least 1. notes: remarks in words.
     """
 
     operator: str
@@ -81,15 +78,14 @@ class OperatorModel(RecordModel):
 
 
 class EstimateModel(RecordModel):
-    """Expected peak and its upper bound; null is unknown.
+    """Expected peak and its upper bound; null: not known.
 
-    operators: of the plan, parents first. driver: position of the one that holds most at the peak. divergences:
-    positions where the engine's rows leave ours by more than a factor of two, though they agree below.
+    operators: parents first. driver: position of the operator that holds most memory at the peak. divergences:
+    positions where the engine's rows differ from ours by more than a factor of two, while they agree below.
     """
 
     peak_bytes: int | None
     upper_bytes: int | None
-    confidence: float
     operators: list[OperatorModel]
     driver: int | None
     divergences: list[int]
@@ -105,9 +101,10 @@ class EstimateModel(RecordModel):
 
 
 class RemedyModel(RecordModel):
-    """What would let a statement into the fast engine: all of it together; null is not in the way.
+    """Changes that together would send a statement to the fast engine.
 
-    blocked: codes of reasons that no limit lifts.
+    limit_bytes: limit that it would need; null: the limit is no obstacle. blocked: codes of reasons that no limit
+    removes.
     """
 
     engine: str
@@ -116,11 +113,11 @@ class RemedyModel(RecordModel):
 
 
 class PriceModel(RecordModel):
-    """What a statement was expected to cost on one engine, in seconds.
+    """Expected cost of a statement on one engine, in seconds.
 
-    fits: probability that it fits, null where nothing is known. seconds: if it does; model_s: by its plan alone.
-    miss_s: until it runs out of memory, if it does. wait_s: until a slot is free. held_s: that others wait longer.
-    first_s: expected in all if this engine is tried first, and the others after it; null where it may not be tried.
+    fits: probability that it fits; null: not known. seconds: run time if it fits; model_s: run time by its plan alone.
+    miss_s: time until it runs out of memory. wait_s: wait for a slot. held_s: longer waits of other statements.
+    first_s: total if this engine is tried first, and the others after it; null: it may not be tried.
     """
 
     engine: str
@@ -134,11 +131,11 @@ class PriceModel(RecordModel):
 
 
 class DecisionModel(RecordModel):
-    """Where a statement goes, and why. limit_bytes: of the fast engine, for one statement.
+    """The engine for a statement, and the reasons.
 
-    threads: that work for it there, which the estimate is for. remedy: what would let it into the fast engine, null
-    where it is let in or an engine was asked for by name. policy: expected, safe or paper, which decided. prices: of
-    every engine that was considered.
+    limit_bytes: memory of the fast engine for one statement. threads: number that the estimate is for, on the fast
+    engine. remedy: null where the fast engine is tried, or an engine was chosen by name. policy: expected, safe or
+    paper. prices: one for each considered engine.
     """
 
     engine: str
@@ -153,34 +150,31 @@ class DecisionModel(RecordModel):
 
     @classmethod
     def of(cls, decision: Decision) -> DecisionModel:
-        """Show a decision; one that several statements go by is made once."""
+        """Show a decision; the model of one that several statements share is made once."""
         return _SHOWN.of(decision)
 
     @classmethod
     def made_of(cls, decision: Decision) -> DecisionModel:
-        """Show a decision anew."""
+        """Show a decision, without a look at earlier ones."""
         return cls.showing(decision, estimate=EstimateModel.of(decision.estimate), policy=decision.rule.value)
 
 
 class _Shown:
-    """The models of the last decisions, by which object they are. Thread-safe."""
+    """Models of the last decisions, by the identity of the decision. Thread-safe."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
         self._lock = threading.Lock()
-        self._models: dict[int, tuple[Decision, DecisionModel]] = {}
+        self._models: Recent[int, tuple[Decision, DecisionModel]] = Recent(most)
 
     def of(self, decision: Decision) -> DecisionModel:
         """Return the model of a decision."""
         with self._lock:
-            kept = self._models.get(id(decision))
-        if kept is not None and kept[0] is decision:
-            return kept[1]
+            shown = self._models.get(id(decision))
+        if shown is not None and shown[0] is decision:
+            return shown[1]
         model = DecisionModel.made_of(decision)
         with self._lock:
             self._models[id(decision)] = decision, model
-            if len(self._models) > self._most:
-                del self._models[next(iter(self._models))]
         return model
 
 
@@ -188,7 +182,7 @@ _SHOWN = _Shown(64)
 
 
 class AttemptModel(RecordModel):
-    """One try on one engine."""
+    """One attempt on one engine."""
 
     ordinal: int
     engine: str
@@ -203,11 +197,11 @@ class AttemptModel(RecordModel):
 
 
 class WaitingModel(RecordModel):
-    """What a query waits for.
+    """A wait of a query.
 
-    needs: slot, memory, processors, pool slot, pool memory, turn, first try (another run's), engine, or planner.
-    engine: null for any. pool, memory_bytes, place (1 is next), expected_s (from now until it probably starts): of
-    a lease alone; memory_bytes is null where the engine spills.
+    needs: slot, memory, processors, pool slot, pool memory, turn, first try (of another run), engine, or planner.
+    engine: null: any. Of leases alone: pool; memory_bytes, null where the engine spills; place, 1 is next; expected_s,
+    from now until it probably starts.
     """
 
     engine: str | None
@@ -226,7 +220,7 @@ class WaitingModel(RecordModel):
 
 
 class QueryReply(RecordModel):
-    """A query: what was asked, decided, tried and found."""
+    """A query with its statement, decision, attempts and first rows."""
 
     id: str
     state: str
@@ -250,7 +244,7 @@ class QueryReply(RecordModel):
 
     @classmethod
     def of(cls, record: QueryRecord, wait: Wait | None = None) -> QueryReply:
-        """Show a query without its rows. wait: what it waits for."""
+        """Show a query without its rows."""
         return cls.showing(
             record,
             rows=None,
@@ -274,39 +268,26 @@ class QueryList(BaseModel):
     queries: list[QueryReply]
 
 
-class BasisModel(BaseModel):
-    """A table's statistics as an estimate rests on them; null where it has none, or where its files cannot be seen.
+class BasisModel(RecordModel):
+    """Statistics of a table on which an estimate rests; null: it has none, or its files cannot be read.
 
-    changed_files: share of its files that are not as they were then, 0..1. text: all of it in words.
+    changed_files: share of its files that have changed since, 0..1. text: the same in words.
     """
 
     table: str
-    version: int | None
-    built_at: dt.datetime | None
-    source: str | None
-    share: float | None
+    version: int | None = None
+    built_at: dt.datetime | None = None
+    source: str | None = None
+    share: float | None = None
     changed_files: float | None
     text: str
 
-    @classmethod
-    def of(cls, table: str, build: TableStatistics | None, drift: Drift | None, text: str) -> BasisModel:
-        """Show what is known of a table."""
-        return cls(
-            table=table,
-            version=build.version if build else None,
-            built_at=build.built_at if build else None,
-            source=build.source if build else None,
-            share=build.share if build else None,
-            changed_files=drift.share if drift else None,
-            text=text,
-        )
-
 
 class ExplainReply(BaseModel):
-    """A decision about a statement that was not run. sql: as each engine would get it.
+    """A decision about a statement that was not run.
 
-    what_if: what would change the decision, what drives the peak and where the estimates differ, in words.
-    statistics: of its tables, those first that meet where the peak is driven.
+    what_if: changes that would lead to another decision, driver of the peak and largest divergences, in words.
+    statistics: of its tables, those below the driver of the peak first. sql: text for each engine.
     """
 
     fingerprint: str
@@ -328,11 +309,6 @@ class MisestimateModel(RecordModel):
     estimated_bytes: int | None
     peak_bytes: int | None
     recorded_at: dt.datetime
-
-    @classmethod
-    def of(cls, misestimate: Misestimate) -> MisestimateModel:
-        """Show a misestimate."""
-        return cls.showing(misestimate)
 
 
 class MisestimateList(BaseModel):

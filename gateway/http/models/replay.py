@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from gateway.http.models.common import Moment, RequestModel
+from gateway.http.models.common import Moment, NumberMap, RecordModel, RequestModel, TextMap
 from gateway.http.models.queries import ReasonModel
 from gateway.routing.replaying import AdviceReport, Change, EngineAdvice, ReplayReport
 from selector.decision import Rule
@@ -20,46 +20,46 @@ ADVISED, MOST_ADVISED = 2_000, 20_000
 
 
 class HistoryRequest(RequestModel):
-    """Which part of history, under which settings."""
+    """A part of history, and other settings."""
 
-    since: Moment | None = Field(None, strict=False, description="Statements submitted then or later.")
-    settings: dict[str, str] = Field(
+    since: Moment | None = Field(None, strict=False, description="Statements from then on.")
+    settings: TextMap = Field(
         default_factory=dict,
         description="Other settings: ENGINE.memory_limit, ENGINE.workers (or slots), routing.*.",
         examples=[{"duckdb.memory_limit": "2GiB", "routing.miss_price_s": "34"}],
     )
     policy: Rule | None = Field(
-        None, strict=False, description="expected, safe or paper, for all statements; without it, as each had it."
+        None, strict=False, description="expected, safe or paper, for all statements; null: the policy of each."
     )
-    prices: dict[str, float] = Field(
+    prices: NumberMap = Field(
         default_factory=dict,
-        description="Price of an hour in which an engine works for one statement, by engine; others are free.",
+        description="Price of an hour in which an engine works for one statement, by engine; other engines are free.",
         examples=[{"duckdb": 0.5, "spark": 2.0}],
     )
 
 
 class ReplayRequest(HistoryRequest):
-    """History, decided again. sample: statements to draw, with ``seed``, of those that would go elsewhere."""
+    """A replay of history."""
 
-    limit: int = Field(STATEMENTS, ge=1, le=MOST_STATEMENTS, description="Statements at most; the newest count.")
+    limit: int = Field(STATEMENTS, ge=1, le=MOST_STATEMENTS, description="Most statements; the newest count.")
     statistics: Literal["recorded", "current"] = Field(
-        "recorded", description="Whether memory is estimated as it was then, or anew by today's statistics."
+        "recorded", description="Estimates of memory: as recorded, or anew by today's statistics."
     )
-    sample: int = Field(0, ge=0, le=1_000, description="Statements to draw of those that would go elsewhere.")
-    seed: int = Field(0, description="Of the draw.")
+    sample: int = Field(0, ge=0, le=1_000, description="Statements to draw from those that would go to another engine.")
+    seed: int = Field(0, description="Seed of the draw.")
 
 
 class AdviceRequest(HistoryRequest):
-    """Which limit and how many workers would have cost the least."""
+    """A search for the limit and number of workers with the least cost."""
 
-    limit: int = Field(ADVISED, ge=1, le=MOST_ADVISED, description="Statements at most; the newest count.")
+    limit: int = Field(ADVISED, ge=1, le=MOST_ADVISED, description="Most statements; the newest count.")
     memory_bytes: int | None = Field(
-        None, ge=1 << 24, description="Memory that a fast engine may take; without it, its limit times its workers."
+        None, ge=1 << 24, description="Memory that a fast engine may take; null: its limit times its workers."
     )
 
 
 class EngineLoadModel(BaseModel):
-    """One engine's part. statements: that it tried first; share: of all, 0..1. busy_s: that it worked, all together."""
+    """One engine's part. statements: those it tried first; share: of all, 0..1. busy_s: its working time."""
 
     engine: str
     statements: int
@@ -69,10 +69,10 @@ class EngineLoadModel(BaseModel):
 
 
 class LoadModel(BaseModel):
-    """What a history takes. misses: times that statements ran out of memory, expected where nobody measured it.
+    """Load of a history. misses: statements that ran out of memory, expected values where they were not measured.
 
-    busy_s: seconds that all engines worked. client_s: from statements' coming to their end, all together. money: null
-    without prices.
+    busy_s: working time of all engines. client_s: sum of all statements' times from submission to end. money: null:
+    no prices.
     """
 
     engines: list[EngineLoadModel]
@@ -83,7 +83,7 @@ class LoadModel(BaseModel):
 
     @classmethod
     def of(cls, load: Load, client_s: float, prices: Mapping[str, float]) -> LoadModel:
-        """Show what a history takes."""
+        """Show a load."""
         return cls(
             engines=list(_engine_loads(load, prices)),
             misses=load.misses,
@@ -94,10 +94,10 @@ class LoadModel(BaseModel):
 
 
 class ChangeModel(BaseModel):
-    """A statement that would go elsewhere. engine_after: null where no engine could have taken it.
+    """A statement that would go to another engine. engine_after: null: no engine could have run it.
 
-    seconds: that engines work for it, before as measured. first_s: on the engine that tries first. is_measured: runs
-    of it tell how it goes there, and no forecast.
+    seconds_before, seconds_after: working time of engines, before as measured. first_s: time on the engine that is
+    tried first. is_measured: measured runs give the time after the change, not a forecast.
     """
 
     query_id: str
@@ -134,15 +134,15 @@ class ChangeModel(BaseModel):
         )
 
 
-class ReplayReply(BaseModel):
-    """What would change.
+class ReplayReply(RecordModel):
+    """Result of a replay.
 
-    statements: that were replayed; fixed: of them, writes and those that failed by themselves, which are kept as they
-    were. is_capped: history goes back further. estimated_anew, not_estimated: texts, by today's statistics.
-    own_repeated, own_busy_s: how many statements go where they went, and the seconds of all, if history is decided
-    again under its own settings: how far a replay can be trusted.
-    changed: statements that would go elsewhere; measured: of them, those of which runs tell how they would go there;
-    what the others take is forecast. changes: those that change most seconds.
+    statements: replayed ones; fixed: of them, writes and failed ones, which stay as they were. is_capped: history goes
+    back further. estimated_anew, not_estimated: texts, by today's statistics.
+    own_repeated, own_busy_s: statements with an unchanged engine, and working time, if history is decided again under
+    its own settings. They show how reliable a replay is.
+    changed: statements with another engine; measured: of them, those with measured runs there; the others are
+    forecast. changes: those that change most seconds.
     """
 
     since: dt.datetime | None
@@ -165,12 +165,9 @@ class ReplayReply(BaseModel):
     def of(cls, report: ReplayReport, prices: Mapping[str, float]) -> ReplayReply:
         """Show a report."""
         recorded = report.recorded
-        return cls(
-            since=recorded.since,
-            until=recorded.until,
+        return cls.showing(
+            recorded,
             statements=len(recorded.history.statements),
-            fixed=recorded.fixed,
-            is_capped=recorded.is_capped,
             estimated_anew=recorded.explained,
             not_estimated=recorded.refused,
             own_repeated=report.own.repeated,
@@ -178,14 +175,14 @@ class ReplayReply(BaseModel):
             before=LoadModel.of(report.before, report.client_before_s, prices),
             after=LoadModel.of(report.after, report.client_after_s, prices),
             changed=len(report.replayed.statements) - report.replayed.repeated,
-            measured=sum(each.is_elsewhere and each.is_measured for each in report.replayed.statements),
-            changes=[ChangeModel.of(each) for each in report.changes],
-            sample=[ChangeModel.of(each) for each in report.sample],
+            measured=sum(statement.is_elsewhere and statement.is_measured for statement in report.replayed.statements),
+            changes=[ChangeModel.of(change) for change in report.changes],
+            sample=[ChangeModel.of(change) for change in report.sample],
         )
 
 
-class OptionModel(BaseModel):
-    """One limit and number of workers. is_recorded: as configured; is_best: the least cost of all that were tried."""
+class OptionModel(RecordModel):
+    """A limit and number of workers. is_recorded: as configured; is_best: the least cost of all options."""
 
     limit_bytes: int
     workers: int
@@ -197,18 +194,12 @@ class OptionModel(BaseModel):
     @classmethod
     def of(cls, option: Option, prices: Mapping[str, float]) -> OptionModel:
         """Show an option."""
-        return cls(
-            limit_bytes=option.limit_bytes,
-            workers=option.slots,
-            memory_bytes=option.memory_bytes,
-            load=LoadModel.of(option.load, option.client_s, prices),
-            is_recorded=option.is_recorded,
-            is_best=option.is_best,
-        )
+        load = LoadModel.of(option.load, option.client_s, prices)
+        return cls.showing(option, workers=option.slots, load=load)
 
 
-class EngineAdviceModel(BaseModel):
-    """Options of one fast engine, the least memory first. memory_bytes: that it may take."""
+class EngineAdviceModel(RecordModel):
+    """Options of one fast engine, the least memory first. memory_bytes: memory that it may take."""
 
     engine: str
     memory_bytes: int
@@ -217,12 +208,12 @@ class EngineAdviceModel(BaseModel):
     @classmethod
     def of(cls, advice: EngineAdvice, prices: Mapping[str, float]) -> EngineAdviceModel:
         """Show the options of an engine."""
-        options = [OptionModel.of(each, prices) for each in advice.options]
-        return cls(engine=advice.engine, memory_bytes=advice.memory_bytes, options=options)
+        options = [OptionModel.of(option, prices) for option in advice.options]
+        return cls.showing(advice, options=options)
 
 
-class AdviceReply(BaseModel):
-    """What each fast engine had better been given, by the history."""
+class AdviceReply(RecordModel):
+    """Advice for each fast engine, by its history."""
 
     since: dt.datetime | None
     until: dt.datetime | None
@@ -234,13 +225,8 @@ class AdviceReply(BaseModel):
     def of(cls, report: AdviceReport, prices: Mapping[str, float]) -> AdviceReply:
         """Show a report."""
         recorded = report.recorded
-        return cls(
-            since=recorded.since,
-            until=recorded.until,
-            statements=len(recorded.history.statements),
-            is_capped=recorded.is_capped,
-            engines=[EngineAdviceModel.of(each, prices) for each in report.engines],
-        )
+        engines = [EngineAdviceModel.of(advice, prices) for advice in report.engines]
+        return cls.showing(recorded, statements=len(recorded.history.statements), engines=engines)
 
 
 def _engine_loads(load: Load, prices: Mapping[str, float]) -> Iterator[EngineLoadModel]:

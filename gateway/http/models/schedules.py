@@ -5,76 +5,74 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import replace
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from gateway.errors import ScheduleInvalid
-from gateway.http.models.common import RecordModel
+from gateway.http.models.common import RecordModel, RequestModel, Words
 from metastore.records import AfterMisestimate, Cron, Mode, Schedule, Staleness, Trigger
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
 ONE_REASON = "A schedule runs for one reason: cron, stale_files and stale_days, or after_misestimate."
 
 
-class _Definition(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    cron: str | None = Field(None, max_length=255, description="Five fields; or six, seconds first.")
-    time_zone: str | None = Field(None, max_length=64, description="IANA name, of cron; UTC without it.")
+class _Definition(RequestModel):
+    cron: str | None = Field(None, max_length=255, description="Five fields, or six with seconds first.")
+    time_zone: str | None = Field(None, max_length=64, description="IANA name, for cron; null: UTC.")
     stale_files: float | None = Field(None, description="Share of changed files, above 0 and at most 1.")
     stale_days: float | None = Field(None, description="Age of the statistics.")
-    after_misestimate: bool | None = Field(None, description="Computes the tables of statements that did not fit.")
+    after_misestimate: bool | None = Field(None, description="Computes tables after a misestimate of them.")
     mode: Mode | None = Field(None, strict=False, description="full, incremental or sample.")
-    share: float | None = Field(None, description="Of a sample, 0.000001 to 1.")
+    share: float | None = Field(None, description="Share of rows in a sample, 0.000001 to 1.")
 
     def trigger(self, before: Trigger | None = None) -> Trigger | None:
-        """Return the reason to run that is asked for; None for none. before: what may be changed in part."""
-        given: list[Trigger] = []
+        """Return the trigger in the request, or None. before: trigger that the request may change in part."""
+        triggers: list[Trigger] = []
         expression = self.cron
         if expression is None and self.time_zone is not None and isinstance(before, Cron):
             expression = before.expression
         if expression is not None:
             zone = self.time_zone or (before.time_zone if isinstance(before, Cron) else "UTC")
-            given.append(Cron(expression, zone))
+            triggers.append(Cron(expression, zone))
         elif self.time_zone is not None:
-            raise ScheduleInvalid("A time zone belongs to a cron expression.")
+            raise ScheduleInvalid("time_zone is allowed with cron only.")
         if self.stale_files is not None or self.stale_days is not None:
-            known = before if isinstance(before, Staleness) else Staleness()
-            changed = known.changed_files if self.stale_files is None else self.stale_files
-            given.append(Staleness(changed, known.days if self.stale_days is None else self.stale_days))
+            old = before if isinstance(before, Staleness) else Staleness()
+            changed = old.changed_files if self.stale_files is None else self.stale_files
+            triggers.append(Staleness(changed, old.days if self.stale_days is None else self.stale_days))
         if self.after_misestimate:
-            given.append(AfterMisestimate())
-        if len(given) > 1:
+            triggers.append(AfterMisestimate())
+        if len(triggers) > 1:
             raise ScheduleInvalid(ONE_REASON)
-        return given[0] if given else None
+        return triggers[0] if triggers else None
 
 
 def _sampled(mode: Mode, share: float | None) -> float:
-    """Return the share that goes with a mode. Raises ScheduleInvalid."""
+    """Return the share for a mode. Raises ScheduleInvalid."""
     if (mode is Mode.SAMPLE) != (share is not None):
-        raise ScheduleInvalid("A sample has a share, and nothing else has one.")
+        raise ScheduleInvalid("share is required with mode sample, and not allowed with other modes.")
     return 1.0 if share is None else share
 
 
 class ScheduleRequest(_Definition):
-    """A schedule to add. One of cron, stale_files or stale_days, and after_misestimate says when it runs."""
+    """A schedule to add, with one trigger: cron, stale_files and stale_days, or after_misestimate."""
 
-    name: str = Field(pattern=NAME)
-    tables: list[str] = Field(min_length=1, description="Names, or * alone for all registered tables.")
+    name: str = Field(pattern=NAME, max_length=128)
+    tables: Words = Field(min_length=1, description="Names, or * alone for all registered tables.")
 
     def schedule(self, *, at: dt.datetime) -> Schedule:
-        """Return what is asked for. Raises ScheduleInvalid."""
+        """Return the schedule. Raises ScheduleInvalid."""
         trigger = self.trigger()
         if trigger is None:
-            raise ScheduleInvalid(f"Say when it runs. {ONE_REASON}")
+            raise ScheduleInvalid(f"The trigger is missing. {ONE_REASON}")
         mode = self.mode or (Mode.FULL if self.share is None else Mode.SAMPLE)
         return Schedule(self.name, tuple(self.tables), trigger, at, mode, _sampled(mode, self.share))
 
 
 class ScheduleChange(_Definition):
-    """What shall be otherwise from now on; fields that are left out stay as they are."""
+    """Changes of a schedule; fields that are left out stay as they are."""
 
     paused: bool | None = None
-    tables: list[str] | None = Field(None, min_length=1)
+    tables: Words | None = Field(None, min_length=1)
 
     def of(self, before: Schedule) -> Schedule:
         """Return a schedule with the changes. Raises ScheduleInvalid."""
@@ -93,7 +91,7 @@ class ScheduleChange(_Definition):
 
 
 class ScheduleReply(RecordModel):
-    """A schedule and where it is. next_run_at: null while it is paused or waits for a misestimate."""
+    """A schedule and its state. next_run_at: null while it is paused or waits for a misestimate."""
 
     name: str
     tables: list[str]

@@ -6,45 +6,47 @@ import datetime as dt
 
 from pydantic import BaseModel, Field
 
-from engines.table_names import DEFAULT_DATABASE
-from gateway.http.models.common import DATABASE_NAME, ErrorModel, RecordModel, RequestModel
+from gateway.http.models.common import Database, ErrorModel, PathText, RecordModel, RequestModel, SqlText, Word, Words
 from gateway.http.models.tables import KeyModel
-from metastore.records import (
-    SMALLEST_SHARE,
-    Mode,
-    StatisticsJob,
-)
+from metastore.records import SMALLEST_SHARE, Mode, StatisticsJob
+from sql.bounds import MOST_COLUMNS, MOST_PARTITIONS, MOST_STATEMENTS
+from sql.tables import DEFAULT_DATABASE
 
 
 class StatisticsJobRequest(RequestModel):
-    """Statistics to compute. columns and partitions belong to a single table, share to a sample."""
+    """Statistics to compute. columns and partitions are for a single table, share for a sample."""
 
-    tables: list[str] = Field(min_length=1)
+    tables: Words = Field(min_length=1)
     mode: Mode = Field(Mode.FULL, strict=False, description="full, incremental (what is new or changed) or sample.")
-    share: float | None = Field(
-        None, ge=SMALLEST_SHARE, le=1.0, description="Of a sample: how much of each table is read."
+    share: float | None = Field(None, ge=SMALLEST_SHARE, le=1.0, description="Share of each table in a sample.")
+    columns: list[Word] = Field(
+        default_factory=list, max_length=MOST_COLUMNS, fail_fast=True, description="Empty: all."
     )
-    columns: list[str] = Field(default_factory=list, description="None for all.")
-    partitions: list[str] = Field(default_factory=list, description="Folders, such as year=2024 or year=2024/month=1.")
+    partitions: list[PathText] = Field(
+        default_factory=list,
+        max_length=MOST_PARTITIONS,
+        fail_fast=True,
+        description="Folders, such as year=2024 or year=2024/month=1.",
+    )
 
 
 class WorkloadRequest(RequestModel):
-    """Statements that are usual here; only their joins are looked at, nothing runs."""
+    """Usual statements, whose join keys are to be registered; nothing runs."""
 
-    statements: list[str] = Field(min_length=1, max_length=10_000)
-    dialect: str = Field("spark", description="Dialect of the texts.")
-    database: str = Field(DEFAULT_DATABASE, pattern=DATABASE_NAME, description="Of names without one before them.")
+    statements: list[SqlText] = Field(min_length=1, max_length=MOST_STATEMENTS, fail_fast=True)
+    dialect: Word = Field("spark", description="Dialect of the texts.")
+    database: Database = Field(DEFAULT_DATABASE, description="Database of names without one.")
 
 
 class RefusedStatement(BaseModel):
-    """A statement of a workload that could not be read. number: its place in the workload, counted from one."""
+    """A statement of a workload that cannot be read. number: its place, counted from one."""
 
     number: int
     error: ErrorModel
 
 
 class WorkloadReply(BaseModel):
-    """What a workload taught. new: pairs that were not known before."""
+    """Join keys of a workload. new: number of pairs that were not registered before."""
 
     new: int
     keys: list[KeyModel]
@@ -52,7 +54,7 @@ class WorkloadReply(BaseModel):
 
 
 class TableProgressModel(RecordModel):
-    """How one table of a job goes. version: of the statistics that it published."""
+    """Progress of one table of a job. version: of the published statistics."""
 
     table: str
     state: str

@@ -8,14 +8,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from gateway.http.models.common import ColumnModel, RecordModel, RequestModel, TableName
-from metastore.records import (
-    CatalogTable,
-)
+from gateway.http.models.common import ColumnModel, PathText, RecordModel, RequestModel, TableName, TextMap, Word
+from metastore.records import CatalogTable
 from selector.join_keys import KeyPair
 from selector.quoting import require_name
 from selector.statistics import ColumnStatistics, Keys, TableStatistics
 from selector.types import parse
+from sql.bounds import LONGEST_KEY, LONGEST_TYPE, LONGEST_WORD, MOST_COLUMNS, MOST_NAMES
 
 
 def _spark_type(text: str) -> str:
@@ -23,47 +22,59 @@ def _spark_type(text: str) -> str:
 
 
 class ColumnRequest(RequestModel):
-    """A column that the caller knows."""
+    """A column of a table to register."""
 
-    name: Annotated[str, AfterValidator(require_name)]
-    type: Annotated[str, AfterValidator(_spark_type)] = Field(description="As Spark writes it, such as decimal(10,2).")
+    name: Annotated[str, Field(max_length=LONGEST_WORD), AfterValidator(require_name)]
+    type: Annotated[str, Field(max_length=LONGEST_TYPE), AfterValidator(_spark_type)] = Field(
+        description="Spark's name, such as decimal(10,2)."
+    )
 
 
 class TableRequest(RequestModel):
     """A table to register."""
 
     name: TableName
-    location: str = Field(description="Absolute path of a folder or file that every engine can read.")
-    format: str | None = Field(None, description="parquet, csv, json, orc or avro; found out without it.")
-    options: dict[str, str] = Field(
-        default_factory=dict, description='Of text, and no other: {"delimiter": "|", "header": "true"}.'
+    location: PathText = Field(description="Absolute path of a folder or file that every engine can read.")
+    format: Word | None = Field(None, description="parquet, csv, json, orc or avro; null: detected.")
+    options: TextMap = Field(
+        default_factory=dict, description='Options of the format csv alone: {"delimiter": "|", "header": "true"}.'
     )
     columns: list[ColumnRequest] = Field(
         default_factory=list,
-        description="Of text and JSON all or none; of partition folders any. The rest is found out.",
+        max_length=MOST_COLUMNS,
+        fail_fast=True,
+        description="For csv and json all columns or none; for partition folders any. Others are detected.",
     )
-    keys: list[KeyRequest] = Field(default_factory=list, description="Columns that are joined with other tables'.")
+    keys: list[KeyRequest] = Field(
+        default_factory=list,
+        max_length=MOST_NAMES,
+        fail_fast=True,
+        description="Columns that are joined with those of other tables.",
+    )
 
 
 class KeyRequest(RequestModel):
     """A column that refers to another one."""
 
-    column: str
-    references: str = Field(pattern=r"^([^.]+\.)?[^.]+\.[^.]+$", description="Table and column: books.id.")
+    column: Word
+    references: str = Field(
+        pattern=r"^([^.]+\.)?[^.]+\.[^.]+$", max_length=LONGEST_KEY, description="Table and column: books.id."
+    )
 
 
 class CommonValueModel(BaseModel):
-    """A value that many rows hold."""
+    """A common value and its number of rows."""
 
     value: float | str
     rows: int
 
 
 class ColumnStatisticsModel(RecordModel):
-    """What is known about a column; histograms as endpoints with the shares of rows at most there.
+    """Statistics of a column.
 
-    Numbers, dates and times are on their type's line: days and microseconds since 1970; strings are their first bytes.
-    manual: names of the fields that a person set. key_bins: how many bins a joined column is counted in.
+    endpoints, up_to: an equi-height histogram, with the share of rows up to each endpoint. Dates are days and times
+    microseconds since 1970; strings are their first bytes. manual: fields that were set by hand. key_bins: number of
+    bins of a join key.
     """
 
     name: str
@@ -87,11 +98,11 @@ class ColumnStatisticsModel(RecordModel):
         return cls.showing(
             column,
             type=column.data_type,
-            endpoints=_on_the_line(histogram.endpoints) if histogram else None,
+            endpoints=_json_keys(histogram.endpoints) if histogram else None,
             up_to=histogram.up_to.tolist() if histogram and histogram.up_to is not None else None,
             common=[
                 CommonValueModel(value=value, rows=rows)
-                for value, rows in zip(_on_the_line(common.values), common.rows.tolist(), strict=True)
+                for value, rows in zip(_json_keys(common.values), common.rows.tolist(), strict=True)
             ]
             if common
             else [],
@@ -100,13 +111,13 @@ class ColumnStatisticsModel(RecordModel):
         )
 
 
-def _on_the_line(keys: Keys) -> list[float | str]:
-    """Return places on a column's line as JSON can carry them."""
+def _json_keys(keys: Keys) -> list[float | str]:
+    """Return keys of statistics as JSON values."""
     return [key.decode(errors="replace") if isinstance(key, bytes) else key for key in keys.tolist()]
 
 
 class StatisticsModel(RecordModel):
-    """One build of a table's statistics. share: of the table that was read, 0..1; notes: what was left out."""
+    """One build of a table's statistics. share: part of the table that was read, 0..1; notes: omissions."""
 
     version: int
     rows: int
@@ -132,7 +143,7 @@ class StatisticsModel(RecordModel):
 
 
 class PartitionModel(RecordModel):
-    """One partition. rows: of its summary, null where none is kept."""
+    """One partition. rows: null: no summary is stored."""
 
     folder: str
     values: dict[str, str]
@@ -142,10 +153,7 @@ class PartitionModel(RecordModel):
 
 
 class KeyModel(BaseModel):
-    """Two columns that are joined, or several of two tables that are a key together, with commas between.
-
-    source: declared, history or workload.
-    """
+    """Two joined columns; a key of several columns has commas between them. source: declared, history or workload."""
 
     left: str
     right: str
@@ -189,15 +197,15 @@ class TableReply(RecordModel):
         part_rows: Mapping[str, int] | None = None,
         keys: Mapping[KeyPair, str] | None = None,
     ) -> TableReply:
-        """Show a table; its place on the server stays inside. part_rows: by folder, which are shown if it is given."""
+        """Show a table without its location. part_rows: rows by folder; None: partitions are not shown."""
         return cls.showing(
             table,
             table.source,
-            columns=[ColumnModel(name=column.name, type=column.data_type) for column in table.source.columns],
+            columns=[ColumnModel(name=column.name, type=column.declared_type) for column in table.source.columns],
             statistics=StatisticsModel.of(build) if build else None,
             partitions=[
-                PartitionModel.showing(each, folder=each.path, values=dict(each.values), rows=part_rows.get(each.path))
-                for each in table.partitions
+                PartitionModel.showing(part, folder=part.path, values=dict(part.values), rows=part_rows.get(part.path))
+                for part in table.partitions
             ]
             if part_rows is not None
             else [],

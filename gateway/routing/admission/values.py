@@ -29,7 +29,7 @@ class Need(StrEnum):
 
     @property
     def of_pool(self) -> bool:
-        """Whether it is the pool that has no room."""
+        """Tell whether it is the pool that has no room."""
         return self in (Need.POOL_SLOT, Need.POOL_MEMORY)
 
 
@@ -104,7 +104,7 @@ class Request:
 
     @property
     def is_long(self) -> bool:
-        """Whether it is expected to keep processors busy for long, or not known not to."""
+        """Tell whether it is expected to keep processors busy for long, or not known not to."""
         return self.expected_s is None or self.expected_s > LONG_S
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engines.table_names import DEFAULT_DATABASE, database_of, name_in_database
+from sql.tables import DEFAULT_DATABASE, database_of, name_in_database
 
 ANY = "*"
 

@@ -15,7 +15,6 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    Field,
     FiniteFloat,
     NonNegativeFloat,
     PlainValidator,
@@ -23,24 +22,20 @@ from pydantic import (
 )
 
 from engines.adapter import Size
-from gateway.routing.rules.kinds import USUAL, Kind
 from gateway.routing.rules.times import Span, days_of
 from gateway.security.principals import Role
-from gateway.sql.names import did_you_mean
+from gateway.statements.command import USUAL, Kind
 from selector.decision import Demand, RuleAction
+from sql.names import did_you_mean
 
-LONGEST_NAME = 100
-LONGEST_TEXT = 1_000
-MOST_RULES = 1_000
-MOST_NAMES = 1_000  # in one list
 SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization", "set-cookie"})
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError("a text that is not empty is needed")
-    if len(value) > LONGEST_TEXT or not value.isprintable():
-        raise ValueError(f"a text has at most {LONGEST_TEXT:,} signs, all of which can be printed")
+    if not value.isprintable():
+        raise ValueError("a text has only signs that can be printed")
     return value
 
 
@@ -51,8 +46,6 @@ def _several(read: Callable[[object], Any]) -> Callable[[object], tuple[Any, ...
         values = value if isinstance(value, list) else [value]
         if not values:
             raise ValueError("the list is empty: leave the key out, or name something")
-        if len(values) > MOST_NAMES:
-            raise ValueError(f"a list has at most {MOST_NAMES:,} entries")
         return tuple(read(each) for each in values)
 
     return read_all
@@ -61,7 +54,7 @@ def _several(read: Callable[[object], Any]) -> Callable[[object], tuple[Any, ...
 def _kind(value: object) -> Kind:
     text = _text(value).lower()
     if text not in list(Kind):
-        raise ValueError(f"there is no kind {text[:LONGEST_NAME]}{did_you_mean(text, list(Kind))}")
+        raise ValueError(f"there is no kind {text}{did_you_mean(text, list(Kind))}")
     return Kind(text)
 
 
@@ -74,8 +67,8 @@ def _zone(value: object) -> zoneinfo.ZoneInfo:
     try:
         return zoneinfo.ZoneInfo(name)
     except (LookupError, ValueError, OSError) as error:
-        near = did_you_mean(name[:LONGEST_NAME], zoneinfo.available_timezones())
-        raise ValueError(f"there is no time zone {name[:LONGEST_NAME]}{near}") from error
+        near = did_you_mean(name, zoneinfo.available_timezones())
+        raise ValueError(f"there is no time zone {name}{near}") from error
 
 
 def _header(name: str) -> str:
@@ -88,7 +81,7 @@ def _tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-Name = Annotated[str, AfterValidator(_text), Field(max_length=LONGEST_NAME)]
+Name = Annotated[str, AfterValidator(_text)]
 Names = Annotated[tuple[str, ...], PlainValidator(_several(_text))]
 Seconds = Annotated[NonNegativeFloat, FiniteFloat]
 
@@ -156,7 +149,7 @@ class Match(_Part):
 
     @property
     def is_everything(self) -> bool:
-        """Whether every statement of its kinds meets it."""
+        """Tell whether every statement of its kinds meets it."""
         return self.model_fields_set <= {"kind", "zone"}
 
     @property
@@ -198,7 +191,7 @@ class RoutingRule(_Part):
 
     @property
     def restricts(self) -> bool:
-        """Whether it keeps a statement from something that it might do without it."""
+        """Tell whether it keeps a statement from something that it might do without it."""
         return bool(self.deny or self.allow or self.strict)
 
     def described(self) -> Mapping[str, Any]:
@@ -210,7 +203,7 @@ class RuleSet(_Part):
     """All rules, in their order. groups: names of users, by group; a role is a group, too, of all who have it."""
 
     groups: dict[Name, Names] = {}
-    rule: Annotated[tuple[RoutingRule, ...], BeforeValidator(_tuple), Field(max_length=MOST_RULES)] = ()
+    rule: Annotated[tuple[RoutingRule, ...], BeforeValidator(_tuple)] = ()
 
     @property
     def headers(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.routing.rules.reading import LARGEST_BYTES, Problem, RulesInvalid, read_rules
+from gateway.routing.rules.reading import RulesInvalid, read_rules
 from gateway.routing.rules.rules import RuleSet
 from gateway.statements.settings import TAGS_HEADER
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 LOOK_S = 1.0  # between two looks whether the file has changed
 LONGEST_HEADER = 8 << 10  # signs of one that are looked at
 SETTLED_S = 0.2  # a file that changed this long ago is still being written, perhaps
-GONE = "the file is gone; what it said before holds on. An empty file says that there are no rules"
+GONE = "the file is gone; the last valid rules stay active. An empty file says that there are no rules"
 NO_RULES = RuleSet()
 
 _Mark = tuple[int, int, int] | None  # of a file; None where there is none
@@ -38,7 +38,7 @@ class RulesState:
     rules: RuleSet
     path: Path | None
     read_at: dt.datetime | None
-    problems: tuple[Problem, ...]
+    problems: tuple[str, ...]
     hits: Mapping[str, int]
 
 
@@ -56,7 +56,7 @@ class RulesFile:
         self._rules = NO_RULES
         self._read_at: dt.datetime | None = None
         self._mark: _Mark = None
-        self._problems: tuple[Problem, ...] = ()
+        self._problems: tuple[str, ...] = ()
         self._hits: Counter[str] = Counter()
         self._lock = threading.Lock()  # of what is told
         self._looking = threading.Lock()
@@ -125,7 +125,7 @@ class RulesFile:
     def _take(self, mark: _Mark) -> None:
         """Read the file and have it hold, or note what is wrong with it. mark: from before it is read."""
         rules: RuleSet | None = None
-        problems: tuple[Problem, ...] = ()
+        problems: tuple[str, ...] = ()
         try:
             rules = read_rules(self._content(), self._engines)
         except RulesInvalid as error:
@@ -137,7 +137,7 @@ class RulesFile:
         with self._lock:
             self._mark, self._problems = mark, problems
         for problem in problems if is_news else ():
-            log.error("the routing rules in %s are wrong, those of before hold on: %s", self._path, problem)
+            log.error("the routing rules in %s are wrong, the last valid rules stay active: %s", self._path, problem)
 
     def _hold(self, rules: RuleSet, mark: _Mark) -> None:
         """Have rules hold from now on."""
@@ -151,23 +151,19 @@ class RulesFile:
             log.warning("routing rules in %s: %s", self._path, warning)
 
     def _content(self) -> bytes:
-        """Return the file's bytes, no more than it can have. Raises RulesInvalid."""
+        """Return the file's bytes. Raises RulesInvalid."""
         assert self._path is not None
         return content_of(self._path, gone=GONE if self._read_at is not None else "there is no such file")
 
 
 def content_of(path: Path, *, gone: str = "there is no such file") -> bytes:
-    """Return the bytes of a file of rules, no more than it can have. gone: what to say without it.
-
-    Raises RulesInvalid.
-    """
+    """Return the bytes of a file of rules. gone: message without it. Raises RulesInvalid."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise RulesInvalid([Problem("it is no file")])
-        with path.open("rb") as file:
-            return file.read(LARGEST_BYTES + 1)
+            raise RulesInvalid(["it is no file"])
+        return path.read_bytes()
     except FileNotFoundError as error:
-        raise RulesInvalid([Problem(gone)]) from error
+        raise RulesInvalid([gone]) from error
     except (OSError, ValueError) as error:
-        told = error.strerror if isinstance(error, OSError) else str(error)
-        raise RulesInvalid([Problem(f"the file cannot be read: {told}")]) from error
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise RulesInvalid([f"the file cannot be read: {why}"]) from error

@@ -6,8 +6,8 @@ import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gateway.routing.rules.kinds import Kind
 from gateway.security.principals import ANONYMOUS
+from gateway.statements.command import Kind
 from gateway.statements.statement import Statement
 
 

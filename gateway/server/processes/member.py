@@ -39,7 +39,7 @@ class Member:
 
     @property
     def is_first(self) -> bool:
-        """Whether it does what is done once, for all."""
+        """Tell whether it does what is done once, for all."""
         return not self.processes.number
 
 

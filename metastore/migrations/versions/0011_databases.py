@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from engines.table_names import DEFAULT_DATABASE, database_of
+from sql.tables import DEFAULT_DATABASE, database_of
 
 revision = "0011"
 down_revision = "0010"

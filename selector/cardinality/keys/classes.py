@@ -46,7 +46,7 @@ class Member:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the sample holds every row, so that every key is known."""
+        """Tell whether the sample holds every row, so that every key is known."""
         sample = self.statistics.sample
         if sample is None or sample.rows != self.statistics.rows or sample.share < 1.0:
             return False
@@ -54,7 +54,7 @@ class Member:
 
     @property
     def is_hashed(self) -> bool:
-        """Whether its keys lie where their hash lies."""
+        """Tell whether its keys lie where their hash lies."""
         return len(self.columns) > 1 or self.types[0] == "text"
 
     @property
@@ -102,7 +102,7 @@ class KeyClass:
 
     @property
     def count(self) -> int:
-        """How many cells there are."""
+        """Tell how many cells there are."""
         return int(self.keys.size) + self.ranges.count
 
     @property
@@ -115,7 +115,7 @@ class KeyClass:
 
     @property
     def is_hashed(self) -> bool:
-        """Whether keys lie where their hash lies."""
+        """Tell whether keys lie where their hash lies."""
         return self.members[0].is_hashed
 
     def of(self, line: Floats) -> Places:

@@ -27,7 +27,6 @@ from selector.types import Group, decimal_digits, kind_named
 
 Floats = NDArray[np.float64]
 
-LEAST_CONFIDENCE = 0.85  # a share that rests on a uniform spread alone
 OUTSIDE_SHARE = 0.005  # at most so many rows lie beyond what a partial build saw of a column, on each side
 ROUNDING = 1e-9  # by which shares may miss their sum
 ULPS = 4.0  # how far a number may be from a place of its type by rounding
@@ -36,13 +35,12 @@ _STEPS_OF_ONE = (Group.BOOLEAN, Group.WHOLE, Group.DATE, Group.MOMENT, Group.CLO
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Share of all rows, 0..1; how far to trust it, 0..1; the statistic it comes from.
+    """Share of all rows, 0..1, and the statistic it comes from.
 
     unsure: share of rows in cells that are cut in two, of which nobody knows which part is kept.
     """
 
     share: float
-    confidence: float
     basis: str
     unsure: float = 0.0
 
@@ -132,19 +130,18 @@ def share(domain: Domain, column: ColumnStatistics, rows: int, *, complete: bool
     nulls = min(1.0, column.nulls / rows) if rows else 0.0
     kept_nulls = nulls if domain.nulls else 0.0
     if not domain.cuts or domain.is_everything:
-        return Share(kept_nulls + (1.0 - nulls if domain.cuts else 0.0), 1.0, f"nulls of {column.name}")
+        return Share(kept_nulls + (1.0 - nulls if domain.cuts else 0.0), f"nulls of {column.name}")
     if nulls >= 1.0:
-        return Share(kept_nulls, 1.0, f"nulls of {column.name}")
+        return Share(kept_nulls, f"nulls of {column.name}")
     cells = _cells(column, rows, complete)
     found = _kept(domain, cells) if cells is not None else None
     if cells is None or found is None:
         return None
     kept, unsure, single = found
-    confidence = 1.0 - (1.0 - LEAST_CONFIDENCE) * (unsure / (unsure + kept) if unsure else 0.0)
     statistic = cells.spread or "NDV"
     if single:
         statistic = "NDV" if unsure else "common values" if column.common is not None else statistic
-    return Share(kept_nulls + (1.0 - nulls) * kept, confidence, f"{statistic} of {column.name}", unsure)
+    return Share(kept_nulls + (1.0 - nulls) * kept, f"{statistic} of {column.name}", unsure)
 
 
 def masses(bins: Bins, column: ColumnStatistics, rows: int, *, coarser: Bins | None = None) -> Floats | None:

@@ -98,7 +98,7 @@ class Domain:
 
     @property
     def is_everything(self) -> bool:
-        """Whether every value is kept."""
+        """Tell whether every value is kept."""
         return self.cuts == self.line
 
     def names_text_of(self, size: int) -> bool:

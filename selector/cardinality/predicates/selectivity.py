@@ -30,11 +30,6 @@ from selector.cardinality.predicates.vectors import Bools, every_row
 from selector.row_sample import RowSample, SampleColumn
 from selector.statistics import MOST_TEXT_BYTES, TEXT_KEY_BYTES, ColumnStatistics, TableStatistics
 
-UNANSWERED_CONFIDENCE = 0.6  # a predicate about which nothing is known
-GUESS_CONFIDENCE = 0.6  # one that is guessed from its form
-INDEPENDENCE_CONFIDENCE = 0.9  # another column taken by exponential back-off
-SAMPLE_CONFIDENCE = 0.98  # counted on a sample, of which many rows were kept
-MANY_HITS = 30.0  # sampled rows from which on a count is trusted
 PRIOR_HITS = 2.0  # so many sampled rows is what an estimate without the sample is worth
 GUESSED_HITS = 0.5  # and so many a guess
 LEAST_SHAPE = 0.3  # so many sampled rows is what the share of a cell that is cut in two is worth at least
@@ -62,10 +57,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Selectivity:
-    """Share of rows kept, 0..1; how far to trust it, 0..1; the statistics that it rests on."""
+    """Share of rows kept, 0..1, and the statistics that it rests on."""
 
     share: float
-    confidence: float = 1.0
     basis: str = ""
     unanswered: tuple[str, ...] = ()
 
@@ -78,7 +72,6 @@ class _Part:
     """
 
     share: float
-    confidence: float
     basis: str
     conditions: tuple[Condition, ...] = ()
     column: ColumnStatistics | None = None
@@ -87,7 +80,7 @@ class _Part:
 
     @property
     def is_asked(self) -> bool:
-        """Whether something is asked of rows, which a sample may answer."""
+        """Tell whether something is asked of rows, which a sample may answer."""
         return bool(self.conditions) or self.domain is not None
 
 
@@ -170,10 +163,10 @@ def filter_of(
         column = statistics.columns[name]
         conditions_of = tuple(condition for condition, _ in found if condition is not None)
         parts.append(_one_column(column, domains[name], conditions_of, statistics))
-    kept, confidence = _together(parts, statistics)
+    kept = _together(parts, statistics)
     basis = "; ".join(dict.fromkeys(part.basis for part in parts if part.basis))
     unanswered = tuple(text for part in parts for text in part.unanswered)
-    return Filtered(kept, confidence, basis, unanswered, domains, tuple(parts), statistics)
+    return Filtered(kept, basis, unanswered, domains, tuple(parts), statistics)
 
 
 def _only_column(condition: Condition, statistics: TableStatistics | None) -> ColumnStatistics | None:
@@ -236,7 +229,7 @@ def _kept_values(condition: Condition, column: ColumnStatistics, held: NDArray[A
 
 
 def _unanswered(text: str) -> _Part:
-    return _Part(1.0, UNANSWERED_CONFIDENCE, f"no statistic answers {text}", unanswered=(text,))
+    return _Part(1.0, f"no statistic answers {text}", unanswered=(text,))
 
 
 @lru_cache(maxsize=1024)
@@ -246,15 +239,15 @@ def _one_column(
     """Return the part of one column's conjuncts."""
     found = share(domain, column, statistics.rows, complete=statistics.share >= 1.0)
     if domain.names_text_of(TEXT_KEY_BYTES) and statistics.sample is not None:
-        return _of_long_texts(_Part(found.share if found else 1.0, 1.0, "", conditions, column, domain), statistics)
+        return _of_long_texts(_Part(found.share if found else 1.0, "", conditions, column, domain), statistics)
     if found is not None and (column.histogram is not None or len(conditions) == 1):
-        part = _Part(found.share, found.confidence, found.basis, conditions, column, domain)
+        part = _Part(found.share, found.basis, conditions, column, domain)
         return _with_sample(part, found.unsure, statistics) if found.unsure > 0.0 else part
     guesses = [_other(condition, statistics) for condition in conditions]
     if found is None and not guesses:
-        guesses = [_Part(1.0, UNANSWERED_CONFIDENCE, "")]
+        guesses = [_Part(1.0, "")]
     if found is not None:
-        guesses.append(_Part(found.share, found.confidence, found.basis))
+        guesses.append(_Part(found.share, found.basis))
     least = min(guesses, key=lambda part: part.share)
     return replace(least, conditions=conditions, column=column, domain=domain)
 
@@ -275,11 +268,10 @@ def _of_long_texts(part: _Part, statistics: TableStatistics) -> _Part:
         guess = present * (named if kept is not None else 1.0 - named) + (1.0 - present) * domain.nulls
     mask = _mask_of(part, statistics, statistics.sample) if statistics.sample is not None else None
     if mask is None:
-        return replace(part, share=guess, confidence=INDEPENDENCE_CONFIDENCE, basis=f"NDV of {column.name}")
+        return replace(part, share=guess, basis=f"NDV of {column.name}")
     hits = float(np.count_nonzero(mask))
     counted = _counted(hits, guess, statistics, PRIOR_HITS)
-    confidence = _sample_confidence(hits, INDEPENDENCE_CONFIDENCE)
-    return replace(part, share=counted, confidence=confidence, basis=f"sample of {column.name}")
+    return replace(part, share=counted, basis=f"sample of {column.name}")
 
 
 def _with_sample(part: _Part, unsure: float, statistics: TableStatistics) -> _Part:
@@ -302,7 +294,7 @@ def _other(condition: Condition, statistics: TableStatistics | None) -> _Part:
     """Return the part of a condition that is no domain: a count on the sample, or a guess."""
     holds = truth_of(condition)
     if holds is not None:
-        return _Part(1.0 if holds else 0.0, 1.0, "constant")
+        return _Part(1.0 if holds else 0.0, "constant")
     columns = [_column(name, statistics) for name in sorted(condition.columns)] if statistics is not None else []
     if statistics is None or not columns or any(column is None for column in columns):
         return _unanswered(condition.text)
@@ -312,11 +304,11 @@ def _other(condition: Condition, statistics: TableStatistics | None) -> _Part:
     if mask is not None and statistics.sample is not None:
         hits = float(np.count_nonzero(mask))
         kept = _counted(hits, guess, statistics, PRIOR_HITS if answered else GUESSED_HITS)
-        return _Part(kept, _sample_confidence(hits, GUESS_CONFIDENCE), f"sample of {names}", (condition,))
+        return _Part(kept, f"sample of {names}", (condition,))
     if answered:
-        return _Part(guess, INDEPENDENCE_CONFIDENCE, f"statistics of {names}", (condition,))
+        return _Part(guess, f"statistics of {names}", (condition,))
     text = condition.text
-    return _Part(guess, GUESS_CONFIDENCE, f"no statistic answers {text}", (condition,), unanswered=(text,))
+    return _Part(guess, f"no statistic answers {text}", (condition,), unanswered=(text,))
 
 
 def _guess(condition: Condition, statistics: TableStatistics) -> tuple[float, bool]:
@@ -386,11 +378,10 @@ def _equal(left: exp.Expr, right: exp.Expr | None, statistics: TableStatistics, 
     return EQUAL_SHARE, False
 
 
-def _together(parts: Sequence[_Part], statistics: TableStatistics | None) -> tuple[float, float]:
-    """Return the share that all parts keep together, and how far to trust it."""
-    confidence = math.prod(part.confidence for part in parts)
+def _together(parts: Sequence[_Part], statistics: TableStatistics | None) -> float:
+    """Return the share that all parts keep together."""
     if any(part.share <= 0.0 for part in parts):
-        return 0.0, confidence
+        return 0.0
     counted: list[_Part] = []
     masks: list[Bools] = []
     rest = [part for part in parts if not part.is_asked]
@@ -403,17 +394,13 @@ def _together(parts: Sequence[_Part], statistics: TableStatistics | None) -> tup
         elif part.is_asked:
             rest.append(part)
     found = [part.share for part in rest]
-    related = sum(1 for share_ in found if share_ < 1.0)
     if counted and statistics is not None:
-        kept, trust = _jointly(counted, masks, statistics)
-        found.append(kept)
-        confidence *= trust
-        related += kept < 1.0
-    return _backed_off(found), confidence * INDEPENDENCE_CONFIDENCE ** max(0, related - 1)
+        found.append(_jointly(counted, masks, statistics))
+    return _backed_off(found)
 
 
-def _jointly(parts: Sequence[_Part], masks: Sequence[Bools], statistics: TableStatistics) -> tuple[float, float]:
-    """Return the share that parts keep together, by the sample, and how far to trust that they were put together.
+def _jointly(parts: Sequence[_Part], masks: Sequence[Bools], statistics: TableStatistics) -> float:
+    """Return the share that parts keep together, by the sample.
 
     What the most selective one keeps is known; the sample tells how much of that the others keep (a ratio estimator:
     what it has too many or too few rows of is not told once more).
@@ -421,16 +408,14 @@ def _jointly(parts: Sequence[_Part], masks: Sequence[Bools], statistics: TableSt
     alone = [part.share for part in parts]
     whole = _is_whole(statistics)
     if len(parts) == 1 and not whole:
-        return alone[0], 1.0
+        return alone[0]
     hits = float(np.count_nonzero(reduce(np.logical_and, masks)))
     if whole:
-        return hits / len(masks[0]) if len(masks[0]) else 0.0, 1.0
+        return hits / len(masks[0]) if len(masks[0]) else 0.0
     least = min(range(len(alone)), key=alone.__getitem__)
     first = float(np.count_nonzero(masks[least]))
     kept = alone[least] * (hits + PRIOR_HITS * _backed_off(alone) / max(alone[least], 1e-12)) / (first + PRIOR_HITS)
-    kept = min(max(kept, 1.0 - sum(1.0 - one for one in alone)), *alone)
-    narrowing = sum(1 for one in alone if one < 1.0)
-    return kept, _sample_confidence(hits, INDEPENDENCE_CONFIDENCE ** max(0, narrowing - 1)) if narrowing > 1 else 1.0
+    return min(max(kept, 1.0 - sum(1.0 - one for one in alone)), *alone)
 
 
 def _counted(hits: float, prior: float, statistics: TableStatistics, worth: float) -> float:
@@ -444,11 +429,6 @@ def _counted(hits: float, prior: float, statistics: TableStatistics, worth: floa
     if prior <= 0.0:
         prior = 1.0 / max(1.0, float(statistics.rows))
     return min(1.0, (hits + worth) / (statistics.sample.rows + worth / prior))
-
-
-def _sample_confidence(hits: float, without: float) -> float:
-    trust = hits / (hits + MANY_HITS)
-    return trust * SAMPLE_CONFIDENCE + (1.0 - trust) * without
 
 
 def _is_whole(statistics: TableStatistics) -> bool:

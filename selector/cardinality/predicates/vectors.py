@@ -50,7 +50,7 @@ class Kind(Enum):
 
     @property
     def is_number(self) -> bool:
-        """Whether it lies on the line of numbers; a boolean does, as 0 or 1."""
+        """Tell whether it lies on the line of numbers; a boolean does, as 0 or 1."""
         return self in (Kind.BOOLEAN, Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
 
 
@@ -67,7 +67,7 @@ class Vector:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it is one value for all rows."""
+        """Tell whether it is one value for all rows."""
         return np.ndim(self.values) == 0 or self.kind is Kind.INTERVAL
 
     def item(self) -> Any:

@@ -25,11 +25,8 @@ from selector.cardinality.predicates.conditions import Condition, parsed
 from selector.cardinality.predicates.evaluate import constant
 from selector.cardinality.predicates.selectivity import (
     EQUAL_SHARE,
-    GUESS_CONFIDENCE,
-    INDEPENDENCE_CONFIDENCE,
     OTHER_SHARE,
     RANGE_SHARE,
-    UNANSWERED_CONFIDENCE,
     Selectivity,
 )
 from selector.cardinality.predicates.vectors import OPERATORS
@@ -79,7 +76,7 @@ def kept_groups(
 
 def _told(found: Iterable[tuple[Condition, float]]) -> list[_Share]:
     """Return what samples keep of conditions on aggregates."""
-    return [_Share(kept, f"samples of {one.text}", GUESS_CONFIDENCE) for one, kept in found]
+    return [_Share(kept, f"samples of {one.text}") for one, kept in found]
 
 
 def size_condition(predicates: Sequence[str], *, dialect: str) -> Callable[[Floats], NDArray[np.bool_]] | None:
@@ -113,7 +110,6 @@ class _Share:
 
     kept: float
     basis: str = ""
-    confidence: float = 1.0
     unanswered: str | None = None
     compared: Compared | None = None
 
@@ -127,14 +123,13 @@ def _together(found: Sequence[_Share]) -> Selectivity:
     kept = sorted(one.kept for one in found)
     return Selectivity(
         math.prod(math.pow(share, 0.5**place) for place, share in enumerate(kept)),
-        math.prod(one.confidence for one in found),
         "; ".join(dict.fromkeys(one.basis for one in found if one.basis)),
         tuple(one.unanswered for one in found if one.unanswered is not None),
     )
 
 
 def _unknown(text: str) -> _Share:
-    return _Share(1.0, f"no statistic answers {text}", UNANSWERED_CONFIDENCE, text)
+    return _Share(1.0, f"no statistic answers {text}", text)
 
 
 @dataclass(slots=True)
@@ -171,7 +166,7 @@ class _Above:
             for compared, members in _merged(same):
                 kept = compared.share(self.below, dialect=self.dialect)
                 basis = f"samples of both sides of {'; '.join(compared.texts)}"
-                found += members if kept is None else [_Share(kept, basis, GUESS_CONFIDENCE)]
+                found += members if kept is None else [_Share(kept, basis)]
         return found
 
     def share(self, condition: Condition | str) -> _Share:
@@ -193,7 +188,7 @@ class _Above:
             if unanswered is not None:
                 return _unknown(unanswered)
             basis = "; ".join(dict.fromkeys(one.basis for one in parts if one.basis))
-            return _Share(1.0 - dropped, basis, min((one.confidence for one in parts), default=1.0))
+            return _Share(1.0 - dropped, basis)
         marked = self._marked(condition)
         if marked is not None:
             return marked
@@ -216,8 +211,7 @@ class _Above:
                 before, behind = base.filtered, base.behind([condition.text]).filtered
                 kept = min(1.0, behind.share / before.share) if before.share > 0.0 else 1.0
                 new = tuple(text for text in behind.unanswered if text not in before.unanswered)
-                confidence = min(1.0, behind.confidence / before.confidence)
-                return _Share(kept, behind.basis, confidence, new[0] if new else None)
+                return _Share(kept, behind.basis, new[0] if new else None)
         return self._between(condition, found)
 
     def _null(self, condition: Condition, column: PlanColumn) -> _Share | None:
@@ -245,7 +239,7 @@ class _Above:
         if turn >= len(self.below.marked):
             return _unknown(condition.text)
         met = self.below.marked[turn]
-        return _Share(1.0 - met if negated else met, "rows that met another one", INDEPENDENCE_CONFIDENCE)
+        return _Share(1.0 - met if negated else met, "rows that met another one")
 
     def _of_all(self, condition: Condition, union: Union) -> _Share:
         """Return what a conjunct keeps of several relations' rows, in each by its own columns."""
@@ -262,9 +256,7 @@ class _Above:
         if unanswered is not None and kept >= union.rows:
             return _unknown(unanswered)
         basis = "; ".join(dict.fromkeys(one.basis for one in shares if one.basis))
-        return _Share(
-            min(1.0, kept / union.rows) if union.rows > 0.0 else 1.0, basis, min(one.confidence for one in shares)
-        )
+        return _Share(min(1.0, kept / union.rows) if union.rows > 0.0 else 1.0, basis)
 
     def _ranked(self, condition: Condition) -> _Share | None:
         """Return what is kept of rows by their rank in a window: so many of each partition."""
@@ -279,14 +271,14 @@ class _Above:
         by, keys = self._partitioned(window)
         tied = self._ties(window, [*by, *self._ordered(window)], expression, float(number))
         if tied is not None:
-            return _Share(tied, "ranks in a window, on the sample", INDEPENDENCE_CONFIDENCE)
+            return _Share(tied, "ranks in a window, on the sample")
         partitions = self._partitions(by, keys)
         if partitions is None:
             return None
         last = max(0.0, float(number) - isinstance(expression, exp.LT))
         sizes = Groups(self.below, partitions, keys, upper=self.below.upper).sizes
         each = sizes.first_rows(last) - (sizes.first_rows(last - 1.0) if isinstance(expression, exp.EQ) else 0.0)
-        return _Share(min(1.0, each * partitions / self.below.rows), "ranks in a window", INDEPENDENCE_CONFIDENCE)
+        return _Share(min(1.0, each * partitions / self.below.rows), "ranks in a window")
 
     def _shifted(self, condition: Condition) -> _Share | None:
         """Return what is kept of rows by whether another one stands before or behind it in its partition."""
@@ -304,7 +296,7 @@ class _Above:
             return None
         first = Groups(self.below, partitions, keys, upper=self.below.upper).sizes.first_rows(float(steps))
         nulls = min(1.0, first * partitions / self.below.rows)
-        return _Share(1.0 - nulls if negated else nulls, "partitions of a window", INDEPENDENCE_CONFIDENCE)
+        return _Share(1.0 - nulls if negated else nulls, "partitions of a window")
 
     def _partitioned(self, window: exp.Window) -> tuple[list[PlanColumn | None], list[PlanColumn]]:
         """Return the columns that a window is partitioned by, and those of them that are known."""
@@ -371,7 +363,7 @@ class _Above:
         else:
             return _unknown(condition.text)
         basis = f"form of {condition.text}"
-        return _Share(1.0 - kept if negated else kept, basis, UNANSWERED_CONFIDENCE, condition.text)
+        return _Share(1.0 - kept if negated else kept, basis, condition.text)
 
     def _between(self, condition: Condition, columns: Sequence[PlanColumn]) -> _Share:
         """Return what a comparison of two relations keeps by its form, and what samples of both are to compare."""
@@ -384,7 +376,7 @@ class _Above:
             kept = kept if isinstance(inner, exp.EQ) else 1.0 - kept
         elif isinstance(inner, _RANGES):
             kept = RANGE_SHARE
-        share = _Share(1.0 - kept if negated else kept, f"form of {condition.text}", GUESS_CONFIDENCE)
+        share = _Share(1.0 - kept if negated else kept, f"form of {condition.text}")
         return replace(share, compared=self._compared(condition, columns))
 
     def _of_sides(self, condition: Condition) -> tuple[PlanColumn, PlanColumn] | None:
@@ -480,11 +472,11 @@ class _OfGroups:
         if asked.kind is exp.Count:
             if number is None:
                 return _unknown(condition.text)
-            return _Share(asked.counted(self.groups.sizes, number), "sizes of groups", INDEPENDENCE_CONFIDENCE)
+            return _Share(asked.counted(self.groups.sizes, number), "sizes of groups")
         kept = self._of_values(asked, number)
         if kept is None:
             return _unknown(condition.text)
-        return _Share(min(1.0, max(0.0, kept)), f"sizes of groups; values of {condition.text}", GUESS_CONFIDENCE)
+        return _Share(min(1.0, max(0.0, kept)), f"sizes of groups; values of {condition.text}")
 
     def _of_values(self, asked: HavingCondition, number: float | None) -> float | None:
         """Return the share of groups that a sum, an average, or the smallest or largest value keeps."""

@@ -66,7 +66,7 @@ class Known:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every key is known."""
+        """Tell whether every key is known."""
         return self.share >= 1.0
 
 

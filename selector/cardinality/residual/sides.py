@@ -48,7 +48,7 @@ class Side:
 
     @property
     def is_whole(self) -> bool:
-        """Whether these are all rows that filters keep."""
+        """Tell whether these are all rows that filters keep."""
         return not self.by_key and self.share >= 1.0
 
 

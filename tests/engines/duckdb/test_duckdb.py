@@ -16,12 +16,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 import pytest
 
+from engines.duckdb.plan_reader import read
 from engines.errors import (
     DataError,
     DeadlineExceeded,
@@ -32,18 +34,20 @@ from engines.errors import (
     StatementError,
     UnsupportedFeature,
 )
-from engines.protocol import Column, Engine, Lease, TableSource
+from engines.protocol import Engine, Lease
 from metastore.discovery.inspection import inspect
-from selector.explain.duckdb import read
 from selector.plan import Operator, TableShape
+from sql.tables import Column, TableSource
 from tests.engines.conformance import Conformance
 from tests.engines.processes import is_running
 from tests.waiting import wait_until
 
 pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
+from engines.duckdb import process
+from engines.duckdb.engine import DuckDBEngine
 from engines.duckdb.errors import translate
-from engines.duckdb.pool import DuckDBEngine
+from engines.duckdb.process import described
 
 pytestmark = pytest.mark.e2e  # real worker processes, one conformance suite long
 
@@ -168,7 +172,7 @@ def test_what_does_not_listen_to_an_interrupt_is_killed() -> None:
 def test_workers_die_with_a_killed_gateway() -> None:
     script = """
         import sys, time
-        from engines.duckdb.pool import DuckDBEngine
+        from engines.duckdb.engine import DuckDBEngine
         engine = DuckDBEngine(workers=2, threads=1)
         while len(engine.worker_pids()) < 2:
             time.sleep(0.05)
@@ -289,7 +293,7 @@ def test_statements_of_any_tables_at_once_while_others_come_and_go(tmp_path: Pat
     for number in range(12):
         name = f"sales.t{number} ü"
         _written(tmp_path / name / "x.parquet", list(range(number + 1)))
-        sources.append(TableSource(name, str(tmp_path / name), "parquet", (Column("n", "int"),)))
+        sources.append(TableSource(name, str(tmp_path / name), "parquet", (Column("n", "bigint"),)))
 
     with contextlib.closing(DuckDBEngine(workers=2, threads=1)) as engine:
 
@@ -367,7 +371,6 @@ UNREADABLE = {
     "a_column_more": ("csv", b"1,2,3\n"),
     "another_type": ("json", b'{"n": "abc"}\n'),
     "half_an_object": ("json", b'{"n": 1\n'),
-    "no_bytes": ("parquet", b""),
     "no_parquet": ("parquet", b"no Parquet, but long enough to be one"),
     "no_footer": ("parquet", b"PAR1" + bytes(40) + b"\x10\0\0\0PAR1"),
 }
@@ -418,7 +421,7 @@ def test_a_planner_that_does_not_answer_in_time_says_nothing_about_the_statement
     pool.explain("SELECT n FROM numbers")
     (planner,) = pool.planner_pids()
     os.kill(planner, signal.SIGSTOP)
-    monkeypatch.setattr("engines.duckdb.planners.PLANNING_S", 0.2)
+    monkeypatch.setattr("engines.duckdb.explain_workers.PLANNING_S", 0.2)
     with pytest.raises(EngineBusy, match="could not plan it within"):
         pool.explain("SELECT n FROM numbers")
     monkeypatch.undo()
@@ -512,11 +515,59 @@ def _orc(folder: Path, name: str, **columns: pa.Array) -> None:
     pa_orc.write_table(pa.table(columns), folder / name)
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [{"name": "n", "data_type": "no_type"}],
+        [{"name": "n", "data_type": "int"}, {"name": "N", "data_type": "int"}],
+        [{"name": "v", "data_type": "variant"}],
+        [{"name": "v", "data_type": "array<void>"}],
+    ],
+)
+def test_a_definition_that_cannot_be_harms_the_statements_of_its_table_alone(
+    numbers: TableSource, tmp_path: Path, columns: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from a gateway of another version; or a type that DuckDB lacks."""
+    _written(tmp_path / "bad" / "a.parquet", [1])
+    bad = TableSource("bad", str(tmp_path / "bad"), "parquet", (Column("n", "bigint"),))
+
+    def as_told(table: TableSource) -> dict[str, Any]:
+        return {**described(table), **({"columns": columns} if table.name == "bad" else {})}
+
+    monkeypatch.setattr(process, "described", as_told)
+    with contextlib.closing(DuckDBEngine(workers=1, threads=1)) as engine:
+        engine.use_tables([bad, numbers])
+        run(engine, "SELECT count(*) FROM numbers")
+        before = engine.worker_pids()
+        for _ in range(3):
+            with pytest.raises(UnsupportedFeature):
+                run(engine, "SELECT * FROM bad")
+        assert run(engine, "SELECT count(*) FROM numbers") == 1
+        assert engine.worker_pids() == before
+
+
+def test_a_repeated_statement_sees_sub_folders_and_other_types_that_came(pool: DuckDBEngine, tmp_path: Path) -> None:
+    sql = "SELECT n FROM t"
+    _written(tmp_path / "t" / "b.parquet", [1, 2])
+    pool.use_tables([TableSource("t", str(tmp_path / "t"), "parquet", (Column("n", "bigint"),))])
+    for _ in range(3):
+        assert run(pool, sql) == 2
+    _written(tmp_path / "t" / "deeper" / "c.parquet", [3])
+    _written(tmp_path / "t" / "c.parquet._COPYING_", [4])
+    assert run(pool, sql) == 3
+    pq.write_table(pa.table({"n": pa.array([5], pa.int32()), "m": [1]}), tmp_path / "t" / "a.parquet")
+    assert run(pool, sql) == 4
+    pq.write_table(pa.table({"n": [2.7]}), tmp_path / "t" / "a.parquet")
+    with pytest.raises(UnsupportedFeature, match=r"the file a\.parquet of t holds double in the column n"):
+        run(pool, sql)
+    (tmp_path / "t" / "a.parquet").unlink()
+    assert run(pool, sql) == 3
+
+
 def test_orc_files_that_change_are_read_anew(pool: DuckDBEngine, tmp_path: Path) -> None:
     columns = (Column("n", "int"), Column("year", "int"))
     pool.use_tables([TableSource("events", str(tmp_path), "orc", columns, partition_columns=("year",))])
-    with pytest.raises(UnsupportedFeature, match="no files"):
-        run(pool, "SELECT * FROM events")
+    assert run(pool, "SELECT * FROM events") == 0
     _orc(tmp_path / "year=2023", "a.orc", n=pa.array([1, 2], pa.int32()))
     _orc(tmp_path / "year=__HIVE_DEFAULT_PARTITION__", "a.orc", n=pa.array([4], pa.int32()))
     assert run(pool, "SELECT * FROM events WHERE year = 2023") == 2
@@ -531,7 +582,7 @@ def test_what_reads_orc_is_loaded_with_the_first_such_table_and_is_no_statements
     script = """
 import socket, sys
 from engines.duckdb.process import described
-from engines.duckdb.worker import Worker
+from engines.duckdb.worker.worker import Worker
 from engines.protocol import Column, TableSource
 
 ours, theirs = socket.socketpair()

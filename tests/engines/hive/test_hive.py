@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 import pytest
+from pyhive.exc import OperationalError  # type: ignore[import-untyped]
 
 from engines.errors import (
     DeadlineExceeded,
@@ -318,7 +319,8 @@ def test_careful_statements_broadcast_nothing(over_sasl: HiveEngine, warehouse: 
 def test_session_that_the_server_forgot_is_replaced(over_sasl: HiveEngine) -> None:
     ask(over_sasl, "SELECT 1 AS one")
     session = over_sasl._pool.take(over_sasl._tables_version)
-    session._connection.close()  # what a server does with a session that was idle for too long
+    with contextlib.suppress(OperationalError):  # of views whose names have blanks, which Spark cannot uncache
+        session._connection.close()  # what a server does with a session that was idle for too long
     over_sasl._pool.give_back(session)
     assert ask(over_sasl, "SELECT 1 AS one").num_rows == 1
 

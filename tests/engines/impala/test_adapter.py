@@ -26,21 +26,22 @@ from engines.errors import (
     StatementError,
     UnsupportedFeature,
 )
-from engines.protocol import Column, Lease, TableSource
+from engines.protocol import Lease
+from sql.tables import Column, TableSource
 
 pytest.importorskip("impala", reason="impyla is not installed: pip install fusion-sql-gateway[impala]")
 pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
 from engines.impala import coordinators as coordinators_module
+from engines.impala import memory_model as impala_memory
+from engines.impala import plan_reader as impala_explain
 from engines.impala.connection import Access, Auth
 from engines.impala.engine import ImpalaEngine
 from engines.impala.tables import create, name_in_impala, renamed
-from engines.table_names import with_names
 from selector.cardinality.tree import estimate_rows
-from selector.explain import impala as impala_explain
-from selector.memory import impala as impala_memory
 from selector.plan import Operator, TableShape
-from tests.engines.impala_server import ImpalaServer
+from sql.tables import with_names
+from tests.engines.impala.impala_server import ImpalaServer
 
 MIB = 1 << 20
 LEASE = Lease(memory_bytes=256 * MIB)

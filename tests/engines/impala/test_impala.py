@@ -19,7 +19,8 @@ import pytest
 
 from engines import running_statement
 from engines.errors import StatementCancelled
-from engines.protocol import Column, Engine, Lease, TableSource
+from engines.protocol import Engine, Lease
+from sql.tables import Column, TableSource
 from tests.engines.conformance import SOON_S, Conformance
 
 pytest.importorskip("impala", reason="impyla is not installed: pip install fusion-sql-gateway[impala]")
@@ -27,7 +28,7 @@ pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusio
 
 from engines.impala.connection import Access, Auth
 from engines.impala.engine import ImpalaEngine
-from tests.engines.impala_server import ImpalaServer
+from tests.engines.impala.impala_server import ImpalaServer
 
 pytestmark = pytest.mark.e2e
 
@@ -47,7 +48,7 @@ class ServerProcess:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "tests.engines.impala_server", str(self.port)]
+        command = [sys.executable, "-m", "tests.engines.impala.impala_server", str(self.port)]
         self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.port, self.http_port = map(int, self._process.stdout.readline().split())

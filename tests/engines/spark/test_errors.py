@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import grpc
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkAssertionError, PySparkTypeError
 from pyspark.errors.exceptions.connect import (
@@ -90,6 +91,9 @@ def test_then_the_status_of_the_call(status: grpc.StatusCode, kind: type[EngineE
             EngineBusy,
         ),
         (ValueError("Cannot invoke RPC on closed channel!"), EngineUnavailable),
+        (ValueError("Cannot invoke RPC: Channel closed!"), EngineUnavailable),
+        (ValueError("A null type field may not be non-nullable"), EngineFault),
+        (pa.ArrowInvalid("Invalid: channel closed, says a value"), EngineFault),
         (SparkException("whatever"), EngineFault),
     ],
 )

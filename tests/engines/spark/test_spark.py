@@ -26,9 +26,10 @@ from engines.errors import (
     StatementCancelled,
     StatementError,
 )
-from engines.protocol import Column, Engine, EngineKind, TableSource, WriteTarget
+from engines.protocol import Engine, EngineKind, WriteTarget
 from engines.spark.embedded.server import DEFAULT_DRIVER_MEMORY_BYTES, SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
+from sql.tables import Column, TableSource
 from tests.engines.conformance import (
     NUMBERS_ROWS,
     SLOW_SPARK_SQL,
@@ -112,12 +113,17 @@ class TestSpark(Conformance):
         engine.close()
 
     def test_is_the_dependable_one(self, engine: Engine) -> None:
-        assert (engine.name, engine.kind, engine.dialect) == ("spark", EngineKind.DEPENDABLE, "spark")
+        assert (engine.name, engine.kind) == ("spark", EngineKind.DEPENDABLE)
 
     def test_moments_carry_utc(self, engine: Engine) -> None:
         answer = ask(engine, "SELECT CURRENT_TIMEZONE() AS zone, TIMESTAMP'2024-01-01 00:00:00' AS moment")
         assert answer["zone"].to_pylist() == ["UTC"]
         assert str(answer.schema.field("moment").type) == "timestamp[us, tz=UTC]"
+
+    def test_a_value_that_java_does_not_take_is_the_statements_fault(self, engine: Engine) -> None:
+        for call in ("format_string('%s %s', 'a')", "format_string(concat('%', CAST(id + 9 AS STRING), '$s'), 1)"):
+            with pytest.raises(StatementError, match="Format specifier"):
+                ask(engine, f"SELECT {call} AS x FROM range(1)")
 
     def test_files_cannot_be_named_in_a_statement(self, engine: Engine, warehouse: Warehouse) -> None:
         with pytest.raises(StatementError):

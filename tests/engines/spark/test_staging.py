@@ -25,6 +25,7 @@ from engines.spark.staging import SMALL_ROWS, can_be_staged, may_be_large
         "SELECT MAX(a) FROM t UNION ALL SELECT a FROM t",
         "WITH w AS (SELECT a FROM t) SELECT a FROM w",
         "(SELECT a FROM t)",
+        "FROM t |> LIMIT 2 |> JOIN u",
     ],
 )
 def test_may_be_large(sql: str) -> None:

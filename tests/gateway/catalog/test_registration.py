@@ -12,15 +12,17 @@ import pytest
 
 from gateway.catalog import registration as registering
 from gateway.catalog.locations import Locations, Rules
-from gateway.catalog.registration import NewTable, Registration
-from gateway.errors import LocationRefused, TableExists, TableInMotion, UnknownTable
+from gateway.catalog.new_table import NewTable
+from gateway.catalog.registration import Registration
 from gateway.security.policy import Policy
 from gateway.security.principals import Principal, Role
 from gateway.statements.statement import Statement
 from metastore.database.connection import sqlite_url
 from metastore.discovery.inspection import inspect
-from metastore.records import Inspection, ManagedFolder, QueryState, View
+from metastore.records import Inspection, ManagedFolder, QueryState
 from metastore.store import Metastore
+from sql.errors import LocationRefused, TableChangedConcurrently, TableExists, UnknownTable
+from sql.tables import View
 from tests.gateway.conftest import Scripted
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -177,7 +179,7 @@ def test_a_table_that_changes_each_time_it_is_looked_at(
         return found
 
     monkeypatch.setattr(registering, "inspect", looked)
-    with pytest.raises(TableInMotion, match="try again"):
+    with pytest.raises(TableChangedConcurrently, match="try again"):
         registration.refresh("t")
 
 

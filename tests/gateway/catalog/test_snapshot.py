@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from engines.protocol import Column, TableSource
 from gateway.catalog.snapshot import CatalogView
-from metastore.records import View
 from metastore.store import Metastore
+from sql.tables import Column, TableSource, View
 from tests.metastore.examples import ID, MINUTE, NOON, YEAR, books, build, sales
 
 CHEAP = View("cheap", "SELECT id FROM books WHERE price < 10", "spark", (Column("id", "bigint"),))

@@ -12,16 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engines.protocol import Column, TableSource
-from gateway.errors import AccessDenied
+from gateway.commands.classification import read_command
+from gateway.commands.ddl.tables import CreateTable
+from gateway.commands.grammar.reader import Context
+from gateway.commands.registry import FAMILIES
 from gateway.security.principals import Principal, Role
-from gateway.sql.commands.parsing import write_parsing
-from gateway.sql.commands.parsing.relation_reader import Context
-from gateway.sql.commands.writes import CreateTable
-from gateway.sql.names import Naming
-from gateway.sql.parsing import ParserLimits
 from metastore.discovery.inspection import inspect
-from metastore.records import Annotations, Inspection, ManagedFolder
+from metastore.records import Inspection, ManagedFolder
+from sql.errors import AccessDenied
+from sql.names import Naming
+from sql.parsing import ParserLimits
+from sql.tables import Annotations, Column, TableSource
 from tests.gateway.commands.test_databases import refused
 from tests.gateway.commands.test_views import House, gateway
 
@@ -250,7 +251,7 @@ def test_a_table_is_made_again(house: House, dialect: str, form: str, folders: t
         house.gateway.metastore.catalog.remove("sales.odd")
     assert "/nowhere" not in text
     naming = Naming(databases=frozenset({"default", "sales"}))
-    made = write_parsing.parse(text, Context(dialect, {}, ParserLimits(), naming=naming))
+    made = read_command(text, Context(dialect, {}, ParserLimits(), naming=naming), FAMILIES)
     assert made == CreateTable("sales.odd", None, columns, folders, form)
 
 

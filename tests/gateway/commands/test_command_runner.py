@@ -220,7 +220,7 @@ def test_cancelling_compute_stats_ends_its_job(client: httpx.Client, monkeypatch
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "JOB_RUNNING")
     cancelled = client.delete(f"/v1/queries/{query_id}").json()
     assert (cancelled["state"], cancelled["error"]["code"]) == ("CANCELLED", "CANCELLED")
-    assert wait_for_job(client, "FAILED")["error"] == "The job was cancelled."
+    assert wait_for_job(client, "CANCELLED")["error"] == "The job was cancelled."
     monkeypatch.setenv(job_process.SECONDS, "0")
     assert client.get("/v1/tables/books").json()["statistics_version"] == version
     assert told(client, "COMPUTE STATS books")
@@ -230,7 +230,7 @@ def test_a_deadline_ends_the_job_too(client: httpx.Client, monkeypatch: pytest.M
     monkeypatch.setenv(job_process.SECONDS, "60")
     reply = run(client, "COMPUTE STATS transactions", timeout_s=1.0)
     assert (reply["state"], reply["error"]["code"]) == ("FAILED", "DEADLINE_EXCEEDED")
-    assert wait_for_job(client, "FAILED")["tables"] == ["transactions"]
+    assert wait_for_job(client, "CANCELLED")["tables"] == ["transactions"]
 
 
 def test_a_job_whose_process_fails_is_told(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -419,7 +419,7 @@ def test_a_job_is_cancelled_and_only_where_it_was_started(
 ) -> None:
     monkeypatch.setenv(job_process.SECONDS, "60")
     job_id = client.post("/v1/stats/jobs", json={"tables": ["books"]}).json()["id"]
-    assert client.delete(f"/v1/stats/jobs/{job_id}").json()["state"] == "FAILED"
+    assert client.delete(f"/v1/stats/jobs/{job_id}").json()["state"] == "CANCELLED"
     assert client.delete(f"/v1/stats/jobs/{job_id}").json()["error"] == "The job was cancelled."
     assert client.delete("/v1/stats/jobs/none").status_code == 404
     assert client.get("/v1/stats/jobs/none").status_code == 404

@@ -19,14 +19,15 @@ from engines.scripted import Script
 from gateway.dashboard import listing
 from gateway.dashboard.chart import HEADROOM, MemoryChart
 from gateway.dashboard.views import MarkedSql, QueryRow, ReasonLine, shortened
-from gateway.errors import CommandFailed, GatewayError, JobElsewhere, SqlError, WriteFailed, kinds
+from gateway.errors import CommandFailed, JobElsewhere, WriteFailed
 from gateway.execution.coordinator import ITSELF
 from gateway.presentation import formatting, timeline
 from gateway.presentation.trees import branches
 from gateway.server.app import create_app
-from metastore.records import Attempt, Failure, Misestimate, Position, QueryRecord, QueryState
+from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
 from selector.decision import Decision, EnginePrice, Reason, ReasonCode, Rule
 from selector.estimate import UNKNOWN, MemoryEstimate, OperatorEstimate
+from sql.errors import Failure, FusionError, Position, SqlError
 from tests.gateway.scripted_gateway import (
     LIMIT_BYTES,
     MIB,
@@ -54,7 +55,7 @@ PLAN_PARTS = (
     OperatorEstimate("scan of transactions", 1, 339_799_026.0, None, 12 * MIB, "rows of transactions"),
     OperatorEstimate("scan of books", 1, 2.5, 126_227_290.0, 0, "histogram of price"),
 )
-ESTIMATE = MemoryEstimate(PEAK_BYTES, UPPER_BYTES, 0.95, PLAN_PARTS)
+ESTIMATE = MemoryEstimate(PEAK_BYTES, UPPER_BYTES, PLAN_PARTS)
 PRICES = (
     EnginePrice("duckdb", 0.875, 1.5, 1.0, 3.25, 0.5, 0.25, first_s=6.7),
     EnginePrice("spark", 1.0, 34.0, 30.0, 34.0, 0.0, 0.0, first_s=34.0),
@@ -186,9 +187,9 @@ def test_the_strip_shows_engines_as_they_are_now(client: TestClient, scripted: S
     text = read(client, "/dashboard")
 
     assert "duckdb fast ✓ available Slots in use 0 of 2" in text
-    assert "Limit per statement 384 MiB Says 2 workers are idle" in text
+    assert "Limit per statement 384 MiB Status 2 workers are idle" in text
     assert "spark dependable ✗ not available Slots in use 0 of 4" in text
-    assert "none: it spills to disk Says the server is <gone>" in text
+    assert "none: it spills to disk Status the server is <gone>" in text
 
 
 @pytest.mark.parametrize(
@@ -318,7 +319,7 @@ def test_the_plan_stands_beside_the_engines_own(client: TestClient, scripted: Sc
     assert (
         "What would change it It would go to spark if the limit of duckdb were below 150 MiB (it is 384 MiB)." in text
     )
-    assert "What was weighed By the policy expected ." in text
+    assert "Expected costs The policy is expected ." in text
     assert "duckdb 88 % 1.5 s 3.2 s 0.75 s 6.7 s" in text
     assert f"spark spills 34 s {formatting.DASH} 0.00 s 34 s" in text
     assert "Estimated peak 200 MiB Upper bound 300 MiB within the limit Measured on duckdb 384 MiB" in text
@@ -486,13 +487,15 @@ def test_a_command_that_failed_says_how(code: str, sentence: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", [*CommandFailed.__subclasses__(), *kinds(WriteFailed)], ids=lambda kind: kind.code)
-def test_every_failure_of_a_command_has_words_of_its_own(kind: type[GatewayError]) -> None:
+@pytest.mark.parametrize(
+    "kind", [*CommandFailed.__subclasses__(), *WriteFailed.with_codes()], ids=lambda kind: kind.code
+)
+def test_every_failure_of_a_command_has_words_of_its_own(kind: type[FusionError]) -> None:
     assert kind is JobElsewhere or kind.code in timeline.FAILURES  # which no statement meets
     assert len(set(timeline.FAILURES.values())) == len(timeline.FAILURES)
 
 
-@pytest.mark.parametrize("kind", list(kinds(SqlError)), ids=lambda kind: kind.code)
+@pytest.mark.parametrize("kind", list(SqlError.with_codes()), ids=lambda kind: kind.code)
 def test_every_refusal_has_words_of_its_own(kind: type[SqlError]) -> None:
     refused = replace(FAILED_OVER, state=QueryState.FAILED, attempts=(), error=Failure(kind.code, "why"))
 
@@ -514,7 +517,7 @@ WEIGHED = (
         (ReasonCode.EXCEEDS_LIMIT, f"{WEIGHED}trying that first would take longer on average."),
         (ReasonCode.NOT_WORTH_THE_RISK, f"{WEIGHED}the risk is not worth what it would save."),
         (ReasonCode.FASTER_ELSEWHERE, f"{WEIGHED}there it would not be faster."),
-        (ReasonCode.EXPLORATION, f"{WEIGHED}it was worth finding out how it goes there."),
+        (ReasonCode.EXPLORATION, f"{WEIGHED}it was worth finding out whether it fits there."),
     ],
 )
 def test_the_decision_in_one_sentence(code: ReasonCode, sentence: str) -> None:
@@ -620,7 +623,7 @@ def test_bars_share_one_scale_with_the_limit() -> None:
 
 
 def test_a_bar_over_the_limit_says_so() -> None:
-    estimate = MemoryEstimate(LIMIT_BYTES, 4 * LIMIT_BYTES, 1.0)
+    estimate = MemoryEstimate(LIMIT_BYTES, 4 * LIMIT_BYTES)
     chart = MemoryChart.of(replace(FITS, estimate=estimate), (), spilling=frozenset())
 
     assert chart.bars[1].note == "over the limit"

@@ -24,12 +24,12 @@ from engines.scripted import Script, ScriptedEngine
 from gateway.drivers.flight.messages import DescriptorType, pack, read
 from gateway.drivers.flight.protocol.flight_pb2 import FlightDescriptor, PollInfo
 from gateway.drivers.flight.protocol.flight_sql_pb2 import CommandStatementQuery
-from gateway.errors import AccessDenied
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.statements.session import LONG_POLL_S
 from gateway.statements.statement import Run
 from metastore.records import QueryRecord, QueryState
+from sql.errors import AccessDenied
 from tests.gateway.conftest import BY_MEMORY, SLOW, settings_for
 from tests.gateway.drivers.flight.conftest import flight_port
 from tests.gateway.drivers.hs2.conftest import Drivers, driving
@@ -110,8 +110,8 @@ def _closed(cursor: Any) -> None:
 
 @pytest.fixture(scope="module")
 def open_street(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Street]]:
-    fast = ScriptedEngine("duckdb", dialect="duckdb", slots=8)
-    dependable = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark", slots=8)
+    fast = ScriptedEngine("duckdb", slots=8)
+    dependable = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, slots=8)
     for engine in (fast, dependable):
         engine.script("select", Script(steps=(SOME,), plan=PLAN))
     entries = [EngineEntry(dependable, speed=SLOW)]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import UnknownColumn
 from gateway.statements.statement import Statement
 from metastore.records import QueryState
+from sql.errors import UnknownColumn
 from tests.gateway.execution.test_writes import House, duckdb, house
 
 __all__ = ["duckdb", "house"]

@@ -585,7 +585,7 @@ def test_a_view_that_is_made_can_be_cancelled(scripted: Build) -> None:
     house = scripted()
     house.fast.script("books", HANGS_AT_ONCE)
     run = started(house, "CREATE VIEW v AS SELECT id FROM books")
-    wait_until(lambda: run.engines == ("fast",), "the engine is asked")
+    wait_until(lambda: run.engine == "fast", "the engine is asked")
     house.gateway.coordinator.cancel(run.id)
     assert run.done.result(timeout=30).state is QueryState.CANCELLED
 
@@ -595,7 +595,7 @@ def test_a_view_that_is_made_waits_for_a_slot_like_a_query(scripted: Build) -> N
     house.fast.script("books", HANGS_AT_ONCE)
     house.dependable.script("books", HANGS_AT_ONCE)
     held = [started(house, engine=name) for name in ("fast", "dependable")]
-    wait_until(lambda: all(run.engines for run in held), "both engines are busy")
+    wait_until(lambda: all(run.engine for run in held), "both engines are busy")
     record = finished(house, "CREATE VIEW v AS SELECT id FROM books")
     assert record.error is not None
     assert record.error.code == EngineBusy.code

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engines.duckdb.pool import DuckDBEngine
-from gateway.errors import SqlError
+from engines.duckdb.engine import DuckDBEngine
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.principals import Principal, Role
 from gateway.server import wiring
@@ -19,6 +18,7 @@ from gateway.server.runtime import Gateway
 from gateway.settings import load
 from gateway.statements.statement import Statement
 from metastore.records import CatalogTable, QueryRecord, QueryState
+from sql.errors import NotAllowed, SqlError
 
 LIMIT = 256 << 20
 
@@ -84,11 +84,21 @@ def house(tmp_path: Path, duckdb: DuckDBEngine) -> Iterator[House]:
 
 
 def test_an_empty_table_needs_no_dependable_engine(house: House) -> None:
-    house.rows("CREATE TABLE t (id BIGINT COMMENT 'its number', n CHAR(9)) COMMENT 'all' TBLPROPERTIES ('a' = 'b')")
+    house.rows("CREATE TABLE t (id BIGINT COMMENT 'its number', n VARCHAR(9)) COMMENT 'all' TBLPROPERTIES ('a' = 'b')")
     assert house.rows("SELECT id, n FROM t") == []
     told = house.table("t").annotations
     assert (told.comment, told.columns, told.properties) == ("all", {"id": "its number"}, {"a": "b"})
     assert house.rows("DROP TABLE t") == [(0,)]
+
+
+@pytest.mark.parametrize("kind", ["CHAR(9)", "ARRAY<VARCHAR(3)>", "STRUCT<a: CHAR(2)>"])
+def test_lengths_that_nobody_would_check_are_refused(house: House, kind: str) -> None:
+    with pytest.raises(NotAllowed, match=r"are not kept here: use VARCHAR\(n\) or STRING"):
+        house.rows(f"CREATE TABLE t (n {kind})")
+    house.rows("CREATE TABLE t (n VARCHAR(9))")
+    house.rows("ALTER TABLE t ADD COLUMNS (m VARCHAR(2))")
+    assert [column.declared_type for column in house.table("t").source.columns] == ["varchar(9)", "varchar(2)"]
+    assert [row[:2] for row in house.rows("DESCRIBE t")] == [("n", "varchar(9)"), ("m", "varchar(2)")]
 
 
 def test_a_table_like_another_one(house: House) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engines.errors import BrokenOff, EngineRestarted, EngineUnavailable, MemoryExceeded, StatementError
+from engines.errors import EngineRestarted, EngineUnavailable, MemoryExceeded, StatementError
 from gateway.execution.failover import RESTARTS, FailoverPlan, PlannedAttempt
 
 
@@ -54,13 +54,8 @@ def test_care_is_kept_over_a_restart() -> None:
     assert plan.next() == careful
 
 
-def test_what_was_broken_off_may_run_to_its_end_once_nobody_else_has_ended_it() -> None:
-    plan = _plan()
-    first = plan.next()
-    spark = plan.next()
-    assert plan.may_continue(first, BrokenOff("too large", limit_bytes=1))
-    assert plan.may_continue(spark, EngineUnavailable("lost"))
-    again = plan.next()
-    assert again == PlannedAttempt("fast", to_the_end=True)
-    assert plan.may_continue(again, MemoryExceeded("full"))  # the lost one may be back
-    assert not plan.waiting
+def test_what_runs_out_of_memory_while_it_is_planned_is_not_tried_there_again() -> None:
+    plan = FailoverPlan(["spark", "hive"], dependable=["spark", "hive"])
+    assert plan.may_continue(plan.next(), MemoryExceeded("full", while_planning=True))
+    assert plan.waiting == [PlannedAttempt("hive")]
+    assert not plan.may_continue(plan.next(), MemoryExceeded("full", while_planning=True))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from engines.errors import MemoryExceeded
-from engines.scripted import Pause, Script
+from engines.scripted import Held, Pause, Script
 from gateway.routing.admission.values import Need
 from gateway.server.app import create_app
 from gateway.settings import PoolSettings, RoutingSettings
@@ -65,6 +65,23 @@ def test_the_whole_limit_is_leased_where_that_is_set(scripted: Build) -> None:
     house = scripted(limit_bytes=LIMIT_BYTES, routing=RoutingSettings(lease_by_estimate=False))
     house.fast.script("books", ANSWER)
     assert leases(finished(house)) == [("fast", None, LIMIT_BYTES)]
+
+
+def test_a_lease_is_raised_while_the_statement_runs(scripted: Build) -> None:
+    house = scripted(limit_bytes=LIMIT_BYTES)
+    house.fast.script("books", Script(steps=(ROW, Held(LEAST_BYTES // 2)), plan=PLAN))
+    record = finished(house)
+    assert [raised_bytes for _, raised_bytes in house.fast.raised] == [2 * LEAST_BYTES]
+    assert leases(record) == [("fast", None, 2 * LEAST_BYTES)]
+    assert record.attempts[0].expected.limit_bytes == 2 * LEAST_BYTES
+    assert not any(engine.bytes_held for engine in house.gateway.admission.describe().engines)
+
+
+def test_nobody_watches_a_lease_that_is_the_whole_limit(scripted: Build) -> None:
+    house = scripted(limit_bytes=LIMIT_BYTES, routing=RoutingSettings(lease_by_estimate=False))
+    house.fast.script("books", Script(steps=(ROW, Held(LIMIT_BYTES)), plan=PLAN))
+    assert leases(finished(house)) == [("fast", None, LIMIT_BYTES)]
+    assert not house.fast.raised
 
 
 def test_a_lease_that_was_too_small_is_tried_again_with_the_whole_limit(scripted: Build) -> None:

@@ -26,7 +26,7 @@ from tests.gateway.conftest import register
 
 pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
 
-from engines.duckdb.pool import DuckDBEngine
+from engines.duckdb.engine import DuckDBEngine
 
 MIB = 1 << 20
 LIMIT = 24 * MIB

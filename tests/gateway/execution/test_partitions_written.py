@@ -10,23 +10,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engines.protocol import Column, TableSource, WriteTarget
+from engines.files.listing import data_files
+from engines.protocol import WriteTarget
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
-from gateway.errors import InvalidSetting, NotAllowed, SettingNotObeyed
+from gateway.commands.classification import read_command
+from gateway.commands.dml.inserts import InsertInto
+from gateway.commands.grammar.reader import Context
+from gateway.commands.registry import FAMILIES
+from gateway.errors import InvalidSetting, SettingNotObeyed
 from gateway.execution.writing import TableWriter
 from gateway.security.policy import Policy
 from gateway.security.principals import IN_PROCESS
-from gateway.sql.commands.parsing.relation_reader import Context
-from gateway.sql.commands.parsing.write_parsing import parse
-from gateway.sql.commands.writes import AS_THE_DIALECT_HAS_IT, InsertInto, Overwrite, PartitionSettings
-from gateway.sql.parsing import ParserLimits
+from gateway.statements.partitions import AS_THE_DIALECT_HAS_IT, Overwrite, PartitionSettings
 from gateway.statements.session import Session
 from gateway.statements.settings import ENGINE, FIXED, OBEYED, POOL, TAGS, Influence, influence_of
 from gateway.statements.statement import Run, Statement
 from metastore.database.connection import sqlite_url
-from metastore.discovery.inspection import data_files, inspect
+from metastore.discovery.inspection import inspect
 from metastore.store import Metastore
+from sql.errors import NotAllowed
+from sql.parsing import ParserLimits
+from sql.tables import Column, TableSource
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 SALES = TableSource(
@@ -40,7 +45,8 @@ DYNAMIC, STATIC = Overwrite.DYNAMIC, Overwrite.STATIC
 
 
 def insert(sql: str, dialect: str, partitions: PartitionSettings = AS_THE_DIALECT_HAS_IT) -> InsertInto:
-    write = parse(sql, Context(dialect, {"sales": SALES}, ParserLimits(), partitions=partitions))
+    context = Context(dialect, {"sales": SALES}, ParserLimits(), partitions=partitions)
+    write = read_command(sql, context, FAMILIES)
     assert isinstance(write, InsertInto)
     return write
 
@@ -51,9 +57,8 @@ def insert(sql: str, dialect: str, partitions: PartitionSettings = AS_THE_DIALEC
         ("hive", None, DYNAMIC),
         ("impala", None, DYNAMIC),
         ("spark", None, STATIC),
-        ("ansi", None, STATIC),
         ("spark", DYNAMIC, DYNAMIC),
-        ("ansi", DYNAMIC, DYNAMIC),
+        ("impala", STATIC, STATIC),
         ("hive", STATIC, STATIC),
     ],
 )

@@ -16,12 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engines.duckdb.pool import DuckDBEngine
+from engines.duckdb.engine import DuckDBEngine
 from engines.errors import StatementError, UnsupportedFeature
-from engines.protocol import Column, Lease
+from engines.protocol import Lease
 from engines.spark.embedded.server import SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
-from gateway.errors import UnknownDatabase, UnknownTable
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.principals import Principal
 from gateway.server import wiring
@@ -32,6 +31,8 @@ from gateway.statements.statement import Statement
 from metastore.discovery.inspection import inspect
 from metastore.records import QueryRecord, QueryState
 from selector.decision import ReasonCode
+from sql.errors import SqlError, UnknownDatabase, UnknownTable
+from sql.tables import Column
 
 pytestmark = pytest.mark.spark
 
@@ -126,6 +127,72 @@ def test_a_table_that_is_there_stays_as_it_is(house: House) -> None:
     house.done("CREATE TABLE once AS SELECT 1 AS a")
     assert house.done("CREATE TABLE IF NOT EXISTS once AS SELECT 2 AS b") == [{"rows_written": 0}]
     assert house.both("SELECT * FROM once") == [{"a": 1}]
+
+
+@pytest.mark.parametrize("dialect", ["spark", "hive", "impala"])
+def test_rows_of_a_query_in_with(house: House, dialect: str) -> None:
+    house.done("CREATE TABLE rows_of_with (n INT)")
+    house.done("WITH w AS (SELECT 1 AS n) INSERT INTO rows_of_with SELECT n FROM w", dialect=dialect)
+    house.done("WITH w AS (SELECT 2 AS n, 'INSERT INTO' AS s) INSERT INTO rows_of_with SELECT n FROM w WHERE s > ''")
+    assert house.both("SELECT n FROM rows_of_with ORDER BY n") == [{"n": 1}, {"n": 2}]
+    assert house.both("WITH w AS (SELECT 'INSERT INTO t' AS s) SELECT s FROM w") == [{"s": "INSERT INTO t"}]
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc"])
+def test_texts_that_have_a_collation_are_compared_by_it(house: House, format: str) -> None:
+    house.done(
+        f"CREATE TABLE cities (id INT, name STRING COLLATE UTF8_LCASE, code STRING COLLATE UTF8_BINARY) USING {format}"
+    )
+    house.done("INSERT INTO cities VALUES (1, 'Oslo', 'Oslo'), (2, 'OSLO', 'OSLO'), (3, 'Bergen', 'bergen')")
+    same = "SELECT id FROM cities WHERE name = 'oslo' ORDER BY id"
+    assert house.done(same) == [{"id": 1}, {"id": 2}]
+    assert house.done("SELECT count(DISTINCT name) AS n, count(DISTINCT code) AS c FROM cities") == [{"n": 2, "c": 3}]
+    record = house.ended(same, engine="duckdb")
+    assert record.error is not None
+    assert "a collation, which the column name has" in record.error.message
+    house.done("CREATE TABLE towns AS SELECT id, name, upper(code) AS code FROM cities")
+    assert house.done("SELECT id FROM towns WHERE name = 'BERGEN'") == [{"id": 3}]
+    shown = [row["data_type"] for row in house.done("DESCRIBE towns")]
+    assert shown == ["int", "string collate UTF8_LCASE", "string"]
+    house.done("UPDATE towns SET id = 4 WHERE name = 'bergen'")
+    assert house.done("SELECT max(id) AS n FROM towns") == [{"n": 4}]
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("CREATE TABLE odd (a INT, p STRING COLLATE UNICODE) PARTITIONED BY (p)", "has a collation"),
+        ("CREATE TABLE odd (a ARRAY<STRING COLLATE UNICODE>)", "collations of texts inside"),
+        ("CREATE TABLE odd (a STRING COLLATE nope_nope)", "no collation NOPE_NOPE"),
+    ],
+)
+def test_collations_that_no_table_can_have(house: House, sql: str, says: str) -> None:
+    with pytest.raises(SqlError, match=says):
+        house.ended(sql)
+
+
+def test_a_text_is_no_longer_than_its_column_allows(house: House) -> None:
+    house.done("CREATE TABLE short (id INT, code VARCHAR(3), p VARCHAR(2)) PARTITIONED BY (p)")
+    assert house.done("INSERT INTO short VALUES (1, 'abc', 'x'), (2, 'ab    ', 'y '), (3, NULL, 'z   ')") == [
+        {"rows_written": 3}
+    ]
+    for statement in (
+        "INSERT INTO short VALUES (4, 'abcd', 'x')",
+        "INSERT INTO short SELECT 4, concat(code, 'd'), p FROM short",
+        "INSERT INTO short VALUES (4, 'abc', 'xyz')",
+        "INSERT OVERWRITE short VALUES (4, ' abc', 'x')",
+        "UPDATE short SET code = 'abcd' WHERE id = 1",
+        "MERGE INTO short t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET code = 'abcd'",
+    ):
+        record = house.ended(statement)
+        assert record.error is not None
+        assert "[EXCEED_LIMIT_LENGTH] A text is longer than the" in record.error.message, statement
+    house.done("UPDATE short SET code = 'd' WHERE id = 3")
+    assert house.both("SELECT id, code, length(code) AS n, p FROM short ORDER BY id") == [
+        {"id": 1, "code": "abc", "n": 3, "p": "x"},
+        {"id": 2, "code": "ab ", "n": 3, "p": "y "},
+        {"id": 3, "code": "d", "n": 1, "p": "z "},
+    ]
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc"])

@@ -14,27 +14,34 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from engines.compiled import SPARK_WRITER, compiled
 from engines.errors import DeadlineExceeded, EngineError, StatementCancelled
-from engines.protocol import Column, TableSource, WriteTarget
+from engines.files.listing import data_files
+from engines.protocol import WriteTarget
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.partition_values import value_of
 from gateway.catalog.registration import Registration
-from gateway.catalog.staged_rows import Produce
+from gateway.commands.command import Write
+from gateway.commands.ddl.tables import CreateTable, DropTable
+from gateway.commands.dml.inserts import InsertInto
 from gateway.errors import WriteFailed, WritePending
+from gateway.execution.staged_rows import Produce
 from gateway.execution.writing import TableWriter
 from gateway.security.policy import Policy
-from gateway.sql.commands.writes import CreateTable, DropTable, InsertInto, Overwrite, Write
-from gateway.sql.parsing import ParserLimits
-from gateway.sql.statement import check
+from gateway.statements.partitions import Overwrite
 from gateway.statements.statement import Run, Statement
 from metastore.database.connection import sqlite_url
-from metastore.discovery.inspection import data_files, inspect
-from metastore.records import Failure, ManagedFolder, QueryState
+from metastore.discovery.inspection import inspect
+from metastore.records import ManagedFolder, QueryState
 from metastore.store import Metastore
+from sql.errors import Failure
+from sql.parsing import ParserLimits
+from sql.statement import check
+from sql.tables import Column, TableSource
 from tests.metastore.writing import at_once
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-ROWS = check("SELECT 1 AS n", "spark", catalog={}, limits=ParserLimits())
+ROWS = compiled(check("SELECT 1 AS n", "spark", catalog={}, limits=ParserLimits()), [SPARK_WRITER])
 
 
 @pytest.fixture

@@ -19,13 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from engines.files.listing import data_files
 from gateway.cli import terminal
 from gateway.cli.main import app
 from gateway.dashboard import drawing, plots
 from gateway.server.app import create_app
 from gateway.server.runtime import Gateway
 from gateway.statistics.jobs import JobRunner
-from metastore.discovery.inspection import data_files, inspect
+from metastore.discovery.inspection import inspect
 from metastore.records import (
     AfterMisestimate,
     JobRequest,
@@ -138,10 +139,10 @@ def test_a_run_by_hand_is_a_job_like_others(client: httpx.Client) -> None:
         (nightly(name="../x"), 422, "INVALID_BODY", "name"),
         (nightly(mode="some"), 422, "INVALID_BODY", "mode"),
         (nightly(after_misestimate=True), 400, "INVALID_SCHEDULE", "one reason"),
-        (nightly(mode="sample"), 400, "INVALID_SCHEDULE", "A sample has a share"),
+        (nightly(mode="sample"), 400, "INVALID_SCHEDULE", "share is required with mode sample"),
         (nightly(share=2.0), 400, "INVALID_SCHEDULE", "share lies in"),
-        ({"name": "n", "tables": ["orders"]}, 400, "INVALID_SCHEDULE", "Say when it runs."),
-        ({"name": "n", "tables": ["orders"], "time_zone": "UTC"}, 400, "INVALID_SCHEDULE", "belongs to a cron"),
+        ({"name": "n", "tables": ["orders"]}, 400, "INVALID_SCHEDULE", "The trigger is missing."),
+        ({"name": "n", "tables": ["orders"], "time_zone": "UTC"}, 400, "INVALID_SCHEDULE", "allowed with cron"),
         ({"name": "n", "tables": ["orders"], "stale_files": 10.0}, 400, "INVALID_SCHEDULE", "at most 1, not 10"),
         (nightly(surprise=1), 422, "INVALID_BODY", "surprise"),
     ],
@@ -303,7 +304,7 @@ def test_the_page_of_statistics_shows_jobs_schedules_and_tables(
     assert page.count("2.parquet is torn") == 2  # of the job's table, and of the schedule
     assert re.search(r"nightly orders; full 0 3 \* \* \* Europe/Berlin in \d+ .* 03:00:00 CES?T never", page)
     assert "learn all tables; full after a misestimate waits for a misestimate just now ✗ FAILED Failed once:" in page
-    assert re.search(r"orders 1,000 < 0.1 MiB .* \d+, computed here 50 % as its files", page)
+    assert re.search(r"orders 1,000 < 0.1 MiB .* \d+, computed here 50 % up to date", page)
     assert 'data-refresh-s="15"' in client.get("/dashboard/statistics").text
 
 

@@ -18,15 +18,15 @@ from typer.testing import CliRunner
 from engines.protocol import EngineKind
 from engines.scripted import Script, ScriptedEngine
 from gateway.cli.main import app
+from gateway.planning.fairness import Requester
+from gateway.presentation.formatting import in_short, ordinal
 from gateway.presentation.waits import Wait, waits_for
-from gateway.presentation.wording import in_short, ordinal
 from gateway.routing.admission.values import Need
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.app import create_app
 from gateway.server.runtime import Gateway
 from gateway.settings import PoolSettings
-from gateway.sql.planning.fairness import Requester
 from gateway.statements.statement import WaitsFor
 from tests.gateway.conftest import BY_MEMORY, LIMIT, SLOW, serving, settings_for
 from tests.gateway.scripted_gateway import PLAN, ROWS
@@ -73,7 +73,7 @@ class House:
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
     fast = ScriptedEngine("fast", slots=1)
-    dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, dialect="spark")
+    dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE)
     engines = EngineRegistry([EngineEntry(fast, limit_bytes=LIMIT), EngineEntry(dependable, speed=SLOW)])
     settings = settings_for(tmp_path, routing=BY_MEMORY).model_copy(update={"pools": {"etl": PoolSettings(slots=1)}})
     gateway = wiring.assemble(settings, engines)
@@ -111,7 +111,7 @@ def test_a_query_is_queued_until_it_has_its_lease(house: House) -> None:
 
 def test_a_query_that_no_planner_is_free_for_says_so(house: House) -> None:
     with ThreadPoolExecutor(1) as threads, ExitStack() as places:
-        for number in range(house.gateway.settings.limits.planners):
+        for number in range(wiring.LEAST_PLANNERS):
             places.enter_context(house.gateway.planners.place(Requester(f"user {number}", time.monotonic() + SOON_S)))
         sent = threads.submit(house.send, "SELECT 2 AS two")
 

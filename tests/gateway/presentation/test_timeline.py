@@ -1,4 +1,4 @@
-"""A query's life in sentences, also where two attempts overlapped."""
+"""A query's life in sentences."""
 
 from __future__ import annotations
 
@@ -14,52 +14,47 @@ from metastore.records import Attempt, QueryRecord, QueryState
 AT = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
-def attempt(ordinal: int, engine: str, state: QueryState, failure: str | None = None, wall_s: float = 2.0) -> Attempt:
+def attempt(ordinal: int, engine: str, state: QueryState, failure: str | None = None) -> Attempt:
     rows = 3 if state is QueryState.FINISHED else None
     started_at = AT + dt.timedelta(seconds=ordinal)
-    return Attempt(ordinal, engine, state, started_at, wall_s=wall_s, failure=failure, rows=rows)
+    return Attempt(ordinal, engine, state, started_at, wall_s=2.0, failure=failure, rows=rows)
 
 
 def record(state: QueryState, engine: str, *attempts: Attempt) -> QueryRecord:
     return QueryRecord("q", "SELECT 1", "spark", "u", "auto", state, AT, engine=engine, attempts=attempts)
 
 
-BROKEN_OFF = attempt(1, "duckdb", QueryState.CANCELLED, "BROKEN_OFF")
-LOST = attempt(1, "duckdb", QueryState.CANCELLED, "SUPERSEDED")
-LATE = attempt(2, "spark", QueryState.CANCELLED, "SUPERSEDED", wall_s=0.5)
-WON, ANSWERED = attempt(1, "duckdb", QueryState.FINISHED), attempt(2, "spark", QueryState.FINISHED)
-MIDWAY = attempt(1, "duckdb", QueryState.RUNNING), attempt(2, "spark", QueryState.RUNNING)
-OUT, IN_TIME = "was broken off, as it was about to run out of memory", "answered instead, under the same query id."
+MISSED, ANSWERED = attempt(1, "duckdb", QueryState.FAILED, "MEMORY_EXCEEDED"), attempt(2, "spark", QueryState.FINISHED)
+ALONE, NOW = attempt(1, "duckdb", QueryState.FINISHED), attempt(2, "spark", QueryState.RUNNING)
 
 
 @pytest.mark.parametrize(
     ("told", "expected", "another"),
     [
-        (record(QueryState.FINISHED, "spark", BROKEN_OFF, ANSWERED), f"duckdb {OUT}. spark {IN_TIME}", True),
         (
-            record(QueryState.FINISHED, "spark", LOST, ANSWERED),
-            f"duckdb was stopped, as another engine had ended the query first. spark {IN_TIME}",
+            record(QueryState.FINISHED, "spark", MISSED, ANSWERED),
+            "duckdb ran out of memory. spark answered instead, under the same query id.",
             True,
         ),
-        (record(QueryState.FINISHED, "duckdb", WON, LATE), "Answered by duckdb.", False),
-        (record(QueryState.RUNNING, "spark", *MIDWAY), "Running on duckdb and spark now.", False),
+        (record(QueryState.FINISHED, "duckdb", ALONE), "Answered by duckdb.", False),
+        (record(QueryState.RUNNING, "spark", MISSED, NOW), "duckdb ran out of memory. Running on spark now.", True),
     ],
-    ids=["broken off", "the second won", "the first won", "both run"],
+    ids=["failed over", "alone", "fails over"],
 )
-def test_what_became_of_two_attempts(told: QueryRecord, expected: str, another: bool) -> None:
+def test_what_became_of_a_query(told: QueryRecord, expected: str, another: bool) -> None:
     assert headline(told) == expected
     assert failed_over(told) is another
 
 
-def test_who_lost_a_race_is_no_failure() -> None:
-    won, late = steps(record(QueryState.FINISHED, "duckdb", WON, LATE), ())
-    assert (won.tone, late.tone) == (Tone.GOOD, Tone.NOTE)
-    assert late.code == "SUPERSEDED"
-    assert "No row of it had reached the client." in late.text
+def test_an_attempt_that_failed_showed_no_row() -> None:
+    missed, answered, _ = steps(record(QueryState.FINISHED, "spark", MISSED, ANSWERED), ())
+    assert (missed.tone, answered.tone) == (Tone.BAD, Tone.GOOD)
+    assert missed.code == "MEMORY_EXCEEDED"
+    assert "No row of it had reached the client." in missed.text
 
 
-def test_drivers_read_attempts_in_the_order_in_which_they_ended() -> None:
+def test_drivers_read_attempts_in_their_order() -> None:
     run = Run(Statement("SELECT 1"))
-    run.record = record(QueryState.FINISHED, "duckdb", attempt(1, "duckdb", QueryState.FINISHED, wall_s=9), LATE)
+    run.record = record(QueryState.FINISHED, "spark", MISSED, ANSWERED)
     lines = log_of_drivers.OperationLog(run).lines(None, rewind=True)
-    assert [line.split(":")[0] for line in lines[1:3]] == ["attempt 2 on spark", "attempt 1 on duckdb"]
+    assert [line.split(":")[0] for line in lines[1:3]] == ["attempt 1 on duckdb", "attempt 2 on spark"]

@@ -46,7 +46,6 @@ TYPES = {
 JOIN = MemoryEstimate(
     300 * MIB,
     400 * MIB + 1,
-    0.9,
     (
         OperatorEstimate("hash join", 0, 1_000.0, 250.0, 200 * MIB, "key bins"),
         OperatorEstimate("scan of transactions", 1, 5_000.0, 5_000.0, 0, "rows", table="transactions"),
@@ -64,9 +63,9 @@ SHAPE = ErrorDistribution.of_shape().scaled(0.0, 0.3)
 def narrow(tmp_path_factory: pytest.TempPathFactory, bookstore: Path) -> Iterator[httpx.Client]:
     """Serve a real DuckDB that gives a statement very little, with an engine behind it that takes what is left."""
     pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
-    from engines.duckdb.pool import DuckDBEngine
+    from engines.duckdb.engine import DuckDBEngine
 
-    behind = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark")
+    behind = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE)
     engines = EngineRegistry(
         [
             EngineEntry(
@@ -183,7 +182,7 @@ def test_what_would_change_a_decision_in_words() -> None:
     assert what_if(over) == (
         f"It would go to duckdb if the limit were {limit_for(ENOUGH)} MiB (it is 64 MiB).",
         "Driver of the peak: hash join of transactions and books, which holds 200 MiB.",
-        "The estimates part at the hash join of transactions and books: 1,000 rows by our count, 250 by the engine's.",
+        "Largest divergence: hash join of transactions and books, 1,000 rows (ours) against 250 (the engine's).",
     )
     notes = operator_notes(JOIN)
     assert notes == (("drives the peak", "differs from the engine's rows by a factor of 4.0"), (), ())
@@ -193,7 +192,7 @@ def test_what_would_change_a_decision_in_words() -> None:
     assert limit_for(0.95) <= int(said[1]) <= math.ceil(limit_for(0.95) * (1 + TURNING_SHARE))
     vague = replace(JOIN, peak_bytes=200 * MIB, gaps=("books has no statistics",))
     told = what_if(decided([FAST, SPARK], vague, rule=Rule.SAFE))[0]
-    assert told.endswith("the expected peak would fit already, so that surer statistics may do.")
+    assert told.endswith("the expected peak fits already, so better statistics may be enough.")
     assert what_if(decided([replace(FAST, down="gone"), SPARK], UNKNOWN)) == (
         "It would go to duckdb if it were available again and its memory could be estimated.",
     )

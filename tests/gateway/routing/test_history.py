@@ -28,7 +28,6 @@ SUBJECT = WorkloadKey("fingerprint", "template")
 ESTIMATE = MemoryEstimate(
     PEAK,
     2 * PEAK,
-    1.0,
     (OperatorEstimate("hash join", 0, 1e6, 1e6, PEAK, "bins"), OperatorEstimate("scan", 1, 3e6, 3e6, 0, "rows")),
     driver=0,
     uncertainty=Uncertainty("guesses", -0.5, 0.8),
@@ -39,7 +38,7 @@ OTHER_LIMIT = 7 * LIMIT  # that is configured now
 @pytest.fixture
 def engines() -> EngineRegistry:
     fast = ScriptedEngine("duckdb")
-    dependable = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark")
+    dependable = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE)
     entries = [
         EngineEntry(fast, limit_bytes=OTHER_LIMIT),
         EngineEntry(dependable),
@@ -109,7 +108,7 @@ def test_estimates_are_those_of_the_memory_model_alone(engines: EngineRegistry, 
 
 
 def test_the_work_is_that_of_the_first_engine_that_tells_of_it() -> None:
-    plans = {"duckdb": UNKNOWN, "sail": ESTIMATE, "impala": replace(ESTIMATE, operators=ESTIMATE.operators[:1])}
+    plans = {"first": UNKNOWN, "second": ESTIMATE, "third": replace(ESTIMATE, operators=ESTIMATE.operators[:1])}
     experience = Experience({name: Speed() for name in plans})
     entries = [EngineEntry(ScriptedEngine(name), limit_bytes=LIMIT) for name in plans]
     candidates = [

@@ -7,13 +7,13 @@ import time
 import pytest
 from sqlglot import parse_one
 
-from engines.protocol import Column, TableSource
+from engines.compiled import joined_columns
 from gateway.cli.demo.paper_queries import PAPER_QUERIES
-from gateway.sql import statement
-from gateway.sql.compiled import joined_columns
-from gateway.sql.parsing import ParserLimits
 from selector.join_keys import ColumnRef, KeyPair
 from selector.query_text import LONGEST_KEY, MOST_COLUMNS, join_pairs
+from sql import statement
+from sql.parsing import ParserLimits
+from sql.tables import Column, TableSource
 
 COLUMNS = {
     "books": ("id", "isbn", "category", "publish_date", "publisher", "price"),

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engines.errors import EngineBusy, MemoryExceeded
-from engines.protocol import EXPLAIN_S, EngineKind, TableSource, never
+from engines.protocol import EXPLAIN_S, EngineKind, never
 from engines.scripted import Script, ScriptedEngine
 from gateway.catalog.locations import Locations
 from gateway.errors import InvalidSetting
@@ -28,8 +28,10 @@ from metastore.discovery.inspection import inspect
 from metastore.records import QueryState
 from selector.decision import ReasonCode
 from selector.wording import MIB
+from sql.tables import TableSource
 from tests.gateway.conftest import BY_MEMORY, LIMIT, register, settings_for
 from tests.gateway.execution.test_coordinator import ANSWER, PLAN, SQL, failing
+from tests.writers import DUCKDB_SQL
 
 UNREADABLE = "no plan that anybody can read"
 Build = Callable[..., Gateway]
@@ -51,7 +53,7 @@ def gateway_of(tmp_path: Path, bookstore: Path) -> Iterator[Build]:
     with ExitStack() as stack:
 
         def build(*fast: ScriptedEngine) -> Gateway:
-            dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, dialect="spark")
+            dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE)
             entries = [EngineEntry(each, limit_bytes=LIMIT) for each in fast]
             entries.append(EngineEntry(dependable))
             gateway = wiring.assemble(settings_for(tmp_path / "home", routing=BY_MEMORY), EngineRegistry(entries))
@@ -79,7 +81,7 @@ def test_the_estimate_is_of_the_fast_engine_that_has_one(gateway_of: Build, firs
 
 def toy(name: str, takes: int, *scripts: Script) -> ScriptedEngine:
     """Return an engine with a cost model of its own. takes: MiB, as its plan says."""
-    engine = ScriptedEngine(name, cost_model="tests.gateway.routing.toy_cost")
+    engine = ScriptedEngine(name, cost_model="tests.engines.toy_cost")
     engine.script("books", *(replace(script, plan=f"takes {takes} MiB") for script in scripts))
     return engine
 
@@ -210,9 +212,9 @@ def test_a_miss_of_one_fast_engine_does_not_rule_out_another(gateway_of: Build) 
 def test_a_dependable_engine_without_words_for_a_statement_is_not_in_the_ranking(
     tmp_path: Path, bookstore: Path
 ) -> None:
-    sail = ScriptedEngine("sail", kind=EngineKind.DEPENDABLE, dialect="sail")
-    spark = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark")
-    entries = [EngineEntry(each) for each in (sail, spark)]
+    other = ScriptedEngine("other", kind=EngineKind.DEPENDABLE, writer=DUCKDB_SQL)
+    spark = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE)
+    entries = [EngineEntry(each) for each in (other, spark)]
     gateway = wiring.assemble(settings_for(tmp_path / "home", routing=BY_MEMORY), EngineRegistry(entries))
     try:
         register(gateway, bookstore)
@@ -221,7 +223,7 @@ def test_a_dependable_engine_without_words_for_a_statement_is_not_in_the_ranking
         assert decision.ranking == ("spark",)
         assert ReasonCode.DIALECT in [reason.code for reason in decision.reasons]
         _, decision = gateway.coordinator.explain(Statement("SELECT upper('a') AS t FROM books"))
-        assert set(decision.ranking) == {"sail", "spark"}
+        assert set(decision.ranking) == {"other", "spark"}
     finally:
         gateway.close()
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+from engines.adapter import adapters
 from engines.duckdb.adapter import DuckDBSettings
-from engines.impala.adapter import ImpalaSettings
 from engines.spark.adapter import SparkSettings
 from gateway import settings
+from tests.gateway.server.deploy_files import DEPLOY, ROOT, loaded, require_fields
 
-ROOT = Path(__file__).parents[3]
-DEPLOY = ROOT / "deploy"
 LOOPBACK = "127.0.0.1"
-CONFIGURATIONS = sorted(DEPLOY.glob("*-spark.toml"))
+CONFIGURATIONS = [DEPLOY / "duckdb-spark.toml"]
 
 Service = Mapping[str, Any]
 
@@ -37,16 +37,6 @@ def services() -> Mapping[str, Service]:
     yaml = pytest.importorskip("yaml", reason="reading compose.yaml needs the package pyyaml")
     services: Mapping[str, Service] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
     return services
-
-
-def loaded(file: Path, home: Path) -> settings.Settings:
-    """Use a file as a gateway would."""
-    shutil.copyfile(file, home / settings.FILE_NAME)
-    return settings.load(home)
-
-
-def test_there_are_configurations() -> None:
-    assert [file.name for file in CONFIGURATIONS] == ["duckdb-spark.toml", "impala-spark.toml"]
 
 
 @pytest.mark.parametrize("file", CONFIGURATIONS, ids=lambda file: file.name)
@@ -69,26 +59,13 @@ def test_the_default_pair_is_written_out_in_full(tmp_path: Path) -> None:
     file = DEPLOY / "duckdb-spark.toml"
     text = file.read_text(encoding="utf-8")
     expected = settings.load(tmp_path)
+    others = {adapter.section for adapter in adapters()} - {"duckdb", "spark"}  # in files of their own
 
     assert loaded(file, tmp_path) == expected
     for section, value in expected:
-        if section in ("home", "pools"):
+        if section in ("home", "pools", *others):
             continue  # the folder that the file lies in; pools have names of their own
-        fields = type(value).model_fields if hasattr(type(value), "model_fields") else {section: None}
-        for name in fields:
-            assert re.search(rf"^#?{name} = ", text, flags=re.MULTILINE), f"{section}.{name} is missing"
-
-
-def test_the_cluster_file_runs_on_impala_and_spark(tmp_path: Path) -> None:
-    loaded_settings = loaded(DEPLOY / "impala-spark.toml", tmp_path)
-
-    assert not loaded_settings.section(DuckDBSettings).enabled
-    assert loaded_settings.section(ImpalaSettings).enabled
-    assert loaded_settings.section(ImpalaSettings).addresses == [
-        ("impala-1.example.com", 21050),
-        ("impala-2.example.com", 21050),
-    ]
-    assert loaded_settings.section(SparkSettings).enabled
+        require_fields(text, section, value)
 
 
 def test_compose_runs_the_gateway_with_postgresql_and_spark(services: Mapping[str, Service]) -> None:
@@ -167,6 +144,8 @@ def test_the_container_installs_with_hashes_and_does_not_run_as_root() -> None:
     assert re.search(r"^USER [1-9]\d*$", text, re.MULTILINE)
     assert "/livez" in text
     assert all((ROOT / path).exists() for path in copied), copied
+    hatch = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
+    assert {path.rstrip("/") for path in copied} >= set(hatch["build"]["targets"]["wheel"]["packages"])
 
 
 def test_the_readme_names_every_file() -> None:

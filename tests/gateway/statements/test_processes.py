@@ -54,7 +54,7 @@ def test_each_process_sweeps_what_is_its_own_and_the_first_what_nobody_has(tmp_p
     own = {number: f"{ALONE}{number + 1:02x}" for number in range(4)}
     for query_id in (ALONE, *own.values()):
         spool.path(query_id).write_bytes(b"rows")
-        (tmp_path / "results" / f"{query_id}.1.part").write_bytes(b"rows")
+        (tmp_path / "results" / f"{query_id}.part").write_bytes(b"rows")
     sockets = SocketFolder.opened(tmp_path)
     first, second = Processes(0, 2, sockets), Processes(1, 2, sockets)
     assert spool.keep_only({own[1]}, of=second.has_made) == 1  # its unfinished rows

@@ -18,7 +18,8 @@ from opentelemetry.trace import ProxyTracerProvider, StatusCode
 
 from gateway.statements.spans import ATTEMPTS, CPU_S, ENGINE, ERROR, QUERY_ID, STATE, StatementSpan
 from gateway.statements.stages import Stage, StageClock
-from metastore.records import Failure, QueryRecord, QueryState
+from metastore.records import QueryRecord, QueryState
+from sql.errors import Failure
 
 NAP_S = 0.01
 VALUE = "4711"

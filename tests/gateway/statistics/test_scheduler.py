@@ -19,7 +19,7 @@ from engines.errors import MemoryExceeded
 from engines.protocol import EngineKind
 from engines.scripted import Script, ScriptedEngine
 from gateway import settings as settings_module
-from gateway.errors import ScheduleInvalid, SchedulePaused, ScheduleTaken, ScheduleUnknown, UnknownTable
+from gateway.errors import NotFound, ScheduleInvalid, SchedulePaused, ScheduleTaken
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
@@ -39,6 +39,7 @@ from metastore.records import (
     StatisticsJob,
     Trigger,
 )
+from sql.errors import UnknownTable
 from tests.gateway import job_process
 from tests.gateway.conftest import BY_MEMORY
 from tests.gateway.scripted_gateway import PLAN, ROWS
@@ -104,8 +105,8 @@ def open_gateway(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(job_process.SECONDS, "0")
 
     def build(home: str = "home", **settings: float) -> Gateway:
-        fast = ScriptedEngine("fast", kind=EngineKind.FAST, dialect="duckdb")
-        dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE, dialect="spark")
+        fast = ScriptedEngine("fast", kind=EngineKind.FAST)
+        dependable = ScriptedEngine("dependable", kind=EngineKind.DEPENDABLE)
         for engine in (fast, dependable):
             engine.script("select", Script(steps=(ROWS,), plan=PLAN))
         fast.script("77", Script(steps=(MemoryExceeded("Out of memory"),), plan=PLAN))
@@ -441,12 +442,12 @@ def test_what_cannot_be_is_refused(open_gateway: Callable[..., Gateway]) -> None
         gateway.schedules.add(schedule(EVERY_5_S, "boks"))
     with pytest.raises(ScheduleInvalid, match="share lies in"):
         gateway.schedules.add(replace(schedule(EVERY_5_S), mode=Mode.SAMPLE, share=1.5))
-    with pytest.raises(ScheduleUnknown):
+    with pytest.raises(NotFound):
         gateway.schedules.run("nobody")
     added = gateway.schedules.add(schedule(Cron("0 3 * * *", "Europe/Berlin"), "Books", "books"))
     assert added.tables == ("books",)
     with pytest.raises(ScheduleTaken):
         gateway.schedules.add(schedule(EVERY_5_S))
-    with pytest.raises(ScheduleUnknown, match="did you mean nightly"):
+    with pytest.raises(NotFound, match="did you mean nightly"):
         gateway.schedules.add(schedule(EVERY_5_S, name="nightly"))
         gateway.schedules.remove("nightli")

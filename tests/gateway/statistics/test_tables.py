@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engines.protocol import Column, TableSource
 from gateway.statistics.tables import COLUMN_STATS, column_stats, table_stats
 from metastore.discovery.inspection import DEFAULT_PARTITION
 from metastore.records import CatalogTable, Partition, StatisticsPart
 from selector.statistics import ColumnStatistics, Histogram, TableStatistics
+from sql.tables import Column, TableSource
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 ROWS, NULLS, TRUES = 1_000, 100, 300

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
+from engines.files.listing import FileMark
 from metastore.database import encoding
-from metastore.records import FileMark
 from selector.join_keys import Bins, KeySample, KeyStatistics
 from selector.row_sample import RowSample, SampleColumn
 from selector.statistics import TEXT_KEY_BYTES, CommonValues, Histogram

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engines.protocol import Column
 from metastore.discovery import formats
 from metastore.discovery.inspection import InspectionFailed
 from metastore.discovery.inspection import inspect as inspect_here
 from metastore.discovery.inspector import Inspector, Limits
+from sql.tables import Column
 
 FROZEN_S = 2.0
 
@@ -55,13 +55,13 @@ def test_it_says_what_inspect_says(inspector: Inspector, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ({"location": "nowhere"}, "no absolute path"),
-        ({"location": "/nowhere"}, "check the spelling"),
+        ({"location": "nowhere"}, "not an absolute path"),
+        ({"location": "/nowhere"}, "there is no /nowhere: check the spelling"),
         ({"location": "s3://bucket/t"}, "not on this machine"),
-        ({"location": "/proc/kmsg"}, "on no disk"),
-        ({"location": "/proc/self/environ"}, "on no disk"),
+        ({"location": "/proc/kmsg"}, "not on a disk"),
+        ({"location": "/proc/self/environ"}, "not on a disk"),
         ({"location": "/dev/zero"}, "neither a folder nor a plain file"),
-        ({"format": "iceberg"}, "not a known format"),
+        ({"format": "iceberg"}, "iceberg is not a known format"),
         ({"options": {"path": "/etc/passwd"}}, "not an option"),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_file_that_never_answers_holds_up_nobody(inspector: Inspector, tmp_pat
     """A pipe is opened without waiting; where something waits all the same, as a disk may, the child ends by itself."""
     pipe = tmp_path / "pipe.csv"
     os.mkfifo(pipe)
-    with pytest.raises(InspectionFailed, match="no plain file"), formats.opened(pipe):
+    with pytest.raises(InspectionFailed, match="not a plain file"), formats.opened(pipe):
         pass
     frozen = Inspector(Limits(file_s=FROZEN_S, start_s=0.0))
     try:

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+import datetime as dt
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 from alembic import command
+from alembic.config import Config
 from sqlalchemy import Engine, inspect, text
 
 from metastore.database.connection import check_migrations, migrate, migration_config
 from metastore.database.models import Base
+from metastore.errors import TablesBusy
 from metastore.records import JobRequest, JobState, Mode, StatisticsJob, TableProgress
-from metastore.repositories.jobs import TablesBusy
 from metastore.store import Metastore
 from selector.forecast.history import Expectation
 from selector.statistics import Histogram
@@ -22,23 +25,30 @@ ENDPOINTS, BELOW, UP_TO = [8.0, 23.0, 23.0, 45.5], [0.0, 0.25, 0.25, 0.9], [0.12
 EXPECTED, PEAK, LIMIT = 100 << 20, 70 << 20, 192 << 20
 
 
-def _upgrade(engine: Engine, revision: str) -> None:
+def _migrate(engine: Engine, revision: str, step: Callable[[Config, str], None] = command.upgrade) -> None:
     config = migration_config()
     with engine.begin() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, revision)
+        step(config, revision)
 
 
-def _downgrade(engine: Engine, revision: str) -> None:
-    config = migration_config()
+def _noon(engine: Engine) -> dict[str, dt.datetime]:
+    return {"at": NOON.replace(tzinfo=None) if engine.dialect.name == "sqlite" else NOON}
+
+
+def _insert_tables(engine: Engine, locations: Mapping[str, str]) -> None:
+    statement = text(
+        "INSERT INTO catalog_tables (id, name, location, format, options, files, bytes, registered_at) "
+        "VALUES (:id, :name, :location, 'csv', '{}', 1, 1, :at)"
+    )
     with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, revision)
+        for table_id, (name, location) in enumerate(locations.items(), 1):
+            connection.execute(statement, _noon(engine) | {"id": table_id, "name": name, "location": location})
 
 
 def _fill_first_schema(engine: Engine) -> None:
     """Write what the first release wrote: a table, two builds of it, and four jobs."""
-    at = {"at": NOON.replace(tzinfo=None) if engine.dialect.name == "sqlite" else NOON}
+    at = _noon(engine)
     histogram = {"histogram": json.dumps({"endpoints": ENDPOINTS, "below": BELOW, "up_to": UP_TO})}
     statements = [
         """INSERT INTO catalog_tables (id, name, location, format, options, files, bytes, rows, registered_at,
@@ -62,32 +72,19 @@ def _fill_first_schema(engine: Engine) -> None:
             connection.execute(text(statement), known)
 
 
-def test_an_empty_database_gets_every_table_of_the_models(engine: Engine) -> None:
-    migrate(engine)
-    assert set(Base.metadata.tables) <= set(inspect(engine).get_table_names())
-
-
-def test_models_and_migrations_agree(engine: Engine) -> None:
-    migrate(engine)
-    check_migrations(engine)
-
-
-def test_migrating_again_changes_nothing(engine: Engine) -> None:
+def test_models_and_migrations_agree_after_any_number_of_migrations(engine: Engine) -> None:
     migrate(engine)
     migrate(engine)
     check_migrations(engine)
-
-
-def test_the_first_schema_can_be_taken_away_again(engine: Engine) -> None:
-    migrate(engine)
-    _downgrade(engine, "base")
+    _migrate(engine, "base", command.downgrade)
     assert set(inspect(engine).get_table_names()) == {"alembic_version"}
     migrate(engine)
     check_migrations(engine)
+    assert set(Base.metadata.tables) <= set(inspect(engine).get_table_names())
 
 
 def test_statistics_of_the_first_schema_stay_in_force(url: str, engine: Engine) -> None:
-    _upgrade(engine, "0001")
+    _migrate(engine, "0001")
     _fill_first_schema(engine)
     with Metastore(url) as store:
         found = store.statistics.current("books")
@@ -104,7 +101,7 @@ def test_statistics_of_the_first_schema_stay_in_force(url: str, engine: Engine) 
 
 
 def test_jobs_of_the_first_schema_are_still_known(url: str, engine: Engine) -> None:
-    _upgrade(engine, "0001")
+    _migrate(engine, "0001")
     _fill_first_schema(engine)
     with Metastore(url) as store:
         jobs = {job.id: job for job in store.jobs.list()}
@@ -116,11 +113,8 @@ def test_jobs_of_the_first_schema_are_still_known(url: str, engine: Engine) -> N
         }
         assert jobs["badly"].tables[0] == TableProgress("books", JobState.FAILED, error="books: gone")
         running = jobs["open"]
-        assert (running.request, running.process_id, running.host) == (
-            JobRequest(("books", "sales"), Mode.FULL),
-            7,
-            None,
-        )
+        assert running.request == JobRequest(("books", "sales"), Mode.FULL)
+        assert (running.process_id, running.host) == (7, None)
         with pytest.raises(TablesBusy):
             store.jobs.create(StatisticsJob("new", JobRequest(("sales",)), JobState.QUEUED, NOON))
         dead = store.jobs.dead(host="here", alive=lambda _: True, now=NOON + MINUTE, silence_s=30.0)
@@ -131,10 +125,10 @@ def test_jobs_of_the_first_schema_are_still_known(url: str, engine: Engine) -> N
 
 
 def test_going_back_to_the_first_schema_keeps_what_it_can_hold(engine: Engine) -> None:
-    _upgrade(engine, "0001")
+    _migrate(engine, "0001")
     _fill_first_schema(engine)
     migrate(engine)
-    _downgrade(engine, "0001")
+    _migrate(engine, "0001", command.downgrade)
     with engine.connect() as connection:
         stored = connection.scalar(text("SELECT histogram FROM column_statistics WHERE version = 2"))
         jobs = connection.execute(text("SELECT id, tables, tables_done FROM statistics_jobs")).all()
@@ -151,21 +145,12 @@ def test_places_that_an_earlier_release_left_open_are_told(
     engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Links are followed once and for all; folders without a record are not deleted with their table."""
-    _upgrade(engine, "0008")  # which came before it
+    _migrate(engine, "0008")  # which came before it
     (tmp_path / "release-1").mkdir()
     (tmp_path / "current").symlink_to("release-1")
     forgotten = tmp_path / "made-20260131_235959_1a2b3c4d5e"
     places = {"books": "current", "plain": "release-1", "made": forgotten.name, "other": "made-20260131"}
-    at = NOON.replace(tzinfo=None) if engine.dialect.name == "sqlite" else NOON
-    with engine.begin() as connection:
-        for table_id, (name, place) in enumerate(places.items(), 1):
-            connection.execute(
-                text(
-                    "INSERT INTO catalog_tables (id, name, location, format, options, files, bytes, registered_at) "
-                    "VALUES (:id, :name, :location, 'csv', '{}', 1, 1, :at)"
-                ),
-                {"id": table_id, "name": name, "location": str(tmp_path / place), "at": at},
-            )
+    _insert_tables(engine, {name: str(tmp_path / place) for name, place in places.items()})
     with caplog.at_level("WARNING", "metastore.migrations"):
         migrate(engine)
     told = [record.getMessage() for record in caplog.records if record.name == "metastore.migrations"]
@@ -186,7 +171,7 @@ def test_places_that_an_earlier_release_left_open_are_told(
 
 def _fill_ninth_schema(engine: Engine) -> None:
     """Write what the release before wrote: three statements, one of which ran out of memory, and a misestimate."""
-    at = {"at": NOON.replace(tzinfo=None) if engine.dialect.name == "sqlite" else NOON}
+    at = _noon(engine)
     estimate = {"peak_bytes": EXPECTED, "upper_bytes": 2 * EXPECTED, "confidence": 0.2, "operators": [], "gaps": []}
     decision = {
         "engine": "spark",
@@ -223,7 +208,7 @@ def _fill_ninth_schema(engine: Engine) -> None:
 
 
 def test_runs_of_the_release_before_still_teach_and_are_still_readable(url: str, engine: Engine) -> None:
-    _upgrade(engine, "0009")
+    _migrate(engine, "0009")
     _fill_ninth_schema(engine)
     with Metastore(url) as store:
         runs = {(run.subject.fingerprint, run.engine): run for run in store.queries.runs(limit=9)}
@@ -245,10 +230,10 @@ def test_runs_of_the_release_before_still_teach_and_are_still_readable(url: str,
 
 
 def test_going_back_to_the_release_before_keeps_queries_with_their_attempts(engine: Engine) -> None:
-    _upgrade(engine, "0009")
+    _migrate(engine, "0009")
     _fill_ninth_schema(engine)
-    _upgrade(engine, "0010")
-    _downgrade(engine, "0009")
+    _migrate(engine, "0010")
+    _migrate(engine, "0009", command.downgrade)
     with engine.connect() as connection:
         attempts = connection.execute(text("SELECT query_id, ordinal, peak_bytes FROM attempts ORDER BY 1, 2")).all()
         queries = connection.execute(text("SELECT id, expected_bytes FROM queries ORDER BY id")).all()
@@ -276,17 +261,8 @@ def test_a_url_may_hold_per_cent_signs() -> None:
 
 
 def test_a_table_whose_name_has_a_dot_is_in_the_database_before_it(url: str, engine: Engine) -> None:
-    _upgrade(engine, "0010")
-    at = NOON.replace(tzinfo=None) if engine.dialect.name == "sqlite" else NOON
-    with engine.begin() as connection:
-        for table_id, name in enumerate(("books", "sales.orders", "sales.old.orders"), 1):
-            connection.execute(
-                text(
-                    "INSERT INTO catalog_tables (id, name, location, format, options, files, bytes, registered_at) "
-                    "VALUES (:id, :name, '/data', 'csv', '{}', 1, 1, :at)"
-                ),
-                {"id": table_id, "name": name, "at": at},
-            )
+    _migrate(engine, "0010")
+    _insert_tables(engine, dict.fromkeys(("books", "sales.orders", "sales.old.orders"), "/data"))
     with Metastore(url) as store:
         assert [database.name for database in store.databases.list()] == ["default", "sales"]
         assert [table.name for table in store.catalog.list()] == ["books", "sales.old.orders", "sales.orders"]

@@ -82,33 +82,21 @@ def test_the_end_of_a_query_that_was_written_before_is_one_update(store: Metasto
     assert (record.state, record.rows, record.fingerprint, record.attempts) == (QueryState.FINISHED, 3, "f", (DONE,))
 
 
-def test_a_query_that_others_have_ended_stays_as_it_ended(store: Metastore) -> None:
-    writer = store.queries.writer
-    writer.wait(writer.open(query("q1")))
-    assert writer.wait(writer.close("q1", QueryState.CANCELLED, at=NOON))
-    writer.decided("q1", fingerprint="f", template="t", statistics_version="", decision=DECISION, first=ATTEMPT)
-    assert not writer.wait(writer.close("q1", QueryState.FINISHED, at=NOON + MINUTE, attempt=DONE, rows=3))
-    record = store.queries.get("q1")
-    assert record is not None
-    assert (record.state, record.rows, record.fingerprint, record.attempts) == (
-        QueryState.CANCELLED,
-        None,
-        "f",
-        (DONE,),
-    )
-
-
-def test_a_query_that_others_have_ended_does_not_begin(store: Metastore) -> None:
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_query_that_others_have_ended_stays_as_it_ended(store: Metastore, closes: bool) -> None:
     writer = store.queries.writer
     writer.wait(writer.open(query("q1")))
     assert writer.wait(writer.close("q1", QueryState.CANCELLED, at=NOON))
     begins = writer.decided(
         "q1", fingerprint="f", template="t", statistics_version="", decision=DECISION, first=ATTEMPT
     )
+    if closes:
+        assert not writer.wait(writer.close("q1", QueryState.FINISHED, at=NOON + MINUTE, attempt=DONE, rows=3))
     writer.wait(begins)
     record = store.queries.get("q1")
     assert record is not None
-    assert (record.state, record.fingerprint) == (QueryState.CANCELLED, "f")
+    assert (record.state, record.finished_at, record.rows) == (QueryState.CANCELLED, NOON, None)
+    assert (record.fingerprint, record.attempts) == ("f", (DONE if closes else ATTEMPT,))
 
 
 def test_many_at_once_share_transactions_and_each_is_whole(store: Metastore) -> None:
@@ -118,15 +106,6 @@ def test_many_at_once_share_transactions_and_each_is_whole(store: Metastore) -> 
         assert all(threads.map(lambda name: live(writer, name), names))
     assert store.queries.finished(names) == frozenset(names)
     assert len(sent) < 2 * len(names)
-
-
-def test_one_that_has_ended_stays_as_it_ended(store: Metastore) -> None:
-    writer = store.queries.writer
-    assert live(writer, "q1")
-    assert not writer.wait(writer.close("q1", QueryState.FAILED, at=NOON))
-    record = store.queries.get("q1")
-    assert record is not None
-    assert record.state is QueryState.FINISHED
 
 
 def test_what_cannot_be_written_harms_no_other(store: Metastore) -> None:

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from engines.protocol import Column, TableSource
-from metastore.records import Annotations, Database, Inspection, View
-from metastore.repositories.catalog import AlreadyExists, NoDatabase
-from metastore.repositories.databases import DatabaseInUse
+from metastore.errors import AlreadyExists, DatabaseInUse, NoDatabase
+from metastore.records import Database, Inspection
 from metastore.store import Metastore
+from sql.tables import Annotations, Column, TableSource, View
 from tests.metastore.examples import NOON
 
 SALES = Database("sales", "what is sold", {"since": "2020"}, owner="ann")
@@ -26,11 +25,8 @@ def refuse(owner: str | None) -> None:
     raise Refused(owner)
 
 
-def test_a_new_metastore_has_the_default_database(store: Metastore) -> None:
+def test_databases_come_back_beside_the_default_one(store: Metastore) -> None:
     assert store.databases.list() == (Database("default"),)
-
-
-def test_databases_are_kept_with_what_is_said_of_them(store: Metastore) -> None:
     before = store.catalog.version()
     store.databases.add(SALES)
     assert store.databases.list() == (Database("default"), SALES)
@@ -69,7 +65,7 @@ def test_a_database_that_holds_something_stays(store: Metastore) -> None:
 def test_an_owner_can_change(store: Metastore) -> None:
     store.databases.add(SALES)
     assert store.databases.set_owner("SALES", "bob")
-    assert {each.name: each.owner for each in store.databases.list()} == {"default": None, "sales": "bob"}
+    assert {database.name: database.owner for database in store.databases.list()} == {"default": None, "sales": "bob"}
     assert not store.databases.set_owner("nowhere", "bob")
 
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from metastore.errors import TablesBusy
 from metastore.records import JobRequest, JobState, Mode, StatisticsJob, TableProgress
-from metastore.repositories.jobs import TablesBusy
 from metastore.store import Metastore
 from tests.metastore.examples import MINUTE, NOON
 
@@ -67,6 +67,17 @@ def test_what_was_asked_for_comes_back(store: Metastore) -> None:
     found = store.jobs.get("j1")
     assert found is not None
     assert (found.request, found.schedule, found.tables) == (request, "nightly", (TableProgress("books"),))
+
+
+def test_a_cancelled_job_has_not_failed(store: Metastore) -> None:
+    store.jobs.create(_job())
+    store.jobs.ended("j1", at=NOON, error="The job was cancelled.", cancelled=True)
+    ended = store.jobs.get("j1")
+    assert ended is not None
+    assert ended.state is JobState.CANCELLED
+    assert ended.state.ended
+    assert {table.state for table in ended.tables} == {JobState.CANCELLED}
+    assert store.jobs.open_jobs() == ()
 
 
 def test_an_ended_job_stays_as_it_ended(store: Metastore) -> None:

@@ -11,14 +11,6 @@ MISSED = replace(misestimate(limit_bytes=LIMIT), model_bytes=MODEL)
 GROUND = Ground("duckdb", LIMIT, "books@1", MODEL)
 
 
-def test_misestimates_about_a_statement_are_found_whatever_its_statistics_were(store: Metastore) -> None:
-    first, second = misestimate(version="books@1"), misestimate(version="books@2", at=NOON + MINUTE)
-    for each in (second, first):
-        store.misestimates.remember(each)
-    assert store.misestimates.about("f") == (first, second)
-    assert store.misestimates.about("g") == ()
-
-
 def test_the_same_statistics_and_limit_are_the_same_ground(store: Metastore) -> None:
     store.misestimates.remember(MISSED)
     (known,) = store.misestimates.about("f")
@@ -52,28 +44,25 @@ def test_new_statistics_that_expect_clearly_less_are_other_ground() -> None:
     assert not replace(MISSED, model_bytes=None).stands_on(replace(smaller, model_bytes=MODEL))
 
 
-def test_limits_and_engines_are_lessons_of_their_own(store: Metastore) -> None:
+def test_limits_engines_and_statistics_are_misestimates_of_their_own(store: Metastore) -> None:
     misestimates = (
         misestimate(limit_bytes=1 << 33, at=NOON),
         misestimate(limit_bytes=1 << 34, at=NOON + MINUTE),
         misestimate(engine="impala", at=NOON + 2 * MINUTE),
+        misestimate(version="books@2", at=NOON + 3 * MINUTE),
     )
-    for each in misestimates:
-        store.misestimates.remember(each)
+    for misestimated in reversed(misestimates):
+        store.misestimates.remember(misestimated)
     assert store.misestimates.about("f") == misestimates
+    assert store.misestimates.about("g") == ()
     assert store.misestimates.list() == misestimates[::-1]
+    assert store.misestimates.forget("f") == len(misestimates)
+    assert store.misestimates.forget("f") == 0
+    assert store.misestimates.list() == ()
 
 
-def test_the_newest_lesson_of_a_kind_wins(store: Metastore) -> None:
+def test_the_newest_misestimate_of_a_kind_replaces_the_others(store: Metastore) -> None:
     store.misestimates.remember(misestimate())
     newer = replace(misestimate(at=NOON + MINUTE), query_id="q2", peak_bytes=None)
     store.misestimates.remember(newer)
     assert store.misestimates.list() == (newer,)
-
-
-def test_lessons_can_be_forgotten(store: Metastore) -> None:
-    store.misestimates.remember(misestimate())
-    store.misestimates.remember(misestimate(engine="impala"))
-    assert store.misestimates.forget("f") == 2
-    assert store.misestimates.forget("f") == 0
-    assert store.misestimates.list() == ()

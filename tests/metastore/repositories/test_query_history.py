@@ -45,7 +45,7 @@ def test_history_is_what_was_decided_about_and_has_ended(store: Metastore) -> No
 
 
 def test_history_comes_in_batches(store: Metastore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "ASKED_AT_ONCE", 2)
+    monkeypatch.setattr(queries, "READ_AT_ONCE", 2)
     for number in range(5):
         ran(store, f"q{4 - number}", NOON + (4 - number) * MINUTE)
     assert names(store, limit=10) == [["q0", "q1"], ["q2", "q3"], ["q4"]]

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from metastore.errors import ScheduleExists
 from metastore.records import ALL_TABLES, AfterMisestimate, Cron, Mode, Schedule, Staleness
-from metastore.repositories.schedules import ScheduleExists
 from metastore.store import Metastore
 from tests.metastore.examples import MINUTE, NOON
 

@@ -4,24 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from engines.protocol import Column
-from metastore.records import View
-from metastore.repositories.catalog import AlreadyExists
+from metastore.errors import AlreadyExists
 from metastore.store import Metastore
+from sql.tables import Column, View
 from tests.metastore.examples import MINUTE, NOON, books
 
 CHEAP = View("cheap", "SELECT id FROM books WHERE price < 10", "spark", (Column("id", "bigint"),))
 
 
-def test_a_view_comes_back_as_it_was_put(store: Metastore) -> None:
+def test_a_view_comes_back_as_it_was_put_and_is_replaced_only_on_request(store: Metastore) -> None:
     before = store.catalog.version()
     store.views.put(CHEAP, at=NOON, replace=False)
     assert store.views.list() == (CHEAP,)
     assert store.catalog.version() > before
-
-
-def test_a_view_is_replaced_only_where_that_is_asked_for(store: Metastore) -> None:
-    store.views.put(CHEAP, at=NOON, replace=False)
     other = replace(CHEAP, sql="SELECT 1 AS id", dialect="duckdb")
     with pytest.raises(AlreadyExists, match="cheap"):
         store.views.put(other, at=NOON, replace=False)

@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 
 from benchmarks.tables import Tables, explained
-from engines.protocol import Column, TableSource
 from metastore.records import CatalogTable
 from selector.cardinality.tree import EstimatedNode, estimate_rows
+from sql.tables import Column, TableSource
 from statsproc.job.in_memory import Rows, describe_rows
 from statsproc.read.files import TableChunk
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from engines.duckdb.memory.model import estimate
+from engines.duckdb.plan_reader import read
 from selector.cardinality.tree import estimate_rows
 from selector.estimate import LARGEST_BYTES, MOST_ROWS, bounded_rows, whole_bytes
-from selector.explain.duckdb import read
-from selector.memory.duckdb import estimate
 
 
 @pytest.mark.parametrize("number", [math.inf, math.nan, 1e308, 1e30])

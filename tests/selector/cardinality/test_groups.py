@@ -15,7 +15,7 @@ from selector.cardinality.groups import HavingCondition, Sizes, promised, skew
 from selector.cardinality.predicates.conditions import parsed
 from selector.cardinality.union import Union
 from selector.plan import PlanColumn
-from selector.query_text import named_expressions
+from selector.query_text import wording
 from tests.selector.described import described
 
 ROWS = 200_000
@@ -25,13 +25,12 @@ TYPES = {"part": "bigint", "supplier": "bigint", "day": "date", "kind": "bigint"
 @pytest.fixture(scope="module")
 def rows() -> pa.Table:
     """Return rows in which each part has four suppliers of a thousand, as in TPC-H."""
-    made = duckdb.sql(
-        "SELECT part, (part * 7 + (hash(i) % 4)::BIGINT * 251) % 1000 AS supplier, "
-        "DATE '2020-01-01' + (hash(i + 1) % 730)::INT AS day, i % 3 AS kind "
-        f" FROM (SELECT i, (hash(i * 31) % 10000)::BIGINT AS part FROM range({ROWS}) t(i))"
-    )
-    assert made is not None
-    return made.to_arrow_table()
+    with duckdb.connect() as connection:
+        return connection.sql(
+            "SELECT part, (part * 7 + (hash(i) % 4)::BIGINT * 251) % 1000 AS supplier, "
+            "DATE '2020-01-01' + (hash(i + 1) % 730)::INT AS day, i % 3 AS kind "
+            f" FROM (SELECT i, (hash(i * 31) % 10000)::BIGINT AS part FROM range({ROWS}) t(i))"
+        ).to_arrow_table()
 
 
 @pytest.fixture(scope="module")
@@ -119,13 +118,13 @@ def test_a_column_that_is_known_sets_right_what_the_sample_tells_of_it() -> None
 
 def grouped(kept: str) -> float:
     """Return the share of the orders of 1 to 7 lines, with 1 to 50 pieces each, that a condition keeps."""
-    made = duckdb.sql(
-        f"SELECT avg(CASE WHEN {kept} THEN 1.0 ELSE 0.0 END) FROM (SELECT o, count(*) AS lines, sum(pieces) AS total, "
-        "avg(pieces) AS mean, min(pieces) AS least, max(pieces) AS most FROM (SELECT o, 1 + hash(o, i) % 50 AS pieces "
-        "FROM range(20000) t(o), range(7) u(i) WHERE i <= hash(o) % 7) GROUP BY o)"
-    )
-    assert made is not None
-    ((found,),) = made.fetchall()
+    with duckdb.connect() as connection:
+        ((found,),) = connection.execute(
+            f"SELECT avg(CASE WHEN {kept} THEN 1.0 ELSE 0.0 END) FROM (SELECT o, count(*) AS lines, "
+            "sum(pieces) AS total, avg(pieces) AS mean, min(pieces) AS least, max(pieces) AS most "
+            "FROM (SELECT o, 1 + hash(o, i) % 50 AS pieces "
+            "FROM range(20000) t(o), range(7) u(i) WHERE i <= hash(o) % 7) GROUP BY o)"
+        ).fetchall()
     return float(found)
 
 
@@ -202,7 +201,7 @@ def test_what_a_statement_gives_names_to() -> None:
         "UNION ALL SELECT 1 AS y, 2 AS total",
         read="duckdb",
     )
-    named = {name: set(meanings) for name, meanings in named_expressions(tree, dialect="duckdb").items()}
+    named = {name: set(meanings) for name, meanings in wording(tree, dialect="duckdb").named.items()}
     assert named == {"y": {"YEAR(day)", "1"}, "n": {"kind"}, "total": {"SUM(kind)", "2"}}
 
 

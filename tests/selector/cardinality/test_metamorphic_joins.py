@@ -131,4 +131,3 @@ def test_estimates_are_numbers_with_bounds(rows: Estimate, world: World, draw: D
             assert node.upper is not None
             assert 0.0 <= node.rows < math.inf
             at_most(node.rows, node.upper)
-            assert 0.0 <= node.confidence <= 1.0

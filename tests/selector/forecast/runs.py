@@ -19,7 +19,7 @@ SLOW = Speed(start_s=1.0, operator_s=0.0)
 def estimate(expected_bytes: float = 100 * MIB, uncertainty: Uncertainty = JOINS) -> MemoryEstimate:
     """Return what a memory model says of a statement."""
     peak_bytes = round(expected_bytes)
-    return MemoryEstimate(peak_bytes, round(uncertainty.upper_bytes(peak_bytes)), 1.0, uncertainty=uncertainty)
+    return MemoryEstimate(peak_bytes, round(uncertainty.upper_bytes(peak_bytes)), uncertainty=uncertainty)
 
 
 def subject(statement: str = "f", template: str = "t") -> WorkloadKey:

@@ -100,15 +100,6 @@ def test_peaks_are_an_engines_own_and_slowness_is_shared_until_runs_say_otherwis
     assert known.forecast("duckdb", subject()).seconds == before
 
 
-def test_seconds_spent_elsewhere_are_counted_until_a_statement_runs_here() -> None:
-    known = experience(elsewhere(subject("a")), elsewhere(subject("b", "other"), None), elsewhere(subject("c")))
-    assert known.forecast("duckdb", subject("new", "never")).elsewhere_s == 10.0
-    assert known.forecast("spark", subject("new", "never")).elsewhere_s == 0.0
-    known.learn(run(subject("d"), 10 * MIB, MODEL, seconds=0.25))
-    assert known.forecast("duckdb", subject("new", "never")).elsewhere_s == 0.0
-    assert known.forecast("spark", subject("new", "never")).elsewhere_s == 0.25
-
-
 def test_work_takes_each_engine_as_long_as_it_is_fast() -> None:
     known = Experience({"duckdb": Speed(0.1, 0.0, 1e6), "spark": Speed(1.0, 0.5, 1e5)})
     work = Work(shuffles=2, rows=1e6)

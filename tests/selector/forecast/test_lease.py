@@ -16,7 +16,7 @@ LIMIT = 1024 * MIB
 
 
 def estimate_of(peak: int, upper: int, operator: str = "hash join", held: int = 1) -> MemoryEstimate:
-    return MemoryEstimate(peak, upper, 1.0, (OperatorEstimate(operator, 0, 1.0, 1.0, held, ""),))
+    return MemoryEstimate(peak, upper, (OperatorEstimate(operator, 0, 1.0, 1.0, held, ""),))
 
 
 @pytest.mark.parametrize(

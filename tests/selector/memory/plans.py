@@ -58,7 +58,7 @@ STATISTICS = {
 
 def node(operator: Operator, rows: float | None, *children: EstimatedNode, **more: object) -> EstimatedNode:
     plan = PlanNode(operator, str(operator), tuple(child.node for child in children), cardinality=rows, **more)  # type: ignore[arg-type]
-    return EstimatedNode(plan, rows, 1.0, "given", children)
+    return EstimatedNode(plan, rows, "given", children)
 
 
 def scan(table: str, rows: float | None, *columns: PlanColumn) -> EstimatedNode:

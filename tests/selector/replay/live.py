@@ -57,7 +57,7 @@ def estimate_of(truth: Truth) -> MemoryEstimate:
     operators = (OperatorEstimate("hash join", 0, 1e6, 1e6, truth.expected_bytes, "bins"),)
     uncertainty = Uncertainty("joins", 0.0, 0.3)
     return MemoryEstimate(
-        truth.expected_bytes, 2 * truth.expected_bytes, 1.0, operators, uncertainty=uncertainty, paper_bytes=MIB
+        truth.expected_bytes, 2 * truth.expected_bytes, operators, uncertainty=uncertainty, paper_bytes=MIB
     )
 
 

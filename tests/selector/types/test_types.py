@@ -111,6 +111,20 @@ def test_what_is_no_type_is_refused_with_its_place(text: str, at: int, why: str)
     assert refused.value.at == at
 
 
+@pytest.mark.parametrize(
+    ("text", "without"),
+    [
+        ("varchar(3)", "string"),
+        ("char(9)", "string"),
+        ("time(3)", "time(3)"),
+        ("decimal(3,1)", "decimal(3,1)"),
+        ("map<varchar(3),struct<`a b`:array<char(1)>>>", "map<string,struct<`a b`:array<string>>>"),
+    ],
+)
+def test_a_schema_that_is_read_has_no_lengths(text: str, without: str) -> None:
+    assert str(parse(text).with_plain_texts()) == without
+
+
 def test_a_type_is_read_out_of_the_middle_of_a_text() -> None:
     text = "create table t (c array<decimal(3, 1)> comment 'x', d timestamp with y)"
     assert parse_at(text, text.index("array")) == (array(decimal(3, 1)), text.index(" comment"))

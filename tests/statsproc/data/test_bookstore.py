@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from metastore.discovery.inspection import data_files, inspect
+from engines.files.listing import data_files
+from metastore.discovery.inspection import inspect
 from statsproc.data import bookstore_names as names
 from statsproc.data.bookstore import (
     BOOKS,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from engines.protocol import Column
+from sql.tables import Column
 from statsproc.data.ingest import Ingested, IngestFailed, ingest, parse_columns, quarantine_folder
 
 if TYPE_CHECKING:

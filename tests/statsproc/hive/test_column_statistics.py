@@ -8,8 +8,8 @@ from impala._thrift_gen.hive_metastore import ttypes  # type: ignore[import-unty
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol  # type: ignore[import-untyped]
 from thrift.transport.TTransport import TMemoryBuffer  # type: ignore[import-untyped]
 
-from engines.protocol import Column
 from selector.statistics import ColumnStatistics, CommonValues, Histogram
+from sql.tables import Column
 from statsproc.hive.column_statistics import Unreadable, from_hive, kind_of, to_hive
 
 ROWS = 1_000

@@ -18,11 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 from impala._thrift_gen.hive_metastore import ttypes  # type: ignore[import-untyped]
 
+from engines.files.listing import FileMark
 from engines.spark.embedded.server import ServerSettings, SparkConnectServer
 from metastore.database.connection import sqlite_url
 from metastore.discovery.inspection import inspect
 from metastore.hive.client import HiveFailed, HiveMetastore
-from metastore.records import FileMark, StatisticsPart
+from metastore.records import StatisticsPart
 from metastore.store import Metastore
 from selector.statistics import ColumnStatistics, CommonValues, Histogram, TableStatistics, as_number
 from statsproc.hive.exchange import HIVE, Exchanged, import_statistics, publish_statistics

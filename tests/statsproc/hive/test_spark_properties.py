@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from engines.protocol import Column
 from metastore.hive.properties import LONGEST_PROPERTY, cut_property, join_property
 from selector.statistics import ColumnStatistics, Histogram, TableStatistics
+from sql.tables import Column
 from statsproc.hive.spark_properties import (
     BINS,
     COLUMNS,

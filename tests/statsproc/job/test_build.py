@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from engines.protocol import Column, TableSource
 from metastore.records import StatisticsPart
+from sql.tables import Column, TableSource
 from statsproc.job.build import MOST_ADDITIONS, Before
 from statsproc.sketches.table_summary import TableSummary, encode
 from tests.statsproc.runs import NOON

@@ -19,8 +19,7 @@ import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 import pytest
 
-from engines.arrow_types import spark_type
-from metastore.discovery.inspection import data_files
+from engines.files.listing import data_files
 from metastore.records import JobState, Mode
 from statsproc.job.reading import files_of
 from statsproc.read.files import FileChunk, FileUnusable, fields_of, look, splits_of, without_root
@@ -39,7 +38,7 @@ def _table(rows: int = ROWS) -> pa.Table:
 
 def _chunk(path: Path, kind: str = "parquet") -> FileChunk:
     (file,) = data_files(path)
-    shape = look(path, kind, "", file_bytes=file.bytes, modified_ns=file.modified_ns, spark_type=spark_type)
+    shape = look(path, kind, "", file_bytes=file.bytes, modified_ns=file.modified_ns)
     (split,) = splits_of(shape, fields_of(shape, {"n": "bigint", "s": "string"}, is_text=is_text))
     return FileChunk(split)
 
@@ -112,7 +111,7 @@ def test_a_file_that_goes_while_it_is_open_is_read_to_its_end(tmp_path: Path) ->
 def test_a_type_that_is_another(tmp_path: Path, there: pa.Array, here: str) -> None:
     path = tmp_path / "other.parquet"
     pq.write_table(pa.table({"n": there}), path)
-    shape = look(path, "parquet", "", file_bytes=1, modified_ns=1, spark_type=spark_type)
+    shape = look(path, "parquet", "", file_bytes=1, modified_ns=1)
     with pytest.raises(FileUnusable, match=rf"other\.parquet holds column n as .*, but the catalog says {here[:4]}"):
         fields_of(shape, {"n": here}, is_text=is_text)
 
@@ -140,7 +139,7 @@ def test_columns_that_differ_in_case_only(tmp_path: Path) -> None:
     """Each of the catalog's is the one of its own name, where there is one; else case does not matter."""
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"n": [1], "N": ["one"], "M": [2.0]}), path)
-    shape = look(path, "parquet", "", file_bytes=1, modified_ns=1, spark_type=spark_type)
+    shape = look(path, "parquet", "", file_bytes=1, modified_ns=1)
     found = fields_of(shape, {"N": "string", "n": "bigint", "m": "double"}, is_text=is_text)
     assert [(field.name, field.stored, field.text) for field in found] == [
         ("N", "N", True),
@@ -156,8 +155,8 @@ def test_a_file_that_nobody_may_read(tmp_path: Path) -> None:
     pq.write_table(_table(10), path)
     path.chmod(0)
     script = (
-        "import pathlib, sys; from statsproc.read.files import look; from engines.arrow_types import spark_type; "
-        "look(pathlib.Path(sys.argv[1]), 'parquet', '', file_bytes=1, modified_ns=1, spark_type=spark_type)"
+        "import pathlib, sys; from statsproc.read.files import look; "
+        "look(pathlib.Path(sys.argv[1]), 'parquet', '', file_bytes=1, modified_ns=1)"
     )
     command = [sys.executable, "-c", script, str(path)]
     if os.geteuid() == 0:

@@ -18,12 +18,12 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
 
-from engines.protocol import Column
 from metastore.database.connection import sqlite_url
+from metastore.errors import TablesBusy
 from metastore.records import JobRequest, JobState, StatisticsJob
-from metastore.repositories.jobs import TablesBusy
 from metastore.store import Metastore
 from selector.join_keys import ColumnRef, KeyPair
+from sql.tables import Column
 from statsproc.job.job import Stopped, run_job
 from statsproc.spark.session import SparkUnavailable
 from tests.metastore.same import assert_same
@@ -133,10 +133,10 @@ def test_columns_that_are_changed_while_the_table_is_read(runs: Runs) -> None:
     class Changer(Recorder):
         def progress(self, what: str, done: int, total: int) -> None:
             if what == "a":
-                runs.register("a", columns=[Column("id", "double")])
+                runs.register("a", columns=[Column("id", "decimal(20,0)")])
 
     errors = run_job(runs.store, "j1", JobRequest(("a",)), lambda: nullcontext(runs.spark), Changer())
-    assert errors == {"a": "table a was dropped or registered in another way meanwhile: try again"}
+    assert errors == {"a": "table a was dropped or registered with other columns or files meanwhile: try again"}
     assert runs.store.statistics.current("a") is None  # new columns have none
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from engines.protocol import Column, TableSource
-from metastore.discovery.inspection import data_files
+from engines.files.listing import data_files
+from sql.tables import Column, TableSource
 from statsproc.read import plain_text
 from statsproc.read.files import FileUnusable
 from statsproc.read.plain_text import NotPlain, TextPiece, pieces_of

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
 
-from metastore.discovery.inspection import data_files, inspect
+from engines.files.listing import data_files
+from metastore.discovery.inspection import inspect
 from selector.join_keys import Bins
 from statsproc.job.reading import columns_of
 from statsproc.read import scan
@@ -30,7 +31,7 @@ import pickle, sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("engines", "gateway", "metastore", "selector", "statsproc"):
+        if name.split(".")[0] in ("engines", "gateway", "metastore", "selector", "sql", "statsproc"):
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Missing())

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engines.protocol import Column, TableSource
 from selector.join_keys import Bins
+from sql.tables import Column, TableSource
 from statsproc.read.files import TableChunk
 from statsproc.read.partitions import with_partition
 from statsproc.read.task import Wanted, summarise_chunk

@@ -1,6 +1,6 @@
-"""The structs of HiveServer2's interface, under names of our own; numbers and types are the protocol's.
+"""The structs of HiveServer2's interface, with our names; numbers and types are the protocol's.
 
-Several calls share a shape: what only names a session, what only answers a status, what starts an operation.
+Several calls share a struct: a request with a session alone, a reply with a status alone, a reply with an operation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FIRST_COLUMNAR_VERSION = 5  # V6
 
 
 class StatusCode(IntEnum):
-    """How a call went."""
+    """Result of a call."""
 
     SUCCESS = 0
     ERROR = 3
@@ -37,7 +37,7 @@ class StatusCode(IntEnum):
 
 
 class OperationState(IntEnum):
-    """Where an operation is."""
+    """State of an operation."""
 
     RUNNING = 1
     FINISHED = 2
@@ -47,7 +47,7 @@ class OperationState(IntEnum):
 
 
 class OperationType(IntEnum):
-    """What an operation does."""
+    """Kind of an operation."""
 
     EXECUTE_STATEMENT = 0
     GET_TYPE_INFO = 1
@@ -61,21 +61,21 @@ class OperationType(IntEnum):
 
 
 class FetchOrientation(IntEnum):
-    """From where rows are fetched."""
+    """Position from which rows are fetched."""
 
     NEXT = 0
     FIRST = 4
 
 
 class FetchType(IntEnum):
-    """What is fetched of an operation."""
+    """Part of an operation that is fetched."""
 
     ROWS = 0
     LOG = 1
 
 
 class JobStatus(IntEnum):
-    """How far what runs is."""
+    """Progress of an operation."""
 
     IN_PROGRESS = 0
     COMPLETE = 1
@@ -86,7 +86,7 @@ class JobStatus(IntEnum):
 
 @dataclass(slots=True)
 class Status(Struct):
-    """How a call went. info_messages: an exception in Hive's own form, nothing else: drivers read it as one."""
+    """Result of a call. info_messages: an exception in Hive's own form; drivers parse it as one."""
 
     code: int = field(1, I32, int(StatusCode.SUCCESS))
     info_messages: list[str] | None = field(2, list_of(TEXT))
@@ -97,7 +97,7 @@ class Status(Struct):
 
 @dataclass(slots=True)
 class HandleIdentifier(Struct):
-    """What a handle is known by."""
+    """Identity of a handle."""
 
     guid: bytes | None = field(1, BINARY)
     secret: bytes | None = field(2, BINARY)
@@ -105,14 +105,14 @@ class HandleIdentifier(Struct):
 
 @dataclass(slots=True)
 class SessionHandle(Struct):
-    """A session as a client holds it."""
+    """Handle of a session."""
 
     identifier: HandleIdentifier | None = field(1, struct_of(HandleIdentifier))
 
 
 @dataclass(slots=True)
 class OperationHandle(Struct):
-    """An operation as a client holds it."""
+    """Handle of an operation."""
 
     identifier: HandleIdentifier | None = field(1, struct_of(HandleIdentifier))
     kind: int | None = field(2, I32)
@@ -121,7 +121,7 @@ class OperationHandle(Struct):
 
 @dataclass(slots=True)
 class TypeQualifierValue(Struct):
-    """A number or a text that belongs to a type."""
+    """A number or a text that qualifies a type."""
 
     number: int | None = field(1, I32)
     text: str | None = field(2, TEXT)
@@ -136,7 +136,7 @@ class TypeQualifiers(Struct):
 
 @dataclass(slots=True)
 class PrimitiveType(Struct):
-    """One type; Hive puts nested ones here, too."""
+    """One type; nested ones, too, as in Hive."""
 
     type_id: int | None = field(1, I32)
     qualifiers: TypeQualifiers | None = field(2, struct_of(TypeQualifiers))
@@ -185,7 +185,7 @@ class InfoValue(Struct):
 
 @dataclass(slots=True)
 class Progress(Struct):
-    """What Beeline draws as a table of bars: nine columns, or its formatting fails."""
+    """A table of progress that Beeline draws: nine columns, or its formatting fails."""
 
     headings: list[str] | None = field(1, list_of(TEXT))
     rows: list[list[str]] | None = field(2, list_of(list_of(TEXT)))
@@ -195,7 +195,7 @@ class Progress(Struct):
     started_ms: int | None = field(6, I64)
 
 
-# ---------------------------------------------------------------------- what is asked
+# ---------------------------------------------------------------------- requests
 
 
 @dataclass(slots=True)
@@ -210,24 +210,22 @@ class OpenSessionRequest(Struct):
 
 @dataclass(slots=True)
 class SessionRequest(Struct):
-    """Whatever needs nothing but a session."""
+    """A request with a session alone."""
 
     session: SessionHandle | None = field(1, struct_of(SessionHandle))
 
 
 @dataclass(slots=True)
-class InfoRequest(Struct):
-    """One fact about the server."""
+class InfoRequest(SessionRequest):
+    """Ask for a property of the server."""
 
-    session: SessionHandle | None = field(1, struct_of(SessionHandle))
     info: int | None = field(2, I32)
 
 
 @dataclass(slots=True)
-class ExecuteRequest(Struct):
-    """Run a statement. timeout_s: None where the client's protocol has none, 0 where it wants none."""
+class ExecuteRequest(SessionRequest):
+    """Run a statement. timeout_s: None: the client's protocol has no such field; 0: no limit."""
 
-    session: SessionHandle | None = field(1, struct_of(SessionHandle))
     statement: str = field(2, TEXT, "")
     overlay: dict[str, str] | None = field(3, map_of(TEXT, TEXT))
     run_async: bool = field(4, BOOL, False)
@@ -235,112 +233,96 @@ class ExecuteRequest(Struct):
 
 
 @dataclass(slots=True)
-class SchemasRequest(Struct):
-    """Databases whose names match."""
+class SchemasRequest(SessionRequest):
+    """Ask for databases whose names match."""
 
-    session: SessionHandle | None = field(1, struct_of(SessionHandle))
     catalog: str | None = field(2, TEXT)
     schema: str | None = field(3, TEXT)
 
 
 @dataclass(slots=True)
-class TablesRequest(Struct):
-    """Tables whose names match."""
+class TablesRequest(SchemasRequest):
+    """Ask for tables whose names match."""
 
-    session: SessionHandle | None = field(1, struct_of(SessionHandle))
-    catalog: str | None = field(2, TEXT)
-    schema: str | None = field(3, TEXT)
     table: str | None = field(4, TEXT)
     types: list[str] | None = field(5, list_of(TEXT))
 
 
 @dataclass(slots=True)
-class ColumnsRequest(Struct):
-    """Columns whose names match."""
+class ColumnsRequest(SchemasRequest):
+    """Ask for columns whose names match."""
 
-    session: SessionHandle | None = field(1, struct_of(SessionHandle))
-    catalog: str | None = field(2, TEXT)
-    schema: str | None = field(3, TEXT)
     table: str | None = field(4, TEXT)
     column: str | None = field(5, TEXT)
 
 
 @dataclass(slots=True)
-class FunctionsRequest(Struct):
-    """Functions whose names match."""
+class FunctionsRequest(SchemasRequest):
+    """Ask for functions whose names match."""
 
-    session: SessionHandle | None = field(1, struct_of(SessionHandle))
-    catalog: str | None = field(2, TEXT)
-    schema: str | None = field(3, TEXT)
     function: str | None = field(4, TEXT)
 
 
 @dataclass(slots=True)
 class OperationRequest(Struct):
-    """Whatever needs nothing but an operation."""
+    """A request with an operation alone."""
 
     operation: OperationHandle | None = field(1, struct_of(OperationHandle))
 
 
 @dataclass(slots=True)
-class StatusRequest(Struct):
-    """Ask how an operation is."""
+class StatusRequest(OperationRequest):
+    """Ask for the state of an operation."""
 
-    operation: OperationHandle | None = field(1, struct_of(OperationHandle))
     with_progress: bool = field(2, BOOL, False)
 
 
 @dataclass(slots=True)
-class FetchRequest(Struct):
+class FetchRequest(OperationRequest):
     """Ask for rows, or for lines of the log."""
 
-    operation: OperationHandle | None = field(1, struct_of(OperationHandle))
     orientation: int = field(2, I32, int(FetchOrientation.NEXT))
     max_rows: int = field(3, I64, 1_000)
     kind: int = field(4, I16, int(FetchType.ROWS))
 
 
-# ---------------------------------------------------------------------- what is answered
+# ---------------------------------------------------------------------- replies
 
 
 @dataclass(slots=True)
 class Reply(Struct):
-    """What every answer begins with, and some consist of."""
+    """A reply with a status alone, and the base of all others."""
 
     status: Status = field(1, struct_of(Status), factory=Status)
 
 
 @dataclass(slots=True)
-class OpenSessionReply(Struct):
+class OpenSessionReply(Reply):
     """A session has begun."""
 
-    status: Status = field(1, struct_of(Status), factory=Status)
     version: int = field(2, I32, NEWEST_VERSION)
     session: SessionHandle | None = field(3, struct_of(SessionHandle))
     configuration: dict[str, str] | None = field(4, map_of(TEXT, TEXT))
 
 
 @dataclass(slots=True)
-class InfoReply(Struct):
-    """A fact; drivers want a value even beside an error."""
+class InfoReply(Reply):
+    """A property of the server; drivers need a value even beside an error."""
 
-    status: Status = field(1, struct_of(Status), factory=Status)
     value: InfoValue = field(2, struct_of(InfoValue), factory=lambda: InfoValue(text=""))
 
 
 @dataclass(slots=True)
-class OperationReply(Struct):
+class OperationReply(Reply):
     """An operation has begun."""
 
-    status: Status = field(1, struct_of(Status), factory=Status)
     operation: OperationHandle | None = field(2, struct_of(OperationHandle))
 
 
 @dataclass(slots=True)
-class StatusReply(Struct):
-    """How an operation is. Times in ms since the epoch. rows_written: by a statement that writes."""
+class StatusReply(Reply):
+    """State of an operation. Times are in ms since the epoch. rows_written: None: the statement does not write."""
 
-    status: Status = field(1, struct_of(Status), factory=Status)
     state: int | None = field(2, I32)
     sqlstate: str | None = field(3, TEXT)
     error_code: int | None = field(4, I32)
@@ -354,41 +336,37 @@ class StatusReply(Struct):
 
 
 @dataclass(slots=True)
-class MetadataReply(Struct):
+class MetadataReply(Reply):
     """The columns of an operation's result."""
 
-    status: Status = field(1, struct_of(Status), factory=Status)
     schema: TableSchema | None = field(2, struct_of(TableSchema))
 
 
 @dataclass(slots=True)
-class FetchReply(Struct):
+class FetchReply(Reply):
     """Rows. rows: a TRowSet as ``rowset`` encodes it."""
 
-    status: Status = field(1, struct_of(Status), factory=Status)
     has_more_rows: bool | None = field(2, BOOL)
     rows: bytes | None = field(3, ENCODED)
 
 
 @dataclass(slots=True)
-class LogReply(Struct):
+class LogReply(Reply):
     """Impala's: the log as one text."""
 
-    status: Status = field(1, struct_of(Status), factory=Status)
     log: str | None = field(2, TEXT)
 
 
 @dataclass(slots=True)
-class TokenReply(Struct):
-    """A delegation token, which is never there."""
+class TokenReply(Reply):
+    """A delegation token; the gateway has none."""
 
-    status: Status = field(1, struct_of(Status), factory=Status)
     token: str | None = field(2, TEXT)
 
 
 @dataclass(slots=True)
 class Refusal(Struct):
-    """Thrift's own answer to a call that is none. kind: 1 is an unknown method, 7 a protocol error."""
+    """Thrift's own reply to an invalid call. kind: 1 is an unknown method, 7 a protocol error."""
 
     message: str | None = field(1, TEXT)
     kind: int | None = field(2, I32)

@@ -1,4 +1,4 @@
-"""SASL as Hive speaks it: frames of a status, a length and a text, and of its mechanisms PLAIN."""
+"""Hive's form of SASL: frames of a status, a length and a text, with the mechanism PLAIN."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FRAME = struct.Struct(">BI")
 
 
 class SaslStatus(IntEnum):
-    """What a frame says."""
+    """Status of a frame."""
 
     START = 1
     OK = 2
@@ -22,12 +22,12 @@ class SaslStatus(IntEnum):
 
 
 class Refused(Exception):
-    """The client's side of the exchange is not as it should be; the message is for it."""
+    """The client's part of the exchange is invalid; the message is for the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What PLAIN tells. authorization_id: whom the user wants to be, empty for itself."""
+    """Content of PLAIN. authorization_id: user to act for; empty: the user itself."""
 
     authorization_id: str
     name: str
@@ -43,13 +43,13 @@ def read_credentials(take: Callable[[int], bytes]) -> Credentials:
     """Read the client's two frames; drivers differ in the second one's status. Raises Refused."""
     status, mechanism = _read(take)
     if status != SaslStatus.START or mechanism != MECHANISM:
-        raise Refused("The gateway takes the SASL mechanism PLAIN, that is a user name and a password.")
+        raise Refused("The gateway supports only the SASL mechanism PLAIN, with a user name and a password.")
     status, answer = _read(take)
     if status not in (SaslStatus.OK, SaslStatus.COMPLETE):
-        raise Refused("The exchange ended before a user name was told.")
+        raise Refused("The exchange ended before the user name was sent.")
     parts = answer.split(b"\0")
     if len(parts) != 3:
-        raise Refused("The answer is not that of PLAIN.")
+        raise Refused("The answer is not valid for PLAIN.")
     try:
         return Credentials(*(part.decode() for part in parts))
     except UnicodeDecodeError as error:

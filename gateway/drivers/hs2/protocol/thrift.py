@@ -1,13 +1,13 @@
-"""Thrift's binary protocol, as far as HiveServer2 needs it: structs in, structs out.
+"""Thrift's binary protocol, as far as HiveServer2 needs it.
 
-A struct is a dataclass whose fields say their number and type, as in an IDL:
+A struct is a dataclass whose fields have a number and a type, as in an IDL:
 
     @dataclass(slots=True)
     class Handle(Struct):
         guid: bytes | None = field(1, BINARY)
 
-What is read is hostile until it is known: lengths, counts, nesting and the number of values are bounded before
-anything of that size is built. Fields that a struct does not know, or that have another type, are passed over.
+Input is hostile: lengths, counts, nesting and the number of values are checked before anything of that size is built.
+Unknown fields, and fields of another type, are skipped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar
 
-LARGEST_DEPTH = 16  # of structs and containers in one another
+LARGEST_DEPTH = 16  # of nested structs and containers
 LARGEST_MESSAGE_VALUES = 20_000  # fields and elements in one message
 LARGEST_NAME = 128  # bytes of a method's name
 
@@ -39,11 +39,11 @@ STOP = b"\x00"
 
 
 class Malformed(Exception):
-    """Bytes that are no message, or one that is larger than any of ours."""
+    """Bytes are not a message, or a larger one than any of ours."""
 
 
 class Wire(IntEnum):
-    """Types as they are written."""
+    """Types by their numbers in the protocol."""
 
     BOOL = 2
     BYTE = 3
@@ -59,7 +59,7 @@ class Wire(IntEnum):
 
 
 class MessageKind(IntEnum):
-    """What a message is."""
+    """Kind of a message."""
 
     CALL = 1
     REPLY = 2
@@ -78,7 +78,7 @@ _FIXED_BYTES = {Wire.BOOL: 1, **{kind: packer.size for kind, packer in _FIXED.it
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type. of: of elements, or of keys and values. text: a string is UTF-8. encoded: a struct comes as its bytes."""
+    """A type. of: types of elements, or of keys and values. text: UTF-8. encoded: a struct that is bytes already."""
 
     wire: Wire
     of: tuple[Type, ...] = ()
@@ -111,7 +111,7 @@ def struct_of(kind: type[Struct]) -> Type:
 
 
 def field(number: int, kind: Type, default: Any = None, *, factory: Callable[[], Any] | None = None) -> Any:
-    """Declare a field of a struct; None is not written. factory: makes a default that may change."""
+    """Declare a field of a struct; None is not written. factory: makes a mutable default."""
     metadata = {"number": number, "type": kind}
     if factory is not None:
         return dataclasses.field(default_factory=factory, metadata=metadata)
@@ -119,7 +119,7 @@ def field(number: int, kind: Type, default: Any = None, *, factory: Callable[[],
 
 
 class Struct:
-    """Base of what is read and written: a dataclass of ``field``s."""
+    """Base of structs: dataclasses of ``field``s."""
 
     __slots__ = ()
 
@@ -128,18 +128,18 @@ S = TypeVar("S", bound=Struct)
 
 
 class Source(Protocol):
-    """Where the bytes of one message come from. left: how many may still come, at most."""
+    """Source of the bytes of one message."""
 
     @property
     def left(self) -> int:
-        """Return how many bytes there may still be."""
+        """Most bytes that may follow."""
 
     def take(self, count: int) -> bytes:
-        """Return exactly as many bytes as asked for. Raises Malformed where there are fewer."""
+        """Return exactly ``count`` bytes. Raises Malformed where there are fewer."""
 
 
 class Frame:
-    """A message that is in memory as a whole."""
+    """A message in memory."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -147,7 +147,7 @@ class Frame:
 
     @property
     def left(self) -> int:
-        """Return how many bytes there still are."""
+        """Number of bytes that follow."""
         return len(self._data) - self._at
 
     def take(self, count: int) -> bytes:
@@ -155,14 +155,13 @@ class Frame:
         end = self._at + count
         if end > len(self._data):
             raise Malformed("the message ends too early")
-        taken = self._data[self._at : end]
-        self._at = end
-        return taken
+        begin, self._at = self._at, end
+        return self._data[begin:end]
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The fields of a struct: name, number and type of each in order, and the same by number."""
+    """The fields of a struct: names, numbers and types in order, and the same by number."""
 
     ordered: tuple[tuple[str, int, Type], ...]
     by_number: dict[int, tuple[str, Type]]
@@ -172,12 +171,12 @@ _shapes: dict[type, _Shape] = {}
 
 
 def _shape(kind: type[Struct]) -> _Shape:
-    known = _shapes.get(kind)
-    if known is None:
-        described = dataclasses.fields(kind)  # type: ignore[arg-type]
-        ordered = tuple((each.name, each.metadata["number"], each.metadata["type"]) for each in described)
-        known = _shapes[kind] = _Shape(ordered, {number: (name, wire) for name, number, wire in ordered})
-    return known
+    shape = _shapes.get(kind)
+    if shape is None:
+        fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+        ordered = tuple((field.name, field.metadata["number"], field.metadata["type"]) for field in fields)
+        shape = _shapes[kind] = _Shape(ordered, {number: (name, wire) for name, number, wire in ordered})
+    return shape
 
 
 # ---------------------------------------------------------------------- reading
@@ -222,16 +221,16 @@ class Decoder:
         return kind() if request is None else request
 
     def pass_over(self) -> None:
-        """Read a struct and forget it. Raises Malformed."""
+        """Read a struct and discard it. Raises Malformed."""
         self._skip(Wire.STRUCT, 0)
 
     def struct(self, kind: type[S], depth: int = 0) -> S:
         """Read a struct. Raises Malformed."""
         self._require_depth(depth)
-        known = _shape(kind).by_number
+        fields = _shape(kind).by_number
         values: dict[str, Any] = {}
         while (wire := self._source.take(1)[0]) != 0:
-            name, wire_type = known.get(self._field_number(), ("", BOOL))
+            name, wire_type = fields.get(self._field_number(), ("", BOOL))
             if name and wire == wire_type.wire and not wire_type.encoded:
                 values[name] = self._value(wire_type, depth + 1)
             else:
@@ -282,7 +281,7 @@ class Decoder:
         return number
 
     def _count(self, count: int) -> int:
-        """Account for values that are about to be read."""
+        """Count values that are about to be read. Raises Malformed."""
         if not 0 <= count <= self._values:
             raise Malformed("the message holds too many values")
         self._values -= count
@@ -319,40 +318,40 @@ class Decoder:
 
 
 def encode(value: Struct) -> bytes:
-    """Write a struct with its stop."""
+    """Encode a struct with its stop."""
     parts: list[bytes] = []
     _write_struct(parts, value)
     return b"".join(parts)
 
 
 def reply(call: Call, success: Struct) -> bytes:
-    """Write the whole message that answers a call."""
+    """Encode the message that answers a call."""
     return b"".join((reply_head(call.method, call.sequence), encode(success), STOP))
 
 
 def reply_head(method: str, sequence: int) -> bytes:
-    """Write what comes before the struct that a call returns."""
+    """Encode the part of a reply before its struct."""
     return head(MessageKind.REPLY, method, sequence) + _FIELD.pack(Wire.STRUCT, 0)
 
 
 def head(kind: MessageKind, method: str, sequence: int) -> bytes:
-    """Write a message's head."""
+    """Encode a message's head."""
     name = method.encode("ascii")
     return b"".join((_U32.pack(VERSION | kind), _I32.pack(len(name)), name, _I32.pack(sequence)))
 
 
 def field_head(wire: Wire, number: int) -> bytes:
-    """Write what comes before a field's value."""
+    """Encode the part of a field before its value."""
     return _FIELD.pack(wire, number)
 
 
 def list_head(wire: Wire, count: int) -> bytes:
-    """Write what comes before a list's elements."""
+    """Encode the part of a list before its elements."""
     return _LIST.pack(wire, count)
 
 
 def string_head(length: int) -> bytes:
-    """Write what comes before a string's bytes."""
+    """Encode the part of a string before its bytes."""
     return _I32.pack(length)
 
 

@@ -1,4 +1,4 @@
-"""Types of columns: Spark's short names, which the whole gateway speaks, as HiveServer2's drivers know them."""
+"""Types of columns for HiveServer2's drivers, from Spark's short names."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from gateway.drivers.hs2.protocol.messages import (
 from gateway.drivers.jdbc import describe
 from selector.types import DriverType, Jdbc, Kind
 
-INTERVALS_VERSION = 7  # V8 of the protocol, the first that knows intervals; to older ones they are texts
+INTERVALS_VERSION = 7  # V8 of the protocol, the first one with intervals; older ones get texts
 YEAR_MONTH, DAY_TIME = 20, 21  # of TTypeId
 
 
 def table_schema(schema: pa.Schema, version: int, *, nested_as_texts: bool) -> TableSchema:
     """Describe the columns of a result. version: of the protocol.
 
-    nested_as_texts: arrays, maps and structs are called texts, which they are sent as.
+    nested_as_texts: declare arrays, maps and structs as texts, in which form they are sent.
     """
     return TableSchema(
         [

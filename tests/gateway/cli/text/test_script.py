@@ -29,8 +29,9 @@ def test_a_script_is_cut_where_the_tokenizer_sees_semicolons(script: str, statem
 
 
 def test_quotes_are_those_of_the_dialect() -> None:
-    script = "SELECT $$a;b$$; SELECT 2"
-    assert [each.sql for each in statements_of(script, "duckdb")] == ["SELECT $$a;b$$", "SELECT 2"]
+    script = r"SELECT r'a\'; SELECT 2"  # a raw string in Spark, an open quote in Hive
+    assert [each.sql for each in statements_of(script, "spark")] == [r"SELECT r'a\'", "SELECT 2"]
+    assert [each.sql for each in statements_of(script, "hive")] == [script]
     assert len(list(statements_of("SELECT 1; SELECT 2", "no such dialect"))) == 2  # which the gateway refuses
 
 

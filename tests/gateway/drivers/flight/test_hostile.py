@@ -35,7 +35,7 @@ from gateway.drivers.flight.protocol.flight_sql_pb2 import (
     TicketStatementQuery,
 )
 from gateway.drivers.flight.service import Call, FlightService
-from gateway.errors import MAPPED
+from gateway.failures import MAPPED
 from gateway.security.principals import Principal
 from gateway.statements.session import Session
 from tests.gateway.drivers.flight.conftest import Served
@@ -211,7 +211,7 @@ def test_parameters_that_would_have_to_be_unpacked_are_refused(scripted: Served,
             assert replies.read() is not None
             writer.close()
         else:
-            with pytest.raises(pa.ArrowInvalid, match="Parameters are not compressed here"):
+            with pytest.raises(pa.ArrowInvalid, match="Parameters must not be compressed"):
                 writer.close()
 
 

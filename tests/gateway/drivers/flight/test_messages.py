@@ -67,10 +67,10 @@ def test_what_was_not_said_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"\xff", "no message of Flight SQL"),
-        (pack(CommandStatementQuery()).replace(b"protocol.sql", b"protocol.tab"), "no message of Flight SQL"),
+        (b"\xff", "not a message of Flight SQL"),
+        (pack(CommandStatementQuery()).replace(b"protocol.sql", b"protocol.tab"), "not a message of Flight SQL"),
         (pack(CommandStatementQuery()).replace(b"StatementQuery", b"StatementXXXXX"), "CommandStatementXXXXX is not"),
-        (pack(CommandStatementQuery(query="abc")).replace(b"abc", b"\xff\xff\xff"), "no CommandStatementQuery"),
+        (pack(CommandStatementQuery(query="abc")).replace(b"abc", b"\xff\xff\xff"), "not a CommandStatementQuery"),
     ],
 )
 def test_other_bytes_are_refused(data: bytes, told: str) -> None:

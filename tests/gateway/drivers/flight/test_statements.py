@@ -328,7 +328,7 @@ def open_files(part: str) -> int:
 @pytest.fixture
 def writing(tmp_path: Path) -> Iterator[Served]:
     """Serve a gateway whose dependable engine writes."""
-    engine = WritingEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark")
+    engine = WritingEngine("spark", kind=EngineKind.DEPENDABLE)
     engine.script("select", Script(steps=(WRITTEN.to_batches()[0],)))
     gateway = assemble(load(tmp_path / "home"), EngineRegistry([EngineEntry(engine)]))
     gateway.start()

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from metastore.discovery import inspection
-from metastore.records import Annotations, Database
+from metastore.records import Database
+from sql.tables import Annotations
 from tests.gateway.drivers.hs2.conftest import Drivers
 
 hive = pytest.importorskip("pyhive.hive", reason="needs the extra hive")

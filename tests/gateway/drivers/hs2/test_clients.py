@@ -88,5 +88,5 @@ def test_the_setting_of_the_port_overrules_what_clients_tell(serve: Callable[...
 
 
 def test_a_port_has_a_dialect_that_there_is() -> None:
-    with pytest.raises(ValueError, match="one of spark, hive, impala, duckdb, trino, ansi"):
+    with pytest.raises(ValueError, match=r"one of spark, hive, impala($|\W)"):
         Hs2Settings(dialect="klingon")

@@ -17,7 +17,6 @@ import pytest
 from typer.testing import CliRunner
 
 from engines.duckdb.adapter import DuckDBSettings
-from engines.protocol import Column
 from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
 from gateway.catalog.snapshot import Relation, RelationKind
@@ -52,6 +51,7 @@ from gateway.server.startup import CertificateInvalid
 from gateway.settings import AuthenticationSettings, Hs2Settings, ServerSettings, TlsSettings
 from metastore.records import QueryState
 from selector.types import Kind as TypeKind
+from sql.tables import Column
 from tests.gateway.drivers.hs2.conftest import EVERY_TYPE, MANY_ROWS, MOMENTS, Drivers
 from tests.gateway.drivers.hs2.wire import Client, call_bytes, reply_of, success_of
 from tests.waiting import wait_until
@@ -168,11 +168,11 @@ def test_values_inside_of_others_are_written_as_outside_of_them(at: int) -> None
     pairs = pa.array([[1, None], None, [2, 3]], pa.list_(pa.int8(), 2))
     batch = pa.record_batch({"days": days, "lists": lists, "maps": maps, "parts": parts, "pairs": pairs})
     expected = [
-        ["1970-01-01", "10000-01-01", None],
-        ['["1970-01-01","10000-01-01"]', None, "[null]"],
+        ["1970-01-01", "+10000-01-01", None],
+        ['["1970-01-01","+10000-01-01"]', None, "[null]"],
         ['{"a":"1970-01-01 00:00:00"}', None, '{"b":"1970-01-01 00:00:01.5"}'],
         [
-            '{"days":["1970-01-01","10000-01-01"],"at":"1970-01-01 00:00:00"}',
+            '{"days":["1970-01-01","+10000-01-01"],"at":"1970-01-01 00:00:00"}',
             '{"days":null,"at":"1970-01-01 00:00:01.5"}',
             None,
         ],
@@ -448,7 +448,7 @@ def test_a_name_of_the_file_always_needs_its_password(tmp_path: Path) -> None:
     authenticator = UsersFile(file, anonymous=Anonymous.EVERYWHERE)
     assert authenticator.authenticate(Login("ann", None, "")).name == "ann"
     assert authenticator.authenticate(Login("joe", "right", "")).name == "joe"
-    with pytest.raises(AuthenticationFailed, match="are needed"):
+    with pytest.raises(AuthenticationFailed, match="are required"):
         authenticator.authenticate(Login("joe", None, ""))
     with pytest.raises(AuthenticationFailed, match="is wrong"):
         authenticator.authenticate(Login("joe", "left", ""))

@@ -117,7 +117,7 @@ def test_what_goes_wrong_ahead_is_told_when_it_is_asked_for(fails: type[Exceptio
     cursor = Cursor(lambda: contextlib.nullcontext(in_memory(table)))
     assert cursor.next(2)[0] == 0
     ahead = ReadAhead()
-    ahead.make(cursor, "two", write)
+    ahead.prepare(cursor, "two", write)
     assert ahead.take(cursor, "two") is None
     assert cursor.next(2)[0] == 2
 

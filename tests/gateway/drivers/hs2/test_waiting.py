@@ -59,7 +59,7 @@ class House:
 def house(tmp_path: Path) -> Iterator[House]:
     end = threading.Event()
     fast = ScriptedEngine("duckdb", slots=1)
-    dependable = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark", slots=1)
+    dependable = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, slots=1)
     for engine in (fast, dependable):
         engine.script("select", Script(steps=(ROWS,), plan=PLAN))
         engine.script("held", Script(steps=(end, ROWS), plan=PLAN))

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from engines.duckdb.adapter import DuckDBSettings
-from engines.protocol import Column
 from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
-from gateway.catalog.registration import NewTable
+from gateway.catalog.new_table import NewTable
 from gateway.security.principals import IN_PROCESS
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
 from gateway.statements.caching import CacheUse
 from gateway.statements.statement import Run, Statement
 from metastore.records import QueryRecord
+from sql.tables import Column
 
 SETTLES_S = 0.03
 DIGITS = 4

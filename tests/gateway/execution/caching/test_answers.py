@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from gateway.errors import AccessDenied, GatewayError
+from gateway.catalog.file_stamps import SETTLED_S, FileStamps
 from gateway.execution.caching import answers
-from gateway.execution.caching.table_files import SETTLED_S, TableFiles
 from gateway.security.policy import Policy
 from gateway.security.principals import IN_PROCESS, Principal, Role
 from gateway.settings import CacheSettings, PoolSettings
@@ -24,6 +23,7 @@ from gateway.statements.session import Session
 from gateway.statements.statement import Statement
 from metastore.records import QueryState
 from selector.decision import ReasonCode
+from sql.errors import AccessDenied, FusionError
 from tests.gateway.execution.caching.conftest import House, house_at, line, settled
 
 HIT, MISS, BYPASS = CacheUse.HIT, CacheUse.MISS, CacheUse.BYPASS
@@ -75,14 +75,14 @@ def test_an_answer_that_looks_at_many_files_holds_up_no_statement(
     coordinator, looks, may_look = house.gateway.coordinator, threading.Event(), threading.Event()
     monkeypatch.setattr(coordinator._one_at_a_time, "_wait_s", 3_600.0)
     monkeypatch.setattr(answers, "FEW_FILES", 0)
-    are_unchanged = TableFiles.are_unchanged
+    are_unchanged = FileStamps.are_unchanged
 
-    def slowly(files: TableFiles) -> bool:
+    def slowly(files: FileStamps) -> bool:
         looks.set()
         assert may_look.wait(timeout=60)
         return are_unchanged(files)
 
-    monkeypatch.setattr(TableFiles, "are_unchanged", slowly)
+    monkeypatch.setattr(FileStamps, "are_unchanged", slowly)
     waiting = coordinator.start(Statement(SQL, cache=True))
     assert looks.wait(timeout=30)
     other = coordinator.start(Statement(SQL, cache=True))
@@ -312,7 +312,7 @@ def test_it_is_off_unless_somebody_wants_it(house: House, table: Path) -> None:
     for value, expected in wanted.items():
         session.set("Fusion.Cache", value)
         assert session.statement(SQL).cache is expected
-    with pytest.raises(GatewayError, match="on or off"):
+    with pytest.raises(FusionError, match="on or off"):
         session.set("fusion.cache", "maybe")
 
 

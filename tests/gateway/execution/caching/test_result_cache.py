@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.catalog.file_stamps import FileStamps
 from gateway.execution.caching import result_cache
 from gateway.execution.caching.result_cache import ENTRY_BYTES, LARGEST_SHARE, STAMP_BYTES, CachedResult, ResultCache
-from gateway.execution.caching.table_files import TableFiles
 from gateway.execution.spooling.results import SpooledResult
 from selector.decision import Decision
 from selector.estimate import UNKNOWN
@@ -19,7 +19,7 @@ from tests.clock import set_clock
 
 KEEP_S = 60.0
 ROW_BYTES = 1_000
-STAMPS = TableFiles((("/table", (1, 2, 3, 4, 5)), ("/table/file", (1, 3, 3, 4, 5))))
+STAMPS = FileStamps((("/table", (1, 2, 3, 4, 5)), ("/table/file", (1, 3, 3, 4, 5))))
 
 
 def entry(sql: str, *, engine: str = "duckdb", size: int = ROW_BYTES, at_s: float = 0.0) -> CachedResult:

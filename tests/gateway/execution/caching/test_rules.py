@@ -13,14 +13,14 @@ import pytest
 from engines.protocol import EngineKind
 from engines.scripted import Script, ScriptedEngine
 from gateway import settings as settings_module
-from gateway.errors import RuleDenied, RuleForbidsEngine
+from gateway.planning.pool import Planners
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
-from gateway.sql.planning.pool import Planners
 from gateway.statements.caching import CacheUse
 from gateway.statements.statement import Run, Statement
 from selector.decision import ReasonCode
+from sql.errors import RuleDenied, RuleForbidsEngine
 from tests.gateway.conftest import BY_MEMORY, LIMIT, SLOW, register, settings_for
 from tests.gateway.execution.caching.conftest import SETTLES_S
 from tests.gateway.execution.test_coordinator import PLAN
@@ -58,7 +58,7 @@ def ruled(
     home = tmp_path / "home"
     home.mkdir()
     engines = {"fast": ScriptedEngine("fast"), "impala": ScriptedEngine("impala", kind=EngineKind.DEPENDABLE)}
-    engines["spark"] = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, dialect="spark")
+    engines["spark"] = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE)
     for name, engine in engines.items():
         engine.script("books", Script(steps=(pa.RecordBatch.from_pydict({"by": [name]}),), plan=PLAN))
     exact = frozenset({"parquet"})

@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engines.duckdb.pool import DuckDBEngine
+from engines.duckdb.engine import DuckDBEngine
+from engines.files.listing import data_files
 from engines.spark.engine import SparkConnectEngine
-from gateway.errors import AccessDenied
 from gateway.security.principals import Principal, Role
 from gateway.statements.session import Session
-from metastore.discovery.inspection import data_files, inspect
+from metastore.discovery.inspection import inspect
 from metastore.records import QueryState
+from sql.errors import AccessDenied
 from tests.gateway.execution.test_writes import House, built
 
 pytestmark = pytest.mark.spark
@@ -290,7 +291,7 @@ def _random_rows(chance: random.Random, count: int) -> list[Row]:
     ]
 
 
-@pytest.mark.parametrize(("seed", "partitioned"), [(1, True), (2, False)])
+@pytest.mark.parametrize(("seed", "partitioned"), [(1, True), pytest.param(2, False, marks=pytest.mark.thorough)])
 def test_changes_at_random_do_what_a_model_does(house: House, seed: int, partitioned: bool) -> None:
     chance = random.Random(seed)  # noqa: S311 - repeatable
     table = f"model_{seed}"

@@ -11,24 +11,28 @@ import pyarrow.parquet as pq
 import pytest
 
 from engines.errors import StatementError
-from engines.protocol import TableSource, WriteTarget
+from engines.files.listing import data_files
+from engines.protocol import WriteTarget
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
-from gateway.catalog.staged_rows import Produce
+from gateway.commands.classification import read_command
+from gateway.commands.dml.change_queries import CHANGED, ChangeRows
+from gateway.commands.dml.inserts import InsertInto
+from gateway.commands.grammar.reader import Context
+from gateway.commands.registry import FAMILIES
 from gateway.errors import SeveralMatches, WriteConflict
 from gateway.execution.changing.table_changer import TRIES
+from gateway.execution.staged_rows import Produce
 from gateway.execution.writing import TableWriter
 from gateway.security.policy import Policy
-from gateway.sql.commands.parsing import change_parsing, write_parsing
-from gateway.sql.commands.parsing.change_queries import CHANGED
-from gateway.sql.commands.parsing.relation_reader import Context
-from gateway.sql.commands.writes import ChangeRows, Overwrite, PartitionSettings
-from gateway.sql.parsing import ParserLimits
+from gateway.statements.partitions import Overwrite, PartitionSettings
 from gateway.statements.statement import Run, Statement
 from metastore.database.connection import sqlite_url
-from metastore.discovery.inspection import data_files, inspect
+from metastore.discovery.inspection import inspect
 from metastore.records import ManagedFolder
 from metastore.store import Metastore
+from sql.parsing import ParserLimits
+from sql.tables import TableSource
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 UPDATE = "UPDATE t SET n = 7 WHERE n = 1"
@@ -57,7 +61,7 @@ class World:
         self.rewrites = 0
 
     def change(self, sql: str, meanwhile: Callable[[], None] = lambda: None, *, matches: int = 1) -> pa.Table:
-        change = change_parsing.parse(sql, Context("spark", {"t": self.source}, ParserLimits()))
+        change = read_command(sql, Context("spark", {"t": self.source}, ParserLimits()), FAMILIES)
         assert isinstance(change, ChangeRows)
         return self.writer.write(change, Run(Statement(sql=sql)), self._producing(meanwhile, matches))
 
@@ -65,13 +69,14 @@ class World:
         verb = "OVERWRITE" if mode else "INTO"
         sql = f"INSERT {verb} t SELECT {value} AS n"
         context = Context("spark", {"t": self.source}, ParserLimits(), partitions=PartitionSettings(mode))
-        write = write_parsing.parse(sql, context)
+        write = read_command(sql, context, FAMILIES)
+        assert isinstance(write, InsertInto)
 
         def produce(_sql: str, target: WriteTarget) -> pa.Schema:
             put_file(Path(target.folder) / f"added-{value}-{self.rewrites}.parquet", value)
             return pa.schema([("n", pa.int64())])
 
-        self.writer.write(write, Run(Statement(sql=sql)), produce)  # type: ignore[arg-type]  # it is one
+        self.writer.write(write, Run(Statement(sql=sql)), produce)
 
     def numbers(self) -> list[int]:
         return sorted(pq.ParquetFile(file.path).read()["n"][0].as_py() for file in data_files(self.root))

@@ -47,6 +47,34 @@ def test_a_few_rows_of_many_are_held_without_the_others(spool: Spool) -> None:
     assert sum(batch.get_total_buffer_size() for batch in written.held.batches) < HELD_BYTES
 
 
+def test_text_that_is_not_utf8_is_kept_as_text_that_is(spool: Spool) -> None:
+    wrong = pa.array([b"a\xff", None, b"\xed\xa0\x80", b"ok"]).view(pa.string())
+    offsets = pa.array([0, 1, None, 4], pa.int32())
+    batch = pa.record_batch(
+        {
+            "text": wrong.slice(1),
+            "list": pa.ListArray.from_arrays(offsets, wrong),
+            "map": pa.MapArray.from_arrays(offsets, pa.array(["k", "l", "m", "n"]), wrong),
+            "part": pa.StructArray.from_arrays([wrong], ["x"]).slice(1),
+            "none": pa.array([None, None, None], pa.string()),
+        }
+    )
+    three = "\ufffd" * 3
+
+    spool.write("1", pa.RecordBatchReader.from_batches(batch.schema, [batch]))
+
+    with spool.open("1") as result:
+        (rows,) = result
+        rows.validate(full=True)
+        assert rows.to_pydict() == {
+            "text": [None, three, "ok"],
+            "list": [["a\ufffd"], [None, three, "ok"], None],
+            "map": [[("k", "a\ufffd")], [("l", None), ("m", three), ("n", "ok")], None],
+            "part": [{"x": None}, {"x": three}, {"x": "ok"}],
+            "none": [None, None, None],
+        }
+
+
 @pytest.mark.parametrize("size", [SMALL_BYTES // 2, 2 * SMALL_BYTES, 2 * HELD_BYTES], ids=["small", "held", "large"])
 def test_wherever_a_result_is_kept_it_is_found_shared_and_deleted(spool: Spool, size: int) -> None:
     rows = pa.table({"text": ["x" * size]})

@@ -60,8 +60,8 @@ class Bench:
         assert early is not None
         self.early: EarlyResult = early
 
-    def write(self, *steps: Step, settled: bool = True, schema: pa.Schema | None = None) -> SpooledResult:
-        return self.early.write(Stream(*steps, schema=schema), settled=settled, publish=lambda rename: rename())  # type: ignore[arg-type]
+    def write(self, *steps: Step, schema: pa.Schema | None = None) -> SpooledResult:
+        return self.early.write(Stream(*steps, schema=schema), publish=lambda rename: rename())  # type: ignore[arg-type]
 
     def lose(self, *steps: Step) -> None:
         """Have a try write, and lose it."""
@@ -147,16 +147,6 @@ def test_a_few_rows_that_nothing_follows_can_be_read_soon(bench: Bench) -> None:
     assert bench.result() == list(range(6))
 
 
-def test_rows_that_another_engine_may_replace_are_not_shown(bench: Bench) -> None:
-    def look() -> None:
-        assert not bench.early.is_readable
-        with pytest.raises(NotFinished), bench.early.open():
-            pass
-
-    assert bench.write(numbered(0), numbered(ROWS), look, settled=False).rows == 2 * ROWS
-    assert not bench.run.ready.done()
-
-
 def test_a_lost_try_that_nobody_read_leaves_nothing(bench: Bench) -> None:
     bench.lose(numbered(0), numbered(ROWS))
     assert bench.files() == []
@@ -224,15 +214,6 @@ def test_nan_is_the_same_as_itself_and_zero_is_not_minus_zero(tmp_path: Path) ->
         else:
             with pytest.raises(ResultInterrupted):
                 bench.write(again, schema=first.schema)
-
-
-def test_rows_of_a_second_try_that_is_not_the_last_are_not_shown(bench: Bench) -> None:
-    bench.lose(numbered(0), numbered(ROWS), lambda: bench.read(1))
-
-    def look() -> None:
-        assert bench.early.readable_rows == ROWS
-
-    assert bench.write(numbered(0), numbered(ROWS), look, settled=False).rows == 2 * ROWS
 
 
 def test_a_result_that_grows_too_large_ends_with_what_was_given(bench: Bench) -> None:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engines.duckdb.adapter import DuckDBSettings
-from engines.duckdb.pool import DuckDBEngine
+from engines.duckdb.engine import DuckDBEngine
 from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
 from gateway.errors import QueryFailed

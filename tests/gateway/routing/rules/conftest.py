@@ -11,19 +11,19 @@ import pytest
 from engines.protocol import EngineKind
 from engines.scripted import ScriptedEngine
 from gateway import settings as settings_module
+from gateway.planning.pool import Planners
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.authentication import user_line
 from gateway.security.principals import Role
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
-from gateway.sql.planning.pool import Planners
 from gateway.statements.statement import Run, Statement
 from metastore.records import QueryRecord
 from tests.gateway.conftest import BY_MEMORY, LIMIT, SLOW, register, settings_for
 from tests.gateway.execution.test_coordinator import ANSWER
 from tests.gateway.scripted_gateway import WritingEngine
 
-FAST, DEPENDABLE = ("duckdb", "sail"), ("spark", "hive")
+FAST, DEPENDABLE = ("duckdb", "impala"), ("spark", "hive")
 ENGINES = (*FAST, *DEPENDABLE)
 
 
@@ -69,7 +69,7 @@ def ruled(
         file = home / settings_module.RULES_NAME
         file.write_text(rules, encoding="utf-8")
         engines = {name: ScriptedEngine(name) for name in FAST}
-        engines |= {name: WritingEngine(name, kind=EngineKind.DEPENDABLE, dialect="spark") for name in DEPENDABLE}
+        engines |= {name: WritingEngine(name, kind=EngineKind.DEPENDABLE) for name in DEPENDABLE}
         for engine in engines.values():
             engine.script("books", ANSWER)
             engine.script("transactions", ANSWER)

@@ -16,12 +16,13 @@ from collections.abc import Callable
 from typing import Any
 
 from engines.protocol import EngineStatus
-from gateway.errors import NoEngineAvailable, RuleDenied, RuleForbidsEngine
+from gateway.errors import NoEngineAvailable
 from gateway.routing.rules.reading import read_rules
 from gateway.security.principals import Principal, Role
 from gateway.statements.statement import Presumed, Statement
 from metastore.records import QueryState
 from selector.decision import NoEngine
+from sql.errors import RuleDenied, RuleForbidsEngine
 from tests.gateway.routing.rules.conftest import ENGINES, FAST, Build, Ruled
 
 FILES = 1_000

@@ -8,12 +8,13 @@ import pytest
 
 from engines.errors import EngineUnavailable, MemoryExceeded
 from engines.protocol import EngineStatus
-from gateway.errors import NoEngineAvailable, RuleDenied, RuleForbidsEngine
+from gateway.errors import NoEngineAvailable
 from gateway.routing.admission.values import Request
 from gateway.security.principals import Principal, Role
 from gateway.statements.statement import Presumed, Statement
 from metastore.records import QueryRecord, QueryState
 from selector.decision import NoEngine, ReasonCode
+from sql.errors import RuleDenied, RuleForbidsEngine
 from tests.gateway.execution.test_coordinator import ANSWER, SQL, failing
 from tests.gateway.routing.rules.conftest import DEPENDABLE, ENGINES, Build
 
@@ -33,7 +34,7 @@ def ranking(record: QueryRecord) -> tuple[str, ...]:
 
 def test_without_rules_prices_decide(ruled: Build) -> None:
     record = ruled().ended(Statement(SQL))
-    assert ranking(record) == ("duckdb", "sail", "spark", "hive")
+    assert ranking(record) == ("duckdb", "impala", "spark", "hive")
     assert record.decision is not None
     assert (record.decision.matched, record.decision.strict) == (None, False)
 
@@ -41,10 +42,10 @@ def test_without_rules_prices_decide(ruled: Build) -> None:
 @pytest.mark.parametrize(
     ("says", "expected"),
     [
-        ('allow = ["sail", "hive"]', ("sail", "hive")),
+        ('allow = ["impala", "hive"]', ("impala", "hive")),
         ('allow = "hive"', ("hive",)),
-        ('prefer = ["hive", "sail"]', ("hive", "sail", "duckdb", "spark")),
-        ('pin = "spark"', ("spark", "duckdb", "sail", "hive")),
+        ('prefer = ["hive", "impala"]', ("hive", "impala", "duckdb", "spark")),
+        ('pin = "spark"', ("spark", "duckdb", "impala", "hive")),
         ('strict = "hive"', ("hive",)),
     ],
 )
@@ -63,11 +64,11 @@ def test_an_action_changes_the_ranking_and_says_so(ruled: Build, says: str, expe
 def test_the_first_rule_that_matches_decides(ruled: Build) -> None:
     house = ruled(
         rule("sales", 'strict = "hive"', 'table = "transactions"')
-        + rule("books", 'strict = "sail"', 'table = "book*"')
+        + rule("books", 'strict = "impala"', 'table = "book*"')
         + rule("rest", 'deny = "No."')
     )
     assert ranking(house.ended(Statement(SALES))) == ("hive",)
-    assert ranking(house.ended(Statement(SQL))) == ("sail",)
+    assert ranking(house.ended(Statement(SQL))) == ("impala",)
     refused = house.ended(Statement("SELECT 1 AS one"))
     assert refused.error is not None
     assert refused.error.code == RuleDenied.code
@@ -88,7 +89,7 @@ def test_what_is_denied_reaches_no_engine_not_even_its_planner(ruled: Build) -> 
 def test_no_engine_is_asked_for_a_plan_that_it_may_not_run(ruled: Build, says: str) -> None:
     house = ruled(rule("apart", says) + rule("large", 'pin = "hive"', 'estimate = { peak_above = "1 TiB" }'))
     house.ended(Statement(SQL))
-    assert (house.explained()["duckdb"], house.explained()["sail"]) == (0, 0)
+    assert (house.explained()["duckdb"], house.explained()["impala"]) == (0, 0)
 
 
 def test_an_estimate_is_asked_for_only_where_all_else_holds(ruled: Build) -> None:
@@ -106,10 +107,10 @@ def test_an_estimate_is_asked_for_only_where_all_else_holds(ruled: Build) -> Non
 def test_an_estimate_that_is_not_known_is_only_unknown(ruled: Build) -> None:
     house = ruled(
         rule("large", 'strict = "hive"', "estimate = { peak_above = 0 }")
-        + rule("small", 'strict = "sail"', 'estimate = { peak_below = "1 TiB" }')
+        + rule("small", 'strict = "impala"', 'estimate = { peak_below = "1 TiB" }')
         + rule("unknown", 'strict = "spark"', "estimate = { unknown = true }")
     )
-    for name in ("duckdb", "sail"):
+    for name in ("duckdb", "impala"):
         house.engines[name].script("transactions", failing(MemoryExceeded("full")))
         house.engines[name].explain = _unavailable  # type: ignore[method-assign]
     assert ranking(house.ended(Statement(SALES))) == ("spark",)
@@ -186,7 +187,7 @@ def test_a_fast_engine_is_pinned_where_it_ran_out_before_and_only_preferred_wher
     house.write(rule("wish", 'prefer = "duckdb"'))
     assert "duckdb" not in ranking(house.ended(Statement(SQL)))
     house.write(rule("first", 'pin = "duckdb"'))
-    assert ranking(house.ended(Statement(SQL))) == ("duckdb", "sail", "spark", "hive")
+    assert ranking(house.ended(Statement(SQL))) == ("duckdb", "impala", "spark", "hive")
 
 
 # ---------------------------------------------------------------------- the client's own choice
@@ -195,15 +196,15 @@ def test_a_fast_engine_is_pinned_where_it_ran_out_before_and_only_preferred_wher
 @pytest.mark.parametrize(
     ("says", "taken"),
     [
-        ('prefer = "hive"', "sail"),
-        ('pin = "hive"', "sail"),
-        ('allow = ["hive", "sail"]', "sail"),
-        ('strict = "sail"', "sail"),
+        ('prefer = "hive"', "impala"),
+        ('pin = "hive"', "impala"),
+        ('allow = ["hive", "impala"]', "impala"),
+        ('strict = "impala"', "impala"),
     ],
 )
 def test_the_clients_choice_holds_where_the_rule_leaves_it(ruled: Build, says: str, taken: str) -> None:
     house = ruled(rule("the rule", says))
-    for statement in (Statement(SQL, engine="sail"), Statement(f"SELECT /*+ engine(sail) */ {SQL[7:]}")):
+    for statement in (Statement(SQL, engine="impala"), Statement(f"SELECT /*+ engine(impala) */ {SQL[7:]}")):
         record = house.ended(statement)
         assert ranking(record) == (taken,)
         assert record.decision is not None
@@ -213,7 +214,7 @@ def test_the_clients_choice_holds_where_the_rule_leaves_it(ruled: Build, says: s
 @pytest.mark.parametrize("says", ['allow = ["hive", "spark"]', 'strict = "hive"'])
 def test_the_clients_choice_is_refused_where_the_rule_forbids_it(ruled: Build, says: str) -> None:
     house = ruled(rule("the rule", says))
-    for statement in (Statement(SQL, engine="sail"), Statement(f"SELECT /*+ engine(sail) */ {SQL[7:]}")):
+    for statement in (Statement(SQL, engine="impala"), Statement(f"SELECT /*+ engine(impala) */ {SQL[7:]}")):
         record = house.ended(statement)
         assert record.error is not None
         assert record.error.code == RuleForbidsEngine.code
@@ -313,13 +314,13 @@ def test_a_command_may_be_about_a_kind(ruled: Build) -> None:
 def test_users_groups_and_roles(ruled: Build) -> None:
     house = ruled(
         '[groups]\nanalysts = ["ann", "etl_*"]\n'
-        + rule("analysts", 'strict = "sail"', 'group = "analysts"')
+        + rule("analysts", 'strict = "impala"', 'group = "analysts"')
         + rule("operators", 'strict = "hive"', 'group = "operator"')
         + rule("carl", 'strict = "spark"', 'user = "carl"')
     )
     for name, role, engine in (
-        ("ann", Role.READER, "sail"),
-        ("etl_7", Role.READER, "sail"),
+        ("ann", Role.READER, "impala"),
+        ("etl_7", Role.READER, "impala"),
         ("bob", Role.OPERATOR, "hive"),
         ("carl", Role.ADMIN, "spark"),
         ("dora", Role.ADMIN, "duckdb"),
@@ -338,11 +339,11 @@ def test_tags_pools_and_headers(ruled: Build) -> None:
     house = ruled(
         rule("etl", 'strict = "hive"', 'tag = "etl"')
         + rule("pool", 'strict = "spark"', 'pool = "batch*"')
-        + rule("airflow", 'strict = "sail"', 'header = { X-App = "airflow/*", X-Team = ["a", "b"] }')
+        + rule("airflow", 'strict = "impala"', 'header = { X-App = "airflow/*", X-Team = ["a", "b"] }')
     )
     assert ranking(house.ended(Statement(SQL, tags=("x", "etl")))) == ("hive",)
     assert ranking(house.ended(Statement(SQL, pool="batch.night"))) == ("spark",)
-    assert ranking(house.ended(Statement(SQL, headers={"x-app": "airflow/2", "x-team": "b"}))) == ("sail",)
+    assert ranking(house.ended(Statement(SQL, headers={"x-app": "airflow/2", "x-team": "b"}))) == ("impala",)
     assert ranking(house.ended(Statement(SQL, headers={"x-app": "airflow/2"})))[0] == "duckdb"
 
 
@@ -368,7 +369,7 @@ def test_hours_and_days_in_a_zone(ruled: Build) -> None:
 def test_the_state_of_engines(ruled: Build) -> None:
     house = ruled(
         rule("without spark", 'strict = "hive"', 'down = "spark"')
-        + rule("duckdb is full", 'strict = "sail"', 'busy = "duckdb", up = "spark"')
+        + rule("duckdb is full", 'strict = "impala"', 'busy = "duckdb", up = "spark"')
     )
     assert ranking(house.ended(Statement(SQL)))[0] == "duckdb"
     house.engines["spark"].reported_status = DOWN
@@ -376,6 +377,6 @@ def test_the_state_of_engines(ruled: Build) -> None:
     house.engines["spark"].reported_status = EngineStatus(alive=True, detail="back")
     admission, asked = house.gateway.admission, Request("duckdb", 0)
     with admission.lease(asked, wait_s=1), admission.lease(asked, wait_s=1):
-        assert ranking(house.ended(Statement(SQL))) == ("sail",)
+        assert ranking(house.ended(Statement(SQL))) == ("impala",)
     assert ranking(house.ended(Statement(SQL)))[0] == "duckdb"
     assert set(DEPENDABLE) <= set(house.gateway.engines)

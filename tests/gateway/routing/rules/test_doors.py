@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import httpx
 import pytest
@@ -19,6 +20,7 @@ from gateway.drivers.hs2.protocol.messages import (
     StatusCode,
 )
 from gateway.server.app import create_app
+from gateway.statements.statement import Statement
 from tests.gateway.conftest import serving
 from tests.gateway.drivers.hs2.wire import call_bytes, reply_of
 from tests.gateway.execution.test_coordinator import SQL
@@ -107,11 +109,11 @@ def test_the_command_line_shows_reloads_and_tries_rules(ruled: Build) -> None:
         assert json.loads(found.stdout)["decision"]["engine"] == "spark"
         assert run(app, ["rules", "explain", SQL, "--header", "x-app", *url]).exit_code == 2
         assert run(app, ["rules", "explain", "SELEC 1", *url]).exit_code == 1
-        house.file.write_text(RULES + "x = [")
+        house.file.write_text(RULES + "x = 1 2")
         reloaded = run(app, ["rules", "reload", *url])
         assert reloaded.exit_code == 1
-        assert "those of before hold on" in plain(reloaded.output)
-        assert f"line {RULES.count(chr(10)) + 1}, column" in plain(reloaded.output)
+        assert "the last valid rules stay active" in plain(reloaded.output)
+        assert f"(at line {RULES.count(chr(10)) + 1}, column 7)" in plain(reloaded.output)
     assert not any(engine.asked for engine in house.engines.values())
 
 
@@ -127,6 +129,53 @@ def test_a_file_is_checked_without_a_gateway(ruled: Build, monkeypatch: pytest.M
     other.write_text(rule("a", 'strict = "duckbd"', 'usr = "ann"') + "[[rule]]\n")
     checked = CliRunner().invoke(app, ["rules", "check", str(other), *home])
     assert checked.exit_code == 1
-    assert "line 3, column 11: there is no key usr; did you mean user" in plain(checked.output)
-    assert "line 5, column 1: the rule has no name" in plain(checked.output)
+    assert "rule 'a': match.usr: there is no such key; did you mean user" in plain(checked.output)
+    assert "rule 2: the rule has no name" in plain(checked.output)
     assert CliRunner().invoke(app, ["rules", "check", "/nowhere/x.toml", *home]).exit_code == 1
+
+
+DENIED = (
+    rule("no ddl", 'deny = "No tables here."', 'kind = "ddl", tag = "guest"')
+    + rule("no statistics", 'deny = "No statistics here."', 'kind = "statistics", tag = "guest"')
+    + rule("secret", 'deny = "Ask HR."', 'table = "transactions"')
+)
+GUEST = {"X-Fusion-Tags": "guest"}
+NIGHTLY = {"name": "nightly", "tables": ["books"], "cron": "0 3 * * *"}
+
+
+def test_routes_ask_the_rules_that_statements_ask(ruled: Build, bookstore: Path) -> None:
+    house = ruled(DENIED)
+    registered = {"name": "more", "location": str(bookstore / "books")}
+    secret = {"name": "transactions", "location": str(bookstore / "books")}
+    with serving(create_app(house.gateway)) as http:
+
+        def denied(method: str, path: str, body: object = None, **headers: str) -> str:
+            reply = http.request(method, path, json=body, headers=headers)
+            assert (reply.status_code, reply.json()["error"]["code"]) == (403, "RULE_DENIED"), reply.text
+            message: str = reply.json()["error"]["message"]
+            return message
+
+        assert "No tables here." in denied("POST", "/v1/tables", registered, **GUEST)
+        assert "No statistics here." in denied("POST", "/v1/stats/jobs", {"tables": ["books"]}, **GUEST)
+        assert "No statistics here." in denied("POST", "/v1/stats/schedules", NIGHTLY, **GUEST)
+        assert "Ask HR." in denied("POST", "/v1/tables", secret)
+        assert "Ask HR." in denied("POST", "/v1/stats/jobs", {"tables": ["books", "Transactions"]})
+        for tables in (["transactions"], ["TRANSACTIONS", "books"], ["*"]):
+            assert "Ask HR." in denied("POST", "/v1/stats/schedules", {**NIGHTLY, "tables": tables})
+        assert http.post("/v1/stats/schedules", json=NIGHTLY).status_code == 201
+        changed = {"tables": ["transactions"]}
+        assert "Ask HR." in denied("PATCH", "/v1/stats/schedules/nightly", changed)
+        assert "No statistics here." in denied("POST", "/v1/stats/schedules/nightly/run", **GUEST)
+        assert http.patch("/v1/stats/schedules/nightly", json={"paused": True}, headers=GUEST).status_code == 200
+        assert [table["name"] for table in http.get("/v1/tables").json()["tables"]] == ["books", "transactions"]
+        assert http.get("/v1/stats/jobs").json()["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    "sql", ["CREATE TABLE x LIKE transactions", "CREATE TABLE IF NOT EXISTS x LIKE default.transactions", "EXPLAIN {}"]
+)
+def test_a_table_like_a_denied_one_is_denied(ruled: Build, sql: str) -> None:
+    house = ruled(rule("secret", 'deny = "Ask HR."', 'table = "transactions", kind = ["ddl", "explain"]'))
+    refused = house.ended(Statement(sql.format("CREATE TABLE x LIKE transactions")))
+    assert refused.error is not None
+    assert refused.error.code == "RULE_DENIED"

@@ -1,17 +1,15 @@
-"""Files of rules: what is wrong is told with its place, whatever the bytes are; a reload under load loses nothing."""
+"""Files of rules: what is wrong is told with its key, whatever the bytes are; a reload under load loses nothing."""
 
 from __future__ import annotations
 
 import os
 import threading
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.routing.rules.positions import positions
 from gateway.routing.rules.reading import RulesInvalid, read_rules
 from gateway.routing.rules.rules_file import GONE, LOOK_S, SETTLED_S, RulesFile
 from gateway.statements.statement import Statement
@@ -43,46 +41,53 @@ PIECES = (
 
 
 @pytest.mark.parametrize(
-    ("written", "line", "column", "told"),
+    ("written", "message"),
     [
-        ("x = ", 1, 5, "TOML"),
-        (GOOD + "\n\nname = [\n", 8, 1, "TOML"),
-        ("[[rule]]\nname = 'a'\n", 1, 1, "says nothing"),
-        (GOOD + 'pin = "spark"', 1, 1, "says pin and strict"),
-        ('[[rule]]\ndeny = "x"', 1, 1, "no name"),
-        (GOOD + "\n" + GOOD, 7, 1, "two rules 'a'"),
-        (rule("a", 'strict = "sprak"'), 4, 1, "did you mean spark?"),
-        (rule("a", 'deny = ""'), 4, 1, "empty"),
-        (rule("a", "allow = []"), 4, 1, "the list is empty"),
-        (rule("a", 'deny = "x"', 'tabel = "x"'), 3, 11, "did you mean table"),
-        (rule("a", 'deny = "x"', 'kind = "selct"'), 3, 11, "did you mean select"),
-        (rule("a", 'deny = "x"', 'group = "analysts"'), 3, 11, "no group analysts"),
-        (rule("a", 'deny = "x"', 'time = "25:00-26:00"'), 3, 11, "22:00-06:00"),
-        (rule("a", 'deny = "x"', 'days = "mon-fry"'), 3, 11, "a day is one of"),
-        (rule("a", 'deny = "x"', 'zone = "Mars/Base"'), 3, 11, "no time zone Mars/Base"),
-        (rule("a", 'deny = "x"', 'header = { Authorization = "x" }'), 3, 22, "secret"),
-        (rule("a", 'deny = "x"', "estimate = { }"), 3, 11, "compared with something"),
-        (rule("a", 'deny = "x"', "estimate = { peak_above = -1 }"), 3, 24, "peak_above"),
-        (rule("a", 'deny = "x"', "waiting_above = { spark = true }"), 3, 29, "valid number"),
-        (rule("a", 'deny = "x"', 'down = "sprak"'), 3, 11, "no engine sprak"),
-        ('[groups]\nadmin = "ann"', 2, 1, "is a role"),
-        ("[rule]\nname = 'x'", 1, 1, "list"),
-        ("a" + ".a" * 200 + " = 1", 1, 1, "dots"),
-        ("[[rule]]\nname = 'a'\n# grüße\n[rule.match]\n\n\ntime = '''\n22-23'''\n", 7, 1, "22:00-06:00"),
+        ("x = ", "no TOML: Invalid value (at end of document)"),
+        (GOOD + "\n\ny = 2 3\n", "(at line 7, column 7)"),
+        ("[[rule]]\nname = 'a'\n", "rule 'a': the rule says nothing"),
+        (GOOD + 'pin = "spark"', "rule 'a': the rule says pin and strict"),
+        ('[[rule]]\ndeny = "x"', "rule 1: the rule has no name"),
+        (GOOD + "\n" + GOOD, "two rules 'a'"),
+        (rule("a", 'strict = "sprak"'), "rule 'a': strict: there is no engine sprak; did you mean spark?"),
+        (rule("a", 'deny = ""'), "rule 'a': deny: a text that is not empty is needed"),
+        (rule("a", "allow = []"), "rule 'a': allow: the list is empty"),
+        (rule("a", 'deny = "x"', 'tabel = "x"'), "rule 'a': match.tabel: there is no such key; did you mean table"),
+        (
+            rule("a", 'deny = "x"', 'kind = "selct"'),
+            "rule 'a': match.kind: there is no kind selct; did you mean select",
+        ),
+        (rule("a", 'deny = "x"', 'group = "analysts"'), "rule 'a': match.group: there is no group analysts"),
+        (rule("a", 'deny = "x"', 'time = "25:00-26:00"'), "match.time: a time of day is written as 22:00-06:00"),
+        (rule("a", 'deny = "x"', 'days = "mon-fry"'), "match.days: a day is one of"),
+        (rule("a", 'deny = "x"', 'zone = "Mars/Base"'), "match.zone: there is no time zone Mars/Base"),
+        (rule("a", 'deny = "x"', 'header = { Authorization = "x" }'), "match.header.Authorization: the header"),
+        (rule("a", 'deny = "x"', "estimate = { }"), "match.estimate: an estimate is compared with something"),
+        (rule("a", 'deny = "x"', "estimate = { peak_above = -1 }"), "match.estimate.peak_above: "),
+        (
+            rule("a", 'deny = "x"', "waiting_above = { spark = true }"),
+            "match.waiting_above.spark: it has to be a valid",
+        ),
+        (rule("a", 'deny = "x"', 'down = "sprak"'), "rule 'a': match.down: there is no engine sprak"),
+        ('[groups]\nadmin = "ann"', "groups.admin: admin is a role"),
+        ("[rule]\nname = 'x'", "rule: it has to be a valid list"),
+        ("a = " + "[" * 10_000, "no TOML"),
+        ("a = " + "9" * 10_000, "no TOML"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(written: str, line: int, column: int, told: str) -> None:
+def test_what_is_wrong_is_told_with_its_key(written: str, message: str) -> None:
     with pytest.raises(RulesInvalid) as wrong:
         read_rules(written.encode(), ENGINES)
-    found = [(each.position.line, each.position.column) for each in wrong.value.problems if each.position]
-    assert (line, column) in found, list(map(str, wrong.value.problems))
-    assert told in str(wrong.value)
+    assert [problem for problem in wrong.value.problems if message in problem], wrong.value.problems
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(RulesInvalid) as wrong:
         read_rules((rule("a", "x = 1") + rule("b", 'strict = "x"', "y = 2")).encode(), ENGINES)
-    assert [each.position.line for each in wrong.value.problems if each.position] == [4, 7]
+    assert [problem.partition(": there")[0] for problem in wrong.value.problems if "no such key" in problem] == [
+        "rule 'a': x",
+        "rule 'b': match.y",
+    ]
 
 
 @settings(max_examples=500)
@@ -98,38 +103,6 @@ def test_no_bytes_do_more_than_be_refused(content: bytes) -> None:
         assert error.problems
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(
-            b"a = " + b"[" * 100_000,
-            b"a = " + b"{b=" * 50_000,
-            b"x = " + b"9" * 100_000,
-            b'"' * 200_000,
-            b"[" * 250_000,
-        ),
-        *(b"a=1\n" * 60_000, b"#" * (1 << 20), b"\xff" * 1_000, b"a" + b".a" * 100_000),
-    ],
-    ids=len,
-)
-def test_large_and_deep_files_are_refused_in_little_time(content: bytes) -> None:
-    begun = time.perf_counter()
-    with pytest.raises(RulesInvalid):
-        read_rules(content, ENGINES)
-    assert time.perf_counter() - begun < 20
-
-
-def test_keys_have_their_places_in_every_form_of_table() -> None:
-    text = "a.b = 1\n'c d' = { e = [1, { f = 2 }], g = '}' }\n[[h]]\ni = '''\n]]\n'''\n[h.j]\nk = 1 # l = 2\n"
-    text += "[[h]]\nm = 1\n"
-    found = {".".join(map(str, path)): (place.line, place.column) for path, place in positions(text).items()}
-    assert found["a.b"] == (1, 1)
-    assert found["c d.e"] == (2, 11)
-    assert found["c d.e.1.f"] == (2, 21)
-    assert found["c d.g"] == (2, 31)
-    assert (found["h.0.i"], found["h.0.j"], found["h.0.j.k"], found["h.1.m"]) == ((4, 1), (7, 1), (8, 1), (10, 1))
-
-
 # ---------------------------------------------------------------------- the file
 
 
@@ -143,7 +116,7 @@ def test_a_file_that_changes_is_read_without_being_told(tmp_path: Path) -> None:
     wait_until(lambda: bool(rules.state().problems), "a bad file is noticed", LOOK_S + SETTLED_S + 5)
     assert [each.name for each in rules.current().rule] == ["a"]
     file.unlink()
-    wait_until(lambda: rules.state().problems[0].message == GONE, "a file that is gone is", LOOK_S + SETTLED_S + 5)
+    wait_until(lambda: rules.state().problems[0] == GONE, "a file that is gone is", LOOK_S + SETTLED_S + 5)
     assert [each.name for each in rules.current().rule] == ["a"]
     file.write_text("")
     wait_until(lambda: rules.current().rule == (), "an empty file says that there are none", LOOK_S + SETTLED_S + 5)
@@ -170,7 +143,7 @@ def test_a_reload_of_nothing_changes_nothing(tmp_path: Path) -> None:
 def test_reload_under_load_drops_nothing_and_no_statement_meets_half_a_file(ruled: Build) -> None:
     """Files are exchanged while statements run: each statement obeys one whole file, and all of them end."""
     house = ruled(rule("v", 'strict = "spark"'), queue_s=120.0)
-    files = [rule("v", 'strict = "spark"'), rule("v", 'strict = "hive"'), "broken = [", rule("v", 'strict = "sail"')]
+    files = [rule("v", 'strict = "spark"'), rule("v", 'strict = "hive"'), "broken = [", rule("v", 'strict = "impala"')]
     ending = threading.Event()
 
     def exchange() -> None:
@@ -194,7 +167,7 @@ def test_reload_under_load_drops_nothing_and_no_statement_meets_half_a_file(rule
         assert record.state is QueryState.FINISHED, record.error
         assert record.decision is not None
         assert len(record.decision.ranking) == 1
-        assert record.decision.engine in ("spark", "hive", "sail")
+        assert record.decision.engine in ("spark", "hive", "impala")
         assert {attempt.engine for attempt in record.attempts} == {record.decision.engine}
         assert record.decision.engine in record.decision.reasons[0].text
     assert len({record.engine for record in records}) > 1

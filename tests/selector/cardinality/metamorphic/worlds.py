@@ -23,10 +23,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from benchmarks.tables import Tables
-from engines.protocol import Column, TableSource
 from metastore.records import CatalogTable
 from selector.join_keys import Bins, ColumnRef, KeyPair, key_groups
 from selector.statistics import TableStatistics
+from sql.tables import Column, TableSource
 from statsproc.job.in_memory import Rows, describe_rows
 from statsproc.job.reading import key_columns
 from statsproc.read.files import TableChunk

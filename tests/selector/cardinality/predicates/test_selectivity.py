@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selector.cardinality.predicates.selectivity import (
-    GUESS_CONFIDENCE,
     PATTERN_SHARE,
     RANGE_SHARE,
     Filtered,
@@ -81,15 +80,12 @@ def test_one_predicate(predicate: str, share: float) -> None:
 
 
 def test_bounds_on_one_column_are_one_interval_not_a_product() -> None:
-    both = of_books("(price >= 20.0)", "(price < 30.0)")
-    assert both.share == pytest.approx(10 / TOP_PRICE)
-    assert both.confidence == 1.0
+    assert of_books("(price >= 20.0)", "(price < 30.0)").share == pytest.approx(10 / TOP_PRICE)
 
 
-def test_different_columns_back_off_and_cost_confidence() -> None:
+def test_different_columns_back_off() -> None:
     both = of_books("(price < 50)", "(category = 'Fiction')")
     assert both.share == pytest.approx(math.sqrt(0.5) / CATEGORIES)
-    assert both.confidence < of_books("(category = 'Fiction')").confidence
 
 
 def test_many_selective_predicates_are_never_a_product() -> None:
@@ -122,7 +118,6 @@ def test_nulls_answer_no_comparison() -> None:
 def test_what_no_statistic_answers_keeps_all_rows_and_says_so(predicate: str) -> None:
     kept = of_books(predicate)
     assert kept.share == 1.0
-    assert kept.confidence < 1.0
     assert kept.unanswered
 
 
@@ -140,7 +135,6 @@ def test_what_no_statistic_answers_keeps_all_rows_and_says_so(predicate: str) ->
 def test_what_is_guessed_from_its_form_is_named(predicate: str, share: float) -> None:
     kept = of_books(predicate)
     assert kept.share == pytest.approx(share)
-    assert kept.confidence == GUESS_CONFIDENCE
     assert len(kept.unanswered) == 1
 
 
@@ -234,14 +228,12 @@ def kept_rows(*predicates: str) -> pa.Table:
 def test_columns_that_go_together_are_counted_on_the_sample(predicates: tuple[str, ...]) -> None:
     kept = of_data(*predicates)
     assert kept.share * ROWS == pytest.approx(kept_rows(*predicates).num_rows, rel=0.1)
-    assert kept.confidence > 0.85
     assert not kept.unanswered
 
 
 def test_few_sampled_rows_are_no_reason_to_expect_none() -> None:
     kept = of_data("kind = 1", "size = 3", "id < 300")
     assert 0.0 < kept.share < 0.001
-    assert kept.confidence < of_data("kind = 1", "size < 30").confidence
 
 
 def test_a_sample_of_all_rows_is_a_count() -> None:
@@ -273,8 +265,10 @@ conjuncts = st.one_of(atoms, st.builds("({}) OR ({})".format, atoms, atoms), st.
 @given(st.lists(predicates, max_size=6), predicates)
 def test_another_conjunct_never_adds_rows(given_predicates: list[str], one_more: str) -> None:
     before, after = of_books(*given_predicates), of_books(*given_predicates, one_more)
-    assert 0.0 <= after.share <= before.share + 1e-12
-    assert 0.0 < after.confidence <= 1.0
+    most = before.share
+    if len(after.unanswered) < len(before.unanswered):  # it tells what was guessed before: 'Law' is LIKE 'L%'
+        most = max(most, of_books(one_more).share)
+    assert 0.0 <= after.share <= most + 1e-12
 
 
 @settings(deadline=None)
@@ -305,7 +299,7 @@ def test_a_predicate_and_its_opposite_keep_all_rows(predicate: str) -> None:
 def test_any_predicate_is_exact_where_all_values_of_its_column_are_counted(predicate: str) -> None:
     kept = of_data(predicate, sample_share=0.0)
     assert kept.share * ROWS == pytest.approx(kept_rows(predicate).num_rows)
-    assert (kept.confidence, kept.unanswered) == (1.0, ())
+    assert kept.unanswered == ()
 
 
 @pytest.mark.parametrize(
@@ -334,7 +328,6 @@ def test_any_predicate_is_exact_where_all_values_of_its_column_are_counted(predi
 def test_odd_predicates_have_a_share_too(predicate: str) -> None:
     kept = of_books(predicate)
     assert 0.0 <= kept.share <= 1.0
-    assert 0.0 < kept.confidence <= 1.0
 
 
 @pytest.mark.parametrize("sample_share", [0.0, SAMPLE_SHARE, 1.0])

@@ -1,0 +1,302 @@
+"""DuckDB instances of one worker, each locked down so that it reads the tables that it was opened for and nothing else.
+
+What a locked instance may read can never be changed: a table that it does not know takes another instance. Opening one
+takes 11 ms, which is done ahead; locking it takes 2. A worker keeps a few, so that statements of tables that stay as
+they are keep theirs, with what it has read of their files. An instance goes as soon as one of its tables is dropped or
+defined otherwise (ADR 33).
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import threading
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import duckdb
+
+from engines.duckdb.worker import tables
+from engines.duckdb.worker.footers import Footers
+from engines.errors import UnsupportedFeature
+from engines.files.listing import DataFile, InspectionFailed, data_files
+from selector.quoting import duckdb_string
+from sql.tables import TableSource
+
+if TYPE_CHECKING:
+    from duckdb.sqltypes import DuckDBPyType
+
+Known = TypeVar("Known")
+
+MOST_INSTANCES = 4
+MOST_TABLES = 64  # of an instance that takes the place of another one, with the tables of that one
+MOST_KNOWN, LONGEST_KNOWN = 256, 4 << 10  # statements, and characters of one, of which something is remembered
+SHORT_S = 0.05  # that a statement took; what it reads is in the kernel's cache when it comes again
+
+_SETTINGS = (
+    "SET temp_directory=''",
+    "SET autoinstall_known_extensions=false",
+    "SET autoload_known_extensions=false",
+    "SET allow_community_extensions=false",
+    "SET allow_persistent_secrets=false",
+    "SET python_enable_replacements=false",
+    "SET enable_external_file_cache=false",  # it would count another statement's bytes into this one's peak
+    "SET read_ahead_depth=1",  # row groups; without a bound, scans take what is free, and peaks cannot be told before
+    "SET parquet_metadata_cache=true",
+    "SET TimeZone='UTC'",
+    "SET default_null_order='nulls_last'",
+    # Only what is read of it: the rest takes a twentieth of a point query's time.
+    "CALL enable_profiling(metrics=['operator.type', 'operator.intermediate_rows', 'system.peak_buffer_memory'], "
+    "format='no_output')",
+)
+_RUNS_WHEN_READ = "QUERY_RELATION"  # others hold the rows of the time when they were made
+_HELD = "SELECT sum(memory_usage_bytes)::BIGINT FROM duckdb_memory()"
+_LOCKS = (
+    "SET allowed_configs=['memory_limit', 'threads', 'disable_parquet_prefetching']",
+    "SET enable_external_access=false",
+    "SET lock_configuration=true",
+)
+
+
+class KnownStatements(Generic[Known]):
+    """What is known of some statements, by their texts. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Known] = {}
+
+    def get(self, sql: str) -> Known | None:
+        """Return what is known of a statement."""
+        return self._known.get(sql)
+
+    def keep(self, sql: str, known: Known) -> None:
+        """Keep something of a statement, unless its text is long; what was kept first goes."""
+        if len(sql) <= LONGEST_KNOWN:
+            self._known[sql] = known
+            if len(self._known) > MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+
+
+@dataclass(slots=True)
+class _KnownQuery:
+    """A query that is bound. took_s: when it ran last, if it ended well."""
+
+    relation: duckdb.DuckDBPyRelation
+    took_s: float = math.inf
+
+
+class Blank:
+    """An instance that is not locked yet and that no statement is to see; there is one ahead of the next table.
+
+    held_bytes: of address space, that it takes.
+    """
+
+    def __init__(self, *, threads: int) -> None:
+        before_bytes = address_space_bytes()
+        self.threads = threads
+        self.connection = duckdb.connect()
+        self.connection.execute(f"SET threads={int(threads)}")
+        for setting in _SETTINGS:
+            self.connection.execute(setting)
+        self.side = self.connection.cursor()  # asks and sets while a query runs on the other one
+        self.side.execute("CALL disable_profiling()")
+        self.side.execute(f"PREPARE held AS {_HELD}")
+        self.held_bytes = max(0, address_space_bytes() - before_bytes)
+
+
+class Instance:
+    """One instance and its tables, by their names in small letters.
+
+    Not thread-safe, except ``interrupt``, ``query_bytes`` and ``raise_limit``, which are for while a query runs.
+
+    blank: what it is made of. footers: of files that this or another instance has looked into. A table's view is made
+    when the first statement names it, so that one whose files cannot be read, or never answer, harms its readers alone.
+    """
+
+    def __init__(self, blank: Blank, sources: Mapping[str, TableSource], footers: Footers) -> None:
+        self.sources = sources
+        self._footers = footers
+        self.held_bytes = blank.held_bytes
+        self._connection = blank.connection
+        self._side = blank.side
+        self._ask_held = self._side.extract_statements("EXECUTE held")[0]
+        self._side_lock = threading.Lock()
+        self.threads = blank.threads
+        self._queries = KnownStatements[_KnownQuery]()
+        self._prefetches = True
+        self._files: dict[str, tuple[DataFile, ...]] = {}  # that views read, by the names of their tables
+        self._limit_bytes: int | None = None
+        locations = ", ".join(duckdb_string(source.location) for source in sources.values())
+        self._connection.execute(f"SET allowed_paths=[{locations}]")
+        self._connection.execute(f"SET allowed_directories=[{locations}]")  # what is no folder yet may become one
+        for lock in _LOCKS:
+            self._connection.execute(lock)
+
+    def make_views(self, names: Set[str]) -> None:
+        """Make the views of tables whose files are not those of the last time. Raises UnsupportedFeature."""
+        for name in sorted(names):
+            source = self.sources[name]
+            try:
+                files = tuple(file for file in data_files(Path(source.location)) if file.bytes)
+            except InspectionFailed as failure:
+                if isinstance(failure.__cause__, FileNotFoundError):  # as while a folder takes the place of another
+                    raise failure.__cause__ from None
+                reason = str(failure).replace(source.location, source.name)
+                raise UnsupportedFeature(f"it cannot read the table {source.name}: {reason}.") from failure
+            if files != self._files.get(name):
+                self._files.pop(name, None)
+                self._make_view(self._view_of(source, files))
+                self._files[name] = files
+
+    def limit(self, memory_bytes: int) -> None:
+        """Set DuckDB's limit, which takes milliseconds, only where it is another one."""
+        if memory_bytes != self._limit_bytes:
+            self._connection.execute(f"SET memory_limit='{int(memory_bytes)}B'")
+            self._limit_bytes = memory_bytes
+
+    def raise_limit(self, memory_bytes: int) -> None:
+        """Let the query that runs take more; a limit is never lowered under it."""
+        with self._side_lock:
+            if self._limit_bytes is None or memory_bytes > self._limit_bytes:
+                self._side.execute(f"SET memory_limit='{int(memory_bytes)}B'")
+                self._limit_bytes = memory_bytes
+
+    def use_threads(self, threads: int) -> None:
+        """Have as many threads for the next query, which takes half a millisecond where it is another number."""
+        if threads != self.threads:
+            self._connection.execute(f"SET threads={int(threads)}")
+            self.threads = threads
+
+    def query_bytes(self) -> int:
+        """Return the memory that the running query holds; about 0.1 ms."""
+        with self._side_lock:
+            row = self._side.execute(self._ask_held).fetchone()
+        return int(row[0]) if row else 0
+
+    def explain(self, sql: str) -> str:
+        """Return the plan of a query as JSON."""
+        found = self._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchone()
+        return str(found[1]) if found else ""
+
+    def query(self, sql: str) -> duckdb.DuckDBPyRelation:
+        """Return a query that runs, on the tables as they are then, each time that its rows are read.
+
+        It is kept for the next time: to bind a point query takes a tenth of what it takes to run it.
+        """
+        known = self._queries.get(sql)
+        self._prefetch(known is None or known.took_s > SHORT_S)
+        if known is not None:
+            known.took_s = math.inf  # until it has ended well
+            return known.relation
+        relation = self._connection.sql(sql)
+        if relation.type == _RUNS_WHEN_READ:
+            self._queries.keep(sql, _KnownQuery(relation))
+        return relation
+
+    def ran(self, sql: str, took_s: float) -> None:
+        """Note how long a query took that has just ended."""
+        known = self._queries.get(sql)
+        if known is not None:
+            known.took_s = took_s
+
+    def _prefetch(self, wanted: bool) -> None:
+        """Have threads of their own read ahead in Parquet files, or not.
+
+        A short query whose files are in the kernel's cache takes an eighth more with that. It is a setting, which takes
+        0.1 ms to change.
+        """
+        if wanted is not self._prefetches:
+            self._connection.execute(f"SET disable_parquet_prefetching={not wanted}")
+            self._prefetches = wanted
+
+    def types(self, sql: str) -> list[DuckDBPyType]:
+        """Return the types of a query's columns, which Arrow's do not always tell."""
+        return self._connection.sql(sql).types
+
+    def profile(self) -> str:
+        """Return what DuckDB measured of the last query, as JSON; empty where it failed."""
+        return self._connection.get_profiling_information()
+
+    def interrupt(self) -> None:
+        """Stop what runs now."""
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._side.close()
+        self._connection.close()
+
+    def _view_of(self, source: TableSource, files: Sequence[DataFile]) -> str:
+        if source.format == "parquet":
+            return tables.view(source, files, self._footers.columns_of(files))
+        if source.format != "orc" or not files:
+            return tables.view(source, files)
+        from engines.duckdb.worker import orc  # the worker has loaded it by now
+
+        dataset = f"{source.name}\nas Arrow"  # no table's name has two lines
+        self._connection.register(dataset, orc.dataset_of(source, files))
+        return tables.view_of_dataset(source, dataset)
+
+    def _make_view(self, sql: str) -> None:
+        """Run the one statement that makes a view, and nothing else that may be in it."""
+        statements = self._connection.extract_statements(sql)
+        if [statement.type for statement in statements] != [duckdb.StatementType.CREATE]:
+            raise UnsupportedFeature("a table's definition is not one view in DuckDB's dialect.")
+        self._connection.execute(statements[0])
+
+
+class Instances:
+    """The instances of a worker, least recently used first. Not thread-safe."""
+
+    def __init__(self, *, threads: int) -> None:
+        self._threads = threads
+        self._open: list[Instance] = []
+        self._blank: Blank | None = None
+        self._footers = Footers()
+
+    @property
+    def held_bytes(self) -> int:
+        """Address space that all of them hold without a statement."""
+        return sum(one.held_bytes for one in (*self._open, self._blank) if one is not None)
+
+    def prepare(self) -> None:
+        """Open what the next new table takes, ahead of it."""
+        if self._blank is None:
+            self._blank = Blank(threads=self._threads)
+
+    def reading(self, names: Set[str], source_of: Callable[[str], TableSource]) -> Instance:
+        """Return an instance that can read these tables, another one if none can."""
+        found = next((one for one in reversed(self._open) if one.sources.keys() >= names), None)
+        if found is None:
+            sources = self._together({name: source_of(name) for name in names})
+            blank, self._blank = self._blank, None
+            found = Instance(blank or Blank(threads=self._threads), sources, self._footers)
+        else:
+            self._open.remove(found)
+        self._open.append(found)
+        return found
+
+    def forget(self, names: Set[str]) -> None:
+        """Close every instance that can read one of these tables."""
+        for one in [one for one in self._open if not one.sources.keys().isdisjoint(names)]:
+            self._open.remove(one)
+            one.close()
+
+    def _together(self, sources: Mapping[str, TableSource]) -> Mapping[str, TableSource]:
+        """Make room for an instance of these tables, which takes on those of the one that goes."""
+        if len(self._open) < MOST_INSTANCES:
+            return sources
+        oldest = self._open.pop(0)
+        oldest.close()
+        both = {**oldest.sources, **sources}
+        return both if len(both) <= MOST_TABLES else sources
+
+
+def address_space_bytes() -> int:
+    """Return the address space of this process; 0 where it cannot be told (not Linux)."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    except OSError:
+        return 0
+    return pages * resource.getpagesize()

@@ -1,0 +1,343 @@
+"""One worker process: one statement at a time, in a DuckDB instance that can read its tables.
+
+An instance is locked down before it sees anything that came from a client, the tables' definitions too: no files but
+the tables', no extensions, no spilling, no change of settings but the memory limit and the threads, which are the
+statement's lease, and whether Parquet files are read ahead. A cap on the process's address space stands above the
+limit, because some of DuckDB's memory (long strings, IN lists, results) is outside it. Both are raised while a
+statement runs, when the gateway says so.
+
+Run as ``python -m engines.duckdb.worker.worker FD THREADS NICE``; FD is the worker's end of a socket pair, NICE
+is by how much the gateway's process comes first. The process ends when the other end closes, so a killed gateway leaves
+no worker behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from engines.duckdb import wire
+from engines.duckdb.errors import translated
+from engines.duckdb.worker.instance import Blank, Instance, Instances, KnownStatements, address_space_bytes
+from engines.duckdb.worker.sampler import Sampler
+from engines.errors import EngineError, StatementCancelled, StatementError, UnsupportedFeature
+from sql.tables import Column, InvalidTable, TableSource
+
+BATCH_ROWS = 65_536
+_HUGEINT = pa.decimal128(38, 0)  # in Arrow, as is the largest DECIMAL without a fraction
+HEADROOM_BYTES = 1 << 30  # above the lease: results, strings and code that DuckDB does not count
+
+
+class Worker:
+    """Serves one socket: a thread reads commands, the main thread runs them."""
+
+    def __init__(self, connection: socket.socket, *, threads: int) -> None:
+        self._frames = wire.Receiver(connection)
+        self._sender = wire.Sender(connection)
+        self._sampler = Sampler(self._sender)
+        self._threads = threads
+        self._commands: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._parser = _empty_instance()
+        self._names = KnownStatements[frozenset[str]]()  # of tables
+        self._tables: dict[str, TableSource | InvalidTable] = {}  # by their names in small letters
+        self._instances = Instances(threads=threads)
+        self._lock = threading.Lock()
+        self._running: tuple[int, Instance] | None = None
+        self._cancelled: int | None = None
+        self._raised: tuple[int, int] | None = None  # a statement's number, and the bytes that it may have
+        self._cap = AddressSpaceCap()
+        Blank(threads=threads).connection.close()  # what the first one loads stays
+        self._own_bytes = address_space_bytes()
+
+    def serve(self) -> None:
+        """Run commands until the other side goes away."""
+        threading.Thread(target=self._read, name="commands", daemon=True).start()
+        while True:
+            if self._commands.empty():
+                self._instances.prepare()
+            command = self._commands.get()
+            try:
+                self._run(command)
+            except EngineError as error:
+                answer = {"kind": type(error).__name__, "message": error.message, "peak_bytes": error.peak_bytes}
+                self._sender.send_json(wire.Frame.ERROR, answer)
+
+    def _read(self) -> None:
+        try:
+            while True:
+                _, payload = self._frames.receive()
+                command = json.loads(bytes(payload))
+                match command["op"]:
+                    case "interrupt":
+                        self._interrupt(command["number"])
+                    case "raise":
+                        self._raise(command["number"], command["memory_bytes"])
+                    case _:
+                        self._commands.put(command)
+        except wire.PeerGone:
+            os._exit(0)
+
+    def _interrupt(self, number: int) -> None:
+        with self._lock:
+            self._cancelled = number
+            if self._running is not None and self._running[0] == number:
+                self._running[1].interrupt()
+
+    def _raise(self, number: int, memory_bytes: int) -> None:
+        """Let a statement take more: the one that runs, or the one that is about to."""
+        with self._lock:
+            if self._raised is None or self._raised[0] <= number:
+                self._raised = number, memory_bytes
+            if self._running is None or self._running[0] != number:
+                return
+            self._cap.raise_to(self._cap_bytes(memory_bytes))
+            with suppress(duckdb.Error, MemoryError):  # too late: it has no memory left to hear it with
+                self._running[1].raise_limit(memory_bytes)
+
+    def _run(self, command: dict[str, Any]) -> None:
+        with translated():
+            match command["op"]:
+                case "tables":
+                    self._learn(command["changed"], command["gone"])
+                    self._sender.send_json(wire.Frame.REPLY, {})
+                case "explain":
+                    plan = self._explain(command["sql"], command["memory_bytes"])
+                    self._sender.send_json(wire.Frame.REPLY, {"plan": plan})
+                case "execute":
+                    terms = command["memory_bytes"], command["threads"], command["watched"]
+                    self._execute(command["number"], command["sql"], *terms)
+                case unknown:
+                    raise ValueError(f"unknown command {unknown}")
+
+    def _learn(self, changed: list[dict[str, Any]], gone: list[str]) -> None:
+        """Take tables that are new or defined otherwise, and forget others: no instance is left that can read those."""
+        known = {str(table["name"]).lower(): _table(table) for table in changed}
+        self._instances.forget({*known, *gone})
+        self._tables.update(known)
+        for name in gone:
+            self._tables.pop(name, None)
+
+    def _instance_for(self, sql: str) -> Instance:
+        """Return an instance with views of the tables that a statement names. Raises UnsupportedFeature."""
+        names = self._named(sql) & self._tables.keys()
+        sources = {name: self._source(name) for name in names}
+        if any(source.format == "orc" for source in sources.values()):
+            self._load_orc_reader()
+        instance = self._instances.reading(names, sources.__getitem__)
+        instance.make_views(names)
+        return instance
+
+    def _source(self, name: str) -> TableSource:
+        """Return a table's definition. Raises UnsupportedFeature for one that cannot be used: nobody else is harmed."""
+        source = self._tables[name]
+        if isinstance(source, InvalidTable):
+            raise UnsupportedFeature(f"it cannot use the definition of {name}: {source}.")
+        return source
+
+    def _load_orc_reader(self) -> None:
+        before_bytes = address_space_bytes()
+        import engines.duckdb.worker.orc  # noqa: F401 - with it comes pandas, by which a worker would start half as fast
+
+        self._own_bytes += address_space_bytes() - before_bytes  # no statement's, and once only
+
+    def _named(self, sql: str) -> frozenset[str]:
+        """Return the names of tables in one query, which is parsed and not bound. Raises UnsupportedFeature."""
+        known = self._names.get(sql)
+        if known is None:
+            _require_one_query(sql)
+            found = self._parser.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
+            known = frozenset(_table_names(json.loads(found[0]) if found else None))
+            self._names.keep(sql, known)
+        return known
+
+    def _explain(self, sql: str, memory_bytes: int) -> str:
+        instance = self._instance_for(sql)
+        instance.limit(memory_bytes)
+        with self._cap.hold(self._cap_bytes(memory_bytes)):
+            return instance.explain(sql)
+
+    def _execute(self, number: int, sql: str, memory_bytes: int, threads: int | None, watched: bool) -> None:
+        instance = self._instance_for(sql)
+        instance.use_threads(threads or self._threads)
+        with self._lock:  # a raise that came before is heard here, a later one finds what runs
+            if self._raised is not None and self._raised[0] == number:
+                memory_bytes = max(memory_bytes, self._raised[1])
+            instance.limit(memory_bytes)
+            self._running = number, instance
+        try:
+            with (
+                wire.BatchSender(self._sender) as sender,
+                self._cap.hold(self._cap_bytes(memory_bytes)),
+                self._sampler.watching(instance) if watched else nullcontext(),
+            ):
+                self._refuse_if_cancelled(number)
+                begun_s = time.monotonic()
+                reader = instance.query(sql).to_arrow_reader(BATCH_ROWS)
+                schema = _with_bigint_sums(reader.schema, partial(instance.types, sql))
+                self._sender.hold(wire.Frame.SCHEMA, schema.serialize())
+                for batch in _batches(reader):
+                    self._refuse_if_cancelled(number)
+                    sender.send(_cast(batch, schema))
+                reader.close()
+                instance.ran(sql, time.monotonic() - begun_s)
+            self._sender.send_json(wire.Frame.END, _actuals(instance.profile()))
+        finally:
+            with self._lock:
+                self._running = None
+
+    def _cap_bytes(self, memory_bytes: int) -> int:
+        """Return the most that the process may hold while a statement runs: what it holds without it, and that."""
+        return self._own_bytes + self._instances.held_bytes + memory_bytes + HEADROOM_BYTES
+
+    def _refuse_if_cancelled(self, number: int) -> None:
+        if self._cancelled == number:
+            raise StatementCancelled("The statement was cancelled.")
+
+
+def _empty_instance() -> duckdb.DuckDBPyConnection:
+    """Return an instance that says which tables a statement names: it knows none, and reads no file."""
+    instance = duckdb.connect()
+    for setting in ("threads=1", "enable_external_access=false", "lock_configuration=true"):
+        instance.execute(f"SET {setting}")
+    return instance
+
+
+def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    for batch in reader:
+        if batch.num_rows:
+            yield batch
+
+
+def _require_one_query(sql: str) -> None:
+    """Refuse anything but a single SELECT: the last of several locks on the same door."""
+    statements = duckdb.extract_statements(sql)
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+        raise UnsupportedFeature("it is not one query in DuckDB's dialect.")
+
+
+def _with_bigint_sums(schema: pa.Schema, types: Callable[[], Sequence[object]]) -> pa.Schema:
+    """Return the schema with bigint in place of HUGEINT, which only sums of integers have and no other engine knows.
+
+    types: DuckDB's own, which are asked for where Arrow's leave it open.
+    """
+    if _HUGEINT not in schema.types:
+        return schema
+    fields = [
+        field.with_type(pa.int64()) if str(kind) == "HUGEINT" else field
+        for field, kind in zip(schema, types(), strict=True)
+    ]
+    return pa.schema(fields)
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema):
+        return batch
+    try:
+        columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    except pa.ArrowInvalid as error:
+        raise StatementError("A sum of integers is larger than a bigint.") from error
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _table(message: dict[str, Any]) -> TableSource | InvalidTable:
+    """Read a definition; one that cannot be is returned as the reason."""
+    try:
+        columns = tuple(Column(**column) for column in message["columns"])
+        return TableSource(**{**message, "columns": columns, "partition_columns": tuple(message["partition_columns"])})
+    except InvalidTable as error:
+        return error
+
+
+def _actuals(profile: str) -> dict[str, Any]:
+    """Read the peak and every operator's rows from a profile: exact, as the instance runs one statement."""
+    if not profile:
+        return {"peak_bytes": None, "operators": []}
+    measured = json.loads(profile)
+    operators: list[dict[str, Any]] = []
+
+    def visit(node: dict[str, Any], depth: int) -> None:
+        operators.append({"name": node["type"], "rows": int(node["intermediate_rows"]), "depth": depth})
+        for child in node.get("children", ()):
+            visit(child, depth + 1)
+
+    for root in measured.get("operator", ()):
+        for child in root.get("children", ()):
+            visit(child, 0)
+    return {"peak_bytes": measured.get("system", {}).get("peak_buffer_memory"), "operators": operators}
+
+
+class AddressSpaceCap:
+    """Holds the process's address space below a limit; only where it can be measured (Linux). Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._limit_bytes: int | None = None
+
+    @contextmanager
+    def hold(self, limit_bytes: int) -> Iterator[None]:
+        """Hold it, until it is raised or this ends."""
+        if sys.platform != "linux":
+            yield
+            return
+        with self._lock:
+            soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+            self._set(limit_bytes, hard)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._limit_bytes = None
+                resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+    def raise_to(self, limit_bytes: int) -> None:
+        """Hold it to more, where it is held at all."""
+        with self._lock:
+            if self._limit_bytes is not None and limit_bytes > self._limit_bytes:
+                self._set(limit_bytes, resource.getrlimit(resource.RLIMIT_AS)[1])
+
+    def _set(self, limit_bytes: int, hard: int) -> None:
+        self._limit_bytes = limit_bytes
+        soft = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _table_names(tree: object) -> Iterator[str]:
+    """Yield the names of tables, in small letters, from DuckDB's own syntax tree."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if node.get("type") == "BASE_TABLE":
+                yield str(node["table_name"]).lower()
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+
+
+def main() -> None:
+    """Serve the socket whose file descriptor is the first argument; then threads of an instance, and niceness."""
+    os.nice(int(sys.argv[3]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the gateway; it ends us
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    try:
+        Worker(connection, threads=int(sys.argv[2])).serve()
+    except wire.PeerGone:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

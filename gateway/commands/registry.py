@@ -1,0 +1,45 @@
+"""Registry of all families of commands, in the order in which they are asked.
+
+A family is asked about texts that begin with one of its verbs. The first that reads one has it; what none reads is a
+query. A new command is a file like its neighbours', and a line here.
+"""
+
+from __future__ import annotations
+
+from gateway.commands import explain, refused, session
+from gateway.commands.command import Family
+from gateway.commands.ddl import columns, comments, databases, owners, partitions, properties, renaming, tables, views
+from gateway.commands.dml import changes, inserts, truncation
+from gateway.commands.show import create, describe, files, functions, rights
+from gateway.commands.show import tables as show_tables
+from gateway.commands.statistics import by_hand, computing, dropping, refreshing, showing
+
+FAMILIES: tuple[Family, ...] = (
+    Family("EXPLAIN", explain.parse),
+    Family("USE SET RESET", session.parse),
+    Family("CREATE DROP DESCRIBE DESC SHOW", databases.parse),
+    Family("REFRESH INVALIDATE MSCK ALTER", refreshing.parse),  # before others that alter tables: one may have a defect
+    Family("COMPUTE ANALYZE", computing.parse),
+    Family("DROP", dropping.parse),
+    Family("ALTER", by_hand.parse),
+    Family("SHOW", showing.parse),
+    Family("SHOW", show_tables.parse),
+    Family("SHOW", create.parse),
+    Family("SHOW", files.parse),
+    Family("SHOW DESCRIBE DESC", functions.parse),
+    Family("SHOW", rights.parse),
+    Family("CREATE DROP ALTER", views.parse),
+    Family("CREATE DROP", tables.parse),
+    Family("ALTER", partitions.parse),
+    Family("TRUNCATE ALTER", truncation.parse),
+    Family("ALTER", columns.parse),  # behind those that add or drop partitions
+    Family("COMMENT ALTER", comments.parse),
+    Family("ALTER SHOW", properties.parse),
+    Family("ALTER", owners.parse),
+    Family("ALTER", renaming.parse),
+    Family("INSERT", inserts.parse),
+    Family("FROM WITH", inserts.parse_behind_query, word="INSERT"),
+    Family("UPDATE DELETE MERGE", changes.parse),
+    Family("DESCRIBE DESC", describe.parse),  # what no other family describes is a table
+    Family("CREATE DROP SHOW ALTER CACHE UNCACHE LOCK UNLOCK GRANT REVOKE", refused.parse),
+)

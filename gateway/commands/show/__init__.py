@@ -1,0 +1,1 @@
+"""Statements that show tables, their files, functions and rights. START HERE: tables.py."""

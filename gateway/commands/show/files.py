@@ -1,0 +1,86 @@
+"""Partitions and files of a table. Paths are relative to the table, because places on the server stay inside.
+
+SHOW PARTITIONS t [PARTITION (p = 1, ...)]      SHOW FILES IN t [PARTITION (p = 1, ...)]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from engines.files.listing import InspectionFailed, data_files
+from gateway.commands.command import ShowCommand, TableCommand
+from gateway.commands.grammar.conditions import Condition, matching, partition_conditions, require_partitions
+from gateway.commands.grammar.reader import Reader
+from gateway.commands.services import CommandServices
+from gateway.commands.statistics.showing import stats_of_table
+from gateway.statistics.tables import NO_POLICY, size_text, texts_of
+from sql.dialects.names import IMPALA
+from sql.errors import TableUnreadable
+
+MOST_FILES = 100_000  # that are listed
+FILES = ("Path", "Size", "Partition", "EC Policy")
+
+
+@dataclass(frozen=True, slots=True)
+class ShowPartitions(ShowCommand, TableCommand):
+    """List the partitions for which all conditions hold."""
+
+    table: str
+    conditions: tuple[Condition, ...] = ()
+
+    def run(self, services: CommandServices) -> pa.Table:
+        """Return a row per partition; in Impala's dialect with its statistics."""
+        table = services.table(self.table)
+        partitions = matching(table.partitions, self.conditions)
+        if services.dialect != IMPALA:
+            return texts_of(("partition",), [[partition.path] for partition in partitions])
+        if not self.conditions:
+            return stats_of_table(services, table)
+        size, files = sum(one.bytes for one in partitions), sum(one.files for one in partitions)
+        part = replace(table, partitions=partitions, bytes=size, files=files)
+        return stats_of_table(services, part, whole=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowFiles(ShowCommand, TableCommand):
+    """List the files of the partitions for which all conditions hold."""
+
+    table: str
+    conditions: tuple[Condition, ...] = ()
+
+    def run(self, services: CommandServices) -> pa.Table:
+        """Return a row per file."""
+        table = services.table(self.table)
+        services.registration.require_unchanged((table.source,))
+        root = Path(table.source.location)
+        folders = {partition.path for partition in matching(table.partitions, self.conditions)}
+        try:
+            files = data_files(root, services.run.require)
+        except InspectionFailed as error:
+            raise TableUnreadable(str(error).replace(table.source.location, table.name)) from error
+        listed = [file for file in files if not self.conditions or file.folder in folders]
+        if len(listed) > MOST_FILES:
+            raise TableUnreadable(
+                f"{table.name} has {len(listed):,} files, of which {MOST_FILES:,} can be listed: give a PARTITION."
+            )
+        rows = [[file.mark(root).path, size_text(file.bytes), file.folder, NO_POLICY] for file in listed]
+        return texts_of(FILES, rows)
+
+
+def parse(reader: Reader) -> ShowPartitions | ShowFiles | None:
+    """Read a statement that lists partitions or files."""
+    reader.expect("SHOW")
+    token = reader.peek()
+    if reader.accept("PARTITIONS"):
+        table = reader.table()
+        require_partitions(table, reader.position(token))
+        return ShowPartitions(table.name, partition_conditions(reader, table) if reader.more() else ())
+    if not reader.accept("FILES"):
+        return None
+    if not reader.accept("IN"):
+        reader.expect("FROM")
+    table = reader.table()
+    return ShowFiles(table.name, partition_conditions(reader, table) if reader.more() else ())

@@ -1,0 +1,92 @@
+"""Reader of statements: it has planners classify them, and remembers short ones while their tables and views stay."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from engines.compiled import SPARK_WRITER, CompiledStatement
+from engines.protocol import Engine
+from gateway.catalog.snapshot import CatalogSnapshot
+from gateway.commands.classification import Engines, Text, classify
+from gateway.commands.command import Family, RunnableStatement
+from gateway.planning.fairness import Requester
+from gateway.planning.pool import Planners
+from gateway.planning.process import Shared
+from gateway.recent import Recent
+from sql.tables import View
+
+REMEMBERED = 256
+LONGEST_REMEMBERED = 16 << 10  # characters of a statement
+WRITTEN_TIMES = 8  # as long may be what is written for all engines together
+
+
+class StatementReader:
+    """Reads statements. Thread-safe. engines: that statements are written for. families: of all commands."""
+
+    def __init__(self, planners: Planners, engines: Engines, families: Sequence[Family]) -> None:
+        self._planners = planners
+        self._engines = engines
+        self._families = tuple(families)
+        self._lock = threading.Lock()
+        self._views: Mapping[str, View] = {}  # with which all that is remembered was read
+        self._remembered: Recent[tuple[str, str, str], CompiledStatement] = Recent(REMEMBERED)
+
+    def understand(self, text: Text, catalog: CatalogSnapshot, asker: Requester) -> RunnableStatement:
+        """Return what a text asks for. Raises SqlError, EngineError."""
+        remembered = None if text.views else self._find(text, catalog)
+        if remembered is not None:
+            return remembered
+        with self._planners.place(asker) as place:
+            statement: RunnableStatement = place.call(
+                classify,
+                text,
+                Shared(catalog.tables, series="tables"),
+                Shared(catalog.views, series="views"),
+                tuple(catalog.databases),
+                self._engines,
+                Shared(self._families),
+            )
+        if isinstance(statement, CompiledStatement):
+            statement = replace(
+                statement, tables=tuple(catalog.tables.get(table.name, table) for table in statement.tables)
+            )
+            written = sum(len(sql) for sql in statement.texts.values() if isinstance(sql, str))
+            is_everybodys = not text.views and not statement.tells_of_session
+            if is_everybodys and max(len(text.sql), written // WRITTEN_TIMES) <= LONGEST_REMEMBERED:
+                self._remember(text, catalog, statement)
+        return statement
+
+    def call(self, asker: Requester, function: Any, *arguments: object) -> Any:
+        """Have a function run in a planner: anything that parses what a client sent."""
+        with self._planners.place(asker) as place:
+            return place.call(function, *arguments)
+
+    def _find(self, text: Text, catalog: CatalogSnapshot) -> CompiledStatement | None:
+        with self._lock:
+            query = self._remembered.get(_key(text)) if self._views is catalog.views else None
+            if query is None or any(catalog.tables.get(table.name) is not table for table in query.tables):
+                return None
+            return query
+
+    def _remember(self, text: Text, catalog: CatalogSnapshot, statement: CompiledStatement) -> None:
+        with self._lock:
+            if self._views is not catalog.views:
+                self._remembered.clear()
+                self._views = catalog.views
+            self._remembered[_key(text)] = statement
+
+
+def _key(text: Text) -> tuple[str, str, str]:
+    """Return what a query's meaning follows from, beside the catalog."""
+    return text.sql, text.dialect, text.database
+
+
+def engines_of(engines: Iterable[Engine]) -> Engines:
+    """Return what statements are written for."""
+    engines = tuple(engines)
+    writers = tuple(dict.fromkeys([SPARK_WRITER, *(engine.writer for engine in engines)]))
+    models = {engine.writer: engine.cost_model for engine in engines if engine.cost_model is not None}
+    return Engines(writers, models)

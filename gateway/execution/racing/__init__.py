@@ -1,1 +1,0 @@
-"""Attempts of one query that may run at the same time. START HERE: race.py."""

@@ -1,0 +1,98 @@
+"""Login over HTTP: Basic authentication of every request, except health checks, before a byte of its body is read.
+
+A login that was seen before is checked on the event loop. Only a new password needs a thread. These threads serve no
+statements, so that a flood of logins delays only logins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Annotated
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import Depends, FastAPI, Request
+from fastapi.openapi.models import HTTPBase
+from fastapi.security.base import SecurityBase
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.errors import AuthenticationFailed
+from gateway.http.errors import reply
+from gateway.http.services import Services
+from gateway.security.authentication import Login, basic_login
+from gateway.security.lockout import HASHES_WAITING
+from gateway.security.principals import Principal
+
+USER = "fusion.user"  # in the scope of a request, its user
+LARGE_BYTES = 64 << 10  # from here on, a refused body is not read to keep the connection
+THREADS = 2 * HASHES_WAITING  # more than may wait for a hash, so that refusals are immediate
+
+
+def install(app: FastAPI) -> None:
+    """Give an application the threads for its logins."""
+    app.state.login_threads = CapacityLimiter(THREADS)
+
+
+def login_of(request: Request) -> Login:
+    """Return the name and password in a request."""
+    address = request.client.host if request.client is not None else ""
+    return basic_login(request.headers.get("authorization", ""), address)
+
+
+class LoginFirst:
+    """ASGI middleware: authenticates the sender of a request by its headers, or refuses it.
+
+    open_paths: addresses that need no login. OPTIONS needs none either.
+    """
+
+    def __init__(self, app: ASGIApp, *, open_paths: Collection[str]) -> None:
+        self._app = app
+        self._open_paths = frozenset(open_paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on with its user, or refuse it."""
+        is_open = scope["type"] != "http" or scope["path"] in self._open_paths or scope["method"] == "OPTIONS"
+        if not is_open:
+            try:
+                scope[USER] = await _authenticated(Request(scope))
+            except AuthenticationFailed as error:
+                refusal = reply(error.failure)
+                if _has_large_body(scope):
+                    refusal.headers["Connection"] = "close"  # or the server reads all of it, to find the next one
+                await refusal(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _has_large_body(scope: Scope) -> bool:
+    headers = dict(scope["headers"])
+    length = headers.get(b"content-length", b"0")
+    return b"transfer-encoding" in headers or not length.isdigit() or int(length) > LARGE_BYTES
+
+
+async def _authenticated(request: Request) -> Principal:
+    """Authenticate the sender of a request. Raises AuthenticationFailed."""
+    gateway, login = request.app.state.gateway, login_of(request)
+    assert isinstance(gateway, Services)
+    recognised = gateway.authenticator.recognise(login)
+    if recognised is not None:
+        return recognised
+    threads: CapacityLimiter = request.app.state.login_threads
+    return await to_thread.run_sync(gateway.authenticator.authenticate, login, limiter=threads)
+
+
+class _UserOfRequest(SecurityBase):
+    """The user of a request, as a dependency that the OpenAPI description shows."""
+
+    scheme_name = "login"
+    model = HTTPBase(scheme="basic", description="Required where the gateway has users; see docs/security.md.")
+
+    async def __call__(self, request: Request) -> Principal:
+        """Return the user that ``LoginFirst`` authenticated."""
+        user = request.scope[USER]
+        assert isinstance(user, Principal)
+        return user
+
+
+user_of = _UserOfRequest()
+
+User = Annotated[Principal, Depends(user_of)]

@@ -1,0 +1,166 @@
+"""A planner's process seen from the gateway: start it, have it run a function, end it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Pipe
+from typing import Any
+
+from engines.errors import DeadlineExceeded, StatementCancelled
+from engines.machine.environment import child_environment
+from gateway.planning.fairness import Requester
+from gateway.planning.messages import Call, ForgetAll, Keep, Kept, Outcome, Succeed
+from sql.errors import StatementTooComplex
+
+log = logging.getLogger(__name__)
+
+MOST_KEPT = 256  # values that a process remembers
+MOST_KEPT_BYTES = 64 << 20
+POLL_S = 0.05  # between two looks at whether the statement was cancelled
+STOPPED = (-24,)  # exit status of a process that the kernel ended for its processor time (SIGXCPU)
+
+
+class PlannerFault(RuntimeError):
+    """A function failed with what it should not fail with; the message is its traceback."""
+
+
+class ProcessLost(Exception):
+    """The process ended before it told the outcome of a call."""
+
+    def __init__(self, exit_status: int, *, begun: bool) -> None:
+        super().__init__(f"a planner ended with exit status {exit_status}")
+        self.begun = begun
+        """Whether it had begun on the call: only then can the call be what ended it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shared:
+    """An argument that many calls have in common: it is sent once. value: the same object each time.
+
+    series: name of mappings of which each follows the one before; what differs is sent, and the older one forgotten.
+    """
+
+    value: Any
+    series: str | None = None
+
+
+class PlannerProcess:
+    """One process. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._ours, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "gateway.planning.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**child_environment(), "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"},
+            )
+        self._kept: dict[int, object] = {}
+        self._newest: dict[str | None, Mapping[Any, object]] = {}  # of each series; one of those that are kept
+        self._kept_bytes = 0
+
+    @property
+    def pid(self) -> int:
+        """The operating system's id of the process."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """False once the process has ended."""
+        return self._process.poll() is None
+
+    def call(self, function: Callable[..., Any], *arguments: object, cpu_s: float, asker: Requester) -> Any:
+        """Have a function run and return its result.
+
+        Raises what the function raises (SqlError, EngineError), StatementTooComplex, StatementCancelled,
+        DeadlineExceeded, ProcessLost.
+        """
+        begun = False
+        try:
+            self._make_room([each for each in arguments if isinstance(each, Shared)])
+            sent = [self._lent(each) if isinstance(each, Shared) else each for each in arguments]
+            self._send(Call(function, sent, cpu_s))
+            outcome, value = self._told(asker)
+            if outcome is Outcome.BEGUN:
+                begun = True
+                outcome, value = self._told(asker)
+        except (EOFError, OSError) as error:
+            self.close()
+            if self._process.returncode in STOPPED:
+                raise _too_long(cpu_s) from error
+            raise ProcessLost(self._process.returncode, begun=begun) from error
+        except (StatementCancelled, DeadlineExceeded):
+            self.close()
+            raise
+        match outcome:
+            case Outcome.DONE:
+                return value
+            case Outcome.FAILED:
+                raise value
+            case Outcome.TOO_LONG:
+                raise _too_long(cpu_s)
+            case Outcome.TOO_LARGE:
+                self.close()
+                raise StatementTooComplex("Planning the statement takes too much memory; write it in smaller parts.")
+            case _:
+                raise PlannerFault(value)
+
+    def _told(self, asker: Requester) -> tuple[Outcome, Any]:
+        while not self._ours.poll(POLL_S):
+            asker.require()
+        told: tuple[Outcome, Any] = pickle.loads(self._ours.recv_bytes())  # noqa: S301 - of the process that we started
+        return told
+
+    def close(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            self._ours.close()
+
+    def _lent(self, shared: Shared) -> Kept:
+        key = id(shared.value)  # which no other object has while this one is held here
+        if key not in self._kept:
+            before = self._newest.get(shared.series)
+            if before is None:
+                self._kept_bytes += self._send(Keep(key, shared.value))
+            else:
+                self._kept_bytes += self._send(_succeed(before, shared.value))
+                del self._kept[id(before)]
+            self._kept[key] = shared.value
+            if shared.series is not None:
+                self._newest[shared.series] = shared.value
+        return Kept(key)
+
+    def _make_room(self, shared: Sequence[Shared]) -> None:
+        """Forget everything before a call where there would be too much of it; never in the middle of one."""
+        new = {id(each.value) for each in shared} - self._kept.keys()
+        if self._kept and new and (len(self._kept) + len(new) > MOST_KEPT or self._kept_bytes > MOST_KEPT_BYTES):
+            self._kept.clear()
+            self._newest.clear()
+            self._kept_bytes = 0
+            self._send(ForgetAll())
+
+    def _send(self, message: object) -> int:
+        """Send a message; returns how many bytes it has."""
+        pickled = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+        self._ours.send_bytes(pickled)
+        return len(pickled)
+
+
+def _succeed(before: Mapping[Any, object], after: Mapping[Any, object]) -> Succeed:
+    changed = {key: value for key, value in after.items() if before.get(key) is not value}
+    return Succeed(id(after), id(before), changed, [key for key in before if key not in after])
+
+
+def _too_long(cpu_s: float) -> StatementTooComplex:
+    return StatementTooComplex(
+        f"Planning the statement takes more than {cpu_s:g} s of computing; write it in smaller parts."
+    )

@@ -1,0 +1,50 @@
+"""What a planner's process does with an engine's plan: read it, and estimate what it is going to need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from engines.cost_model import model_of
+from gateway.planning.regular_expressions import search
+from selector.estimate import UNKNOWN, MemoryEstimate
+from selector.join_keys import KeyPair
+from selector.plan import TableShape, UnreadablePlan
+from selector.query_text import Wording
+from selector.statistics import TableStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePlan:
+    """A fast engine's plan of a statement, as its text. threads, hosts: that the statement would run on.
+
+    cost_model: the module of the engine's.
+    """
+
+    text: str
+    cost_model: str
+    threads: int
+    hosts: int
+
+
+def estimate(
+    plan: EnginePlan,
+    shapes: Sequence[TableShape],
+    joined: Iterable[KeyPair],
+    references: Mapping[str, int],
+    wording: Wording,
+    *builds: TableStatistics,
+) -> MemoryEstimate:
+    """Return what a plan is expected to need. shapes, builds: of the statement's tables, as far as there are any."""
+    from selector.cardinality.predicates.patterns import use_search
+    from selector.cardinality.tree import estimate_rows  # which planners need, and gateways do not
+
+    use_search(search)
+    statistics = {build.table: build for build in builds}
+    model = model_of(plan.cost_model)
+    try:
+        read = model.read(plan.text, shapes, joined, references, wording)
+    except UnreadablePlan:
+        return UNKNOWN
+    tree = estimate_rows(read, statistics, shapes)
+    return model.price(tree, read, statistics, threads=plan.threads, hosts=plan.hosts)

@@ -1,1 +1,0 @@
-"""Texts of statements that are no queries, read word by word. START HERE: command_parsing.py."""

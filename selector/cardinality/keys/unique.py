@@ -1,0 +1,359 @@
+"""Sets of columns in which no two rows of a plan's node agree: its unique keys.
+
+START HERE: ``UniqueKeys``. A table has those of which its statistics count as many values as rows; a grouping has its
+keys; a window that numbers rows has the number together with its partition. Filters, projections, limits and joins that
+meet each row once keep them, and what equals a column stands for it. rank() gives one number to rows that agree in the
+order: it counts as unique where partition and order are unique together, and where the order is by an aggregate, of
+which ties are taken to be rare.
+
+Two readings of one common table expression have the same columns: what holds for one of them alone is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from selector.cardinality.keys.classes import Origin, origin
+from selector.cardinality.predicates.conditions import parsed
+from selector.join_keys import SEPARATOR
+from selector.plan import JoinType, Operator, Plan, PlanColumn, PlanNode
+from selector.statistics import TableStatistics
+
+UNIQUE_SHARE = 0.9  # distinct values of a key without duplicates, as they are counted, per row
+MOST_KEYS = 8  # of a node: the shortest ones
+
+_OF_LEFT = (JoinType.SEMI, JoinType.ANTI, JoinType.MARK, JoinType.SINGLE)
+_OF_RIGHT = (JoinType.RIGHT_SEMI, JoinType.RIGHT_ANTI)
+_OVER = " OVER ("
+_NUMBERS = (exp.RowNumber, exp.Rank, exp.DenseRank)
+_ONE_TO_ONE = (*exp.DataType.INTEGER_TYPES, exp.DataType.Type.DOUBLE, *exp.DataType.TEXT_TYPES)  # types to cast to
+
+Columns = frozenset[Origin]
+
+_ONE_ROW: Columns = frozenset()  # rows that must not agree in no column at all: there is one at most
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """The unique keys of one node. keys: sets of columns; the empty one where there is one row at most.
+
+    equal: pairs of columns that have the same value in every row.
+    """
+
+    keys: frozenset[Columns] = frozenset()
+    equal: tuple[tuple[Origin, Origin], ...] = ()
+
+    def closed(self, columns: Iterable[Origin]) -> Columns:
+        """Return columns with all that equal one of them."""
+        closure, before = set(columns), -1
+        while before < len(closure):
+            before = len(closure)
+            closure.update(*(pair for pair in self.equal if not closure.isdisjoint(pair)))
+        return frozenset(closure)
+
+    def is_met_by(self, columns: Iterable[Origin]) -> bool:
+        """Return whether no two rows agree in some columns."""
+        closed = self.closed(columns)
+        return any(key <= closed for key in self.keys)
+
+    def having(self, keys: Iterable[Columns]) -> Unique:
+        """Return other keys in its place: the shortest ones, without those that hold another one."""
+        shortest_keys: list[Columns] = []
+        for key in sorted(set(keys), key=lambda one: (len(one), sorted(map(str, one)))):
+            if len(shortest_keys) < MOST_KEYS and not any(shorter <= key for shorter in shortest_keys):
+                shortest_keys.append(key)
+        return Unique(frozenset(shortest_keys), self.equal)
+
+    def seen(self, columns: Iterable[PlanColumn]) -> Unique:
+        """Return what is left of it where only some columns come out."""
+        closed = self.closed(map(origin, columns))
+        return self.having(key for key in self.keys if key <= closed)
+
+
+class UniqueKeys:
+    """The unique keys of every node of one plan."""
+
+    def __init__(self, plan: Plan, statistics: Mapping[str, TableStatistics]) -> None:
+        self._dialect = plan.dialect
+        self._named = plan.named
+        self._statistics = statistics
+        self._definitions = {
+            node.reference: node.children[0] for _, node in plan.root.walk() if node.operator is Operator.MATERIALIZE
+        }
+        self._found: dict[int, Unique] = {}
+
+    def are_unique(self, columns: Iterable[PlanColumn], node: PlanNode) -> bool:
+        """Return whether no two rows of a node agree in some columns, or in what is computed of these one to one."""
+        return self.of(node).is_met_by(self._meant(columns, node))
+
+    def of(self, node: PlanNode) -> Unique:
+        """Return the unique keys of a node."""
+        if id(node) not in self._found:
+            self._found[id(node)] = self._of(node)
+        return self._found[id(node)]
+
+    def _of(self, node: PlanNode) -> Unique:
+        if not node.children:
+            return self._of_leaf(node)
+        below = self.of(node.children[0])
+        match node.operator:
+            case Operator.FILTER:
+                return self._filtered(below, node)
+            case Operator.WINDOW:
+                return below.having((*below.keys, *self._numbered(below, node)))
+            case Operator.PROJECT:
+                return below.having((*below.keys, *self._numbered(below, node))).seen(node.columns)
+            case Operator.AGGREGATE:
+                keys = determining(node.group_keys, node, self._statistics)
+                return below.having((frozenset(map(origin, keys)), *below.seen(node.group_keys).keys))
+            case Operator.LIMIT | Operator.TOP_N if node.limit == 1:
+                return below.having([_ONE_ROW])
+            case Operator.LIMIT | Operator.TOP_N | Operator.SORT | Operator.EXCHANGE:
+                return below
+            case Operator.MATERIALIZE:
+                return self.of(node.children[1])
+            case Operator.HASH_JOIN | Operator.NESTED_LOOP_JOIN:
+                return self._joined(below, self.of(node.children[1]), node)
+            case _:
+                return Unique()
+
+    def _of_leaf(self, node: PlanNode) -> Unique:
+        definition, statistics = self._definitions.get(node.reference), self._statistics.get(node.table or "")
+        if definition is not None:
+            return self.of(definition)
+        if statistics is None:
+            return Unique(frozenset([_ONE_ROW] if node.operator is Operator.EMPTY else []))
+        read = {column.name for column in node.scanned}
+        candidates = [*((name,) for name in read), *(tuple(key.split(SEPARATOR)) for key in statistics.keys)]
+        keys = [names for names in candidates if read.issuperset(names) and is_unique(names, statistics)]
+        unique = Unique().having(frozenset((node.table, name, node.scan) for name in names) for names in keys)
+        return self._filtered(unique, node)
+
+    def _filtered(self, below: Unique, node: PlanNode) -> Unique:
+        """Put in what predicates say: a constant column tells no rows apart, and equal ones tell the same ones."""
+        keys, equal, constant = list(below.keys), list(below.equal), set[Origin]()
+        inputs = node.scanned or node.columns
+        for text in node.predicates:
+            for condition in parsed(text, self._dialect) or ():
+                if not isinstance(condition.expression, exp.EQ):
+                    continue
+                sides = condition.expression.this.unnest(), condition.expression.expression.unnest()
+                columns = [column for side in sides if (column := self._column(side, inputs)) is not None]
+                if not all(side.find(exp.Column) for side in sides):
+                    constant.update(columns)
+                    windows = [window for side in sides if (window := _numbering(side)) is not None]
+                    keys += [key for window in windows for key in self._partition(window, below, node)]
+                elif len(columns) == len(sides):
+                    equal.append((columns[0], columns[1]))
+        unique = Unique(equal=tuple(equal))
+        same = unique.closed(constant)
+        return unique.having(key - same for key in keys)
+
+    def _numbered(self, below: Unique, node: PlanNode) -> Iterator[Columns]:
+        """Yield the keys that windows make: a partition, with the number under the name that it has here."""
+        child_columns = set(map(origin, node.children[0].columns))
+        for column in node.columns:
+            if column.table is None and origin(column) not in child_columns:
+                windows = self._windows(self._named.get(column.name.lower(), (column.name,)))
+                keys = {key for window in windows for key in self._partition(window, below, node)}
+                if len(keys) == 1:
+                    yield keys.pop() | {origin(column)}
+
+    def _partition(self, window: exp.Window, below: Unique, node: PlanNode) -> list[Columns]:
+        """Return the partition within which a window gives each row another number; nothing where it does not."""
+        inputs = node.children[0].columns
+        partition = self._partitioned(window, inputs)
+        if partition is None:
+            return []
+        order = window.args["order"].expressions if window.args.get("order") is not None else ()
+        by = [column for part in order if (column := self._column(part.this, inputs)) is not None]
+        is_apart = (
+            isinstance(window.this, exp.RowNumber)
+            or any(table is None for table, _, _ in by)
+            or below.is_met_by([*partition, *by])
+        )
+        return [partition] if is_apart else []
+
+    def _partitioned(self, window: exp.Window, inputs: Sequence[PlanColumn]) -> Columns | None:
+        """Return what a window is partitioned by; None where that is not clear."""
+        columns = [self._column(part, inputs) for part in window.args.get("partition_by") or ()]
+        return frozenset(column for column in columns if column is not None) if None not in columns else None
+
+    def _joined(self, left: Unique, right: Unique, node: PlanNode) -> Unique:
+        """Return what a join keeps: rows of a side whose keys are unique add nothing by which rows must differ."""
+        kind, (probe, build) = node.join_type or JoinType.INNER, node.children[:2]
+        if kind in _OF_LEFT or kind in _OF_RIGHT:
+            return left if kind in _OF_LEFT else right
+        by_left = left.closed(self._meant((a for a, _ in node.join_keys), probe))
+        by_right = right.closed(self._meant((b for _, b in node.join_keys), build))
+        pairs = [(origin(a), origin(b)) for a, b in node.join_keys if kind is JoinType.INNER]
+        shared = set(map(origin, probe.columns)) & set(map(origin, build.columns)) - {a for a, b in pairs if a == b}
+        ways = [(a, b - by_right, b, a - by_left) for a in left.keys for b in right.keys]
+        of_left = {a | more for a, more, _, _ in ways if not more & shared}
+        of_right = {b | more for _, _, b, more in ways if not more & shared}
+        joined_keys = {
+            JoinType.INNER: of_left | of_right,
+            JoinType.CROSS: of_left | of_right,
+            JoinType.LEFT: of_left,  # rows that meet none have NULLs for the other side
+            JoinType.RIGHT: of_right,
+        }.get(kind, set())
+        keys = {key for key in joined_keys if not key & shared}
+        if kind is JoinType.INNER:  # whichever side is meant
+            keys |= {key for key in of_left & of_right if len(key & shared) == 1}
+        equal = (pair for pair in pairs if shared.isdisjoint(pair))
+        return Unique(equal=(*left.equal, *right.equal, *equal)).having(keys)
+
+    # ------------------------------------------------------------------ what columns are meant
+
+    def _meant(self, columns: Iterable[PlanColumn], node: PlanNode) -> Iterator[Origin]:
+        """Yield columns of a node; of what is computed of one column one to one, that column."""
+        child_columns = set(map(origin, node.columns))
+        for column in columns:
+            if column.table is not None or origin(column) in child_columns:
+                yield origin(column)
+                continue
+            source = _source(_read(column.name, self._dialect))
+            found = self._column(source, node.columns)
+            if found is None and isinstance(source, exp.Column):
+                found = self._number(source.name, node.columns)
+            if found is not None:
+                yield found
+
+    def _column(self, expression: exp.Expr | None, inputs: Sequence[PlanColumn]) -> Origin | None:
+        """Return the only column that an expression means, by its name or its text; None if it means several, or none.
+
+        An expression that nobody has computed yet is a column as well: a projection may compute it.
+        """
+        if isinstance(expression, exp.PositionalColumn):
+            place = int(expression.name)
+            return origin(inputs[place]) if place < len(inputs) else None
+        expression = expression.unnest() if expression is not None else exp.null()
+        if not isinstance(expression, exp.Column):
+            return (None, _bare_text(expression, self._dialect), None) if expression.find(exp.Column) else None
+        name = expression.name.lower()
+        found = {origin(one) for one in inputs if one.name.lower() == name}
+        if not found:  # a grouping casts its keys
+            computed = (one for one in inputs if one.table is None and name in one.name.lower())
+            sources = ((one, _source(_read(one.name, self._dialect))) for one in computed)
+            found = {origin(one) for one, source in sources if source is not None and source.name.lower() == name}
+        return found.pop() if len(found) == 1 else None
+
+    def _number(self, name: str, inputs: Sequence[PlanColumn]) -> Origin | None:
+        """Return the number of a window that has a name in the statement, and its text in the plan."""
+        meant = self._windows(self._named.get(name.lower(), ()))
+        known = {(type(one.this), self._partitioned(one, inputs)) for one in meant}
+        found = {
+            origin(column)
+            for column in inputs
+            if column.table is None
+            for window in self._windows([column.name])
+            if (type(window.this), self._partitioned(window, inputs)) in known
+        }
+        return found.pop() if len(found) == 1 else None
+
+    def _windows(self, texts: Iterable[str]) -> list[exp.Window]:
+        """Return the window functions that number rows among some texts."""
+        found = (_numbering(_read(text, self._dialect)) for text in texts if _OVER in text)
+        return [window for window in found if window is not None]
+
+
+def is_unique(names: Sequence[str], statistics: TableStatistics) -> bool:
+    """Return whether a table has, as far as anybody counted, no two rows that agree in some columns."""
+    counted = statistics.keys.get(SEPARATOR.join(names))
+    column = statistics.columns.get(names[0]) if len(names) == 1 else None
+    if column is not None:
+        ndv, most = column.ndv, column.common.rows.max(initial=0) if column.common is not None else 1.0
+    elif counted is not None:
+        ndv, most = float(counted.ndv.sum()), counted.largest.max()
+    else:
+        return False
+    return ndv >= UNIQUE_SHARE * statistics.rows > 0 and most * statistics.share < 2.0
+
+
+def determining(
+    keys: Sequence[PlanColumn], node: PlanNode, statistics: Mapping[str, TableStatistics]
+) -> list[PlanColumn]:
+    """Leave out grouping keys that the others determine.
+
+    A column with hardly any duplicates determines all others that were read with it, and a join key the one that it
+    equals.
+    """
+    equal = [pair for _, below in node.walk() if below.operator is Operator.HASH_JOIN for pair in below.join_keys]
+
+    def determines(column: PlanColumn) -> bool:
+        table = statistics.get(column.table or "")
+        known = table.columns.get(column.name) if table is not None else None
+        return table is not None and known is not None and known.ndv >= UNIQUE_SHARE * table.rows > 0
+
+    def values(key: PlanColumn) -> float:
+        table = statistics.get(key.table or "")
+        known = table.columns.get(key.name) if table is not None else None
+        return known.ndv if known is not None else 0.0
+
+    def follows(key: PlanColumn, others: Sequence[PlanColumn]) -> bool:
+        columns = {origin(one) for one in others}
+        scans = {(one.table, one.scan) for one in others if determines(one)}
+        changed = True
+        while changed:
+            changed = False
+            for pair in equal:
+                for a, b in (pair, pair[::-1]):
+                    known = origin(a) in columns or (a.table is not None and (a.table, a.scan) in scans)
+                    if known and origin(b) not in columns:
+                        columns.add(origin(b))
+                        if determines(b):
+                            scans.add((b.table, b.scan))
+                        changed = True
+        return origin(key) in columns or (key.table is not None and (key.table, key.scan) in scans)
+
+    kept = list(keys)
+    for key in sorted(keys, key=values):
+        others = [one for one in kept if one is not key]
+        if key.table is not None and others and follows(key, others):
+            kept = others
+    return kept
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str, dialect: str) -> exp.Expr | None:
+    try:
+        return sqlglot.parse_one(text, read=dialect)
+    except SqlglotError:
+        return None
+
+
+def _bare_text(expression: exp.Expr, dialect: str) -> str:
+    """Return an expression as text, of columns without their tables."""
+    return expression.transform(lambda node: exp.column(node.this) if isinstance(node, exp.Column) else node).sql(
+        dialect=dialect
+    )
+
+
+def _numbering(expression: exp.Expr | None) -> exp.Window | None:
+    """Return the window function that numbers rows which an expression is; None for any other."""
+    while isinstance(expression, exp.Paren | exp.Cast):
+        expression = expression.this
+    return expression if isinstance(expression, exp.Window) and isinstance(expression.this, _NUMBERS) else None
+
+
+def _source(expression: exp.Expr | None) -> exp.Expr | None:
+    """Return the column of which an expression has another value for each of its values; None for any other."""
+    while expression is not None and not isinstance(expression, exp.Column | exp.PositionalColumn):
+        if isinstance(expression, exp.Paren | exp.Neg) or (
+            isinstance(expression, exp.Cast) and expression.to.this in _ONE_TO_ONE
+        ):
+            expression = expression.this
+        elif isinstance(expression, exp.Add | exp.Sub):
+            sides = [
+                side for side in (expression.this, expression.expression) if side.find(exp.Column, exp.PositionalColumn)
+            ]
+            expression = sides[0] if len(sides) == 1 else None
+        else:
+            expression = None
+    return expression

@@ -1,0 +1,12 @@
+"""Guards that writers put into a statement where a value has to end it, and the engine's error text then."""
+
+from __future__ import annotations
+
+RAISE = "raise_error"
+"""Spark's function that ends a statement; no client's statement may call it."""
+
+OTHER_MEANING = "meant otherwise by Spark: "
+"""Start of an engine's error where a guard of ours ended the statement because of a value."""
+
+DIVISION_BY_ZERO = "division by zero"
+"""Rest of that error where the value is a divisor: an error of Spark, too."""

@@ -1,0 +1,168 @@
+"""Names of tables and views in a statement: each gets its full name (``qualify``) before views are expanded.
+
+``resolution.py`` then looks up the tables and columns.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from sql.errors import NotAllowed, Position, TableUnreadable, UnknownDatabase
+from sql.nodes import find_all, position_of
+from sql.tables import DEFAULT_DATABASE, TableSource, canonical, database_of, full_name, name_in_database
+
+CATALOG = "spark_catalog"  # the only one, by the name of Spark's clients
+SUGGESTIONS = 3
+_FILE_SOURCES = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "delta", "iceberg", "binaryfile"})
+QUALIFIER = "qualifier"
+"""Key of the ``meta`` of a table without an alias: catalog, database and name, which may stand before its columns.
+
+For common table expressions and temporary views it is the name alone, and only if one FROM has tables of one name.
+"""
+
+_QUALIFIED = "full name"  # marks tables with a full name: it is not the name of a common table expression
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """Rules for names of tables and views in a statement. database: of bare names. databases: all that exist."""
+
+    database: str = DEFAULT_DATABASE
+    databases: frozenset[str] = frozenset({DEFAULT_DATABASE})
+
+    def full(self, parts: Sequence[str]) -> str:
+        """Return the full name for a name's parts; the table need not exist.
+
+        A quoted name with a dot in it is a full name.
+        """
+        before, name = [part.lower() for part in parts[:-1]], parts[-1]
+        if before[:1] == [CATALOG] and len(before) > 1:
+            del before[0]
+        if before:
+            return full_name(".".join(before), name)
+        return canonical(name) if "." in name else full_name(self.database, name)
+
+    def require(self, database: str, position: Position | None = None) -> str:
+        """Return the name of a database in lower case. Raises UnknownDatabase."""
+        name = database.lower()
+        if name not in self.databases:
+            names = sorted(self.databases)
+            existing = f"; there is {' and '.join(names)}." if len(names) < SUGGESTIONS else did_you_mean(name, names)
+            raise UnknownDatabase(f"There is no database {database}{existing}", position)
+        return name
+
+
+IN_DEFAULT = Naming()
+
+
+def temporary_name(name: str) -> str:
+    """Return the key of a session's own view among all views: it is in no database."""
+    return f".{name.lower()}"
+
+
+def qualifier_of(full: str) -> tuple[str, ...]:
+    """Return catalog, database and name, which may stand before a column of a table or view without an alias."""
+    return (CATALOG, database_of(full), name_in_database(full))
+
+
+def qualify(tree: exp.Expr, naming: Naming, views: Container[str]) -> None:
+    """Write the full names of tables and views into a query; each keeps its written name as its alias.
+
+    views: keys of all views. For a bare name, the session's own views come first.
+    """
+    _tell_same_names_apart(tree)
+    for node, expression in list(tables_named(tree)):
+        if expression is not None or not isinstance(node.this, exp.Identifier) or node.meta.get(_QUALIFIED):
+            continue
+        if node.db.lower() in _FILE_SOURCES and node.db.lower() not in naming.databases:
+            raise NotAllowed("Files cannot be read directly; register them as a table.", position_of(node))
+        own = temporary_name(node.name)
+        full = own if not node.db and own in views else naming.full([part.name for part in node.parts])
+        alias = node.args.get("alias")
+        if alias is None:
+            node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name.lower())))
+        elif not alias.this:
+            alias.set("this", exp.to_identifier(node.name.lower()))
+        node.this.meta.update(node.parts[0].meta)  # the position of the whole name
+        if (alias is None or QUALIFIER in node.meta) and full is not own:
+            node.meta[QUALIFIER] = qualifier_of(full)
+        rename(node, full)
+        node.set("db", None)
+        node.set("catalog", None)
+        node.meta[_QUALIFIED] = True
+
+
+def rename(node: exp.Table, full: str) -> None:
+    """Rename a table node; its position stays."""
+    node.this.set("this", full)
+    node.this.set("quoted", True)
+
+
+def _tell_same_names_apart(tree: exp.Expr) -> None:
+    """Give tables of one FROM that have the same name different aliases; columns may still use their names."""
+    for select in find_all(tree, exp.Select):
+        sources = [select.args.get("from_"), *(select.args.get("joins") or ())]
+        bare = [source.this for source in sources if source is not None and isinstance(source.this, exp.Table)]
+        used = Counter(node.alias_or_name.lower() for node in bare)
+        for node in [node for node in bare if not node.alias and used[node.name.lower()] > 1]:
+            alias = f"{node.db}_{node.name}".strip("_").lower()
+            while alias in used:
+                alias += "_"
+            used[alias] += 1
+            node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+            node.meta[QUALIFIER] = (node.name.lower(),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Visible:
+    """Common table expressions that are visible: those of one WITH before ``end``, and outer ones."""
+
+    places: Mapping[str, tuple[int, exp.CTE]]
+    end: int
+    outer: _Visible | None
+
+    def find(self, name: str) -> exp.CTE | None:
+        visible: _Visible | None = self
+        while visible is not None:
+            at, expression = visible.places.get(name, (visible.end, None))
+            if at < visible.end:
+                return expression
+            visible = visible.outer
+        return None
+
+
+def tables_named(tree: exp.Expr) -> Iterator[tuple[exp.Table, exp.CTE | None]]:
+    """Yield all tables that a query names, each with the common table expression of that name; None: it is none."""
+    waiting: list[tuple[exp.Expr, _Visible | None]] = [(tree, None)]
+    while waiting:
+        node, visible = waiting.pop()
+        clause = node.args.get("with_")
+        if clause is not None:
+            expressions = clause.expressions
+            places = {cte.alias.lower(): (at, cte) for at, cte in enumerate(expressions)}
+            itself = 1 if clause.args.get("recursive") else 0
+            waiting += [(cte, _Visible(places, at + itself, visible)) for at, cte in enumerate(expressions)]
+            visible = _Visible(places, len(expressions), visible)
+        if isinstance(node, exp.Table):
+            own = node.db or visible is None or node.meta.get(_QUALIFIED)
+            yield node, None if own or visible is None else visible.find(node.name.lower())
+        waiting += [(child, visible) for child in node.iter_expressions() if child is not clause]
+
+
+def require_usable(table: TableSource, position: Position | None = None) -> TableSource:
+    """Return a table as it is. Raises TableUnreadable if its stored definition cannot be used."""
+    if table.defect:
+        message = f"The table {table.name} cannot be used: {table.defect}. REFRESH it, register it again, or drop it."
+        raise TableUnreadable(message, position)
+    return table
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """Return the nearest candidates as the end of a message."""
+    near = difflib.get_close_matches(name.lower(), sorted(candidates), n=SUGGESTIONS, cutoff=0.5)
+    return f"; did you mean {' or '.join(near)}?" if near else "."

@@ -1,0 +1,278 @@
+"""START HERE: a text is checked in passes and becomes a ``CheckedStatement``."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, OptimizeError, UnsupportedError
+
+from sql import names, parsing, rewriting
+from sql.dialects.names import SPARK
+from sql.dialects.normalize import normalize_to_spark
+from sql.dialects.session_functions import put_in_facts
+from sql.errors import NotAllowed, StatementTooDeep, SyntaxInvalid
+from sql.limits import growth
+from sql.parsers.brackets import put_brackets
+from sql.parsers.dialects import LIBRARY_DEFECTS, SparkAsWritten
+from sql.parsers.hints import without_hints
+from sql.parsing import ParserLimits
+from sql.resolution import ALIASES_NEEDED, resolve
+from sql.tables import Column, TableSource, View
+from sql.views import expand
+
+FINGERPRINT_HEX = 32
+
+_WORDS = re.compile(
+    r"(?P<alias> AS `(?:[^`]|``)*`)|(?P<name>`(?:[^`]|``)*`)|'(?:[^'\\]|\\.)*'"
+    r"|(?<![\w.])-?\d+(?:\.\d*)?(?:E[+-]?\d+)?\w*",
+    re.IGNORECASE | re.DOTALL,
+)
+_LITERALS = re.compile(r"\?(?:, \?)+")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedStatement:
+    """A query that may run.
+
+    tree: in Spark's dialect, which defines the meaning.
+    tables: all that it reads.
+    fingerprint: equal for texts with the same tree.
+    template: equal for texts that differ only in their literals.
+    engine: named by a hint.
+    tells_of_session: it contains a value of its session, such as the user's name.
+    """
+
+    tree: exp.Expr
+    tables: tuple[TableSource, ...]
+    fingerprint: str
+    template: str
+    engine: str | None = None
+    tells_of_session: bool = False
+
+    def sql(self, writer: str) -> str:
+        """Return the statement in an engine's own SQL, with its meaning in Spark.
+
+        Raises UnsupportedFeature, NoEquivalent.
+
+        writer: the module of the engine's writer (``Engine.writer``).
+        """
+        text: str = importlib.import_module(writer).write(self)
+        return text
+
+    def explosive_pattern(self) -> str | None:
+        """Return a regular expression in it on which Java's matcher may take for ever; None: there is none."""
+        return growth.explosive_pattern(self.tree)
+
+
+def check(
+    sql: str,
+    dialect: str,
+    *,
+    catalog: Mapping[str, TableSource],
+    limits: ParserLimits,
+    views: Mapping[str, View] = {},
+    naming: names.Naming = names.IN_DEFAULT,
+    facts: Mapping[str, str] = {},
+) -> CheckedStatement:
+    """Parse a text, check it against the allow-list, expand its views and resolve its tables. Raises SqlError.
+
+    A text in another dialect is written in Spark's and parsed again, so that one meaning applies to all engines.
+
+    facts: values of session functions, by name.
+    """
+    try:
+        tree, engine = parsing.parse(sql, dialect, limits)
+    except RecursionError as error:
+        raise StatementTooDeep("The statement is nested too deep.") from error
+    return check_tree(
+        tree, dialect, engine=engine, catalog=catalog, limits=limits, views=views, naming=naming, facts=facts
+    )
+
+
+def check_tree(
+    tree: exp.Expr,
+    dialect: str,
+    *,
+    catalog: Mapping[str, TableSource],
+    limits: ParserLimits,
+    views: Mapping[str, View] = {},
+    naming: names.Naming = names.IN_DEFAULT,
+    facts: Mapping[str, str] = {},
+    engine: str | None = None,
+) -> CheckedStatement:
+    """Check a query that was parsed in its dialect, or built of parsed parts, as ``check`` does. Changes the tree."""
+    draft = Draft(tree, dialect, catalog, limits, views, naming, facts)
+    try:
+        for change in PASSES:
+            change(draft)
+        tree = draft.tree
+        normal = without_hints(tree).sql(dialect=SparkAsWritten, normalize=True, identify=True, comments=False)
+        template = _digest(without_literals(normal))
+        return CheckedStatement(tree, draft.tables, _digest(normal), template, engine, draft.tells_of_session)
+    except RecursionError as error:
+        raise StatementTooDeep("The statement is nested too deep.") from error
+    except OptimizeError as error:
+        raise SyntaxInvalid(f"{error}: {ALIASES_NEEDED}.") from error
+
+
+# ---------------------------------------------------------------------- passes
+
+
+@dataclass(slots=True)
+class Draft:
+    """A query on its way through the passes, each of which changes it.
+
+    tree: in ``dialect`` until ``read_as_spark``, from then on in Spark's.
+    sees_temporary: bare names may mean views of the session.
+    tables: all that it reads, once they are resolved.
+    tells_of_session: values of session functions were inserted.
+    """
+
+    tree: exp.Expr
+    dialect: str
+    catalog: Mapping[str, TableSource]
+    limits: ParserLimits
+    views: Mapping[str, View]
+    naming: names.Naming
+    facts: Mapping[str, str]
+    sees_temporary: bool = True
+    tables: tuple[TableSource, ...] = ()
+    tells_of_session: bool = False
+
+    def columns_of(self, name: str) -> Sequence[Column] | None:
+        """Return the columns of a table or view; None: there is none of this name."""
+        relation = self.views.get(name) or self.catalog.get(name)
+        return None if relation is None else relation.columns
+
+
+def qualify(draft: Draft) -> None:
+    """Give tables and views their full names."""
+    names.qualify(draft.tree, draft.naming, draft.views if draft.sees_temporary else ())
+
+
+def name_columns_in_brackets(draft: Draft) -> None:
+    """Give columns in brackets their own names."""
+    rewriting.name_columns_in_brackets(draft.tree)
+
+
+def normalize_dialect(draft: Draft) -> None:
+    """Replace syntax that has another meaning in Spark. Raises NotAllowed."""
+    if draft.dialect != SPARK:
+        rewriting.name_outputs(draft.tree)
+        normalize_to_spark(draft.tree, draft.dialect, draft.columns_of)
+
+
+def expand_views(draft: Draft) -> None:
+    """Replace views by their queries, in Spark's dialect."""
+
+    def query_of(view: View) -> exp.Expr:
+        tree, _ = parsing.parse(view.sql, view.dialect, draft.limits)
+        below = replace(
+            draft,
+            tree=tree,
+            dialect=view.dialect,
+            naming=replace(draft.naming, database=view.database),
+            sees_temporary=view.temporary,
+        )
+        for change in VIEW_PASSES:
+            change(below)
+        return below.tree
+
+    expand(draft.tree, draft.views, query_of)
+
+
+def resolve_casts(draft: Draft) -> None:
+    """Decide for each CAST if it fails or returns NULL."""
+    rewriting.resolve_casts(draft.tree, draft.dialect)
+
+
+def name_outputs(draft: Draft) -> None:
+    """Name outputs without an alias as Spark does."""
+    rewriting.name_outputs(draft.tree)
+
+
+def resolve_tables(draft: Draft) -> None:
+    """Look up tables and columns. Raises UnknownTable, UnknownColumn."""
+    draft.tables = resolve(draft.tree, draft.catalog)
+
+
+def read_as_spark(draft: Draft) -> None:
+    """Write a tree of another dialect in Spark's SQL and parse it again: one meaning applies to all engines."""
+    if draft.dialect != SPARK:
+        draft.tree, _ = parsing.parse(_in_spark(draft.tree, draft.dialect), SPARK, draft.limits, of_ours=True)
+        rewriting.resolve_casts(draft.tree, SPARK)
+
+
+def resolve_again(draft: Draft) -> None:
+    """Look up the names of a tree that was parsed again; the first time, errors had positions in the client's text."""
+    if draft.dialect != SPARK:
+        resolve_tables(draft)
+
+
+def insert_session_values(draft: Draft) -> None:
+    """Replace session functions by their values."""
+    draft.tells_of_session = put_in_facts(draft.tree, draft.facts)
+
+
+def check_growth(draft: Draft) -> None:
+    """Raise ValueOutOfRange for a value that the query makes too long by itself."""
+    growth.check_growth(draft.tree, draft.tables)
+
+
+PASSES = (
+    qualify,
+    name_columns_in_brackets,
+    normalize_dialect,
+    expand_views,
+    resolve_casts,
+    name_outputs,
+    resolve_tables,
+    read_as_spark,
+    resolve_again,
+    name_outputs,
+    insert_session_values,
+    check_growth,
+)
+"""The passes over a query, in this order."""
+
+VIEW_PASSES = (
+    qualify,
+    name_columns_in_brackets,
+    normalize_dialect,
+    resolve_casts,
+    name_outputs,
+    read_as_spark,
+)
+"""The passes over a view's query before it replaces the view; the remaining ones run on the whole query."""
+
+
+def _in_spark(tree: exp.Expr, dialect: str) -> str:
+    put_brackets(tree)
+    try:
+        return tree.sql(dialect=SparkAsWritten, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
+    except UnsupportedError as error:
+        reason = str(error).splitlines()[0]
+        raise NotAllowed(f"This has no equivalent in Spark's SQL (dialect {dialect}): {reason}.") from error
+    except LIBRARY_DEFECTS as error:
+        raise NotAllowed(f"A part of this has no equivalent in Spark's SQL (dialect {dialect}).") from error
+
+
+def without_literals(normal: str) -> str:
+    """Replace every literal of a text of Spark's writer, and every list of literals, by ?.
+
+    Aliases are removed, because an expression without one is named after its own text.
+    """
+
+    def replace_word(word: re.Match[str]) -> str:
+        return word["name"] or ("" if word["alias"] else "?")
+
+    return _LITERALS.sub("?", _WORDS.sub(replace_word, normal))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:FINGERPRINT_HEX]

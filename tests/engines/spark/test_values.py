@@ -1,0 +1,71 @@
+"""Values at the extremes of their types, as Spark gives them, and results that Arrow cannot hold as they come."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from engines.arrow_leaves import with_valid_text
+from engines.errors import UnsupportedFeature
+from engines.protocol import WriteTarget
+from engines.spark.engine import SparkConnectEngine
+from gateway.presentation.values.json_values import json_column
+from tests.engines.conformance import ask
+from tests.gateway.extreme_values import EXTREMES, Extreme
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def extremes(spark_engine: SparkConnectEngine) -> Iterator[dict[int, pa.Array]]:
+    """Ask for all of them in one statement."""
+    columns = ", ".join(f"{extreme.sql} AS c{number}" for number, extreme in enumerate(EXTREMES))
+    (batch,) = ask(spark_engine, f"SELECT {columns}").to_batches()
+    yield dict(zip((id(extreme) for extreme in EXTREMES), with_valid_text(batch).columns, strict=True))
+
+
+@pytest.mark.parametrize("extreme", EXTREMES, ids=lambda extreme: f"{extreme.kind} {extreme.sql[:40]}")
+def test_a_value_comes_as_the_doors_expect_it(extremes: dict[int, pa.Array], extreme: Extreme) -> None:
+    column = extremes[id(extreme)]
+
+    assert json.dumps(json_column(column)) == json.dumps([extreme.json])
+    if not pa.types.is_nested(column.type):
+        assert column.type == extreme.value.type
+
+
+@pytest.mark.parametrize(
+    ("sql", "values"),
+    [
+        ("IF(id = 1, NULL, map(id, map()))", [[[0, []]], None, [[2, []]]]),
+        ("IF(id = 1, NULL, map(INTERVAL '1' MONTH, map()))", [[["0-1", []]], None, [["0-1", []]]]),
+        ("IF(id = 1, NULL, array(parse_json(CAST(id AS STRING)), NULL))", [["0", None], None, ["2", None]]),
+        (
+            "IF(id = 1, NULL, named_struct('`{0}', parse_json(CAST(id AS STRING))))",
+            [{"`{0}": "0"}, None, {"`{0}": "2"}],
+        ),
+        ("IF(id = 1, NULL, map(id, make_interval(id)))", [[[0, "0 seconds"]], None, [[2, "2 years"]]]),
+        ("IF(id = 1, NULL, TIME'01:02:03')", ["01:02:03", None, "01:02:03"]),
+        ("array(IF(id = 1, NULL, INTERVAL '1' YEAR))", [["1-0"], [None], ["1-0"]]),
+        ("IF(id = 1, NULL, array())", [[], None, []]),
+    ],
+)
+def test_rows_without_a_value_stay_without_one(
+    spark_engine: SparkConnectEngine, sql: str, values: list[object]
+) -> None:
+    answer = ask(spark_engine, f"SELECT {sql} AS v, id FROM range(0, 3, 1, 1)")
+
+    assert [value for chunk in answer["v"].chunks for value in json_column(chunk)] == values
+    assert answer["id"].to_pylist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("sql", ["INTERVAL '1' DAY", "INTERVAL '1' MONTH", "parse_json('1')", "make_interval(1)"])
+def test_a_table_has_no_column_of_a_type_without_a_form(
+    spark_engine: SparkConnectEngine, tmp_path_factory: pytest.TempPathFactory, sql: str
+) -> None:
+    target = WriteTarget(str(tmp_path_factory.mktemp("written") / "rows"), "parquet")
+
+    with pytest.raises(UnsupportedFeature, match=r"A table cannot hold the column v, .*; cast it to STRING\."):
+        spark_engine.write(f"SELECT {sql} AS v", target, query_id=f"w {sql}", deadline_s=60)

@@ -138,7 +138,7 @@ def test_long_texts_are_read_at_once(shape: str) -> None:
 
 def test_a_chain_that_doubles_is_refused_at_every_door(door: Door, duckdb_gateway: Served) -> None:
     begun = time.monotonic()
-    with pytest.raises(Refused, match="put in, the statement reads more than 2,000 tables") as caught:
+    with pytest.raises(Refused, match="expanded, the statement reads more than 2,000 tables") as caught:
         duckdb_gateway.ask(door, doubling(24))
     assert caught.value.code in ("STATEMENT_TOO_COMPLEX", None)
     assert time.monotonic() - begun < PROMPT_S

@@ -15,7 +15,7 @@ from engines.errors import EngineError
 from engines.protocol import Engine, Lease
 from gateway.cli.client import Client
 from gateway.server import wiring
-from gateway.server.processes.member import Member
+from gateway.server.processes.gateway_process import GatewayProcess
 from gateway.server.runtime import Gateway
 from gateway.server.serve import own_server
 from gateway.server.startup import configure_logging
@@ -32,8 +32,8 @@ def serving(settings: Settings) -> Iterator[tuple[Gateway, Client]]:
     built: list[Gateway] = []
     build = wiring.build
 
-    def remembered(own: Settings, member: Member | None = None) -> Gateway:
-        built.append(build(own, member))
+    def remembered(own: Settings, process: GatewayProcess | None = None) -> Gateway:
+        built.append(build(own, process))
         return built[-1]
 
     server = settings.server.model_copy(update={"host": LOOPBACK, "port": 0})

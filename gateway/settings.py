@@ -60,7 +60,7 @@ class TlsSettings(Section):
 
 
 class AuthenticationSettings(Section):
-    """Who may come in, over HTTP and with drivers alike."""
+    """Authentication, over HTTP and with drivers alike."""
 
     users_file: Path | None = None
     """File of users, a line per user as `fusion password NAME` prints it; without it, nobody has a password."""
@@ -119,14 +119,14 @@ class FlightSettings(Section):
 
 
 class MetastoreSettings(Section):
-    """Where catalog, statistics and the query log live."""
+    """Database of the catalog, the statistics and the query log."""
 
     url: SecretStr | None = None
     """SQLAlchemy URL; without it, an SQLite file under the home folder."""
 
 
 class CatalogSettings(Section):
-    """What may become a table."""
+    """Limits on what may be registered as a table."""
 
     roots: tuple[Path, ...] = ()
     """Folders under which tables may be registered. With `authentication.users_file` there must be some; without both,
@@ -136,7 +136,7 @@ class CatalogSettings(Section):
 
 
 class RoutingSettings(Section):
-    """How statements find their engine."""
+    """Routing of statements to engines."""
 
     policy: Rule = Rule.EXPECTED
     """What decides: `expected`, the least expected seconds; `safe`, a bound on running out of memory; `paper`."""
@@ -200,7 +200,7 @@ class CacheSettings(Section):
 
 
 class LimitSettings(Section):
-    """What one client may ask for."""
+    """Limits on one client's requests."""
 
     statement: Size = Field(ByteSize(1 << 20), le=LONGEST_STATEMENT)
     """Longest statement."""
@@ -256,7 +256,7 @@ class ResultSettings(Section):
 
 
 class HistorySettings(Section):
-    """What is kept of queries that ended, with their attempts; of misestimates and statistics jobs, the age counts."""
+    """Retention of queries that ended, with their attempts; of misestimates and statistics jobs, the age counts."""
 
     keep_s: float = Field(7_776_000.0, gt=0.0)
     """How long the past is kept: queries, misestimates and jobs."""
@@ -334,9 +334,9 @@ class CoreSettings(BaseSettings):
     def section(self, model: type[EngineSection]) -> EngineSection:
         """Return an engine's section. Raises LookupError where its package is not installed."""
         for adapter in adapters():
-            found = getattr(self, adapter.section)
-            if isinstance(found, model):
-                return found
+            settings = getattr(self, adapter.section)
+            if isinstance(settings, model):
+                return settings
         raise LookupError(f"no installed engine has settings {model.__name__}")
 
     def engines(self) -> Iterator[tuple[Adapter[Any], EngineSettings]]:

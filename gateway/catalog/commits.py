@@ -59,10 +59,10 @@ class Commits:
         with self._lock:
             lock = self._of_folder.setdefault(root, threading.Lock())
         until_s = time.monotonic() + wait_s
-        _insist(lambda pause_s: lock.acquire(timeout=pause_s), until_s, require)
+        _acquire_until(lambda pause_s: lock.acquire(timeout=pause_s), until_s, require)
         try:
             with Folder.opened(root) as folder:
-                _insist(lambda pause_s: _locked(folder, pause_s), until_s, require)
+                _acquire_until(lambda pause_s: _locked(folder, pause_s), until_s, require)
                 yield folder
         finally:
             lock.release()
@@ -112,14 +112,14 @@ class Commits:
     def unfinished(self) -> list[Path]:
         """Return the folders in which writes were begun that nobody works on any more."""
         commits = self._metastore.commits.list()
-        return list(dict.fromkeys(Path(each.location) for each in commits if not self._is_at_work(each.query_id)))
+        return list(dict.fromkeys(Path(commit.location) for commit in commits if not self._is_at_work(commit.query_id)))
 
     def warn_of_unknown(self, root: Path) -> None:
         """Say that a folder looks like a commit of ours, but is none."""
-        known = {commit.query_id for commit in self._metastore.commits.list(str(root))}
-        for found in root.glob(f"{_COMMITTED}*"):
-            if found.name.removeprefix(_COMMITTED) not in known:
-                log.warning("%s is no commit of this gateway's: it stays as it is, and nobody reads it", found)
+        recorded_ids = {commit.query_id for commit in self._metastore.commits.list(str(root))}
+        for folder in root.glob(f"{_COMMITTED}*"):
+            if folder.name.removeprefix(_COMMITTED) not in recorded_ids:
+                log.warning("%s is no commit of this gateway's: it stays as it is, and nobody reads it", folder)
 
     def _move_in(self, commit: TableCommit, folder: Folder, root: Path) -> None:
         """Do what a commit says. What is replaced goes last: readers may see old and new rows, and never miss any."""
@@ -138,7 +138,7 @@ class Commits:
         return query is not None and not query.state.ended
 
 
-def _insist(take: Callable[[float], bool], until_s: float, require: Callable[[], None]) -> None:
+def _acquire_until(take: Callable[[float], bool], until_s: float, require: Callable[[], None]) -> None:
     """Take something as soon as it is free. take: waits for so many seconds, and tells whether it has it."""
     while not take(max(0.0, min(_PAUSE_S, until_s - time.monotonic()))):
         require()

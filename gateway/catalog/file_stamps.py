@@ -21,7 +21,7 @@ _Stamp = tuple[int, int, int, int, int]  # device, inode, bytes, changed and sta
 
 
 class _Unclear(Exception):
-    """What lies there is no plain file or folder, or there is too much of it."""
+    """The location holds something else than plain files and folders, or too many of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ def files_at(locations: Iterable[str], *, settled_s: float = SETTLED_S) -> FileS
     stamps = list[tuple[str, _Stamp]]()
     try:
         for location in dict.fromkeys(locations):
-            for found in _below(location):
-                stamps.append(found)
+            for stamp in _below(location):
+                stamps.append(stamp)
                 if len(stamps) > MOST_FILES:
                     return None
     except (OSError, _Unclear):

@@ -1,4 +1,4 @@
-"""Where tables may lie: a location is judged when it is registered, and again each time that a statement uses it.
+"""Checks of table locations: at registration, and again each time that a statement uses the table.
 
 What is registered is the place itself, with every link on the way followed. A place that leads through a link later was
 exchanged by somebody, and so was a table whose folder holds a link that leads out of it.
@@ -40,11 +40,12 @@ _Stamp = tuple[str, _Identity, int]  # path, what is there, when it changed in n
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What an administrator decided. All paths are absolute, with links followed.
+    """Limits that the settings put on table locations. All paths are absolute, with links followed.
 
-    own: the gateway's folders, of which only tables that it made itself may be read. secrets: files and folders that
-    are no table's. roots: folders under which tables are registered; none: wherever everybody may read.
-    roots_required: users log in, so that there have to be some.
+    own: the gateway's folders; only tables that the gateway made itself may be read there.
+    secrets: files and folders that no table may contain.
+    roots: folders under which tables may be registered; empty: every place that everybody may read.
+    roots_required: users log in, so that ``roots`` must not be empty.
     """
 
     own: tuple[Path, ...]
@@ -132,9 +133,9 @@ class Locations:
         """Refuse a part of a table of a lake format, as far up as the administrator lets tables lie."""
         if place in self._rules.roots:
             return
-        found = lake_table_around(place, up_to=lambda folder: folder in self._rules.roots)
-        if found is not None:
-            folder, lake = found
+        lake_table = lake_table_around(place, up_to=lambda folder: folder in self._rules.roots)
+        if lake_table is not None:
+            folder, lake = lake_table
             raise InspectionFailed(lake.refusal(folder))
 
     def _look_through(self, name: str, place: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the text of a partition folder means, by the type of its column: ``p=01`` and ``p=1`` are the same partition.
+"""Values of partition folders, read by the type of their column: ``p=01`` and ``p=1`` are the same partition.
 
 A constant of a statement is read in the same way, as Spark's CAST reads it before it names the folder.
 """
@@ -33,8 +33,8 @@ def value_of(text: str | None, data_type: str) -> object:
 
 
 def _read(text: str, data_type: str) -> object:
-    known = parse(data_type)
-    match known.kind.row.group:
+    column_type = parse(data_type)
+    match column_type.kind.row.group:
         case Group.WHOLE:
             return int(text)
         case Group.FLOATING:
@@ -47,7 +47,7 @@ def _read(text: str, data_type: str) -> object:
         case Group.MOMENT:
             return _time(text)
         case Group.DECIMAL:
-            return Decimal(text).quantize(Decimal(1).scaleb(-(known.scale or 0)), ROUND_HALF_UP)
+            return Decimal(text).quantize(Decimal(1).scaleb(-(column_type.scale or 0)), ROUND_HALF_UP)
     return text
 
 

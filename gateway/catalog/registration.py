@@ -55,20 +55,20 @@ class Registration:
         began = _now()
         place = self._locations.place_of(wanted.location)
         self._policy.require_all(user, self._needs(wanted.name, place))
-        known = self._metastore.catalog.get(wanted.name)
-        if known is not None and self._is_own(known.source):
-            return self._add_own(known, place, wanted)
+        registered = self._metastore.catalog.get(wanted.name)
+        if registered is not None and self._is_own(registered.source):
+            return self._add_own(registered, place, wanted)
         if any(view.name == wanted.name.lower() for view in self._metastore.views.list()):
             raise TableExists(f"There is a view {wanted.name} already; drop it first, or take another name.")
         self._locations.admit(place)
         options = dict(wanted.options) or None
-        found = inspect(wanted.name, place, format=wanted.format, options=options, columns=wanted.columns)
-        pairs = self._pairs(found.source, wanted.keys)
+        inspection = inspect(wanted.name, place, format=wanted.format, options=options, columns=wanted.columns)
+        pairs = self._pairs(inspection.source, wanted.keys)
         check = self._policy.owner_check(user, Action.REPLACE, "table", wanted.name)
         table = self._metastore.catalog.put(
-            found, at=began, new=known is None, instead_of=known, owner=user.owner, check=check
+            inspection, at=began, new=registered is None, instead_of=registered, owner=user.owner, check=check
         )
-        self._learn(pairs)
+        self._record_keys(pairs)
         self._announce()
         return table
 
@@ -82,13 +82,13 @@ class Registration:
         self._policy.require_all(user, self._needs(wanted.name, place))
         self._locations.admit(place)
         if wanted.columns and self._locations.confined and not place.exists():
-            found = _without_files(wanted, place)
+            inspection = _without_files(wanted, place)
             place.mkdir(parents=True)
         else:
-            found = _first_look(wanted, place)
+            inspection = _first_look(wanted, place)
         try:
             table = self._metastore.catalog.put(
-                found, at=began, new=True, owner=user.owner, annotations=wanted.annotations
+                inspection, at=began, new=True, owner=user.owner, annotations=wanted.annotations
             )
         except AlreadyExists as error:
             raise TableExists(f"There is a table or view {wanted.name} already.") from error
@@ -105,16 +105,16 @@ class Registration:
         return _settled(name, lambda: self._add_columns(name, columns, user))
 
     def _add_columns(self, name: str, columns: Sequence[Column], user: Principal) -> CatalogTable:
-        table = self._known(name)
+        table = self._registered(name)
         source = table.source
-        known = {column.name.lower() for column in source.columns}
-        new = tuple(column for column in columns if column.name.lower() not in known)
+        existing_names = {column.name.lower() for column in source.columns}
+        new = tuple(column for column in columns if column.name.lower() not in existing_names)
         own = tuple(column for column in source.columns if column.name not in source.partition_columns)
         folders = tuple(column for column in source.columns if column.name in source.partition_columns)
         wider = replace(source, columns=(*own, *new, *folders), options={**source.options, MIXED_COLUMNS: "true"})
-        found = Inspection(wider, table.files, table.bytes, table.rows, table.partitions, declared=True)
+        inspection = Inspection(wider, table.files, table.bytes, table.rows, table.partitions, declared=True)
         check = self._policy.owner_check(user, Action.ALTER, "table", name)
-        return self._metastore.catalog.put(found, at=_now(), instead_of=table, check=check)
+        return self._metastore.catalog.put(inspection, at=_now(), instead_of=table, check=check)
 
     def refresh(self, name: str) -> CatalogTable:
         """Look at a registered table's files again.
@@ -128,18 +128,20 @@ class Registration:
 
     def _refresh(self, name: str) -> CatalogTable:
         began = _now()
-        table = self._known(name)
+        table = self._registered(name)
         source = table.source
         self.require_unchanged((source,))
-        told = source.columns if table.declared else None
+        declared_columns = source.columns if table.declared else None
         try:
-            found = inspect(name, source.location, format=source.format, options=source.options, columns=told)
+            inspection = inspect(
+                name, source.location, format=source.format, options=source.options, columns=declared_columns
+            )
         except InspectionFailed:
-            self._known(name)  # files of a table that was dropped are gone with it
+            self._registered(name)  # files of a table that was dropped are gone with it
             if not self._may_be_empty(table):
                 raise
-            found = Inspection(source, files=0, bytes=0, rows=0, declared=table.declared)
-        return self._metastore.catalog.put(found, at=began, instead_of=table)
+            inspection = Inspection(source, files=0, bytes=0, rows=0, declared=table.declared)
+        return self._metastore.catalog.put(inspection, at=began, instead_of=table)
 
     def rows_came(self, name: str) -> CatalogTable:
         """Look at a table's files after a write; its columns stay.
@@ -150,28 +152,28 @@ class Registration:
 
     def _rows_came(self, name: str) -> CatalogTable:
         began = _now()
-        table = self._known(name)
+        table = self._registered(name)
         source = table.source
         try:
-            found = inspect(
+            inspection = inspect(
                 source.name, source.location, format=source.format, options=source.options, columns=source.columns
             )
         except InspectionFailed:
             if data_files(Path(source.location)):  # they are there, and could not be looked at now
                 raise
-            found = Inspection(source, files=0, bytes=0, rows=0)
-        return self._metastore.catalog.put(replace(found, declared=table.declared), at=began, instead_of=table)
+            inspection = Inspection(source, files=0, bytes=0, rows=0)
+        return self._metastore.catalog.put(replace(inspection, declared=table.declared), at=began, instead_of=table)
 
     def put_made(
-        self, found: Inspection, *, user: Principal, annotations: Annotations, replace: bool = False
+        self, inspection: Inspection, *, user: Principal, annotations: Annotations, replace: bool = False
     ) -> CatalogTable:
         """Register a table that a statement of this user made. replace: in the place of another one of its name.
 
         Raises AlreadyExists, and AccessDenied where that other one is not the user's to replace.
         """
-        check = self._policy.owner_check(user, Action.REPLACE, "table", found.source.name)
+        check = self._policy.owner_check(user, Action.REPLACE, "table", inspection.source.name)
         return self._metastore.catalog.put(
-            found, at=_now(), new=not replace, owner=user.owner, annotations=annotations, check=check
+            inspection, at=_now(), new=not replace, owner=user.owner, annotations=annotations, check=check
         )
 
     def require_unchanged(self, tables: Iterable[TableSource]) -> None:
@@ -185,7 +187,7 @@ class Registration:
             self._locations.require_unchanged(table, own=self._is_own)
             self._files.require(table)
 
-    def _known(self, name: str) -> CatalogTable:
+    def _registered(self, name: str) -> CatalogTable:
         table = self._metastore.catalog.get(name)
         if table is None:  # since the statement was parsed
             raise UnknownTable(f"The table {name} is gone.", name=name)
@@ -203,36 +205,38 @@ class Registration:
     def _is_own(self, table: TableSource) -> bool:
         return self._metastore.folders.get(table.location) is not None
 
-    def _add_own(self, known: CatalogTable, place: Path, wanted: NewTable) -> CatalogTable:
+    def _add_own(self, table: CatalogTable, place: Path, wanted: NewTable) -> CatalogTable:
         """Look again at a table that the gateway made: its place and its columns are not to be changed."""
-        if str(place) != known.source.location:
-            raise TableExists(f"{known.name} is a table that a statement made, with files of its own; drop it first.")
-        self.require_unchanged((known.source,))
-        pairs = self._pairs(known.source, wanted.keys)
-        table = self.rows_came(known.name)
-        self._learn(pairs)
+        if str(place) != table.source.location:
+            raise TableExists(f"{table.name} is a table that a statement made, with files of its own; drop it first.")
+        self.require_unchanged((table.source,))
+        pairs = self._pairs(table.source, wanted.keys)
+        refreshed = self.rows_came(table.name)
+        self._record_keys(pairs)
         self._announce()
-        return table
+        return refreshed
 
     def _needs(self, name: str, place: Path) -> Iterator[Need]:
         """Yield what a registration takes: who may write through a new table may do so to all that lie at its place."""
         yield Need(Action.REGISTER)
         for table in self._metastore.catalog.list():
-            there = Path(table.source.location)
+            location = Path(table.source.location)
             if table.name == name.lower():
                 yield Need(Action.REPLACE, Owned("table", table.name, table.owner))
-            elif there.is_relative_to(place) or place.is_relative_to(there):
+            elif location.is_relative_to(place) or place.is_relative_to(location):
                 yield Need(Action.WRITE_ROWS, Owned("table", table.name, table.owner))
 
-    def _learn(self, pairs: Sequence[KeyPair]) -> None:
+    def _record_keys(self, pairs: Sequence[KeyPair]) -> None:
         if pairs:
             self._metastore.keys.learn(pairs, source="declared", at=_now())
 
     def _pairs(self, table: TableSource, keys: Sequence[tuple[str, str]]) -> list[KeyPair]:
         """Return the pairs that keys declare. Raises SqlError for tables and columns that are not there."""
-        known = {each.name: each.source for each in self._metastore.catalog.list()} if keys else {}
-        known[table.name.lower()] = table
-        return [_pair(table, column, references, known) for column, references in keys]
+        sources = (
+            {table_of_key.name: table_of_key.source for table_of_key in self._metastore.catalog.list()} if keys else {}
+        )
+        sources[table.name.lower()] = table
+        return [_pair(table, column, references, sources) for column, references in keys]
 
 
 def _first_look(wanted: NewTable, place: Path) -> Inspection:
@@ -240,13 +244,13 @@ def _first_look(wanted: NewTable, place: Path) -> Inspection:
     if wanted.columns and place.is_dir() and not data_files(place):
         return _without_files(wanted, place)
     options = dict(wanted.options) or None
-    found = inspect(wanted.name, place, format=wanted.format, options=options, columns=wanted.columns)
-    folders = [name.lower() for name in found.source.partition_columns]
-    told = [name.lower() for name in wanted.partition_columns]
-    if told and told != folders:
+    inspection = inspect(wanted.name, place, format=wanted.format, options=options, columns=wanted.columns)
+    folders = [name.lower() for name in inspection.source.partition_columns]
+    wanted_folders = [name.lower() for name in wanted.partition_columns]
+    if wanted_folders and wanted_folders != folders:
         has = ", ".join(folders) or "none"
-        raise InspectionFailed(f"the partition folders there are {has}, not {', '.join(told)}; give these")
-    return found
+        raise InspectionFailed(f"the partition folders there are {has}, not {', '.join(wanted_folders)}; give these")
+    return inspection
 
 
 def _without_files(wanted: NewTable, place: Path) -> Inspection:
@@ -267,8 +271,10 @@ def _without_files(wanted: NewTable, place: Path) -> Inspection:
 
 def _folders_last(columns: Sequence[Column], folders: Sequence[str]) -> tuple[Column, ...]:
     names = [name.lower() for name in folders]
-    last = sorted((each for each in columns if each.name.lower() in names), key=lambda c: names.index(c.name.lower()))
-    return (*(each for each in columns if each.name.lower() not in names), *last)
+    last = sorted(
+        (column for column in columns if column.name.lower() in names), key=lambda c: names.index(c.name.lower())
+    )
+    return (*(column for column in columns if column.name.lower() not in names), *last)
 
 
 def _as_spelled(wanted: NewTable) -> tuple[str, ...]:
@@ -289,12 +295,12 @@ def _settled(name: str, look: Callable[[], CatalogTable]) -> CatalogTable:
     raise TableChangedConcurrently(f"Others kept registering {name} anew while its files were inspected; try again.")
 
 
-def _pair(table: TableSource, column: str, references: str, known: Mapping[str, TableSource]) -> KeyPair:
+def _pair(table: TableSource, column: str, references: str, tables: Mapping[str, TableSource]) -> KeyPair:
     name, _, other = references.rpartition(".")
     name = canonical(name)
-    if name not in known:
-        raise UnknownTable(f"There is no table {name}{did_you_mean(name, known)}")
-    return KeyPair.of(_column(table, column), _column(known[name], other))
+    if name not in tables:
+        raise UnknownTable(f"There is no table {name}{did_you_mean(name, tables)}")
+    return KeyPair.of(_column(table, column), _column(tables[name], other))
 
 
 def _column(table: TableSource, name: str) -> ColumnRef:

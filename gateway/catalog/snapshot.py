@@ -25,8 +25,8 @@ LONGEST_VERSION = 512
 Named = TypeVar("Named")
 
 
-class HasViews(Protocol):
-    """What keeps views of its own, by bare name: a session."""
+class ViewHolder(Protocol):
+    """A session: it holds temporary views, by bare name."""
 
     @property
     def database(self) -> str:
@@ -37,15 +37,15 @@ class HasViews(Protocol):
         """Views by their names."""
 
 
-class KnowsTables(Protocol):
-    """Who is told of the tables: all engines."""
+class TableUser(Protocol):
+    """Users of the catalog's tables: all engines."""
 
     def use_tables(self, tables: Sequence[TableSource]) -> None:
         """Take these tables, and no others."""
 
 
 class RelationKind(StrEnum):
-    """What has columns and a name, in the words of JDBC."""
+    """Kinds of relations, in the words of JDBC."""
 
     TABLE = "TABLE"
     VIEW = "VIEW"
@@ -89,29 +89,31 @@ class CatalogSnapshot:
         """Return a database's name in lower case. Raises UnknownDatabase."""
         return Naming(databases=frozenset(self.databases)).require(name)
 
-    def views_for(self, session: HasViews | None) -> Mapping[str, View]:
+    def views_for(self, session: ViewHolder | None) -> Mapping[str, View]:
         """Return the views that a session's statements may name: its own hide others and tables."""
         return visible_views(self.views, session.views if session is not None else {})
 
-    def relations_for(self, session: HasViews | None) -> Sequence[Relation]:
+    def relations_for(self, session: ViewHolder | None) -> Sequence[Relation]:
         """Return the tables and views that a session's statements may name, by database and name.
 
         A session's own views are shown in its database, where they hide what is called as they are.
         """
-        found: dict[tuple[str, str], Relation] = {}
+        relations: dict[tuple[str, str], Relation] = {}
 
-        def add(database: str, name: str, kind: RelationKind, told: TableSource | View, said: Annotations) -> None:
-            found[database, name] = Relation(database, name, kind, told.columns, said)
+        def add(
+            database: str, name: str, kind: RelationKind, source: TableSource | View, annotations: Annotations
+        ) -> None:
+            relations[database, name] = Relation(database, name, kind, source.columns, annotations)
 
         for name, table in self.tables.items():
-            said = self.annotations.get(name, NOT_ANNOTATED)
-            add(database_of(name), name_in_database(name), RelationKind.TABLE, table, said)
+            annotations = self.annotations.get(name, NOT_ANNOTATED)
+            add(database_of(name), name_in_database(name), RelationKind.TABLE, table, annotations)
         for name, view in self.views.items():
             add(database_of(name), name_in_database(name), RelationKind.VIEW, view, view.annotations)
         if session is not None:
             for name, view in session.views.items():
                 add(session.database, name, RelationKind.VIEW, view, view.annotations)
-        return [found[key] for key in sorted(found)]
+        return [relations[key] for key in sorted(relations)]
 
     def statistics_version(self, tables: Sequence[TableSource]) -> str:
         """Return the builds that a statement over these tables is decided on; 0 where there is none.
@@ -129,7 +131,7 @@ class CatalogView:
     Engines are told of tables that are new, defined otherwise or gone, and of nothing else.
     """
 
-    def __init__(self, metastore: Metastore, engines: KnowsTables) -> None:
+    def __init__(self, metastore: Metastore, engines: TableUser) -> None:
         self._metastore = metastore
         self._engines = engines
         self._lock = threading.Lock()
@@ -165,37 +167,37 @@ class CatalogView:
 
     def _next(self, version: int) -> CatalogSnapshot:
         """Read what changed since the last snapshot. A table or build is another object than before once it did."""
-        before, known = self._snapshot, self._read
+        before, read_before = self._snapshot, self._read
         read = self._read = {table.name: table for table in self._metastore.catalog.list()}
         built = self._metastore.statistics.current_of(read)
         same = {
             name
             for name, table in read.items()
-            if known.get(name) is table and before.statistics.get(name) is built.get(name)
+            if read_before.get(name) is table and before.statistics.get(name) is built.get(name)
         }
         return CatalogSnapshot(
             version=version,
-            tables=_kept(before.tables, {name: table.source for name, table in read.items()}),
+            tables=_reuse_unchanged(before.tables, {name: table.source for name, table in read.items()}),
             shapes={
                 name: before.shapes[name] if name in same else _shape(table, built.get(name))
                 for name, table in read.items()
             },
             statistics=built,
-            views=_kept(before.views, {view.name: view for view in self._metastore.views.list()}),
+            views=_reuse_unchanged(before.views, {view.name: view for view in self._metastore.views.list()}),
             databases={database.name: database for database in self._metastore.databases.list()},
             owners={name: table.owner for name, table in read.items()},
-            annotations={name: each.annotations for name, each in read.items() if each.annotations != NOT_ANNOTATED},
+            annotations={name: table.annotations for name, table in read.items() if table.annotations != NOT_ANNOTATED},
             changed={name: before.changed[name] if name in same else version for name in read},
             misestimates=before.misestimates,
         )
 
 
-def _kept(before: Mapping[str, Named], now: Mapping[str, Named]) -> Mapping[str, Named]:
+def _reuse_unchanged(before: Mapping[str, Named], now: Mapping[str, Named]) -> Mapping[str, Named]:
     """Return what there is now, with the objects of before for what equals them, and the mapping for all of it."""
-    kept = {name: before[name] if before.get(name) == value else value for name, value in now.items()}
-    if kept.keys() == before.keys() and all(before[name] is value for name, value in kept.items()):
+    merged = {name: before[name] if before.get(name) == value else value for name, value in now.items()}
+    if merged.keys() == before.keys() and all(before[name] is value for name, value in merged.items()):
         return before
-    return kept
+    return merged
 
 
 def _shape(table: CatalogTable, statistics: TableStatistics | None) -> TableShape:

@@ -34,15 +34,15 @@ class RequestFailed(Exception):
         self.place = place
 
     @classmethod
-    def of(cls, told: Any) -> RequestFailed:
+    def of(cls, error: Any) -> RequestFailed:
         """Return an error as the gateway has it in its replies."""
-        place = told.get("position")
-        return cls(told["code"], told["message"], (place["line"], place["column"]) if place else None)
+        place = error.get("position")
+        return cls(error["code"], error["message"], (place["line"], place["column"]) if place else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who a client is: a user with a password, or the bearer of a token."""
+    """Identity of a client: a user name with a password, or a bearer token."""
 
     user: str = ""
     password: str = ""
@@ -154,10 +154,10 @@ class Client:
         Then the gateway cancels it by itself, once the connection is gone.
         """
         try:
-            known = submitted.result(timeout=INTERRUPTED_WAIT_S)
+            submission = submitted.result(timeout=INTERRUPTED_WAIT_S)
         except (TimeoutError, concurrent.futures.CancelledError, RequestFailed, httpx.HTTPError):
             return None
-        return self.delete(f"/v1/queries/{known['id']}")
+        return self.delete(f"/v1/queries/{submission['id']}")
 
     def compute_statistics(self, tables: Sequence[str], advance: Callable[[float], None]) -> Any:
         """Run a statistics job to its end, telling how many tables are done, and return it."""
@@ -184,10 +184,10 @@ class Client:
             raise RequestFailed("UNREADABLE", f"{response.url} answered {response.status_code} without JSON") from error
         if not response.is_error or (isinstance(body, dict) and "attempts" in body):
             return body
-        told = body.get("error") if isinstance(body, dict) else None
-        if not isinstance(told, dict) or not {"code", "message"} <= told.keys():
+        failure = body.get("error") if isinstance(body, dict) else None
+        if not isinstance(failure, dict) or not {"code", "message"} <= failure.keys():
             raise RequestFailed("UNREADABLE", f"{response.url} answered {response.status_code}: is it a gateway?")
-        raise RequestFailed.of(told)
+        raise RequestFailed.of(failure)
 
 
 def _in_thread(call: Callable[[], Any]) -> concurrent.futures.Future[Any]:
@@ -209,9 +209,9 @@ def _in_thread(call: Callable[[], Any]) -> concurrent.futures.Future[Any]:
 def running_address(home: Path) -> str | None:
     """Return the address of the gateway that serves a home, None where none does."""
     try:
-        told = json.loads((home / ADDRESS_FILE).read_text(encoding="utf-8"))
-        url = str(told["url"])
-        certificate = Path(told["certificate"]) if told.get("certificate") else None
+        addresses = json.loads((home / ADDRESS_FILE).read_text(encoding="utf-8"))
+        url = str(addresses["url"])
+        certificate = Path(addresses["certificate"]) if addresses.get("certificate") else None
         httpx.get(f"{url}/livez", timeout=2.0, verify=pinning(certificate)).raise_for_status()
     except (OSError, ValueError, LookupError, httpx.HTTPError):
         return None

@@ -1,4 +1,4 @@
-"""What this machine has, what is missing, and how to get it."""
+"""Checks of this machine: present, missing, and how to install it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def examine(settings: Settings) -> list[CheckResult]:
     """Look at everything that a gateway with these settings needs."""
     needs = (*_python(), *_engines(settings), *_home(settings), *_files(settings), *_logins(settings))
     serving = (*_rules(settings), *_certificate(settings), *_ports(settings), *_metastore(settings))
-    return [*needs, *serving, *_memory(settings), *_kept(settings)]
+    return [*needs, *serving, *_memory(settings), *_retention(settings)]
 
 
 def _python() -> Iterator[CheckResult]:
-    found = ".".join(map(str, sys.version_info[:3]))
-    yield CheckResult("Python", sys.version_info[:2] >= MINIMUM_PYTHON, found, "install Python 3.11 or newer")
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield CheckResult("Python", sys.version_info[:2] >= MINIMUM_PYTHON, version, "install Python 3.11 or newer")
 
 
 def _engines(settings: Settings) -> Iterator[CheckResult]:
@@ -166,7 +166,7 @@ def _memory(settings: Settings) -> Iterator[CheckResult]:
     yield CheckResult("Memory", wanted < has, detail, remedy)
 
 
-def _kept(settings: Settings) -> Iterator[CheckResult]:
+def _retention(settings: Settings) -> Iterator[CheckResult]:
     """Tell what results take on the disk, and how long the past is kept."""
     from gateway.execution.spooling.results import Spool
 

@@ -96,10 +96,10 @@ def serve_command(
     changes = {name: value for name, value in of_server.items() if value is not None}
     free = 0 if port == 0 else None
     sections: dict[str, object] = {"server": chosen.server.model_copy(update=changes)}
-    for name, told in (("hs2", drivers_port), ("flight", flight_port)):
-        taken = free if told is None else told
-        if taken is not None:
-            sections[name] = getattr(chosen, name).model_copy(update={"port": taken})
+    for name, port in (("hs2", drivers_port), ("flight", flight_port)):
+        chosen_port = free if port is None else port
+        if chosen_port is not None:
+            sections[name] = getattr(chosen, name).model_copy(update={"port": chosen_port})
     chosen = chosen.model_copy(update=sections)
     configure_logging(chosen.log_level)
     if chosen.server.processes > 1:
@@ -119,9 +119,9 @@ def password(
     """Ask for a user's password and print the line for the users file."""
     from gateway.security.authentication import user_line
 
-    asked = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    typed = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     try:
-        typer.echo(user_line(name, asked, role))
+        typer.echo(user_line(name, typed, role))
     except ValueError as error:
         fail(str(error))
 
@@ -137,10 +137,15 @@ def list_misestimates(target: Target, as_json: AsJson = False) -> None:
         return
     rows = [
         (
-            *(each["fingerprint"], each["engine"], size(each["limit_bytes"]), size(each["estimated_bytes"])),
-            *(size(each["peak_bytes"]), each["statistics_version"], " ".join(each["sql"].split())),
+            *(
+                misestimate["fingerprint"],
+                misestimate["engine"],
+                size(misestimate["limit_bytes"]),
+                size(misestimate["estimated_bytes"]),
+            ),
+            *(size(misestimate["peak_bytes"]), misestimate["statistics_version"], " ".join(misestimate["sql"].split())),
         )
-        for each in reply["misestimates"]
+        for misestimate in reply["misestimates"]
     ]
     headings = ("fingerprint", "engine", "limit", "estimated", "peak", "statistics", "statement")
     print_table(out, headings, rows, right={2, 3, 4}, whole={0})
@@ -171,20 +176,20 @@ def pools(target: Target, as_json: AsJson = False) -> None:
         return
     rows = [
         (
-            *(each["name"], _of(str(each["slots_held"]), each["slots"]), str(each["waiting"])),
-            _of(size(each["bytes_held"]), size(each["memory_bytes"]) if each["memory_bytes"] is not None else None),
+            *(pool["name"], _of(str(pool["slots_held"]), pool["slots"]), str(pool["waiting"])),
+            _of(size(pool["bytes_held"]), size(pool["memory_bytes"]) if pool["memory_bytes"] is not None else None),
         )
-        for each in reply["pools"]
+        for pool in reply["pools"]
     ]
     print_table(out, ("pool", "slots", "waiting", "memory"), rows, right={1, 2, 3}, whole={0})
     held = [
         (
-            each["query_id"],
-            each["engine"],
-            each["pool"],
-            "-" if each["memory_bytes"] is None else size(each["memory_bytes"]),
+            lease["query_id"],
+            lease["engine"],
+            lease["pool"],
+            "-" if lease["memory_bytes"] is None else size(lease["memory_bytes"]),
         )
-        for each in reply["leases"]
+        for lease in reply["leases"]
     ]
     if held:
         print_table(out, ("query", "engine", "pool", "memory"), held, right={3}, whole={0})

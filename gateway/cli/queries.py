@@ -53,7 +53,7 @@ QueryId = Annotated[str, typer.Argument(help="As fusion query and fusion queries
 
 
 class Output(StrEnum):
-    """How rows are printed."""
+    """Formats in which rows are printed."""
 
     TABLE = "table"
     JSON = "json"
@@ -177,16 +177,16 @@ def list_queries(
     with connected(target) as client:
         reply = client.get(ROUTE, limit=limit)
     if running:
-        reply["queries"] = [each for each in reply["queries"] if each["state"] in RUNNING]
+        reply["queries"] = [query for query in reply["queries"] if query["state"] in RUNNING]
     if as_json:
         print_json(reply)
         return
     rows: list[tuple[str, ...]] = []
-    for each in reply["queries"]:
-        statement = " ".join(each["sql"].split())
+    for query in reply["queries"]:
+        statement = " ".join(query["sql"].split())
         if out.is_terminal and len(statement) > SHOWN_SQL:
             statement = f"{statement[: SHOWN_SQL - 3]}..."
-        rows.append((each["id"], _state(each), _engine(each), _seconds(each), each["user"], statement))
+        rows.append((query["id"], _state(query), _engine(query), _seconds(query), query["user"], statement))
     headings: tuple[str, ...] = ("id", "state", "engine", "seconds", "user", "statement")
     if out.is_terminal and out.width < WIDE:
         headings, rows = (*headings[:4], headings[5]), [(*row[:4], row[5]) for row in rows]
@@ -283,10 +283,10 @@ def _decoded(content: bytes, name: str) -> str:
         fail(f"{name} is not in UTF-8: line {row}, byte {error.start}")
 
 
-def _setting(told: str) -> tuple[str, str]:
-    name, equals, value = told.partition("=")
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
     if not name.strip() or not equals:
-        fail(f"--set {told}: give it as name=value", ExitCode.USAGE)
+        fail(f"--set {text}: give it as name=value", ExitCode.USAGE)
     return name.strip(), value.strip()
 
 
@@ -405,8 +405,8 @@ def _print_prices(prices: Sequence[Mapping[str, Any]]) -> None:
         print_table(out, headings, rows)
         return
     for engine, *cells in rows:
-        told = ", ".join(f"{heading} {cell}" for heading, cell in zip(headings[1:], cells, strict=True))
-        line(f"{engine}: {told}")
+        details = ", ".join(f"{heading} {cell}" for heading, cell in zip(headings[1:], cells, strict=True))
+        line(f"{engine}: {details}")
 
 
 def _print_plan(operators: Sequence[Mapping[str, Any]]) -> None:
@@ -417,8 +417,8 @@ def _print_plan(operators: Sequence[Mapping[str, Any]]) -> None:
             rows = (
                 f"{count(part['rows'])} rows (at most {count(part['upper_rows'])}, engine {count(part['engine_rows'])})"
             )
-            told = "; ".join((part["basis"], *part["notes"]))
-            line(f"{branch}{part['operator']}: {rows}, {size(part['held_bytes'])}; {told}")
+            remarks = "; ".join((part["basis"], *part["notes"]))
+            line(f"{branch}{part['operator']}: {rows}, {size(part['held_bytes'])}; {remarks}")
         return
     headings = ("operator", "our rows", "at most", "engine's rows", "holds", "our rows come from", "note")
     cells = [

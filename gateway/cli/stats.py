@@ -76,8 +76,8 @@ def show_stats(target: Target, name: TableName, as_json: AsJson = False) -> None
     rows = f"{build['rows']:,} rows{' (by hand)' if build['manual'] else ''}"
     read = f", {build['share']:.3g} of it read" if build["share"] < 1 else ""
     line(f"{name}: {rows}, {size(build['bytes'])}{read}, version {build['version']}, {build['built_at']}")
-    for told in build["notes"]:
-        line(f"  {told}")
+    for note in build["notes"]:
+        line(f"  {note}")
     cells = [
         (
             *(column["name"], column["type"], count(column["nulls"]), count(column["ndv"])),

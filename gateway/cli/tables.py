@@ -46,10 +46,12 @@ def add_table(
     options = {"delimiter": delimiter, "header": None if header is None else str(header).lower()}
     body = {"name": name, "location": str(path), "options": {k: v for k, v in options.items() if v is not None}}
     with connected(target) as client:
-        known = None if replace else _known(client, name)
-        if known is not None:
-            told = f"there is a table {known['name']} already ({known['format']}, {known['files']} files)"
-            fail(f"TABLE_EXISTS: {told}; --replace registers it anew")
+        registered = None if replace else _registered_table(client, name)
+        if registered is not None:
+            problem = (
+                f"there is a table {registered['name']} already ({registered['format']}, {registered['files']} files)"
+            )
+            fail(f"TABLE_EXISTS: {problem}; --replace registers it anew")
         added = client.post(ROUTE, body | ({"format": format} if format else {}))
     if as_json:
         print_json(added)
@@ -174,7 +176,7 @@ def quoted_name(name: str) -> str:
     return ".".join(spark_name(part) for part in name.split("."))
 
 
-def _known(client: Client, name: str) -> Any:
+def _registered_table(client: Client, name: str) -> Any:
     from gateway.cli.client import RequestFailed
 
     try:

@@ -44,9 +44,12 @@ CertificateFile = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a command line says about its gateway. home: of one on this machine; url: of one anywhere, which goes first.
+    """Gateway that a command line names.
 
-    user: None for FUSION_USER. certificate: to trust at the URL.
+    home: home folder of a gateway on this machine.
+    url: address of a gateway anywhere; it takes precedence over ``home``.
+    user: user name; None: the value of FUSION_USER.
+    certificate: certificate to trust at the URL.
     """
 
     home: Path | None = None
@@ -58,7 +61,7 @@ class Target:
 def to_gateway(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command options for each field of ``Target``; it takes all of them as its parameter ``target``."""
     hints = get_type_hints(command, include_extras=True)
-    own = [each for each in inspect.signature(command).parameters.values() if each.name != "target"]
+    own = [parameter for parameter in inspect.signature(command).parameters.values() if parameter.name != "target"]
     options: dict[str, Any] = {"home": Home, "url": Url, "user": UserName, "certificate": CertificateFile}
     kind = inspect.Parameter.KEYWORD_ONLY
 
@@ -67,10 +70,12 @@ def to_gateway(command: Callable[..., None]) -> Callable[..., None]:
         target = Target(**{name: arguments.pop(name) for name in options})
         command(target=target, **arguments)
 
-    parameters = [each.replace(annotation=hints[each.name], kind=kind) for each in own]
-    parameters += [inspect.Parameter(name, kind, default=None, annotation=told) for name, told in options.items()]
+    parameters = [parameter.replace(annotation=hints[parameter.name], kind=kind) for parameter in own]
+    parameters += [
+        inspect.Parameter(name, kind, default=None, annotation=annotation) for name, annotation in options.items()
+    ]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # which typer reads
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
@@ -104,8 +109,8 @@ def connected(target: Target) -> Iterator[Client]:
         fail(_unreachable(url or "", error), ExitCode.UNREACHABLE)
     except httpx.TransportError as error:
         why = str(error) or type(error).__name__
-        told = f"the gateway at {url} stopped, or the way to it broke, in the middle: {why}"
-        fail(f"{told}; what was printed may not be complete", ExitCode.UNREACHABLE)
+        problem = f"the gateway at {url} stopped, or the way to it broke, in the middle: {why}"
+        fail(f"{problem}; what was printed may not be complete", ExitCode.UNREACHABLE)
     except httpx.InvalidURL as error:
         fail(f"--url {url}: {error}", ExitCode.USAGE)
 
@@ -165,8 +170,8 @@ def _warn_of_plain_text(url: str) -> None:
     except ValueError:
         is_here = parsed.host == "localhost"
     if parsed.scheme == "http" and not is_here:
-        told = f"warning: the login goes to {parsed.host} unencrypted; use https://"
-        err.print(told, style="yellow", markup=False, highlight=False, soft_wrap=True)
+        warning = f"warning: the login goes to {parsed.host} unencrypted; use https://"
+        err.print(warning, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def _certificate(target: Target) -> Path | None:
@@ -190,8 +195,8 @@ def _served(settings: Settings) -> Iterator[str]:
     if running is not None:
         yield running
         return
-    told = f"no gateway serves {settings.home}: starting one for this command (fusion serve keeps one running)"
-    err.print(told, style="dim", markup=False, highlight=False, soft_wrap=True)
+    notice = f"no gateway serves {settings.home}: starting one for this command (fusion serve keeps one running)"
+    err.print(notice, style="dim", markup=False, highlight=False, soft_wrap=True)
     with reported(), ExitStack() as own:
         from gateway.server.serve import own_server  # takes seconds, which a client of a running one need not wait
 

@@ -1,4 +1,4 @@
-"""What every command of ``fusion`` shares: its consoles, its figures and its ways to end."""
+"""Consoles, number formats and exit codes that all commands of ``fusion`` share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """What the shell is told at the end."""
+    """Exit codes of the command."""
 
     FAILED = 1
     """A statement or command failed; standard error says why."""
@@ -113,10 +113,10 @@ def _problem(error: Mapping[str, Any]) -> str:
     names = [str(part) for part in error["loc"]]
     if error["type"] != "extra_forbidden":
         return f"{'.'.join(names)}: {error['msg']}"
-    known: Any = Settings
+    model: Any = Settings
     for name in names[:-1]:
-        known = known.model_fields[name].annotation
-    near = get_close_matches(names[-1], known.model_fields, n=1)
+        model = model.model_fields[name].annotation
+    near = get_close_matches(names[-1], model.model_fields, n=1)
     return f"{'.'.join(names)}: unknown setting{f'; did you mean {near[0]}?' if near else ''}"
 
 
@@ -167,9 +167,9 @@ def fail_at(
 ) -> NoReturn:
     """End with what is wrong with a statement, and a caret under the place. within: the file of the script."""
     where = ", ".join(part for part in (within, str(place) if place else "") if part)
-    told = f"{message} ({where})" if where else message
+    problem = f"{message} ({where})" if where else message
     pointed = pointed_at(script, place) if place else None
-    fail("\n".join((told, *(f"  {line}" for line in pointed or ()))), code)
+    fail("\n".join((problem, *(f"  {line}" for line in pointed or ()))), code)
 
 
 def line(text: str) -> None:

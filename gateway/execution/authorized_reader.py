@@ -1,4 +1,4 @@
-"""What a statement is, and whether its user may do it: before it is on its way."""
+"""Classification and authorization of a statement, before it is routed."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class AuthorizedReader:
 
     def call(self, asker: Requester, function: Callable[..., Result], *arguments: object) -> Result:
         """Have a function run where it holds up nobody: for all that parses what clients sent. Raises as it does."""
-        found: Result = self._parser.call(asker, function, *arguments)
-        return found
+        result: Result = self._parser.call(asker, function, *arguments)
+        return result
 
     def _require_hinted_engine(self, query: CompiledStatement) -> None:
         if query.engine is not None and query.engine not in self._engines:

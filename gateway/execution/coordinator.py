@@ -120,12 +120,12 @@ class Coordinator:
         self._engines.require(statement.pinned)
         require_length(statement.sql, self.parser_limits)
         run = Run(statement)
-        self._alive.take_in(run)
+        self._alive.add(run)
         try:
             self._log.open(run, otherwise=partial(self.cancel, run.id))
-            self._threads.run(partial(self._live, run))
+            self._threads.run(partial(self._run_statement, run))
         except BaseException:
-            self._alive.let_go(run)
+            self._alive.release(run)
             self._log.require_closed(run)
             raise
         return run
@@ -173,18 +173,18 @@ class Coordinator:
         if orphans or files:
             log.warning("closed %d queries and deleted %d result files of an earlier run", orphans, files)
 
-    def refuse(self) -> None:
+    def stop_accepting(self) -> None:
         """Take no statement from now on; those that run go on."""
         self._stopping = True
 
     def stop(self, *, grace_s: float) -> None:
         """Cancel what is alive and wait for its end."""
-        self.refuse()
+        self.stop_accepting()
         self._alive.end(grace_s=grace_s)
 
     # ------------------------------------------------------------------ one statement's life
 
-    def _live(self, run: Run) -> None:
+    def _run_statement(self, run: Run) -> None:
         """See a statement through; until it first waits for something, others wait for it, though not for long."""
         with self._one_at_a_time.turn() as run.end_turn:
             self._process(run)
@@ -216,7 +216,7 @@ class Coordinator:
         finally:
             self._waiting.tried(run)
             self._log.require_closed(run)
-            self._alive.let_go(run)
+            self._alive.release(run)
             if not run.accepted.done():  # before its end, so that whoever hears of that knows what it is refused for
                 run.accepted.set_result(refusal)
             run.clock.end(Stage.RECORD)
@@ -309,4 +309,4 @@ class Coordinator:
 def _final_error(error: FusionError, plan: FailoverPlan, early: EarlyResult | None) -> FusionError:
     """Return the error that a client is told at the end of a query."""
     final = plan.final_error(error)
-    return final if early is None else early.told(final)
+    return final if early is None else early.final_error(final)

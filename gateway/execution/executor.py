@@ -41,7 +41,7 @@ WRITTEN = "The write is done, do not send it again; only its number of rows coul
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an attempt ended: with a result, or with an error."""
+    """End of an attempt: a result, or an error."""
 
     attempt: Attempt
     result: SpooledResult | None = None

@@ -32,7 +32,7 @@ class LiveStatements:
         """Hold a place for what is not recorded. Raises TooManyQueries."""
         return self._places.hold(who)
 
-    def take_in(self, run: Run) -> None:
+    def add(self, run: Run) -> None:
         """Give a statement a place. Raises TooManyQueries."""
         who = run.statement.principal
         places = self._command_places if is_quick(run.statement.sql) else self._places
@@ -41,7 +41,7 @@ class LiveStatements:
         with self._lock:
             self._runs[run.id] = run
 
-    def let_go(self, run: Run) -> None:
+    def release(self, run: Run) -> None:
         """Give its place to others."""
         with self._lock:
             self._runs.pop(run.id, None)

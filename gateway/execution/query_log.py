@@ -1,4 +1,4 @@
-"""What the metastore holds of statements: all that a client was told of, and what is about to change something.
+"""Records of statements in the metastore: each whose id a client has, and each that is about to change something.
 
 Steps are written for many statements at once (``metastore/query_log``). A statement that only reads does not wait for
 them: its id is durable before a client hears it, its end before a client hears of that. While the database does not

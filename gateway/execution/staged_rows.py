@@ -80,5 +80,5 @@ def _replaced(write: InsertInto, root: Path, staged: Path) -> list[str]:
 
 def _visible_files(folder: Path) -> list[str]:
     """Return the files that an engine wrote, as paths below its folder."""
-    found = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
-    return [file.as_posix() for file in found if not file.name.startswith(_NO_DATA)]
+    paths = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
+    return [file.as_posix() for file in paths if not file.name.startswith(_NO_DATA)]

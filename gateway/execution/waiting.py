@@ -22,7 +22,7 @@ from sql.errors import RuleDenied
 
 RETURN_POLL_S = 0.25
 CANCELLED = "The statement was cancelled."
-PATIENCE = 3.0  # times that a miss takes, or costs, for which others wait to hear of it
+WAIT_FACTOR = 3.0  # times that a miss takes, or costs, for which others wait to hear of it
 SHORTEST_S = 1.0  # that a miss is taken to take
 SURE = 0.99  # probability of fitting, from which nobody waits for anybody
 
@@ -59,13 +59,13 @@ class _FirstTries:
     def end(self, run: Run) -> None:
         """Let the others go on, once it is on record how it went."""
         with self._lock:
-            own = [key for key, each in self._tries.items() if each.run_id == run.id]
+            own = [key for key, attempt in self._tries.items() if attempt.run_id == run.id]
             for key in own:
                 self._tries.pop(key).ended.set()
 
 
 class Waiting:
-    """How long queries wait for engines. Thread-safe. queue_s: at most."""
+    """Waits of queries for engines, of at most ``queue_s`` seconds. Thread-safe."""
 
     def __init__(self, engines: EngineRegistry, router: Router, queue_s: float) -> None:
         self._tries = _FirstTries()
@@ -109,8 +109,8 @@ class Waiting:
                         raise StatementCancelled(CANCELLED) from None
             else:
                 price = decided.price(decided.engine)
-                patience_s = PATIENCE * max(SHORTEST_S, price.miss_s if price else 0.0)
-                patient_until_s = min(patient_until_s, time.monotonic() + patience_s)
+                wait_s = WAIT_FACTOR * max(SHORTEST_S, price.miss_s if price else 0.0)
+                patient_until_s = min(patient_until_s, time.monotonic() + wait_s)
                 with run.waits(WaitsFor.FIRST_TRY, decided.engine):
                     while not this.ended.wait(RETURN_POLL_S) and time.monotonic() < patient_until_s:
                         run.require()

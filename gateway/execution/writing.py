@@ -148,19 +148,19 @@ class TableWriter:
         for root in self._commits.unfinished():
             if not root.is_dir():
                 continue
-            known = names.get(root, [])
+            table_names = names.get(root, [])
             try:
                 with self._commits.alone(root, wait_s=RECOVERY_TURN_S) as folder:
                     if not self._commits.finish(folder, root, sweep=True):
                         continue
-                for name in known:
+                for name in table_names:
                     self._registration.rows_came(name)
             except FolderBusy:
-                log.warning("another process writes to %s, and ends earlier writes, too", ", ".join(known))
+                log.warning("another process writes to %s, and ends earlier writes, too", ", ".join(table_names))
             except (OSError, UnknownTable, TableChangedConcurrently, InspectionFailed) as error:
-                log.warning("files of an earlier write wait to be moved into %s: %s", ", ".join(known), error)
+                log.warning("files of an earlier write wait to be moved into %s: %s", ", ".join(table_names), error)
             else:
-                log.warning("the files of an earlier write were moved into %s", ", ".join(known))
+                log.warning("the files of an earlier write were moved into %s", ", ".join(table_names))
         for root in names:
             self._commits.warn_of_unknown(root)
         self._folders.sweep()
@@ -171,7 +171,7 @@ class TableWriter:
             return self._exists(write)
         folder = self._folders.reserve(write.table, run.id)
         target = WriteTarget(str(folder), write.format, partition_columns=write.partition_columns)
-        kept = False
+        is_registered = False
         try:
             if write.query is not None:
                 schema = produce(write.query.sql(SPARK_WRITER), target)
@@ -179,10 +179,10 @@ class TableWriter:
                 schema = pa.schema([])
                 _make_empty(write, folder, run.id)
             self._folders.share(folder)
-            found = _made(write, folder, schema)
+            inspection = _made(write, folder, schema)
             user = run.statement.principal
-            self._registration.put_made(found, user=user, annotations=write.annotations, replace=write.replace)
-            kept = True
+            self._registration.put_made(inspection, user=user, annotations=write.annotations, replace=write.replace)
+            is_registered = True
             if replaced is not None:
                 self._folders.retire(replaced.source.location)
         except AlreadyExists:
@@ -192,9 +192,9 @@ class TableWriter:
         except (InvalidTable, InspectionFailed) as error:
             raise WriteFailed(f"The table cannot be made: {error}.") from error
         finally:
-            if not kept:
+            if not is_registered:
                 self._folders.delete(str(folder))
-        return found.rows
+        return inspection.rows
 
     def _exists(self, write: CreateTable) -> int:
         if write.if_not_exists:
@@ -229,7 +229,7 @@ class TableWriter:
                 except OSError as error:
                     if not committed:
                         raise
-                    done, rest = (", ".join(each.write.table for each in some) for some in (committed, waiting))
+                    done, rest = (", ".join(staged.write.table for staged in some) for some in (committed, waiting))
                     message = (
                         f"The rows for {done} are in their tables, those for {rest} are not: {error.strerror or error}."
                     )
@@ -240,8 +240,8 @@ class TableWriter:
         finally:
             for staged in waiting:
                 self._commits.give_up(staged.commit_id, staged.root)
-        known = [number for number in numbers if number is not None]
-        return sum(known) if len(known) == len(numbers) else None
+        counted = [number for number in numbers if number is not None]
+        return sum(counted) if len(counted) == len(numbers) else None
 
     def _require_insertable(self, write: InsertInto) -> None:
         """Refuse rows for files that none can be put beside. Raises WriteFailed, LocationRefused."""
@@ -289,7 +289,7 @@ class TableWriter:
         if write.comments:
             comments = dict(write.comments)
             self._metastore.catalog.annotate(
-                write.table, lambda told: replace(told, columns={**told.columns, **comments})
+                write.table, lambda annotations: replace(annotations, columns={**annotations.columns, **comments})
             )
         root = Path(table.source.location)
         if root.is_dir():

@@ -53,14 +53,14 @@ class Requester:
 class Shares(Generic[Waiter]):
     """Places and who waits for one: users take turns, and none has more than half of them. Not thread-safe.
 
-    size: how many places there are. Whoever is given one holds it until ``release``.
+    size: how many places there are. Whoever gets one holds it until ``release``.
     """
 
     def __init__(self, size: int) -> None:
         self._size = size
         self.most_of_user = max(1, size // 2)
         self.held: Counter[str] = Counter()
-        self._served: dict[str, int] = {}  # users to when they were last given a place
+        self._served: dict[str, int] = {}  # users to when they last got a place
         self._turns = 0
         self.waiting: dict[Waiter, tuple[str, int]] = {}  # with their user and when they came, the first first
 
@@ -83,7 +83,7 @@ class Shares(Generic[Waiter]):
         if not self.held[user]:
             del self.held[user]
 
-    def given(self) -> Iterator[Waiter]:
+    def grant_places(self) -> Iterator[Waiter]:
         """Give free places to those who are next, and yield those.
 
         They are the ones, of those that may, whose user has waited for the longest.
@@ -167,6 +167,6 @@ class FairSlots:
         self._give_places()
 
     def _give_places(self) -> None:
-        for waiter in self._shares.given():
+        for waiter in self._shares.grant_places():
             waiter.has_place = True
             waiter.changed.notify()

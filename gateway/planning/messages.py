@@ -1,4 +1,4 @@
-"""What a gateway and its planners' processes tell each other."""
+"""Messages between a gateway and its planner processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Outcome(StrEnum):
-    """How a function ended, or that it begins: a process that is lost before is no fault of the function."""
+    """End of a function, or its begin: a process that is lost before it begins is no fault of the function."""
 
     BEGUN = "begun"
     DONE = "done"  # with its result
@@ -20,25 +20,28 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """Stands for a value that the process was given before."""
+class SharedValue:
+    """Reference to a value that the process already holds."""
 
     key: int
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
-    """A value that functions are going to be given several times."""
+class ShareValue:
+    """Value that several calls will refer to."""
 
     key: int
     value: object
 
 
 @dataclass(frozen=True, slots=True)
-class Succeed:
-    """A mapping that differs a little from one that the process was given before, and takes its place.
+class ReplaceMapping:
+    """Replacement of a mapping that the process holds by one that differs a little.
 
-    key, before: of the two. changed: what is new or another one. gone: keys of what the new one does not have.
+    key: key of the new mapping.
+    before: key of the mapping that it replaces.
+    changed: entries that are new or have another value.
+    gone: keys that the new mapping does not have.
     """
 
     key: int
@@ -48,13 +51,13 @@ class Succeed:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetAll:
-    """Keep nothing any more."""
+class ForgetValues:
+    """ShareValue nothing any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of a module and its arguments. cpu_s: seconds of processor time that it may take."""
+    """A module's function with its arguments. cpu_s: limit of its processor time in seconds."""
 
     function: Callable[..., object]
     arguments: Sequence[object]

@@ -15,13 +15,13 @@ from typing import Any
 from engines.errors import DeadlineExceeded, StatementCancelled
 from engines.machine.environment import child_environment
 from gateway.planning.fairness import Requester
-from gateway.planning.messages import Call, ForgetAll, Keep, Kept, Outcome, Succeed
+from gateway.planning.messages import Call, ForgetValues, Outcome, ReplaceMapping, SharedValue, ShareValue
 from sql.errors import StatementTooComplex
 
 log = logging.getLogger(__name__)
 
-MOST_KEPT = 256  # values that a process remembers
-MOST_KEPT_BYTES = 64 << 20
+MOST_SHARED = 256  # values that a process remembers
+MOST_SHARED_BYTES = 64 << 20
 POLL_S = 0.05  # between two looks at whether the statement was cancelled
 STOPPED = (-24,)  # exit status of a process that the kernel ended for its processor time (SIGXCPU)
 
@@ -62,9 +62,9 @@ class PlannerProcess:
                 stdin=subprocess.DEVNULL,
                 env={**child_environment(), "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"},
             )
-        self._kept: dict[int, object] = {}
+        self._shared: dict[int, object] = {}
         self._newest: dict[str | None, Mapping[Any, object]] = {}  # of each series; one of those that are kept
-        self._kept_bytes = 0
+        self._shared_bytes = 0
 
     @property
     def pid(self) -> int:
@@ -84,13 +84,13 @@ class PlannerProcess:
         """
         begun = False
         try:
-            self._make_room([each for each in arguments if isinstance(each, Shared)])
-            sent = [self._lent(each) if isinstance(each, Shared) else each for each in arguments]
+            self._make_room([argument for argument in arguments if isinstance(argument, Shared)])
+            sent = [self._lent(argument) if isinstance(argument, Shared) else argument for argument in arguments]
             self._send(Call(function, sent, cpu_s))
-            outcome, value = self._told(asker)
+            outcome, value = self._receive(asker)
             if outcome is Outcome.BEGUN:
                 begun = True
-                outcome, value = self._told(asker)
+                outcome, value = self._receive(asker)
         except (EOFError, OSError) as error:
             self.close()
             if self._process.returncode in STOPPED:
@@ -112,11 +112,11 @@ class PlannerProcess:
             case _:
                 raise PlannerFault(value)
 
-    def _told(self, asker: Requester) -> tuple[Outcome, Any]:
+    def _receive(self, asker: Requester) -> tuple[Outcome, Any]:
         while not self._ours.poll(POLL_S):
             asker.require()
-        told: tuple[Outcome, Any] = pickle.loads(self._ours.recv_bytes())  # noqa: S301 - of the process that we started
-        return told
+        reply: tuple[Outcome, Any] = pickle.loads(self._ours.recv_bytes())  # noqa: S301 - of the process that we started
+        return reply
 
     def close(self) -> None:
         """End the process at once."""
@@ -125,28 +125,32 @@ class PlannerProcess:
         with contextlib.suppress(OSError):
             self._ours.close()
 
-    def _lent(self, shared: Shared) -> Kept:
+    def _lent(self, shared: Shared) -> SharedValue:
         key = id(shared.value)  # which no other object has while this one is held here
-        if key not in self._kept:
+        if key not in self._shared:
             before = self._newest.get(shared.series)
             if before is None:
-                self._kept_bytes += self._send(Keep(key, shared.value))
+                self._shared_bytes += self._send(ShareValue(key, shared.value))
             else:
-                self._kept_bytes += self._send(_succeed(before, shared.value))
-                del self._kept[id(before)]
-            self._kept[key] = shared.value
+                self._shared_bytes += self._send(_replacement(before, shared.value))
+                del self._shared[id(before)]
+            self._shared[key] = shared.value
             if shared.series is not None:
                 self._newest[shared.series] = shared.value
-        return Kept(key)
+        return SharedValue(key)
 
     def _make_room(self, shared: Sequence[Shared]) -> None:
         """Forget everything before a call where there would be too much of it; never in the middle of one."""
-        new = {id(each.value) for each in shared} - self._kept.keys()
-        if self._kept and new and (len(self._kept) + len(new) > MOST_KEPT or self._kept_bytes > MOST_KEPT_BYTES):
-            self._kept.clear()
+        new = {id(argument.value) for argument in shared} - self._shared.keys()
+        if (
+            self._shared
+            and new
+            and (len(self._shared) + len(new) > MOST_SHARED or self._shared_bytes > MOST_SHARED_BYTES)
+        ):
+            self._shared.clear()
             self._newest.clear()
-            self._kept_bytes = 0
-            self._send(ForgetAll())
+            self._shared_bytes = 0
+            self._send(ForgetValues())
 
     def _send(self, message: object) -> int:
         """Send a message; returns how many bytes it has."""
@@ -155,9 +159,9 @@ class PlannerProcess:
         return len(pickled)
 
 
-def _succeed(before: Mapping[Any, object], after: Mapping[Any, object]) -> Succeed:
+def _replacement(before: Mapping[Any, object], after: Mapping[Any, object]) -> ReplaceMapping:
     changed = {key: value for key, value in after.items() if before.get(key) is not value}
-    return Succeed(id(after), id(before), changed, [key for key in before if key not in after])
+    return ReplaceMapping(id(after), id(before), changed, [key for key in before if key not in after])
 
 
 def _too_long(cpu_s: float) -> StatementTooComplex:

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 def search(expression: str, texts: Sequence[str], ignore_case: bool) -> Sequence[bool] | None:
     """Tell in which texts an expression is found; None where RE2 does not know its form."""
     try:
-        found = pc.match_substring_regex(pa.array(texts, pa.string()), expression, ignore_case=ignore_case)
+        is_match = pc.match_substring_regex(pa.array(texts, pa.string()), expression, ignore_case=ignore_case)
     except pa.ArrowInvalid:
         return None
-    answers: list[bool] = found.to_pylist()
+    answers: list[bool] = is_match.to_pylist()
     return answers

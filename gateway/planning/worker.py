@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any
 
 from engines.errors import EngineError
-from gateway.planning.messages import Call, ForgetAll, Keep, Kept, Outcome, Succeed
+from gateway.planning.messages import Call, ForgetValues, Outcome, ReplaceMapping, SharedValue, ShareValue
 from sql.errors import SqlError, StatementTooDeep
 
 MEMORY_BYTES = 1 << 30  # that a function may take beyond what the process holds
@@ -44,7 +44,7 @@ class TimeSpent(BaseException):
 
 def serve(channel: Connection) -> None:
     """Run what comes until the other side goes away."""
-    kept: dict[int, Any] = {}
+    shared_values: dict[int, Any] = {}
     base_bytes = _address_space_bytes()
     while True:
         try:
@@ -52,19 +52,19 @@ def serve(channel: Connection) -> None:
         except EOFError:
             return
         match message:
-            case Keep(key, value):
-                kept[key] = value
-            case Succeed(key, before, changed, gone):
-                mapping = kept.pop(before)
+            case ShareValue(key, value):
+                shared_values[key] = value
+            case ReplaceMapping(key, before, changed, gone):
+                mapping = shared_values.pop(before)
                 mapping.update(changed)
-                for each in gone:
-                    del mapping[each]
-                kept[key] = mapping
-            case ForgetAll():
-                kept.clear()
+                for name in gone:
+                    del mapping[name]
+                shared_values[key] = mapping
+            case ForgetValues():
+                shared_values.clear()
             case Call():
                 channel.send_bytes(BEGUN)
-                outcome, value = _run(message, kept, base_bytes)
+                outcome, value = _run(message, shared_values, base_bytes)
                 channel.send_bytes(pickle.dumps((outcome, value), protocol=pickle.HIGHEST_PROTOCOL))
                 if outcome is Outcome.TOO_LARGE:
                     return  # its allocators keep what they took
@@ -72,8 +72,10 @@ def serve(channel: Connection) -> None:
                 raise TypeError(f"unknown message {message!r}")
 
 
-def _run(call: Call, kept: Mapping[int, object], base_bytes: int) -> tuple[Outcome, object]:
-    arguments = [kept[each.key] if isinstance(each, Kept) else each for each in call.arguments]
+def _run(call: Call, shared_values: Mapping[int, object], base_bytes: int) -> tuple[Outcome, object]:
+    arguments = [
+        shared_values[argument.key] if isinstance(argument, SharedValue) else argument for argument in call.arguments
+    ]
     try:
         _limit(call.cpu_s, base_bytes + MEMORY_BYTES)
         try:

@@ -42,12 +42,12 @@ class CircuitBreaker:
         try:
             yield
         except EngineError as error:
-            self._heard(error)
+            self._record_outcome(error)
             raise
         except BaseException:
-            self._heard(None, worked=False)
+            self._record_outcome(None, worked=False)
             raise
-        self._heard(None)
+        self._record_outcome(None)
 
     def _enter(self) -> None:
         with self._changed:
@@ -58,7 +58,7 @@ class CircuitBreaker:
             if self._is_broken:
                 self._trial_until = time.monotonic() + self._trial_s
 
-    def _heard(self, error: EngineError | None, *, worked: bool = True) -> None:
+    def _record_outcome(self, error: EngineError | None, *, worked: bool = True) -> None:
         with self._changed:
             self._trial_until = 0.0
             if error is None:

@@ -40,17 +40,17 @@ class EngineEntry(BuiltEngine):
 
     @property
     def budget(self) -> EngineBudget:
-        """What it has for all statements together; memory for guests is part of what is configured, if it can be."""
+        """Resources for all statements together; memory for guests is part of the configured capacity, if possible."""
         limit, capacity = self.limit_bytes, self.capacity_bytes
         if limit is None:
             return EngineBudget(self.name, self.engine.slots, guest_slots=self.guests, abreast=self.abreast)
-        kept = self.guests * min(limit, max(LEAST_BYTES, int(GUEST_SHARE * limit)))
+        guest_bytes = self.guests * min(limit, max(LEAST_BYTES, int(GUEST_SHARE * limit)))
         if capacity is None:
-            capacity = limit * self.engine.slots + kept
-        kept = max(0, min(kept, capacity - limit))
-        return EngineBudget(self.name, self.engine.slots, capacity, limit, self.guests, kept, self.abreast)
+            capacity = limit * self.engine.slots + guest_bytes
+        guest_bytes = max(0, min(guest_bytes, capacity - limit))
+        return EngineBudget(self.name, self.engine.slots, capacity, limit, self.guests, guest_bytes, self.abreast)
 
-    def threads_for(self, asked: int | None, *, beside: int = 0) -> int:
+    def threads_for(self, requested: int | None, *, beside: int = 0) -> int:
         """Return how many threads work for a statement that asks for so many; None: for none in particular.
 
         beside: long statements that are there already. Who asks for nothing has its part of the threads: of their
@@ -58,8 +58,8 @@ class EngineEntry(BuiltEngine):
         """
         if self.most_threads is None:
             return self.threads
-        if asked is not None:
-            return min(asked, self.most_threads)
+        if requested is not None:
+            return min(requested, self.most_threads)
         if not self.threads_by_load or not beside:
             return self.threads
         return max(1, self.threads >> beside.bit_length())

@@ -1,4 +1,4 @@
-"""What a planner's process does with an engine's plan: read it, and estimate what it is going to need."""
+"""Reading of an engine's plan and estimation of its memory, in a planner process."""
 
 from __future__ import annotations
 

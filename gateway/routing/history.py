@@ -32,7 +32,7 @@ class RecordedHistory:
     """History, and what was left out of it.
 
     is_capped: there is more, which is older. fixed: statements that are kept as they were: writes, and those that
-    failed or were cancelled. explained, refused: texts that were estimated anew, and those that could not be.
+    failed or were cancelled. explained, refused: texts that were estimated reestimation, and those that could not be.
     """
 
     history: History
@@ -45,7 +45,7 @@ class RecordedHistory:
     @property
     def fixed(self) -> int:
         """Tell how many statements are kept as they were."""
-        return sum(each.is_fixed for each in self.history.statements)
+        return sum(statement.is_fixed for statement in self.history.statements)
 
 
 def read_history(
@@ -57,7 +57,7 @@ def read_history(
     explain: Explain | None = None,
 ) -> RecordedHistory:
     """Read the newest statements, at most ``limit``. explain: estimates them by today's statistics."""
-    anew = _Anew(explain) if explain else None
+    reestimation = _Reestimation(explain) if explain else None
     statements: list[RecordedStatement] = []
     submitted: list[dt.datetime] = []
     is_capped = False
@@ -65,7 +65,7 @@ def read_history(
         for record in batch:
             require_time()
             submitted.append(record.submitted_at)
-            statements.append(recorded(record, engines, anew.estimated(record) if anew else None))
+            statements.append(recorded(record, engines, reestimation.estimated(record) if reestimation else None))
     if len(statements) > limit:
         is_capped = True
         del statements[0], submitted[0]
@@ -75,9 +75,9 @@ def read_history(
         speeds={entry.name: entry.first_speed for entry in engines.values()},
         slots={entry.name: entry.engine.slots for entry in engines.values()},
         warm=metastore.queries.runs(limit=RUNS_READ, before=first) if first else (),
-        missed=_missed(metastore.misestimates.list(), {each.id for each in statements}, first),
+        missed=_missed(metastore.misestimates.list(), {statement.id for statement in statements}, first),
     )
-    explained, refused = (anew.explained, anew.refused) if anew else (0, 0)
+    explained, refused = (reestimation.explained, reestimation.refused) if reestimation else (0, 0)
     return RecordedHistory(history, first, submitted[-1] if submitted else None, is_capped, explained, refused)
 
 
@@ -89,11 +89,13 @@ def recorded(
     assert decision is not None
     estimating, version = now or (decision, record.statistics_version or "")
     candidates = tuple(_candidate(entry, decision) for entry in engines.values())
-    named = _told(decision, ReasonCode.PINNED) or _told(decision, ReasonCode.RULE)  # rules are not replayed
+    named = _reason_text(decision, ReasonCode.PINNED) or _reason_text(
+        decision, ReasonCode.RULE
+    )  # rules are not replayed
     pinned = decision.engine if named else None
     attempts = tuple(_attempts(record))
     estimates = dict(_estimates(estimating))
-    known = (estimates[name] for name in engines if name in estimates and estimates[name].known)
+    estimated = (estimates[name] for name in engines if name in estimates and estimates[name].known)
     return RecordedStatement(
         id=record.id,
         client=f"{record.user}{' with a password' if record.authenticated else ''}",
@@ -103,9 +105,9 @@ def recorded(
         ended_s=(record.finished_at or record.submitted_at).timestamp(),
         engine=decision.engine,
         candidates=candidates,
-        estimates={name: replace(each, operators=(), driver=None) for name, each in estimates.items()},
+        estimates={name: replace(estimate, operators=(), driver=None) for name, estimate in estimates.items()},
         attempts=attempts,
-        work=Work.of(next(known, UNKNOWN)),
+        work=Work.of(next(estimated, UNKNOWN)),
         rule=decision.rule,
         pinned=pinned,
         is_fixed=_is_fixed(record, attempts) or (pinned is not None and pinned not in engines),
@@ -113,30 +115,30 @@ def recorded(
 
 
 @dataclass(slots=True)
-class _Anew:
+class _Reestimation:
     """Estimates of today, one for each fingerprint."""
 
     explain: Explain
-    known: dict[str, tuple[Decision, str] | None] = field(default_factory=dict)
+    decisions: dict[str, tuple[Decision, str] | None] = field(default_factory=dict)
     refused: int = 0
 
     @property
     def explained(self) -> int:
         """Tell how many there are."""
-        return len(self.known) - self.refused
+        return len(self.decisions) - self.refused
 
     def estimated(self, record: QueryRecord) -> tuple[Decision, str] | None:
         """Return a decision by today's statistics; None of what cannot be read now, and of what is too many."""
         name = record.fingerprint or ""
-        if not name or (name not in self.known and len(self.known) >= MOST_EXPLAINED):
+        if not name or (name not in self.decisions and len(self.decisions) >= MOST_EXPLAINED):
             return None
-        if name not in self.known:
+        if name not in self.decisions:
             try:
-                self.known[name] = self.explain(record)
+                self.decisions[name] = self.explain(record)
             except (FusionError, NoEngine):
-                self.known[name] = None
+                self.decisions[name] = None
                 self.refused += 1
-        return self.known[name]
+        return self.decisions[name]
 
 
 def _candidate(entry: EngineEntry, decision: Decision) -> Candidate:
@@ -144,20 +146,20 @@ def _candidate(entry: EngineEntry, decision: Decision) -> Candidate:
     price, considered = decision.price(entry.name), decision.on(entry.name)
     was_there = price is not None or not decision.prices or entry.name in decision.ranking
     limit_bytes = considered.limit_bytes if considered and not entry.dependable else entry.limit_bytes
-    down = _told(decision, ReasonCode.ENGINE_DOWN, entry.name)
+    down = _reason_text(decision, ReasonCode.ENGINE_DOWN, entry.name)
     return Candidate(
         entry.name,
         entry.dependable,
         limit_bytes=None if entry.dependable else limit_bytes,
         down=down if was_there else NEVER_THERE,
-        unsupported=_told(decision, ReasonCode.UNSUPPORTED_FEATURE, entry.name),
-        no_equivalent=_told(decision, ReasonCode.DIALECT, entry.name),
+        unsupported=_reason_text(decision, ReasonCode.UNSUPPORTED_FEATURE, entry.name),
+        no_equivalent=_reason_text(decision, ReasonCode.DIALECT, entry.name),
         wait_s=price.wait_s if price else 0.0,
         held_s=price.held_s if price else 0.0,
     )
 
 
-def _told(decision: Decision, code: ReasonCode, engine: str = "") -> str | None:
+def _reason_text(decision: Decision, code: ReasonCode, engine: str = "") -> str | None:
     """Return what a reason says, of an engine where one is named, without the words that it begins with."""
     for reason in decision.reasons:
         if reason.code is code and (not engine or reason.text.startswith(f"{engine} ")):
@@ -167,7 +169,7 @@ def _told(decision: Decision, code: ReasonCode, engine: str = "") -> str | None:
 
 def _estimates(decision: Decision) -> Iterator[tuple[str, MemoryEstimate]]:
     """Yield what the memory models alone expected on each fast engine."""
-    names = [decision.estimated_for, *(each.engine for each in decision.others)]
+    names = [decision.estimated_for, *(other.engine for other in decision.others)]
     for considered in (decision.on(name) for name in names if name is not None):
         if considered is None:
             continue
@@ -199,7 +201,12 @@ def _attempts(record: QueryRecord) -> Iterator[RecordedAttempt]:
 
 def _is_fixed(record: QueryRecord, attempts: Sequence[RecordedAttempt]) -> bool:
     """Tell whether a statement would have ended as it did wherever it had gone."""
-    if not attempts or not record.fingerprint or record.decision is None or _told(record.decision, ReasonCode.WRITE):
+    if (
+        not attempts
+        or not record.fingerprint
+        or record.decision is None
+        or _reason_text(record.decision, ReasonCode.WRITE)
+    ):
         return True
     return record.state is not QueryState.FINISHED and not attempts[-1].ran_out
 
@@ -208,8 +215,8 @@ def _missed(
     misestimates: Iterable[Misestimate], replayed: set[str], first: dt.datetime | None
 ) -> dict[str, list[Missed]]:
     """Return what was on record before the history began."""
-    found: dict[str, list[Missed]] = {}
-    for each in misestimates:
-        if first is not None and each.recorded_at < first and each.query_id not in replayed:
-            found.setdefault(each.fingerprint, []).append(Missed(each.ground, each.query_id))
-    return found
+    misses: dict[str, list[Missed]] = {}
+    for misestimate in misestimates:
+        if first is not None and misestimate.recorded_at < first and misestimate.query_id not in replayed:
+            misses.setdefault(misestimate.fingerprint, []).append(Missed(misestimate.ground, misestimate.query_id))
+    return misses

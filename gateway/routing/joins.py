@@ -1,4 +1,4 @@
-"""What queries teach about keys: which columns are joined, learned once and told to the metastore."""
+"""Join keys learned from queries: each pair of joined columns is recorded once in the metastore."""
 
 from __future__ import annotations
 

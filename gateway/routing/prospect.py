@@ -1,4 +1,4 @@
-"""What is known of a statement on one engine before it is priced: an estimate, or why it cannot run there."""
+"""Estimate of a statement on one engine before it is priced, or the reason why it cannot run there."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ SHOWN_PATTERN = 60
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """What one fast engine is expected to need.
+    """Expectation of a statement on one engine.
 
-    unsupported: why it cannot run the statement at all. no_equivalent: what of it would mean something else there.
+    estimate: memory that it needs.
+    unsupported: reason why the engine cannot run the statement; None: it can.
+    no_equivalent: part of the statement that would mean something else there; None: no part.
     """
 
     estimate: MemoryEstimate = UNKNOWN

@@ -38,10 +38,13 @@ _SIZE: TypeAdapter[ByteSize] = TypeAdapter(Size)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of the history.
+    """Question to the recorded history.
 
-    since: of the statements; None: as far back as ``limit`` statements go. settings: other ones, by name, as texts.
-    rule: of every statement, None: as each had it. prices: of an hour in which an engine works for one statement.
+    limit: largest number of statements.
+    since: time of the first statement; None: as far back as ``limit`` statements go.
+    settings: settings to change, by name, as texts.
+    rule: routing policy of every statement; None: as recorded.
+    prices: price of an hour in which an engine works for one statement, by engine.
     """
 
     limit: int
@@ -62,11 +65,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What would change.
+    """Changes that other settings would make.
 
-    before: as recorded; after: under the settings. client_before_s, client_after_s: of all statements together, from
-    their coming to their end. own: the history decided again under its own settings, which shows how far to trust it.
-    changes: those that change most seconds, the most first; sample: some of all that change, drawn by chance.
+    recorded: history that was read.
+    before: load as recorded.
+    after: load under the settings.
+    client_before_s, client_after_s: seconds from submission to end, of all statements together.
+    own: history decided again under its own settings, which shows how far to trust the replay.
+    replayed: history decided again under the settings.
+    changes: statements whose seconds change most, the most first.
+    sample: random sample of all statements that change.
     """
 
     recorded: RecordedHistory
@@ -91,7 +99,7 @@ class EngineAdvice:
 
 @dataclass(frozen=True, slots=True)
 class AdviceReport:
-    """What each fast engine had better been given."""
+    """Recommended limits and slots of each fast engine."""
 
     recorded: RecordedHistory
     engines: tuple[EngineAdvice, ...]
@@ -120,21 +128,21 @@ class Replaying:
             recorded = self._read(question, explain)
             history = recorded.history
             hindsight = Hindsight(history)
-            found = replay(history, settings, hindsight)
+            replayed = replay(history, settings, hindsight)
             require_time()
             as_it_was = self._read(question, None).history if explain else history
             own = replay(as_it_was, own_settings)
-            elsewhere = [each for each in found.statements if each.is_elsewhere]
-            elsewhere.sort(key=lambda each: -abs(each.seconds - each.statement.seconds))
+            elsewhere = [statement for statement in replayed.statements if statement.is_elsewhere]
+            elsewhere.sort(key=lambda statement: -abs(statement.seconds - statement.statement.seconds))
             drawn = random.Random(seed).sample(elsewhere, min(sample, len(elsewhere)))  # noqa: S311 - no secrets
             return ReplayReport(
                 recorded,
                 before=recorded_load(history.statements),
-                after=found.load,
-                client_before_s=sum(each.client_s for each in history.statements),
-                client_after_s=sum(found.client_s(history, {**history.slots, **settings.slots})),
+                after=replayed.load,
+                client_before_s=sum(statement.client_s for statement in history.statements),
+                client_after_s=sum(replayed.client_s(history, {**history.slots, **settings.slots})),
                 own=own,
-                replayed=found,
+                replayed=replayed,
                 changes=tuple(self._shown(elsewhere[:SHOWN])),
                 sample=tuple(self._shown(drawn)),
             )
@@ -148,7 +156,7 @@ class Replaying:
         settings = self._settings(question)
         with self._turn():
             recorded = self._read(question, None)
-            found = []
+            advice = []
             for entry in self._engines.values():
                 require_time()
                 if entry.dependable or entry.limit_bytes is None:
@@ -162,8 +170,8 @@ class Replaying:
                     memory_bytes=memory,
                     prices=question.prices,
                 )
-                found.append(EngineAdvice(entry.name, memory, tuple(options)))
-            return AdviceReport(recorded, tuple(found))
+                advice.append(EngineAdvice(entry.name, memory, tuple(options)))
+            return AdviceReport(recorded, tuple(advice))
 
     def _read(self, question: Question, explain: Explain | None) -> RecordedHistory:
         return read_history(self._metastore, self._engines, since=question.since, limit=question.limit, explain=explain)
@@ -178,10 +186,10 @@ class Replaying:
             self._busy.release()
 
     def _shown(self, statements: list[ReplayedStatement]) -> Iterator[Change]:
-        for each in statements:
-            record = self._metastore.queries.get(each.statement.id)
+        for statement in statements:
+            record = self._metastore.queries.get(statement.statement.id)
             if record is not None:  # else it was deleted meanwhile
-                yield Change(each, record.sql, record.dialect)
+                yield Change(statement, record.sql, record.dialect)
 
     def _settings(self, question: Question) -> ReplaySettings:
         """Read settings that are told as texts."""
@@ -189,25 +197,25 @@ class Replaying:
             self._engines.require(engine)
         limits: dict[str, int] = {}
         slots: dict[str, int] = {}
-        told: dict[str, str] = {}
+        overrides: dict[str, str] = {}
         for name, value in question.settings.items():
             section, _, setting = name.partition(".")
             entry = self._engines.get(section)
             if section == "routing" and setting in ROUTING:
-                told[setting] = value
+                overrides[setting] = value
             elif entry is not None and setting == MEMORY_LIMIT and entry.limit_bytes is not None:
                 limits[section] = _limit(name, value)
             elif entry is not None and setting in SLOTS:
                 slots[section] = _slots(name, value)
             else:
-                known = list(_known(self._engines))
-                raise InvalidSetting(f"A replay knows no setting {name}{did_you_mean(name, known)}")
+                setting_names = list(_known(self._engines))
+                raise InvalidSetting(f"A replay knows no setting {name}{did_you_mean(name, setting_names)}")
         try:
-            routing = RoutingSettings.model_validate(self._routing.model_dump() | told)
+            routing = RoutingSettings.model_validate(self._routing.model_dump() | overrides)
         except ValidationError as error:
             first = error.errors()[0]
             raise InvalidSetting(f"routing.{'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
-        rule = routing.policy if "policy" in told else None
+        rule = routing.policy if "policy" in overrides else None
         return ReplaySettings(routing.routing_policy, question.rule or rule, limits, slots)
 
 

@@ -110,23 +110,23 @@ class Router:
         """
         pinned, policy = statement.pinned or query.engine, replace(self._policy, rule=self.rule_of(statement))
         account, threads = statement.principal.account, self.threads_of(statement)
-        asked = Asked(query.fingerprint, account, statement.pool, pinned, policy.rule, threads)
+        decision_key = Asked(query.fingerprint, account, statement.pool, pinned, policy.rule, threads)
         may_repeat = by_rules and not self.rules.current().rule
-        repeated = self._repeated.find(asked, query, snapshot) if may_repeat else None
+        repeated = self._repeated.find(decision_key, query, snapshot) if may_repeat else None
         if repeated is not None:
             return repeated
         candidates = cache(partial(self._candidates, statement, query, snapshot, asker))
         expected = partial(_expectations, candidates)
         matched = self.matched(statement, query, snapshot, expected) if by_rules else None
         demand = self._demand(matched, pinned)
-        known = candidates() if candidates.cache_info().currsize else None
-        if known is None and demand is not None and demand.only is not None:
-            known = self._candidates(statement, query, snapshot, asker, only=demand.only)
-        known = candidates() if known is None else known
+        ranked = candidates() if candidates.cache_info().currsize else None
+        if ranked is None and demand is not None and demand.only is not None:
+            ranked = self._candidates(statement, query, snapshot, asker, only=demand.only)
+        ranked = candidates() if ranked is None else ranked
         with _noted(matched):
-            decided = decide(known, policy=policy, pinned=pinned, template=query.template, demand=demand)
+            decided = decide(ranked, policy=policy, pinned=pinned, template=query.template, demand=demand)
         if may_repeat:
-            self._repeated.keep(asked, query, snapshot, decided)
+            self._repeated.keep(decision_key, query, snapshot, decided)
         return replace(decided, matched=matched.name) if matched is not None else decided
 
     def may_answer(
@@ -207,8 +207,8 @@ class Router:
         return None
 
     def _state(self, statement: Statement, name: str) -> EngineState:
-        asked = Request(name, LEAST_BYTES, statement.principal, statement.pool)
-        wait_s, _ = self._admission.congestion(asked)
+        request = Request(name, LEAST_BYTES, statement.principal, statement.pool)
+        wait_s, _ = self._admission.congestion(request)
         return EngineState(self._engines[name].why_down() is not None, wait_s > 0.0, wait_s)
 
     def _candidates(
@@ -224,15 +224,18 @@ class Router:
         entries = [entry for entry in self._engines.values() if only is None or entry.name in only]
         version = snapshot.statistics_version(query.tables)
         missed = self._misses.about(query.fingerprint, snapshot.misestimates)
-        asked = self.threads_of(statement)
+        requested_threads = self.threads_of(statement)
         threads = {
-            entry.name: entry.threads_for(asked, beside=self._admission.long_at(entry.name)) for entry in entries
+            entry.name: entry.threads_for(requested_threads, beside=self._admission.long_at(entry.name))
+            for entry in entries
         }
         prospects = {
             entry.name: self._prospect(entry, query, snapshot, asker, threads[entry.name]) for entry in entries
         }
-        known = (prospect.estimate for prospect in prospects.values() if prospect.estimate.known)
-        work = Work.of(next(known, UNKNOWN))  # on all: what plans of engines differ by says nothing of their seconds
+        estimates = (prospect.estimate for prospect in prospects.values() if prospect.estimate.known)
+        work = Work.of(
+            next(estimates, UNKNOWN)
+        )  # on all: what plans of engines differ by says nothing of their seconds
         subject = WorkloadKey(query.fingerprint, query.template)
         candidates = []
         for entry in entries:
@@ -335,9 +338,9 @@ class Router:
             return of_dependable(entry, statement)
         key = (snapshot.changed_at(statement.tables), entry.name, statement.fingerprint, threads)
         with self._lock:
-            known = self._prospects.get(key)
-        if known is not None:
-            return known
+            remembered = self._prospects.get(key)
+        if remembered is not None:
+            return remembered
         try:
             prospect = Prospect(self._estimate(entry, statement, snapshot, asker, threads))
         except NoEquivalent as error:
@@ -372,7 +375,7 @@ class Router:
         plan = EnginePlan(text, engine.cost_model, threads, entry.hosts)
         try:
             with self._planners.place(asker) as place:
-                found: MemoryEstimate = place.call(
+                memory_estimate: MemoryEstimate = place.call(
                     estimate, plan, shapes, statement.joined, statement.references, wording, *map(Shared, builds)
                 )
         except StatementTooComplex as error:
@@ -380,14 +383,16 @@ class Router:
         except PlannerFault:
             log.exception("an estimate failed; the statement goes on without one")
             return UNKNOWN
-        return found
+        return memory_estimate
 
 
 def _expectations(candidates: Callable[[], Sequence[Candidate]]) -> Mapping[str, EngineExpectation]:
     return {
-        each.engine: EngineExpectation(each.estimate.peak_bytes, each.forecast.seconds if each.forecast else None)
-        for each in candidates()
-        if not each.dependable
+        candidate.engine: EngineExpectation(
+            candidate.estimate.peak_bytes, candidate.forecast.seconds if candidate.forecast else None
+        )
+        for candidate in candidates()
+        if not candidate.dependable
     }
 
 

@@ -26,14 +26,14 @@ def gateway_id(home: Path) -> str:
     """Return what a home folder's gateway is called in the metastore, the same after each start."""
     file = home / ID_FILE
     try:
-        known = file.read_text(encoding="ascii").strip()
+        name = file.read_text(encoding="ascii").strip()
     except FileNotFoundError:
-        known = ""
-    if not known:
-        known = f"{socket.gethostname()[:LONGEST_HOST]}-{secrets.token_hex(8)}"
+        name = ""
+    if not name:
+        name = f"{socket.gethostname()[:LONGEST_HOST]}-{secrets.token_hex(8)}"
         with open_private(file) as output:
-            output.write(known.encode("ascii", "replace"))
-    return known
+            output.write(name.encode("ascii", "replace"))
+    return name
 
 
 class Heartbeat:

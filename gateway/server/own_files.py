@@ -68,6 +68,6 @@ def _plain(path: Path) -> Iterator[Path]:
         return
     for place, folders, files in os.walk(path):
         for name in (*folders, *files):
-            found = Path(place) / name
-            if not found.is_symlink():
-                yield found
+            entry = Path(place) / name
+            if not entry.is_symlink():
+                yield entry

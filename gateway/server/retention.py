@@ -1,4 +1,4 @@
-"""What is kept of results and of the past, and for how long: by age, by count and by bytes, the oldest goes first."""
+"""Retention of results and of the query history: by age, by count and by bytes, the oldest goes first."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ class Retention:
         metastore: Metastore,
         *,
         results: ResultSettings,
-        kept: HistorySettings,
+        history: HistorySettings,
         stopping: threading.Event,
     ) -> None:
         self._spool = spool
         self._metastore = metastore
         self._history = metastore.history
         self._results = results
-        self._kept = kept
+        self._history_settings = history
         self._stopping = stopping
 
     def start(self) -> None:
         """Begin to delete what is not to be kept."""
-        threading.Thread(target=self._keep_house, name="retention", daemon=True).start()
+        threading.Thread(target=self._sweep_periodically, name="retention", daemon=True).start()
 
-    def _keep_house(self) -> None:
+    def _sweep_periodically(self) -> None:
         history_at_s = time.monotonic()
         while not self._stopping.wait(RESULTS_EVERY_S):
             try:
@@ -74,12 +74,12 @@ class Retention:
         ):
             return gone
         owners = self._history.owners([query_id for query_id, _ in files])
-        kept, of_user = 0, Counter[str]()
+        kept_bytes, of_user = 0, Counter[str]()
         for count, (query_id, size) in enumerate(files):
             user = owners.get(query_id, "")
-            fits = kept + size <= self._results.total and of_user[user] + size <= self._results.per_user
+            fits = kept_bytes + size <= self._results.total and of_user[user] + size <= self._results.per_user
             if fits and count < self._results.count:
-                kept += size
+                kept_bytes += size
                 of_user[user] += size
             else:
                 self._spool.delete(query_id)
@@ -89,18 +89,18 @@ class Retention:
     def sweep_history(self) -> int:
         """Delete what is too old, too much, or takes too many bytes; returns how many rows."""
         gone = 0
-        horizon = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=self._kept.keep_s)
+        horizon = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=self._history_settings.keep_s)
         while not self._stopping.is_set() and (some := self._history.drop_older(horizon)):
             gone += some
             self._stopping.wait(PAUSE_S)
         size = self._history.size()
-        excess, excess_bytes = size.queries - self._kept.queries, size.bytes - self._kept.bytes
+        excess, excess_bytes = size.queries - self._history_settings.queries, size.bytes - self._history_settings.bytes
         while excess > 0 and not self._stopping.is_set() and (some := self._history.drop_oldest(excess)):
             excess -= some
             gone += some
             self._stopping.wait(PAUSE_S)
         if gone:
-            excess_bytes = self._history.size().bytes - self._kept.bytes
+            excess_bytes = self._history.size().bytes - self._history_settings.bytes
         while excess_bytes > 0 and not self._stopping.is_set():
             some = self._history.drop_oldest_bytes(excess_bytes)
             if not some:

@@ -57,7 +57,7 @@ class Gateway(Services):
                 self.spool,
                 self.metastore,
                 results=self.settings.results,
-                kept=self.settings.history,
+                history=self.settings.history,
                 stopping=self._stopped,
             ).start()
         for listener in self.listeners:
@@ -66,7 +66,7 @@ class Gateway(Services):
     def close(self) -> None:
         """Let drivers' statements end for a while, cancel what runs, stop the engines and close the metastore."""
         self._stopped.set()
-        self.coordinator.refuse()
+        self.coordinator.stop_accepting()
         self.hs2.drain(grace_s=self.settings.hs2.drain_s)
         for listener in self.listeners:
             listener.stop()

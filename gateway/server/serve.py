@@ -34,7 +34,7 @@ from gateway.server.app import create_app
 from gateway.server.connections.ports import address_of, listen
 from gateway.server.connections.protocol import patient
 from gateway.server.own_files import close_home, exposed
-from gateway.server.processes.member import Member
+from gateway.server.processes.gateway_process import GatewayProcess
 from gateway.server.runtime import Gateway
 from gateway.server.startup import (
     ADDRESS_FILE,
@@ -86,7 +86,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuse first: open requests may last for the whole time that they are given."""
-        self._gateway.coordinator.refuse()
+        self._gateway.coordinator.stop_accepting()
         await super().shutdown(sockets)
         await asyncio.to_thread(telemetry.stop)
 
@@ -119,7 +119,7 @@ def serve(settings: Settings) -> None:
         server.run(sockets=[listening])
 
 
-def serve_member(settings: Settings, member: Member, *, ready: Callable[[], None]) -> None:
+def serve_one_of_several(settings: Settings, process: GatewayProcess, *, ready: Callable[[], None]) -> None:
     """Serve as one of several processes until SIGINT or SIGTERM. ready: is called once connections are taken.
 
     Raises StartFailed.
@@ -129,7 +129,7 @@ def serve_member(settings: Settings, member: Member, *, ready: Callable[[], None
     allow_connections()
     with ExitStack() as sockets:
         doors = settings.hs2.enabled, settings.flight.enabled
-        server, listening, _ = _assembled(settings, sockets, *doors, member=member, ready=ready)
+        server, listening, _ = _assembled(settings, sockets, *doors, process=process, ready=ready)
         server.run(sockets=[listening])
 
 
@@ -177,9 +177,9 @@ def _prepared(
     address_file = settings.home / ADDRESS_FILE
     try:
         with ExitStack() as sockets:
-            server, listening, told = _assembled(settings, sockets, drivers, flight)
-            private_file(address_file).write_text(json.dumps(told), encoding="utf-8")
-            yield server, listening, told["url"]
+            server, listening, published = _assembled(settings, sockets, drivers, flight)
+            private_file(address_file).write_text(json.dumps(published), encoding="utf-8")
+            yield server, listening, published["url"]
     finally:
         address_file.unlink(missing_ok=True)
         lock.release()
@@ -191,28 +191,28 @@ def _assembled(
     drivers: bool,
     flight: bool,
     *,
-    member: Member | None = None,
+    process: GatewayProcess | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> tuple[uvicorn.Server, socket.socket, dict[str, Any]]:
     """Build a gateway and all its ports, which are closed with ``sockets``; returns what is told of its addresses."""
-    is_shared = member is not None
+    is_shared = process is not None
     tls = tls_context(settings.tls)
     host = settings.server.host
     listening = sockets.enter_context(listen(host, settings.server.port, "--port", is_shared=is_shared))
     memory.use_system_allocator()
-    gateway = wiring.build(settings, member)
-    told = addresses(settings, address_of(listening))
-    gateway.hs2.page_url = reachable(told["url"])
+    gateway = wiring.build(settings, process)
+    published = addresses(settings, address_of(listening))
+    gateway.hs2.page_url = reachable(published["url"])
     if drivers:
         port = sockets.enter_context(listen(host, settings.hs2.port, "--drivers-port", is_shared=is_shared))
         gateway.listeners.append(driver_server(port, gateway, tls))
-        told["drivers"] = address_of(port)
-        log.info("drivers of Hive, Spark and Impala connect to %s", told["drivers"])
+        published["drivers"] = address_of(port)
+        log.info("drivers of Hive, Spark and Impala connect to %s", published["drivers"])
     flight_server = _flight_server(gateway) if flight else None
     if flight_server is not None:
         sockets.callback(flight_server.stop)
         gateway.listeners.append(flight_server)
-        told["flight"] = flight_server.address
+        published["flight"] = flight_server.address
         log.info("clients of Arrow Flight SQL connect to %s", flight_server.address)
     app = create_app(gateway)
     config = uvicorn.Config(
@@ -225,9 +225,9 @@ def _assembled(
         ssl_context_factory=None if tls is None else lambda *_: tls,
         timeout_graceful_shutdown=math.ceil(settings.hs2.drain_s),
     )
-    if member is None:
-        return _Server(config, gateway), listening, told
-    processes = member.processes
+    if process is None:
+        return _Server(config, gateway), listening, published
+    processes = process.processes
     calls = Host(
         processes.path(CALLS_DOOR, processes.number),
         {CANCEL: gateway.hs2.cancel_here, USAGE: partial(own_usage, gateway)},
@@ -238,16 +238,16 @@ def _assembled(
     inner = uvicorn.Config(
         PassedOn(app), http=config.http, log_config=None, access_log=False, server_header=False, lifespan="off"
     )
-    return _Server(config, gateway, passed_on=(inner, ours), ready=ready), listening, told
+    return _Server(config, gateway, passed_on=(inner, ours), ready=ready), listening, published
 
 
 def addresses(settings: Settings, http: str) -> dict[str, Any]:
     """Return what the address file tells of the HTTP port."""
     scheme = "http" if settings.tls.certificate is None else "https"
-    told: dict[str, Any] = {"url": f"{scheme}://{http}", "pid": os.getpid()}
+    published: dict[str, Any] = {"url": f"{scheme}://{http}", "pid": os.getpid()}
     if settings.tls.certificate is not None:
-        told["certificate"] = str(settings.tls.certificate.absolute())
-    return told
+        published["certificate"] = str(settings.tls.certificate.absolute())
+    return published
 
 
 def driver_server(listening: socket.socket, gateway: Gateway, tls: ssl.SSLContext | None = None) -> BinaryServer:

@@ -43,9 +43,9 @@ def start() -> None:
     except ImportError:
         log.warning("no spans are sent: pip install fusion-sql-gateway[otel]")
         return
-    told = Resource.create()
-    is_named = not str(told.attributes.get(SERVICE_NAME, "")).startswith("unknown_service")
-    provider = TracerProvider(resource=told if is_named else told.merge(Resource({SERVICE_NAME: SERVICE})))
+    resource = Resource.create()
+    is_named = not str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service")
+    provider = TracerProvider(resource=resource if is_named else resource.merge(Resource({SERVICE_NAME: SERVICE})))
     _sending.append(BatchSpanProcessor(OTLPSpanExporter()))
     provider.add_span_processor(_sending[-1])
     trace.set_tracer_provider(provider)

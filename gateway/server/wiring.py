@@ -43,7 +43,7 @@ from gateway.routing.rules.rules_file import RulesFile
 from gateway.security import policy as access_policy
 from gateway.security.authentication import UsersFile
 from gateway.server.heartbeat import Heartbeat, gateway_id
-from gateway.server.processes.member import Member, gateway_of
+from gateway.server.processes.gateway_process import GatewayProcess, gateway_of
 from gateway.server.runtime import Gateway
 from gateway.server.startup import MissingExtra, RulesFileInvalid
 from gateway.settings import PoolSettings, Settings
@@ -62,14 +62,14 @@ log = logging.getLogger(__name__)
 LEAST_PLANNERS = 2
 
 
-def build(settings: Settings, member: Member | None = None) -> Gateway:
-    """Build a gateway that is ready to be started. member: one of several. Raises MissingExtra, RulesFileInvalid."""
+def build(settings: Settings, process: GatewayProcess | None = None) -> Gateway:
+    """Build a gateway that is ready to be started. process: one of several. Raises MissingExtra, RulesFileInvalid."""
     rules = _rules(settings, [adapter.section for adapter, _ in settings.engines()])
-    return assemble(settings, EngineRegistry(_entries(settings, member)), rules, member)
+    return assemble(settings, EngineRegistry(_entries(settings, process)), rules, process)
 
 
 def assemble(
-    settings: Settings, engines: EngineRegistry, rules: RulesFile | None = None, member: Member | None = None
+    settings: Settings, engines: EngineRegistry, rules: RulesFile | None = None, process: GatewayProcess | None = None
 ) -> Gateway:
     """Put a gateway together over engines that exist already. Raises RulesFileInvalid."""
     private_folder(settings.home)
@@ -101,31 +101,31 @@ def assemble(
     )
     freshness = Freshness(metastore)
     scheduled = settings.schedules
-    if member is not None and not member.is_first:
+    if process is not None and not process.is_first:
         scheduled = scheduled.model_copy(update={"enabled": False})
     schedules = Scheduler(metastore, jobs=jobs, catalog=catalog, freshness=freshness, settings=scheduled, policy=access)
     limits = settings.limits
-    planners = Planners(size=_planners(settings, member), cpu_s=limits.planning_s, wait_s=limits.queue_s)
+    planners = Planners(size=_planners(settings, process), cpu_s=limits.planning_s, wait_s=limits.queue_s)
     parser_limits = ParserLimits(statement_bytes=int(limits.statement), nesting=limits.nesting)
     written_for = engines_of(entry.engine for entry in engines.values())
     reader = StatementReader(planners, written_for, registry.FAMILIES)
-    pools = [_pool(name, each) for name, each in settings.pools.items()]
-    admission = _admission((entry.budget for entry in engines.values()), pools, member)
+    pools = [_pool(name, pool) for name, pool in settings.pools.items()]
+    admission = _admission((entry.budget for entry in engines.values()), pools, process)
     router = Router(
         engines,
         metastore,
         routing.routing_policy,
         planners,
         admission,
-        pools={name: each.policy for name, each in settings.pools.items() if each.policy is not None},
-        pool_threads={name: each.threads for name, each in settings.pools.items() if each.threads is not None},
+        pools={name: pool.policy for name, pool in settings.pools.items() if pool.policy is not None},
+        pool_threads={name: pool.threads for name, pool in settings.pools.items() if pool.threads is not None},
         rules=rules or _rules(settings, engines),
         has_users=login.users_file is not None,
         require_readable=registration.require_readable,
     )
     name = gateway_id(settings.home)
-    if member is not None:
-        name = gateway_of(name, member.processes.number)
+    if process is not None:
+        name = gateway_of(name, process.processes.number)
     query_log = QueryLog(metastore, name)
     writer = TableWriter(metastore, settings.warehouse, registration, policy=access)
     executor = Executor(
@@ -159,10 +159,10 @@ def assemble(
         router=router,
         spool=spool,
         query_log=query_log,
-        limit_bytes=_part(int(settings.cache.bytes), member),
+        limit_bytes=_part(int(settings.cache.bytes), process),
         keep_s=settings.cache.keep_s,
         enabled=settings.cache.enabled,
-        pools={name: each.cache for name, each in settings.pools.items() if each.cache is not None},
+        pools={name: pool.cache for name, pool in settings.pools.items() if pool.cache is not None},
     )
     coordinator = Coordinator(
         engines=engines,
@@ -185,7 +185,7 @@ def assemble(
         room_bytes=WIDE_ROWS * int(results.row),
         stall_s=results.stall_s,
     )
-    waits = Waits(coordinator.find, admission, is_shared=member is not None)
+    waits = Waits(coordinator.find, admission, is_shared=process is not None)
     hs2 = Service(
         coordinator=coordinator,
         waits=waits,
@@ -196,7 +196,7 @@ def assemble(
         limits=Limits(settings.hs2.sessions, settings.hs2.sessions_per_user, settings.hs2.idle_s),
         deadline_s=settings.limits.deadline_s,
         dialect=settings.hs2.dialect,
-        processes=member.processes if member is not None else None,
+        processes=process.processes if process is not None else None,
     )
     return Gateway(
         settings=settings,
@@ -219,7 +219,7 @@ def assemble(
         replaying=Replaying(engines, metastore, routing),
         hs2=hs2,
         heartbeat=Heartbeat(name, metastore.gateways, query_log.close_dead),
-        processes=member.processes if member is not None else None,
+        processes=process.processes if process is not None else None,
     )
 
 
@@ -281,33 +281,37 @@ def _pool(name: str, settings: PoolSettings) -> Pool:
     )
 
 
-def _admission(budgets: Iterable[EngineBudget], pools: Iterable[Pool], member: Member | None) -> Admission:
+def _admission(budgets: Iterable[EngineBudget], pools: Iterable[Pool], process: GatewayProcess | None) -> Admission:
     return (
-        Admission(budgets, pools) if member is None else SharedAdmission(member.supervisor, member.name, budgets, pools)
+        Admission(budgets, pools)
+        if process is None
+        else SharedAdmission(process.supervisor, process.name, budgets, pools)
     )
 
 
-def _part(of_all: int, member: Member | None) -> int:
+def _part(of_all: int, process: GatewayProcess | None) -> int:
     """Return how many of the machine's are one process's."""
-    return of_all if member is None else part_of(of_all, member.processes.count)
+    return of_all if process is None else part_of(of_all, process.processes.count)
 
 
-def _planners(settings: Settings, member: Member | None) -> int:
+def _planners(settings: Settings, process: GatewayProcess | None) -> int:
     """Return how many statements one process plans at once: of one planner, a user's half would be all."""
-    return max(LEAST_PLANNERS, _part(settings.limits.planners, member))
+    return max(LEAST_PLANNERS, _part(settings.limits.planners, process))
 
 
-def _entries(settings: Settings, member: Member | None) -> list[EngineEntry]:
-    return [_entry(adapter, section, settings, member) for adapter, section in settings.engines()]
+def _entries(settings: Settings, process: GatewayProcess | None) -> list[EngineEntry]:
+    return [_entry(adapter, section, settings, process) for adapter, section in settings.engines()]
 
 
-def _entry(adapter: Adapter[Any], section: EngineSettings, settings: Settings, member: Member | None) -> EngineEntry:
+def _entry(
+    adapter: Adapter[Any], section: EngineSettings, settings: Settings, process: GatewayProcess | None
+) -> EngineEntry:
     folder, processors = settings.home / adapter.section, os.cpu_count() or 1
-    around = EngineContext(folder, _planners(settings, member), processors)
-    if member is not None:
-        number, count = member.processes.number, member.processes.count
+    around = EngineContext(folder, _planners(settings, process), processors)
+    if process is not None:
+        number, count = process.processes.number, process.processes.count
         own = folder / f"process-{number}"
-        around = replace(around, folder=own, processes=count, common=folder, shared=member.supervisor)
+        around = replace(around, folder=own, processes=count, common=folder, shared=process.supervisor)
     try:
         built = adapter.build(section, around)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What the cache of results did for a statement, and for all of them."""
+"""Usage of the result cache, of one statement and of all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class CacheUse(StrEnum):
-    """What it did for one statement."""
+    """Usage of the cache by one statement."""
 
     HIT = "hit"
     """It was answered with the result of another run."""
@@ -19,9 +19,15 @@ class CacheUse(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CacheUsage:
-    """How full it is, and since the start: answers, runs that found none, and entries that went.
+    """Size of the cache, and counts since the start.
 
-    evicted: for others' sake. outdated: because something had changed.
+    entries: results that it holds.
+    bytes: bytes that they take.
+    limit_bytes: largest bytes of all.
+    hits: queries that were answered.
+    misses: queries that ran, as no result was valid.
+    evicted: results that made room for others.
+    outdated: results that were dropped because a table had changed.
     """
 
     entries: int
@@ -35,5 +41,5 @@ class CacheUsage:
     @property
     def hit_rate(self) -> float | None:
         """Share of the queries that asked it and were answered, 0..1; None where none asked."""
-        asked = self.hits + self.misses
-        return self.hits / asked if asked else None
+        lookups = self.hits + self.misses
+        return self.hits / lookups if lookups else None

@@ -39,8 +39,8 @@ def owner_of_mark(byte: int) -> int:
 
 def owner_named_in(text: str) -> int | None:
     """Return the process that made the first query or job that a text names; None where it names none of several."""
-    found = _MARKED_ID.search(text)
-    return None if found is None else owner_of_mark(int(found[1], 16))
+    marked = _MARKED_ID.search(text)
+    return None if marked is None else owner_of_mark(int(marked[1], 16))
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,19 +141,19 @@ class Session:
 
     def set(self, name: str, value: str) -> None:
         """Change a setting. Raises InvalidSetting, SettingNotObeyed, SessionFull."""
-        name, value, known = self._checked(name, value)
-        self._keep(name, value, None if known else f"{IGNORED}: {name[:200]} is not known here; it changes nothing.")
+        name, value, is_known = self._checked(name, value)
+        self._keep(name, value, None if is_known else f"{IGNORED}: {name[:200]} is not known here; it changes nothing.")
 
     def _keep(self, name: str, value: str, warning: str | None) -> None:
         """Keep a setting; with a warning where it does nothing. Raises SessionFull."""
         with self._lock:
-            others = {each: kept for each, kept in self._settings.items() if not _is_same(each, name)}
+            others = {other: setting for other, setting in self._settings.items() if not _is_same(other, name)}
             if len(others) >= LARGEST_SETTINGS:
                 raise SessionFull(f"A session holds {LARGEST_SETTINGS:,} settings at most; RESET some.")
             changed = others | {name: value}
             _require_memory(changed, self._views)
             self._settings = changed
-            self._ignored = {each: kept for each, kept in self._ignored.items() if each in others}
+            self._ignored = {other: warning for other, warning in self._ignored.items() if other in others}
             if warning is not None:
                 self._ignored[name] = warning
 
@@ -164,9 +164,9 @@ class Session:
                 self._settings.clear()
                 self._ignored.clear()
             else:
-                for kept in [each for each in self._settings if _is_same(each, _spelled(name))]:
-                    del self._settings[kept]
-                    self._ignored.pop(kept, None)
+                for same in [other for other in self._settings if _is_same(other, _spelled(name))]:
+                    del self._settings[same]
+                    self._ignored.pop(same, None)
 
     def settings(self) -> Mapping[str, str]:
         """Return all settings by name: those of the gateway with their defaults, then what else was set."""
@@ -177,7 +177,7 @@ class Session:
     def get(self, name: str) -> str | None:
         """Return one setting's value, None where it is not set."""
         spelled = _spelled(name)
-        return next((value for each, value in self.settings().items() if _is_same(each, spelled)), None)
+        return next((value for other, value in self.settings().items() if _is_same(other, spelled)), None)
 
     def level_of(self, name: str) -> str:
         """Return what SET tells of a setting that is kept under this name."""
@@ -249,7 +249,7 @@ class Session:
                 raise InvalidSetting(f"{option.name} is {error}, not {value[:80]}.") from error
             return option.name, value, True
         if name.lower().startswith(OWN):
-            known = ", ".join(each.name for each in OBEYED)
+            known = ", ".join(option.name for option in OBEYED)
             raise InvalidSetting(f"There is no setting {name}; there are {known}.")
         if len(name) + len(value) > LONGEST_VALUE:
             raise InvalidSetting("The setting is too long.")
@@ -317,7 +317,7 @@ class Session:
 
 def require_room(sessions: Iterable[Session], principal: Principal, limits: Limits) -> None:
     """Raise TooManySessions where as many are open as may be, in total or of one user."""
-    accounts = [each.principal.account for each in sessions]
+    accounts = [session.principal.account for session in sessions]
     if len(accounts) >= limits.sessions:
         raise TooManySessions("Too many sessions are open; try again later.")
     of_user = accounts.count(principal.account)
@@ -335,12 +335,12 @@ def expire_idle(close_idle: Callable[[], object], stopping: threading.Event, *, 
     threading.Thread(target=keep_house, name=name, daemon=True).start()
 
 
-def _tags(own: tuple[str, ...], told: str) -> tuple[str, ...]:
+def _tags(own: tuple[str, ...], header: str) -> tuple[str, ...]:
     """Return a statement's tags: its session's, and those of its header. Raises InvalidSetting."""
     try:
-        return (*own, *tags_of(told))
+        return (*own, *tags_of(header))
     except ValueError as error:
-        raise InvalidSetting(f"The header {TAGS_HEADER} holds {error}, not {told[:80]}.") from error
+        raise InvalidSetting(f"The header {TAGS_HEADER} holds {error}, not {header[:80]}.") from error
 
 
 def _require_memory(settings: Mapping[str, str], views: Mapping[str, View]) -> None:

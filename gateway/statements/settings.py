@@ -37,7 +37,7 @@ LONGEST_MISSPELT = 100  # characters of a name that are compared with those of k
 
 
 class Influence(StrEnum):
-    """What a setting does here."""
+    """Effect of a setting in this gateway."""
 
     OBEYED = "obeyed"
     AS_HERE = "as here"
@@ -457,19 +457,19 @@ def level_of(name: str) -> str:
     lower = name.lower().removeprefix("spark.hadoop.")
     if lower in OPTIONS or lower in FIXED:
         return REGULAR
-    known = lower in _NO_INFLUENCE or lower.startswith(_NO_INFLUENCE_BELOW)
-    return "UNKNOWN" if lower.startswith(_PRODUCTS) and not known else NOT_USED
+    is_known = lower in _NO_INFLUENCE or lower.startswith(_NO_INFLUENCE_BELOW)
+    return "UNKNOWN" if lower.startswith(_PRODUCTS) and not is_known else NOT_USED
 
 
 def near_miss(name: str) -> str | None:
     """Return the setting that changes what statements do and is spelt nearly like an unknown name; None for none."""
-    known = (*OPTIONS, *FIXED)
-    near = get_close_matches(name.lower()[:LONGEST_MISSPELT], known, n=1, cutoff=0.95)
+    names = (*OPTIONS, *FIXED)
+    near = get_close_matches(name.lower()[:LONGEST_MISSPELT], names, n=1, cutoff=0.95)
     return near[0] if near else None
 
 
 def options_of_impala() -> Mapping[str, str]:
     """Return Impala's own query options with what they are where nobody set them; empty where that means nothing."""
-    fixed = {name: each.values[0] for name, each in FIXED.items() if "." not in name and each.values}
+    fixed = {name: option.values[0] for name, option in FIXED.items() if "." not in name and option.values}
     obeyed = {name: option.default for name, option in OPTIONS.items() if "." not in name}
     return dict(sorted((dict.fromkeys(_NO_INFLUENCE, "") | fixed | obeyed).items()))

@@ -25,7 +25,7 @@ _NS = 1_000_000_000
 
 
 class StatementSpan:
-    """What is told of one statement. Made where it is asked: within the span of a request, where there is one."""
+    """OpenTelemetry span of one statement. Made on submission, within the span of the request if there is one."""
 
     __slots__ = ("_around", "_within")
 

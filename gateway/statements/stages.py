@@ -1,4 +1,4 @@
-"""Where a statement's time goes: each stage of its life, on the clock and on the processor.
+"""Times of a statement by stage: wall clock and processor.
 
 Every run carries a ``StageClock``; what it measured is added to the gateway's ``StageTimes`` once the run has ended,
 and is told by ``/v1/metrics`` and as OpenTelemetry's spans (``spans.py``). It takes a few microseconds, so that it is
@@ -134,4 +134,7 @@ class StageTimes:
     def sums(self) -> dict[Stage, StageSum]:
         """Return each stage, in order."""
         with self._lock:
-            return {stage: StageSum(each.wall_s, each.cpu_s, list(each.up_to)) for stage, each in self._sums.items()}
+            return {
+                stage: StageSum(stage_sum.wall_s, stage_sum.cpu_s, list(stage_sum.up_to))
+                for stage, stage_sum in self._sums.items()
+            }

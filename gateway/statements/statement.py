@@ -1,4 +1,4 @@
-"""What was asked, and how far it is: the values that the coordinator passes around."""
+"""Statements and their state: the values that the coordinator passes around."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Presumed:
-    """What routing rules are to take for true of a statement that is only explained. moment: None for now."""
+    """Requester and time that routing rules assume for a statement that is only explained. moment: None: now."""
 
     principal: Principal
     moment: dt.datetime | None = None
@@ -51,19 +51,20 @@ class Presumed:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What was asked.
+    """A statement as it was submitted.
 
-    engine: ``auto``, or the name of the one engine that may run it. principal: who asks; every door passes its own.
-    deadline_s: seconds from submission.
-    session: that it belongs to, None where the interface keeps none. partitions: how it writes them.
-    database: of bare names in it.
-    rule: that decides where it runs; None for that of its pool, or the gateway's own.
-    tags, headers: what its client says of it, for routing rules; headers by name in lower case, those that rules name.
-    presumed: in the place of who asks and when, for routing rules alone; None for what is so.
-    threads: that work for it on an engine; None for those of its pool, or as the engine has it.
-    cache: whether it may be answered with the result of another run; None for as its pool or the gateway has it.
-    early_rows: whether rows may be read before its end, where no other engine's can replace them; None for as the
-    gateway has it.
+    engine: ``auto``, or the name of the one engine that may run it.
+    principal: user who submitted it; every interface passes its own.
+    deadline_s: seconds from submission until it is cancelled.
+    session: session that it belongs to; None: the interface keeps none.
+    partitions: settings for writing partitions.
+    database: database of bare names.
+    rule: routing policy; None: that of its pool, or the gateway's own.
+    tags, headers: labels from its client, for routing rules; headers by lower-case name, those that rules name.
+    presumed: requester and time that routing rules assume; None: the real ones.
+    threads: threads that work for it on an engine; None: as its pool or the engine has it.
+    cache: it may be answered from the cache; None: as its pool or the gateway has it.
+    early_rows: rows may be read before its end, where no other engine's can replace them; None: as the gateway has it.
     """
 
     sql: str
@@ -111,7 +112,7 @@ class HeldRows:
 
 
 class WaitsFor(StrEnum):
-    """What a statement waits for before it may run; of a lease, admission tells more."""
+    """Reasons for which a statement waits before it runs; for a lease, admission has details."""
 
     LEASE = "lease"
     FIRST_TRY = "first try"
@@ -227,7 +228,7 @@ class Run:
 
     @property
     def pending(self) -> tuple[Pending, ...]:
-        """What it waits for now."""
+        """Reason for which it waits now; None: it does not wait."""
         with self._lock:
             return tuple(self._pending)
 
@@ -239,7 +240,7 @@ class Run:
 
     @property
     def state(self) -> QueryState:
-        """Where it is now: QUEUED until it has a lease, and again while it waits for another one and runs nowhere."""
+        """Current state: QUEUED until it has a lease, and again while it waits for another one and runs nowhere."""
         if self.record.state.ended:
             return self.record.state
         with self._lock:
@@ -253,7 +254,7 @@ class Run:
 
     @property
     def asker(self) -> Requester:
-        """Who waits for it, as planners are told."""
+        """Requester of planning work: the user and the remaining time."""
         waiting = partial(self.waits, WaitsFor.PLANNER)
         account = self.statement.principal.account
         return Requester(account, self._expires, self._cancelled.is_set, waiting, self.end_turn)

@@ -46,8 +46,8 @@ def next_time(trigger: Trigger, *, after: dt.datetime) -> dt.datetime | None:
     if not isinstance(trigger, Cron):
         return None
     start = after.astimezone(zoneinfo.ZoneInfo(trigger.time_zone))
-    for found in CronSim(_plain(trigger.expression), start):
-        moment = found.astimezone(dt.UTC)
+    for fires_at in CronSim(_plain(trigger.expression), start):
+        moment = fires_at.astimezone(dt.UTC)
         if moment > after:  # asked in an hour that comes twice, the first answer may lie in its first pass
             return moment
     return None

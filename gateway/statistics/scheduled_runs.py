@@ -35,9 +35,10 @@ CLAIM_HOLDS = dt.timedelta(minutes=10)  # for a run that has no job yet: the met
 
 
 class ScheduledRuns:
-    """What runs do. Thread-safe. Every method may raise SQLAlchemyError unless it says that it waits.
+    """Runs of schedules. Thread-safe. Every method may raise SQLAlchemyError unless its docstring says that it waits.
 
-    stopped: once it is set, nothing is waited for any more. wake: called where something may have become due.
+    stopped: event after which nothing is waited for any more.
+    wake: function to call when a schedule may have become due.
     """
 
     def __init__(
@@ -95,13 +96,13 @@ class ScheduledRuns:
     def _due(self, schedule: Schedule) -> tuple[str, ...]:
         """Return the tables to compute, which may be none."""
         tables = self.tables(schedule)
-        left = self._left_over(schedule) if schedule.retries else frozenset()
+        left_over = self._left_over(schedule) if schedule.retries else frozenset()
         match schedule.trigger:
             case AfterMisestimate():  # what was awaited while the failed job ran has no time of its own
                 helped = {table for table in schedule.awaited if table in tables and self._helps(schedule, table)}
-                return tuple(table for table in tables if table in left | helped)
-            case _ if left:
-                return tuple(table for table in tables if table in left)
+                return tuple(table for table in tables if table in left_over | helped)
+            case _ if left_over:
+                return tuple(table for table in tables if table in left_over)
             case Staleness() as limit:
                 return tuple(self._stale(schedule, limit, tables))
             case _:
@@ -109,14 +110,14 @@ class ScheduledRuns:
 
     def tables(self, schedule: Schedule) -> tuple[str, ...]:
         """Return the tables that a schedule is about. Raises UnknownTable."""
-        known = self._catalog.current().tables
+        known_tables = self._catalog.current().tables
         if schedule.tables == ALL_TABLES:
-            if not known:
+            if not known_tables:
                 raise UnknownTable("No table is registered.")
-            return tuple(sorted(known))
+            return tuple(sorted(known_tables))
         for name in schedule.tables:
-            if name not in known:
-                raise UnknownTable(f"There is no table {name}{did_you_mean(name, known)}")
+            if name not in known_tables:
+                raise UnknownTable(f"There is no table {name}{did_you_mean(name, known_tables)}")
         return schedule.tables
 
     def _left_over(self, schedule: Schedule) -> frozenset[str]:

@@ -86,8 +86,8 @@ class Scheduler:
         """Return one schedule. Raises NotFound."""
         schedule = self._metastore.schedules.get(name)
         if schedule is None:
-            known = [schedule.name for schedule in self._metastore.schedules.list()]
-            raise NotFound(f"There is no schedule {name}{did_you_mean(name, known)}")
+            names = [schedule.name for schedule in self._metastore.schedules.list()]
+            raise NotFound(f"There is no schedule {name}{did_you_mean(name, names)}")
         return schedule
 
     def change(self, wanted: Schedule, *, by: Principal = IN_PROCESS) -> Schedule:

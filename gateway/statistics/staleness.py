@@ -1,4 +1,4 @@
-"""How far a table's files have moved on since its statistics were computed, by names, sizes and times."""
+"""Drift of a table's files since its statistics were computed, by names, sizes and times."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Drift:
         return (self.new + self.changed + self.removed) / self.files if self.files else 0.0
 
     @classmethod
-    def between(cls, marks: Iterable[FileMark], found: Iterable[FileMark]) -> Drift:
+    def between(cls, marks: Iterable[FileMark], files: Iterable[FileMark]) -> Drift:
         """Compare the files that a build read with those that are there."""
-        then, now = ({mark.path: mark for mark in some} for some in (marks, found))
+        then, now = ({mark.path: mark for mark in some} for some in (marks, files))
         both = then.keys() & now.keys()
         return cls(
             new=len(now.keys() - both),
@@ -77,7 +77,7 @@ class Freshness:
         except (InspectionFailed, OSError):
             drift = None
         with self._lock:
-            self._seen = {kept: value for kept, value in self._seen.items() if kept[0] != table.name}
+            self._seen = {other: value for other, value in self._seen.items() if other[0] != table.name}
             self._seen[key] = (time.monotonic(), drift)
         return drift
 
@@ -100,8 +100,10 @@ class Freshness:
 
 def _since(build: TableStatistics, files: Iterable[DataFile]) -> Drift:
     """Judge by times where a build kept no marks: which files it read is then a guess from their number."""
-    found = tuple(files)
-    touched = sum(build.built_at is not None and file.modified_ns > build.built_at.timestamp() * 1e9 for file in found)
-    known = build.files or len(found) - touched
-    new = min(touched, max(0, len(found) - known))
-    return Drift(new, touched - new, max(0, known - len(found)), max(known, len(found)))
+    current = tuple(files)
+    touched = sum(
+        build.built_at is not None and file.modified_ns > build.built_at.timestamp() * 1e9 for file in current
+    )
+    built_files = build.files or len(current) - touched
+    new = min(touched, max(0, len(current) - built_files))
+    return Drift(new, touched - new, max(0, built_files - len(current)), max(built_files, len(current)))

@@ -77,8 +77,8 @@ def table_stats(
         part = parts.get(partition.path)
         values = [_key(partition.values[key]) for key in keys]
         size = [part.rows if part else UNKNOWN, partition.files, size_text(partition.bytes)]
-        known = _truth(part is not None)
-        rows.append([*values, *size, NOT_CACHED, NOT_CACHED, kind, known, partition.path, NO_POLICY])
+        incremental = _truth(part is not None)
+        rows.append([*values, *size, NOT_CACHED, NOT_CACHED, kind, incremental, partition.path, NO_POLICY])
     total = ["Total", *("" for _ in keys[1:])]
     rows.append([*total, whole, table.files, size_text(table.bytes), size_text(0), "", "", "", "", ""])
     return rows_of(schema, rows)
@@ -86,10 +86,10 @@ def table_stats(
 
 def column_stats(table: CatalogTable, build: TableStatistics | None) -> pa.Table:
     """Answer SHOW COLUMN STATS: sizes of types that have one are always known, all else only from statistics."""
-    known = build.columns if build else {}
+    column_statistics = build.columns if build else {}
     rows = []
     for column in table.source.columns:
-        statistics = known.get(column.name)
+        statistics = column_statistics.get(column.name)
         fixed = _fixed_bytes(column.data_type)
         largest = average = float(UNKNOWN)
         ndv = nulls = UNKNOWN

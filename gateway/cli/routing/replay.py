@@ -55,9 +55,13 @@ def replay_history(
 
     Money is paid for the hours in which engines work, statement by statement: an engine that stands idle costs nothing.
     """
-    asked = _asked(since, settings, policy, price, limit) | {"statistics": statistics, "sample": run, "seed": seed}
+    question = _question(since, settings, policy, price, limit) | {
+        "statistics": statistics,
+        "sample": run,
+        "seed": seed,
+    }
     with connected(target) as client:
-        reply = client.post("/v1/replay", asked)
+        reply = client.post("/v1/replay", question)
         reply["runs"] = [_ran(client, change) for change in reply["sample"]]
     if as_json:
         print_json(reply)
@@ -90,11 +94,11 @@ def advise(
 
     With prices that is money, else the seconds that clients wait; of what is as good, what takes the least memory.
     """
-    asked = _asked(since, settings, policy, price, limit)
+    question = _question(since, settings, policy, price, limit)
     if memory is not None:
-        asked["memory_bytes"] = _bytes(memory)
+        question["memory_bytes"] = _bytes(memory)
     with connected(target) as client:
-        reply = client.post("/v1/advise", asked)
+        reply = client.post("/v1/advise", question)
     if as_json:
         print_json(reply)
         return
@@ -103,27 +107,27 @@ def advise(
         _print_advice(advice)
 
 
-def _asked(
+def _question(
     since: str | None, settings: Sequence[str] | None, policy: str | None, price: Sequence[str] | None, limit: int
 ) -> dict[str, Any]:
-    asked: dict[str, Any] = {"settings": dict(_pair("--set", told) for told in settings or ()), "limit": limit}
+    question: dict[str, Any] = {"settings": dict(_pair("--set", text) for text in settings or ()), "limit": limit}
     if since is not None:
-        asked["since"] = _moment(since)
+        question["since"] = _moment(since)
     if policy is not None:
-        asked["policy"] = policy
+        question["policy"] = policy
     prices = {}
-    for engine, text in (_pair("--price", told) for told in price or ()):
+    for engine, text in (_pair("--price", text) for text in price or ()):
         try:
             prices[engine] = float(text)
         except ValueError:
             fail(f"--price {engine}={text}: {text} is no number")
-    return asked | {"prices": prices}
+    return question | {"prices": prices}
 
 
-def _pair(option: str, told: str) -> tuple[str, str]:
-    name, equals, value = told.partition("=")
+def _pair(option: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
     if not name.strip() or not equals:
-        fail(f"{option} {told}: give it as name=value")
+        fail(f"{option} {text}: give it as name=value")
     return name.strip(), value.strip()
 
 
@@ -194,7 +198,7 @@ def _print_trust(reply: Mapping[str, Any]) -> None:
 
 
 def _print_loads(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    then, now = ({each["engine"]: each for each in load["engines"]} for load in (before, after))
+    then, now = ({engine["engine"]: engine for engine in load["engines"]} for load in (before, after))
     with_money = before["money"] is not None
     headings = ("engine", "statements", "would be", "share", "worked", "would work")
     rows = []
@@ -225,11 +229,11 @@ def _print_changes(reply: Mapping[str, Any]) -> None:
     )
     rows = [
         (
-            *(_short(each["sql"]), each["engine_before"], each["engine_after"] or "none"),
-            *(seconds_of(each["seconds_before"]), seconds_of(each["seconds_after"])),
-            f"{_misses(each['misses_before'])} -> {_misses(each['misses_after'])}",
+            *(_short(change["sql"]), change["engine_before"], change["engine_after"] or "none"),
+            *(seconds_of(change["seconds_before"]), seconds_of(change["seconds_after"])),
+            f"{_misses(change['misses_before'])} -> {_misses(change['misses_after'])}",
         )
-        for each in changes
+        for change in changes
     ]
     _print_numbers(("statement", "from", "to", "took", "would take", "misses"), rows, first=3)
 
@@ -240,19 +244,19 @@ def _print_runs(runs: Sequence[Mapping[str, Any]]) -> None:
         return
     rows = [
         (
-            *(_short(each["sql"]), each["engine"] or "none", seconds_of(each["predicted_s"])),
-            seconds_of(each["measured_s"]) if "measured_s" in each else each["error"],
-            *(_misses(each["predicted_misses"]), str(each.get("measured_misses", "-")), size(each.get("peak_bytes"))),
+            *(_short(run["sql"]), run["engine"] or "none", seconds_of(run["predicted_s"])),
+            seconds_of(run["measured_s"]) if "measured_s" in run else run["error"],
+            *(_misses(run["predicted_misses"]), str(run.get("measured_misses", "-")), size(run.get("peak_bytes"))),
         )
-        for each in runs
+        for run in runs
     ]
     _print_numbers(("ran", "on", "predicted", "measured", "misses predicted", "measured", "peak"), rows, first=2)
-    measured = [each for each in runs if "measured_s" in each]
+    measured = [run for run in runs if "measured_s" in run]
     line(
-        f"{len(measured):,} statements ran: {seconds_of(sum(each['predicted_s'] for each in measured))} predicted, "
-        f"{seconds_of(sum(each['measured_s'] for each in measured))} measured; out of memory "
-        f"{_misses(sum(each['predicted_misses'] for each in measured))} predicted, "
-        f"{sum(each['measured_misses'] for each in measured)} measured, under the limits that are configured now"
+        f"{len(measured):,} statements ran: {seconds_of(sum(run['predicted_s'] for run in measured))} predicted, "
+        f"{seconds_of(sum(run['measured_s'] for run in measured))} measured; out of memory "
+        f"{_misses(sum(run['predicted_misses'] for run in measured))} predicted, "
+        f"{sum(run['measured_misses'] for run in measured)} measured, under the limits that are configured now"
     )
 
 
@@ -264,7 +268,9 @@ def _print_advice(advice: Mapping[str, Any]) -> None:
     rows = []
     for option in options:
         load = option["load"]
-        share = next((each["share"] for each in load["engines"] if each["engine"] == advice["engine"]), 0.0)
+        share = next(
+            (engine_load["share"] for engine_load in load["engines"] if engine_load["engine"] == advice["engine"]), 0.0
+        )
         marks = [
             *(["as configured"] if option["is_recorded"] else []),
             *(["costs the least"] if option["is_best"] else []),

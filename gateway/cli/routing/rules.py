@@ -88,7 +88,7 @@ def explain_rules(
     """Tell which rule a statement meets and where it would go, as it would be run; nothing runs."""
     from gateway.cli.client import RequestFailed
 
-    headers = dict(_pair(each) for each in header or ())
+    headers = dict(_pair(text) for text in header or ())
     question: dict[str, Any] = {"sql": sql, "dialect": dialect, "database": database, "engine": engine}
     question |= {"user": as_user, "role": role, "tags": tag or [], "headers": headers, "at": at}
     question["settings"] = {"fusion.pool": pool} if pool else {}
@@ -125,8 +125,8 @@ def _show(reply: Any, *, as_json: bool) -> None:
         print_json(reply)
     else:
         rows = [
-            (str(number), each["name"], "; ".join(each["match"]) or "everything", each["says"], count(each["hits"]))
-            for number, each in enumerate(reply["rules"], start=1)
+            (str(number), rule["name"], "; ".join(rule["match"]) or "everything", rule["says"], count(rule["hits"]))
+            for number, rule in enumerate(reply["rules"], start=1)
         ]
         print_table(out, ("", "rule", "match", "says", "hits"), rows, right={0, 4}, whole={1})
         for warning in reply["warnings"]:

@@ -1,1 +1,1 @@
-"""What commands print for people and for pipes, and the statements that they read. START HERE: layout.py."""
+"""Layout of printed rows, for people and for pipes, and the reading of scripts. START HERE: layout.py."""

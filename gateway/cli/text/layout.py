@@ -58,14 +58,14 @@ def folded_widths(widths: Sequence[int], room: int, whole: Collection[int] = ())
     if sum(widths) <= room:
         return list(widths)
     foldable = sorted(width for place, width in enumerate(widths) if place not in whole)
-    left = room - sum(widths) + sum(foldable)
+    room_left = room - sum(widths) + sum(foldable)
     for number, width in enumerate(foldable):
-        widest = left // (len(foldable) - number)
+        widest = room_left // (len(foldable) - number)
         if width > widest:  # of those from here on
             if widest < NARROWEST:
                 return None
-            return [each if place in whole else min(each, widest) for place, each in enumerate(widths)]
-        left -= width
+            return [width if place in whole else min(width, widest) for place, width in enumerate(widths)]
+        room_left -= width
     return None
 
 

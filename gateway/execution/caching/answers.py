@@ -41,9 +41,11 @@ CANCELLED = "The statement was cancelled."
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What came of asking. files: of all tables, before the query runs; None where its result is not to be kept.
+    """Result of a cache lookup.
 
-    day: since 1970, in UTC.
+    answered: the query was answered from the cache.
+    files: files of all its tables, before the query runs; None: its result is not to be cached.
+    day: days since 1970, in UTC.
     """
 
     answered: bool = False
@@ -99,11 +101,11 @@ class CachedAnswers:
         if not keys:
             return BYPASSED
         run.cache = CacheUse.MISS
-        found = self._cache.find(keys)
-        if found:
+        candidates = self._cache.find(keys)
+        if candidates:
             matched, only = self._may_answer(run, query, snapshot)
-            for kept in found:
-                if (only is None or kept.engine in only) and self._answered(run, query, snapshot, kept, matched):
+            for cached in candidates:
+                if (only is None or cached.engine in only) and self._answered(run, query, snapshot, cached, matched):
                     return ANSWERED
         self._cache.has_missed()
         run.end_turn()
@@ -126,7 +128,7 @@ class CachedAnswers:
             log.info("the result of %s cannot be cached: %s", run.id, error)
             return
         text = f"The result of {run.id} on {engine} is the answer: nothing that it rests on has changed."
-        kept = CachedResult(
+        cached = CachedResult(
             query_id=run.id,
             engine=engine,
             sql=sql,
@@ -138,7 +140,7 @@ class CachedAnswers:
             decision=Decision(engine, (engine,), (Reason(ReasonCode.CACHED, text),), UNKNOWN, None),
             kept_s=time.monotonic(),
         )
-        self._cache.put(kept)
+        self._cache.put(cached)
 
     def _is_on(self, statement: Statement) -> bool:
         """Tell whether a statement may be answered: by its session, its pool, or the gateway."""
@@ -163,33 +165,33 @@ class CachedAnswers:
             raise
 
     def _answered(
-        self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot, kept: CachedResult, matched: str | None
+        self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot, cached: CachedResult, matched: str | None
     ) -> bool:
         """Answer with a result that is still right; one that is not is forgotten."""
-        if len(kept.files.stamps) > FEW_FILES:
+        if len(cached.files.stamps) > FEW_FILES:
             run.end_turn()
         is_right = (
-            kept.tables == query.tables
-            and kept.day == _today()
-            and not self._cache.is_too_old(kept)
-            and kept.files.are_unchanged()
+            cached.tables == query.tables
+            and cached.day == _today()
+            and not self._cache.is_too_old(cached)
+            and cached.files.are_unchanged()
         )
         if run.cancelled:
             raise StatementCancelled(CANCELLED)
         try:
             if is_right:
-                self._spool.share(kept.result, kept.file, run.id)
+                self._spool.share(cached.result, cached.file, run.id)
         except FileNotFoundError:  # it went this moment, for others' sake
             is_right = False
         if not is_right:
-            self._cache.drop(kept)
+            self._cache.drop(cached)
             return False
-        decision = kept.decision if matched is None else replace(kept.decision, matched=matched)
-        self._log.answered(run, decision, query, snapshot.statistics_version(query.tables), kept.result)
-        run.held, run.cache = kept.result.held, CacheUse.HIT
+        decision = cached.decision if matched is None else replace(cached.decision, matched=matched)
+        self._log.answered(run, decision, query, snapshot.statistics_version(query.tables), cached.result)
+        run.held, run.cache = cached.result.held, CacheUse.HIT
         self._router.rules.hit(matched)
-        self._cache.has_answered(kept)
-        log.debug("query %s: answered with the result of %s", run.id, kept.query_id)
+        self._cache.has_answered(cached)
+        log.debug("query %s: answered with the result of %s", run.id, cached.query_id)
         return True
 
     def _stayed(self, query: CompiledStatement, lookup: Lookup) -> bool:

@@ -1,4 +1,4 @@
-"""What is kept of results, within a number of bytes: what nobody asked for longest goes first."""
+"""Cache of results within a number of bytes; the least recently used one is evicted first."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class CachedResult:
 
     @property
     def key(self) -> Key:
-        """What it is found by."""
+        """Key of the lookup."""
         return self.engine, self.sql
 
     @property
     def bytes(self) -> int:
-        """What it takes, in memory and on disk, about."""
+        """Approximate bytes that it takes, in memory and on disk."""
         return ENTRY_BYTES + len(self.sql) + self.result.bytes + STAMP_BYTES * len(self.files.stamps)
 
 
@@ -63,64 +63,64 @@ class ResultCache:
         self._keep_s = keep_s
         self._forget = forget
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Key, CachedResult] = OrderedDict()
+        self._results: OrderedDict[Key, CachedResult] = OrderedDict()
         self._bytes = 0
         self._hits = self._misses = self._evicted = self._outdated = 0
 
     @property
     def largest_bytes(self) -> int:
-        """What one result may take at most."""
+        """Largest bytes of one result."""
         return int(self._limit * LARGEST_SHARE)
 
     def find(self, keys: Iterable[Key]) -> list[CachedResult]:
         """Return the results that there are, in the order of their keys."""
         with self._lock:
-            return [found for key in keys if (found := self._kept.get(key)) is not None]
+            return [cached for key in keys if (cached := self._results.get(key)) is not None]
 
     def put(self, new: CachedResult) -> None:
         """Keep a result in the place of an older one, unless it is too large; it is forgotten then."""
         gone = [new]
         with self._lock:
             if new.bytes <= self.largest_bytes:
-                gone = [self._take(new.key)] if new.key in self._kept else []
-                self._kept[new.key] = new
+                gone = [self._take(new.key)] if new.key in self._results else []
+                self._results[new.key] = new
                 self._bytes += new.bytes
                 while self._bytes > self._limit:
-                    gone.append(self._take(next(iter(self._kept))))
+                    gone.append(self._take(next(iter(self._results))))
                     self._evicted += 1
-        for each in gone:
-            self._forget(each)
+        for result in gone:
+            self._forget(result)
 
-    def has_answered(self, kept: CachedResult) -> None:
+    def has_answered(self, result: CachedResult) -> None:
         """Note that a result was used."""
         with self._lock:
             self._hits += 1
-            if kept.key in self._kept:
-                self._kept.move_to_end(kept.key)
+            if result.key in self._results:
+                self._results.move_to_end(result.key)
 
     def has_missed(self) -> None:
         """Note that a query found nothing."""
         with self._lock:
             self._misses += 1
 
-    def is_too_old(self, kept: CachedResult) -> bool:
+    def is_too_old(self, result: CachedResult) -> bool:
         """Tell whether a result has answered for long enough."""
-        return time.monotonic() - kept.kept_s > self._keep_s
+        return time.monotonic() - result.kept_s > self._keep_s
 
-    def drop(self, kept: CachedResult) -> None:
+    def drop(self, result: CachedResult) -> None:
         """Forget a result that has been left behind by what it rests on."""
         with self._lock:
-            if self._kept.get(kept.key) is not kept:
+            if self._results.get(result.key) is not result:
                 return
-            self._take(kept.key)
+            self._take(result.key)
             self._outdated += 1
-        self._forget(kept)
+        self._forget(result)
 
     def usage(self) -> CacheUsage:
         """Return how full it is, and how it was used."""
         with self._lock:
             return CacheUsage(
-                entries=len(self._kept),
+                entries=len(self._results),
                 bytes=self._bytes,
                 limit_bytes=self._limit,
                 hits=self._hits,
@@ -130,6 +130,6 @@ class ResultCache:
             )
 
     def _take(self, key: Key) -> CachedResult:
-        taken = self._kept.pop(key)
-        self._bytes -= taken.bytes
-        return taken
+        result = self._results.pop(key)
+        self._bytes -= result.bytes
+        return result

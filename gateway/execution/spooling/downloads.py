@@ -1,4 +1,4 @@
-"""What replies of rows may take together: places of users, and room for rows that are wide by themselves.
+"""Limits on concurrent downloads: places per user, and memory for rows that are wide by themselves.
 
 Every interface reads a result batch by batch, and a batch of the spool is small, so that a download costs next to
 nothing while its client does not read. What is left to bound is how many there are, and rows that are larger than a
@@ -90,11 +90,11 @@ class Downloads:
         """Drop what has not moved for too long; returns how many."""
         horizon_s = time.monotonic() - self.stall_s
         with self._lock:
-            stalled = [each for each in self._watched if each.moved_s < horizon_s and not each.dropped]
-            for each in stalled:
-                each.dropped = True
-        for each in stalled:
-            each.drop()
+            stalled = [download for download in self._watched if download.moved_s < horizon_s and not download.dropped]
+            for download in stalled:
+                download.dropped = True
+        for download in stalled:
+            download.drop()
         return len(stalled)
 
     def make_room(self, user: str, wide_bytes: int) -> Release | None:

@@ -1,4 +1,4 @@
-"""Where a field of a flatbuffer stands: enough of the format to look at an Arrow message before its body is read."""
+"""Reader of single flatbuffer fields: enough of the format to check an Arrow message before its body is read."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class ResultFile:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the next batch is still to come; not here, where all are there. Raises what its query failed with."""
+        """Tell whether the next batch is still to come: never, the file is complete. Raises the query's error."""
         return False
 
     def tell(self) -> int:
@@ -277,35 +277,35 @@ class Spool:
         """Give a result a name by which it stays when its query's goes; None for one in memory. Raises OSError."""
         if result.held is not None:
             return None
-        kept = self._folder / f"{query_id}{_KEPT}"
-        os.link(self.path(query_id), kept)
-        return kept
+        kept_path = self._folder / f"{query_id}{_KEPT}"
+        os.link(self.path(query_id), kept_path)
+        return kept_path
 
-    def share(self, result: SpooledResult, kept: Path | None, query_id: str) -> None:
+    def share(self, result: SpooledResult, kept_path: Path | None, query_id: str) -> None:
         """Make rows that were kept the result of another query, too. Raises FileNotFoundError, ResultStoreFull."""
         if result.held is not None:
             self._publish_held(result.held.content, query_id)
             return
-        assert kept is not None
+        assert kept_path is not None
         try:
             try:
-                os.link(kept, self.path(query_id))
+                os.link(kept_path, self.path(query_id))
             except OSError as error:
                 if error.errno != errno.EMLINK:
                     raise
-                self._renew(kept)
-                os.link(kept, self.path(query_id))
+                self._renew(kept_path)
+                os.link(kept_path, self.path(query_id))
         except FileNotFoundError:
             raise
         except OSError as error:
             raise ResultStoreFull(f"The result cannot be kept: {error.strerror or error}") from error
 
-    def _renew(self, kept: Path) -> None:
+    def _renew(self, kept_path: Path) -> None:
         """Put a copy in the place of rows that have as many names as the disk allows."""
-        copied = kept.with_name(f"{kept.name.partition('.')[0]}.{secrets.token_hex(4)}{_UNFINISHED}")
+        copied = kept_path.with_name(f"{kept_path.name.partition('.')[0]}.{secrets.token_hex(4)}{_UNFINISHED}")
         try:
-            shutil.copyfile(kept, private_file(copied))
-            copied.replace(kept)
+            shutil.copyfile(kept_path, private_file(copied))
+            copied.replace(kept_path)
         except BaseException:
             copied.unlink(missing_ok=True)
             raise
@@ -333,12 +333,12 @@ class Spool:
 
     def sizes(self) -> list[tuple[str, int]]:
         """Return each whole result's query and bytes, the newest first; what several share counts for each in part."""
-        found = list(self._small.sizes())
+        sized_results = list(self._small.sizes())
         for file in self._folder.glob(f"*{_SUFFIX}"):
             with contextlib.suppress(FileNotFoundError):
                 status = file.stat()
-                found.append((_came_s(file, status), file.stem, status.st_size // status.st_nlink))
-        return [(query_id, size) for _, query_id, size in sorted(found, reverse=True)]
+                sized_results.append((_came_s(file, status), file.stem, status.st_size // status.st_nlink))
+        return [(query_id, size) for _, query_id, size in sorted(sized_results, reverse=True)]
 
     def checkpoint(self) -> None:
         """Do for small results what no statement is to wait for."""

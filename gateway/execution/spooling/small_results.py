@@ -56,8 +56,8 @@ class SmallResults:
     def get(self, query_id: str) -> bytes | None:
         """Return a result; None where there is none."""
         with self._lock, _refusals():
-            found = self._connection.execute("SELECT content FROM results WHERE id = ?", (query_id,)).fetchone()
-        return None if found is None else found[0]
+            row = self._connection.execute("SELECT content FROM results WHERE id = ?", (query_id,)).fetchone()
+        return None if row is None else row[0]
 
     def delete(self, query_ids: Collection[str]) -> int:
         """Delete results, as far as they are there; returns how many."""

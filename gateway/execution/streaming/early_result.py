@@ -3,7 +3,7 @@
 An attempt is *settled* where no other engine may take its place: none is left in its plan (``FailoverPlan.ends_with``).
 Its rows are *readable* once some are in the file. Readers follow the file as fast as they like; what they have not read
 yet lies on disk. Nothing else changes: the file becomes the query's result under its own name when the attempt has
-ended well, and the end of the rows is told once the query's end is on record.
+ended well, and the end of the rows is final_error once the query's end is on record.
 
 A try that is lost when rows of it were *given* may still be made again, as ever: what it writes then has to begin with
 the very rows that were given, in their order, and goes on behind them in the same file. Where it does not, or no try is
@@ -116,7 +116,7 @@ class EarlyResult:
         future.set_result(None)
         return future
 
-    def told(self, error: FusionError) -> FusionError:
+    def final_error(self, error: FusionError) -> FusionError:
         """Return what a client hears of an error that ended the query: how many rows there were, if there were any."""
         if isinstance(error, StatementCancelled | ResultInterrupted) or not self.given_rows:
             return error
@@ -154,7 +154,7 @@ class EarlyResult:
         with self._lock:
             if self._schema is None:
                 self._held.append(piece)
-                if sum(each.nbytes for each in self._held) > HELD_BYTES:
+                if sum(batch.nbytes for batch in self._held) > HELD_BYTES:
                     self._begin(schema)
                 elif len(self._held) == 1:
                     self._soon(lambda: self._begin_early(schema))
@@ -202,25 +202,25 @@ class EarlyResult:
             self._file.flush()
 
     def _behind_given(
-        self, known: pa.Schema, schema: pa.Schema, pieces: Iterator[pa.RecordBatch]
+        self, first_schema: pa.Schema, schema: pa.Schema, pieces: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
         """Yield what comes behind the rows that were given. Raises ResultInterrupted where these are others."""
-        if not schema.equals(known):
+        if not schema.equals(first_schema):
             raise self._interrupted(OTHER_ROWS)
         with contextlib.ExitStack() as opened:
             with disk_errors():
                 file = opened.enter_context(pa.OSFile(str(self._path), "rb"))
             piece: pa.RecordBatch | None = None
-            for given in ResultFile(file):
-                while given.num_rows:
+            for sent in ResultFile(file):
+                while sent.num_rows:
                     while piece is None or not piece.num_rows:
                         piece = next(pieces, None)
                         if piece is None:
                             raise self._interrupted(OTHER_ROWS)
-                    both = min(piece.num_rows, given.num_rows)
-                    if not _same(piece.slice(0, both), given.slice(0, both)):
+                    both = min(piece.num_rows, sent.num_rows)
+                    if not _same(piece.slice(0, both), sent.slice(0, both)):
                         raise self._interrupted(OTHER_ROWS)
-                    given, piece = given.slice(both), piece.slice(both)
+                    sent, piece = sent.slice(both), piece.slice(both)
         if piece is not None:
             yield piece
         yield from pieces
@@ -288,7 +288,7 @@ class EarlyResult:
         with self._lock:
             is_readable, is_over = bool(self._ends), self._run.done.done()
             due = [future for position, future in self._waiting if is_over or self._has_after(position)]
-            self._waiting = [each for each in self._waiting if each[1] not in due]
+            self._waiting = [waiter for waiter in self._waiting if waiter[1] not in due]
         if is_readable:
             self._run.is_ready()
         for future in due:

@@ -61,5 +61,5 @@ class Turns:
         self._give_places()
 
     def _give_places(self) -> None:
-        for place in self._shares.given():
+        for place in self._shares.grant_places():
             place.set_result(None)

@@ -1,4 +1,4 @@
-"""Who may run when, and with how much memory: one budget per engine, pools over all of them. START HERE: admission.py.
+"""Admission of statements to slots and memory: one budget per engine, pools over all of them. START HERE: admission.py.
 
-What a statement holds, it holds until its result is closed.
+A statement holds its lease until its result is closed.
 """

@@ -37,7 +37,7 @@ from selector.wording import mebibytes
 
 
 class Grant:
-    """What a statement holds. Thread-safe."""
+    """Lease that a statement holds. Thread-safe."""
 
     def __init__(self, admission: Admission, holding: Holding) -> None:
         self._admission = admission
@@ -45,7 +45,7 @@ class Grant:
 
     @property
     def lease(self) -> Lease:
-        """What the statement may use now."""
+        """Resources that the statement may use now."""
         request = self._holding.request
         return Lease(self._holding.bytes, request.threads, request.careful)
 
@@ -114,13 +114,13 @@ class Admission:
         """Return who waits, engine by engine, the next first."""
         with self._lock:
             now_s = time.monotonic()
-            found: list[Waiting] = []
+            waiting: list[Waiting] = []
             for engine in self._engines:
                 waiters = self._in_order(engine)
                 starts_s = self._forecasts[engine].starts_s(waiters, now_s)
                 for place, (waiter, start_s) in enumerate(zip(waiters, starts_s, strict=True), 1):
-                    found.append(_told(waiter, place, start_s))
-            return tuple(found)
+                    waiting.append(_waiting_of(waiter, place, start_s))
+            return tuple(waiting)
 
     def congestion(self, request: Request) -> tuple[float, float]:
         """Return the seconds that a statement would wait, and how much of the engine it keeps from others who wait.
@@ -130,7 +130,9 @@ class Admission:
         with self._lock:
             now_s = time.monotonic()
             waiter = self._waiter(request)
-            waiters = [each for each in self._in_order(request.engine) if not self._is_held_up_elsewhere(each, waiter)]
+            waiters = [
+                other for other in self._in_order(request.engine) if not self._is_held_up_elsewhere(other, waiter)
+            ]
             room = self._holdings.room(request, waiter.pool, waiter.memory_bytes)
             if room is Room.GUESTS or (room is Room.SHARED and not waiters):
                 return 0.0, 0.0
@@ -148,7 +150,7 @@ class Admission:
     def long_at(self, engine: str) -> int:
         """Return how many long statements run on an engine or wait for it."""
         with self._lock:
-            waiting = sum(each.request.engine == engine and each.request.is_long for each in self._waiters)
+            waiting = sum(waiter.request.engine == engine and waiter.request.is_long for waiter in self._waiters)
             return self._holdings.on(engine).long_slots + waiting
 
     def describe(self) -> AdmissionState:
@@ -160,7 +162,7 @@ class Admission:
                 for held in (self._holdings.on(name),)
             ]
             pools = [
-                PoolState(pool, held.slots, held.bytes, sum(each.pool is pool for each in self._waiters))
+                PoolState(pool, held.slots, held.bytes, sum(waiter.pool is pool for waiter in self._waiters))
                 for pool in self._pools.values()
                 for held in (self._holdings.in_pool(pool.name),)
             ]
@@ -170,17 +172,17 @@ class Admission:
         """Return what is held now, the oldest first."""
         with self._lock:
             now_s, now = time.monotonic(), dt.datetime.now(dt.UTC)
-            held = sorted(self._holdings.all, key=lambda each: each.since_s)
+            held = sorted(self._holdings.all, key=lambda holding: holding.since_s)
             return tuple(
                 Leased(
-                    each.request.query_id,
-                    each.request.engine,
-                    each.pool.name,
-                    None if self._engines[each.request.engine].capacity_bytes is None else each.bytes,
-                    each.request.threads,
-                    now - dt.timedelta(seconds=now_s - each.since_s),
+                    holding.request.query_id,
+                    holding.request.engine,
+                    holding.pool.name,
+                    None if self._engines[holding.request.engine].capacity_bytes is None else holding.bytes,
+                    holding.request.threads,
+                    now - dt.timedelta(seconds=now_s - holding.since_s),
                 )
-                for each in held
+                for holding in held
             )
 
     def usage(self, of: Of, name: str) -> History:
@@ -192,7 +194,7 @@ class Admission:
     def waited(self) -> dict[tuple[str, str], WaitCounts]:
         """Return how long statements waited that got a lease, by engine and pool."""
         with self._lock:
-            return {key: WaitCounts(each.total_s, list(each.up_to)) for key, each in self._usage.waits.items()}
+            return {key: WaitCounts(counts.total_s, list(counts.up_to)) for key, counts in self._usage.waits.items()}
 
     def refusals(self) -> dict[tuple[str, str, str], int]:
         """Return how often a lease was refused, by engine, pool and code."""
@@ -216,7 +218,7 @@ class Admission:
                 else:
                     self._dispatch()
                 if waiter.holding is None and pool.queue is not None:
-                    others = sum(each.pool is pool for each in self._waiters) - 1
+                    others = sum(other.pool is pool for other in self._waiters) - 1
                     if others >= pool.queue:
                         raise _full(pool, f"{others} statements wait in it, which is its queue.")
                 if waiter.holding is None:
@@ -246,13 +248,15 @@ class Admission:
         pool, budget = self.pool(request.pool), self._engines[request.engine]
         memory_bytes = request.memory_bytes
         if budget.counted(memory_bytes):
-            most = [each for each in (pool.memory_bytes, budget.limit_bytes, budget.shared_bytes) if each is not None]
+            most = [
+                limit for limit in (pool.memory_bytes, budget.limit_bytes, budget.shared_bytes) if limit is not None
+            ]
             memory_bytes = min([memory_bytes, *most])
         changed = threading.Condition(self._lock)
         return Waiter(request, pool, memory_bytes, next(self._numbers), time.monotonic(), time.time(), changed)
 
     def _in_order(self, engine: str) -> list[Waiter]:
-        return self._turns.in_order(each for each in self._waiters if each.request.engine == engine)
+        return self._turns.in_order(waiter for waiter in self._waiters if waiter.request.engine == engine)
 
     @staticmethod
     def _is_held_up_elsewhere(waiter: Waiter, other: Waiter) -> bool:
@@ -263,11 +267,11 @@ class Admission:
 
     def _dispatch(self) -> None:
         """Give all a turn who can have one."""
-        while self._give_a_turn():
+        while self._grant_next():
             pass
         self._turns.keep_only(self._waiters)
 
-    def _give_a_turn(self) -> bool:
+    def _grant_next(self) -> bool:
         """Give the next a turn that may have one; returns whether there was any. Notes what the others need."""
         rooms = self._rooms()
         if all(isinstance(room, Need) for room in rooms.values()):
@@ -277,9 +281,9 @@ class Admission:
         for waiter in self._turns.in_order(self._waiters):
             room = rooms[waiter.wants]
             if not isinstance(room, Need):
-                rivals = [each for each in blocked if each.is_passed_by(waiter, is_guest=room is Room.GUESTS)]
-                if all(self._may_pass(waiter, each, now_s) for each in rivals):
-                    self._give(waiter, room, now_s, passed=rivals)
+                rivals = [rival for rival in blocked if rival.is_passed_by(waiter, is_guest=room is Room.GUESTS)]
+                if all(self._may_pass(waiter, rival, now_s) for rival in rivals):
+                    self._grant(waiter, room, now_s, passed=rivals)
                     return True
                 waiter.need = Need.TURN
             blocked.append(waiter)
@@ -304,14 +308,14 @@ class Admission:
         starts_s = self._forecasts[blocked.request.engine].alone_s(blocked, now_s)
         return may_pass(waiter, blocked, self._holdings, starts_s)
 
-    def _give(self, waiter: Waiter, room: Room, now_s: float, *, passed: Iterable[Waiter]) -> None:
-        for each in passed:
-            each.passed += 1
+    def _grant(self, waiter: Waiter, room: Room, now_s: float, *, passed: Iterable[Waiter]) -> None:
+        for rival in passed:
+            rival.passed += 1
         waiter.holding = self._holdings.hold(waiter.request, waiter.pool, waiter.memory_bytes, room, now_s)
         self._waiters.remove(waiter)
         self._count(waiter, waits=False)
         self._usage.waits[waiter.request.engine, waiter.pool.name].add(now_s - waiter.since_s)
-        self._turns.taken(waiter)
+        self._turns.record_grant(waiter)
         waiter.changed.notify_all()
 
     def _count(self, waiter: Waiter, *, waits: bool) -> None:
@@ -330,11 +334,11 @@ class Admission:
             self._usage.series[key].change(now_s, Level(held.slots, held.bytes, self._queued[key]))
 
 
-def _told(waiter: Waiter, place: int, start_s: float) -> Waiting:
+def _waiting_of(waiter: Waiter, place: int, start_s: float) -> Waiting:
     request = waiter.request
     since = dt.datetime.fromtimestamp(waiter.at_s, dt.UTC)
-    told = request.query_id, request.engine, waiter.pool.name, request.who.account, waiter.memory_bytes
-    return Waiting(*told, waiter.need, since, place, start_s)
+    values = request.query_id, request.engine, waiter.pool.name, request.who.account, waiter.memory_bytes
+    return Waiting(*values, waiter.need, since, place, start_s)
 
 
 def _late(waiter: Waiter, wait_s: float) -> EngineBusy | PoolFull:

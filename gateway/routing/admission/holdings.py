@@ -1,4 +1,4 @@
-"""What is held: of each engine, in each pool, and by whom. Nothing here waits, and nothing here is thread-safe."""
+"""Leases that are held: by engine, by pool, and by user. Nothing here waits or is thread-safe."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Sharer(Enum):
 
 
 class Room(Enum):
-    """Where a statement finds room on an engine."""
+    """Places of an engine that a statement may get."""
 
     SHARED = auto()
     GUESTS = auto()

@@ -15,7 +15,7 @@ KEPT = 1 / 8  # of all places, that stay free for others than those who come fro
 
 
 class Places:
-    """How many statements may be alive at once. Thread-safe.
+    """Limit on statements that are alive at once. Thread-safe.
 
     A user's share follows what is free: ``TIMES_FREE`` times that, so that one who is alone may have most places, and
     never all. Names that nobody proved share what an address may have.

@@ -22,7 +22,7 @@ Ticket: TypeAlias = tuple[str, int]
 """Who asks for a lease: a process that is alive, by a name that no other one has, and a number of its own."""
 
 LEASE = "admission.lease"
-_ASKED = ("waiting", "congestion", "long_at", "describe", "leases", "usage", "waited", "refusals")
+_FORWARDED = ("waiting", "congestion", "long_at", "describe", "leases", "usage", "waited", "refusals")
 
 
 class DifferentBudgets(Exception):
@@ -34,7 +34,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._told: tuple[tuple[EngineBudget, ...], tuple[Pool, ...]] | None = None
+        self._configuration: tuple[tuple[EngineBudget, ...], tuple[Pool, ...]] | None = None
         self._admission: Admission | None = None
         self._asking: dict[Ticket, str] = {}  # the query of each lease that is asked for or held
         self._given_up: set[Ticket] = set()
@@ -47,8 +47,8 @@ class Ledger:
 
     def functions(self) -> Mapping[str, Function]:
         """Return what processes may call."""
-        asked = {f"admission.{name}": self._asked(name) for name in _ASKED}
-        return {"admission.configure": self._configure, "admission.give_up": self._give_up, **asked}
+        forwarded = {f"admission.{name}": self._function_of(name) for name in _FORWARDED}
+        return {"admission.configure": self._configure, "admission.give_up": self._give_up, **forwarded}
 
     def holders(self) -> Mapping[str, Holder]:
         """Return what processes may hold."""
@@ -62,14 +62,14 @@ class Ledger:
             self.admission.wake(query)
 
     def _configure(self, engines: Iterable[EngineBudget], pools: Iterable[Pool]) -> None:
-        told = tuple(engines), tuple(pools)
+        configuration = tuple(engines), tuple(pools)
         with self._lock:
-            if self._told is None:
-                self._told, self._admission = told, Admission(*told)
-            if self._told != told:
+            if self._configuration is None:
+                self._configuration, self._admission = configuration, Admission(*configuration)
+            if self._configuration != configuration:
                 raise DifferentBudgets("The processes of a gateway have different engines or pools.")
 
-    def _asked(self, name: str) -> Function:
+    def _function_of(self, name: str) -> Function:
         def ask(*arguments: Any) -> Any:
             return getattr(self.admission, name)(*arguments)
 
@@ -101,7 +101,7 @@ class Ledger:
 
 
 class _SharedGrant(Grant):
-    """What a statement of this process holds in the admission that all share. Thread-safe."""
+    """Lease that a statement of this process holds in the shared admission. Thread-safe."""
 
     def __init__(self, lease: Lease, call: Function) -> None:
         self._lease = lease
@@ -111,7 +111,7 @@ class _SharedGrant(Grant):
 
     @property
     def lease(self) -> Lease:
-        """What the statement may use now."""
+        """Resources that the statement may use now."""
         return self._lease
 
     def raise_to(self, total_bytes: int) -> bool:
@@ -173,43 +173,43 @@ class SharedAdmission(Admission):
 
     def waiting(self) -> tuple[Waiting, ...]:
         """See ``Admission.waiting``."""
-        found: tuple[Waiting, ...] = self._ask("waiting")
-        return found
+        reply: tuple[Waiting, ...] = self._ask("waiting")
+        return reply
 
     def congestion(self, request: Request) -> tuple[float, float]:
         """See ``Admission.congestion``."""
-        found: tuple[float, float] = self._ask("congestion", request)
-        return found
+        reply: tuple[float, float] = self._ask("congestion", request)
+        return reply
 
     def long_at(self, engine: str) -> int:
         """See ``Admission.long_at``."""
-        found: int = self._ask("long_at", engine)
-        return found
+        reply: int = self._ask("long_at", engine)
+        return reply
 
     def describe(self) -> AdmissionState:
         """See ``Admission.describe``."""
-        found: AdmissionState = self._ask("describe")
-        return found
+        reply: AdmissionState = self._ask("describe")
+        return reply
 
     def leases(self) -> tuple[Leased, ...]:
         """See ``Admission.leases``."""
-        found: tuple[Leased, ...] = self._ask("leases")
-        return found
+        reply: tuple[Leased, ...] = self._ask("leases")
+        return reply
 
     def usage(self, of: Of, name: str) -> History:
         """See ``Admission.usage``."""
-        found: History = self._ask("usage", of, name)
-        return found
+        reply: History = self._ask("usage", of, name)
+        return reply
 
     def waited(self) -> dict[tuple[str, str], WaitCounts]:
         """See ``Admission.waited``."""
-        found: dict[tuple[str, str], WaitCounts] = self._ask("waited")
-        return found
+        reply: dict[tuple[str, str], WaitCounts] = self._ask("waited")
+        return reply
 
     def refusals(self) -> dict[tuple[str, str, str], int]:
         """See ``Admission.refusals``."""
-        found: dict[tuple[str, str, str], int] = self._ask("refusals")
-        return found
+        reply: dict[tuple[str, str, str], int] = self._ask("refusals")
+        return reply
 
     def _ask(self, name: str, *arguments: Any) -> Any:
         return self._caller.call(f"admission.{name}", *arguments)

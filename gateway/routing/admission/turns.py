@@ -1,4 +1,4 @@
-"""Who is next, who may go before others, and when one's turn is likely to come. Nothing here is thread-safe."""
+"""Order of waiting statements, overtaking, and forecasts of their start. Nothing here is thread-safe."""
 
 from __future__ import annotations
 
@@ -66,21 +66,21 @@ class Turns:
 
     def in_order(self, waiters: Iterable[Waiter]) -> list[Waiter]:
         """Return first whose pool holds least by its weight, then who holds least, then who came first."""
-        known: dict[tuple[str, str, str, str], tuple[float, float, float, float, int]] = {}
+        orders: dict[tuple[str, str, str, str], tuple[float, float, float, float, int]] = {}
 
         def order(waiter: Waiter) -> tuple[tuple[float, float, float, float, int], int]:
             engine, who, pool = waiter.request.engine, waiter.request.who, waiter.pool
             key = engine, pool.name, who.quota_key, who.account
-            if key not in known:
+            if key not in orders:
                 share = self._holdings.share
-                known[key] = (
+                orders[key] = (
                     share(engine, Sharer.POOL, pool.name) / pool.weight,
                     self._of_pool.get(pool.name, 0.0),
                     share(engine, Sharer.SOURCE, who.quota_key),
                     share(engine, Sharer.ACCOUNT, who.account),
                     self._of_account.get(who.account, 0),
                 )
-            return known[key], waiter.number
+            return orders[key], waiter.number
 
         return sorted(waiters, key=order)
 
@@ -89,7 +89,7 @@ class Turns:
         if pool.name not in self._of_pool:
             self._of_pool[pool.name] = min(self._of_pool.values(), default=0.0)
 
-    def taken(self, waiter: Waiter) -> None:
+    def record_grant(self, waiter: Waiter) -> None:
         """Note a turn."""
         self._number += 1
         self._of_account[waiter.request.who.account] = self._number
@@ -97,8 +97,8 @@ class Turns:
 
     def keep_only(self, waiters: Iterable[Waiter]) -> None:
         """Forget the turns of all who neither hold nor wait for anything."""
-        there: list[Holding | Waiter] = [*self._holdings.all, *waiters]
-        accounts, pools = {each.request.who.account for each in there}, {each.pool.name for each in there}
+        present: list[Holding | Waiter] = [*self._holdings.all, *waiters]
+        accounts, pools = {entry.request.who.account for entry in present}, {entry.pool.name for entry in present}
         self._of_account = {name: turn for name, turn in self._of_account.items() if name in accounts}
         self._of_pool = {name: turns for name, turns in self._of_pool.items() if name in pools}
 
@@ -120,8 +120,8 @@ def may_pass(waiter: Waiter, blocked: Waiter, holdings: Holdings, starts_s: floa
     if expected_s is not None and expected_s <= starts_s:
         return blocked.passed < MOST_PASSED
 
-    def holds(each: Waiter) -> float:
-        return holdings.share(each.request.engine, Sharer.ACCOUNT, each.request.who.account)
+    def holds(candidate: Waiter) -> float:
+        return holdings.share(candidate.request.engine, Sharer.ACCOUNT, candidate.request.who.account)
 
     if holds(waiter) and not holds(blocked):
         return False
@@ -130,7 +130,7 @@ def may_pass(waiter: Waiter, blocked: Waiter, holdings: Holdings, starts_s: floa
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one statement has of an engine, whose name is empty where that is the guests', and of a pool."""
+    """Share of one statement in an engine and a pool. engine: empty: a guest slot."""
 
     engine: str
     pool: str
@@ -140,7 +140,7 @@ class _Part:
 
 @dataclass(slots=True)
 class _Free:
-    """What is free of one engine and of all pools, over time; what is kept for guests is left out.
+    """Free resources of one engine and of all pools, over time, without those reserved for guests.
 
     abreast: for long statements (True) and for short ones, see ``EngineBudget``.
     """
@@ -158,9 +158,9 @@ class _Free:
         capacity = math.inf if budget.shared_bytes is None else budget.shared_bytes
         slots, memory = {}, {}
         for pool in pools.values():
-            taken = holdings.in_pool(pool.name)
-            slots[pool.name] = math.inf if pool.slots is None else pool.slots - taken.slots
-            memory[pool.name] = math.inf if pool.memory_bytes is None else pool.memory_bytes - taken.bytes
+            used = holdings.in_pool(pool.name)
+            slots[pool.name] = math.inf if pool.slots is None else pool.slots - used.slots
+            memory[pool.name] = math.inf if pool.memory_bytes is None else pool.memory_bytes - used.bytes
         most = math.inf if budget.abreast is None else budget.abreast
         abreast = {True: most - held.long_slots, False: most - held.slots + held.long_slots}
         return cls(budget, budget.slots - held.slots, abreast, capacity - held.bytes, slots, memory)
@@ -199,11 +199,13 @@ class StartForecast:
         """Yield the seconds until each of some waiters starts, if they start in this order."""
         free = _Free.now(self._budget, self._pools, self._holdings)
         ends: list[tuple[float, int, _Part]] = []
-        for number, each in enumerate(self._holdings.all):
-            request = each.request
-            counted = self._budgets[request.engine].counted(each.bytes)
-            engine = "" if each.is_guest else request.engine  # what it gives back is the guests'
-            ends.append((remaining_s(each, now_s), number, _Part(engine, each.pool.name, counted, request.is_long)))
+        for number, holding in enumerate(self._holdings.all):
+            request = holding.request
+            counted = self._budgets[request.engine].counted(holding.bytes)
+            engine = "" if holding.is_guest else request.engine  # what it gives back is the guests'
+            ends.append(
+                (remaining_s(holding, now_s), number, _Part(engine, holding.pool.name, counted, request.is_long))
+            )
         heapq.heapify(ends)
         at_s = 0.0
         for number, waiter in enumerate(waiters[:MOST_SIMULATED], len(ends)):

@@ -1,4 +1,4 @@
-"""What was leased and who waited over the last hour, and counts since the start. Nothing here is thread-safe.
+"""Leases and waits of the last hour, and counts since the start. Nothing here is thread-safe.
 
 It is told of changes and reads no clock: of each interval it keeps the highest level and the integral of the level over
 time, so that what was held between two changes counts as long as it was held.
@@ -159,13 +159,16 @@ class Usage:
 
 def merged(intervals: Iterable[Interval], step_s: float) -> tuple[Interval, ...]:
     """Return coarser intervals: each as many as begin within ``step_s``."""
-    found: list[Interval] = []
-    for each in intervals:
-        last = found[-1] if found else None
-        if last is None or each.start_s >= last.start_s + step_s - INTERVAL_S / 2:
-            found.append(each)
+    coarser: list[Interval] = []
+    for interval in intervals:
+        last = coarser[-1] if coarser else None
+        if last is None or interval.start_s >= last.start_s + step_s - INTERVAL_S / 2:
+            coarser.append(interval)
         else:
-            found[-1] = Interval(
-                last.start_s, last.seconds + each.seconds, last.most.highest(each.most), last.area.plus(each.area)
+            coarser[-1] = Interval(
+                last.start_s,
+                last.seconds + interval.seconds,
+                last.most.highest(interval.most),
+                last.area.plus(interval.area),
             )
-    return tuple(found)
+    return tuple(coarser)

@@ -1,4 +1,4 @@
-"""What admission is told and what it tells: budgets and pools in, who waits for what out."""
+"""Inputs of admission (budgets, pools, requests) and its state (leases, waits)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONG_S = 0.2
 
 
 class Need(StrEnum):
-    """What a statement waits for."""
+    """Reasons for which a statement waits."""
 
     SLOT = "slot"
     MEMORY = "memory"
@@ -34,7 +34,7 @@ class Need(StrEnum):
 
 
 class WhenFull(StrEnum):
-    """What becomes of a statement whose pool is full."""
+    """Handling of a statement whose pool is full."""
 
     NEXT = "next"
     """The next engine is tried."""
@@ -44,12 +44,14 @@ class WhenFull(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EngineBudget:
-    """What one engine has for all statements together.
+    """Resources of one engine for all statements together.
 
-    slots: for everybody. capacity_bytes: None where memory is not counted, as on an engine that spills. limit_bytes: of
-    one statement. guest_slots: beside the others, and guest_bytes: part of the capacity; both are kept for users who
-    hold nothing there, so that the long statements of some keep nobody else's small ones waiting. abreast: how many
-    long statements run at once, and how many short ones beside them, as processors take them; None: as many as slots.
+    slots: statements that run at once.
+    capacity_bytes: memory of all of them; None: memory is not counted, as on an engine that spills.
+    limit_bytes: largest memory of one statement.
+    guest_slots: extra slots for small statements of users who hold none, so that others' long ones do not block them.
+    guest_bytes: part of the capacity that is reserved for these.
+    abreast: long statements that run at once, and short ones beside them; None: as many as slots.
     """
 
     name: str
@@ -88,8 +90,14 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a statement asks an engine for. pool: by name. expected_s: that it will run there; None: not known.
+    """Request of a statement for a lease on an engine.
 
+    engine: name of the engine.
+    memory_bytes: memory to lease.
+    who: user of the statement.
+    pool: name of the pool.
+    query_id: id of the statement.
+    expected_s: expected run time there in seconds; None: unknown.
     threads, careful: see ``engines.protocol.Lease``.
     """
 

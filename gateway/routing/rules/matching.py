@@ -69,18 +69,18 @@ def _are_engines(match: Match, subject: Subject) -> bool:
     )
 
 
-def _is_estimated(asked: Estimate, expected: Mapping[str, EngineExpectation]) -> bool:
-    if asked.engine is not None:
-        found = expected.get(asked.engine)
+def _is_estimated(condition: Estimate, expected: Mapping[str, EngineExpectation]) -> bool:
+    if condition.engine is not None:
+        expectation = expected.get(condition.engine)
     else:
-        found = next((each for each in expected.values() if each.peak_bytes is not None), None)
-    peak_bytes = found.peak_bytes if found is not None else None
-    if asked.unknown is not None and asked.unknown is not (peak_bytes is None):
+        expectation = next((candidate for candidate in expected.values() if candidate.peak_bytes is not None), None)
+    peak_bytes = expectation.peak_bytes if expectation is not None else None
+    if condition.unknown is not None and condition.unknown is not (peak_bytes is None):
         return False
-    return _is_between(peak_bytes, asked.peak_above, asked.peak_below) and _is_between(
-        found.seconds if found is not None and peak_bytes is not None else None,
-        asked.seconds_above,
-        asked.seconds_below,
+    return _is_between(peak_bytes, condition.peak_above, condition.peak_below) and _is_between(
+        expectation.seconds if expectation is not None and peak_bytes is not None else None,
+        condition.seconds_above,
+        condition.seconds_below,
     )
 
 

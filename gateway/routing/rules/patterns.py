@@ -17,10 +17,10 @@ def matches(pattern: str, text: str) -> bool:
         return False
     place, end = len(first), len(text) - len(last)
     for piece in middle:
-        found = text.find(piece, place, end)
-        if found < 0:
+        at = text.find(piece, place, end)
+        if at < 0:
             return False
-        place = found + len(piece)
+        place = at + len(piece)
     return True
 
 

@@ -46,7 +46,7 @@ def _several(read: Callable[[object], Any]) -> Callable[[object], tuple[Any, ...
         values = value if isinstance(value, list) else [value]
         if not values:
             raise ValueError("the list is empty: leave the key out, or name something")
-        return tuple(read(each) for each in values)
+        return tuple(read(item) for item in values)
 
     return read_all
 
@@ -93,7 +93,7 @@ class _Part(BaseModel):
 
 
 class Estimate(_Part):
-    """What is expected of the statement on a fast engine; without one, the first that has an estimate.
+    """Condition on the estimate of a fast engine; without an engine, of the first that has an estimate.
 
     Where its peak could not be estimated, only ``unknown`` can hold.
     """
@@ -108,8 +108,8 @@ class Estimate(_Part):
     @model_validator(mode="after")
     def _asks(self) -> Self:
         if self.model_fields_set <= {"engine"}:
-            asked = ", ".join(name for name in type(self).model_fields if name != "engine")
-            raise ValueError(f"an estimate is compared with something: {asked}")
+            conditions = ", ".join(name for name in type(self).model_fields if name != "engine")
+            raise ValueError(f"an estimate is compared with something: {conditions}")
         return self
 
 
@@ -174,15 +174,15 @@ class RoutingRule(_Part):
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> Self:
-        said = [name for name in (*RuleAction, "deny") if name in self.model_fields_set]
-        if len(said) != 1:
-            told = f"says {' and '.join(said)}" if said else "says nothing"
-            raise ValueError(f"the rule {told}; it needs one of {', '.join((*RuleAction, 'deny'))}")
+        actions = [name for name in (*RuleAction, "deny") if name in self.model_fields_set]
+        if len(actions) != 1:
+            problem = f"says {' and '.join(actions)}" if actions else "says nothing"
+            raise ValueError(f"the rule {problem}; it needs one of {', '.join((*RuleAction, 'deny'))}")
         return self
 
     @property
     def demand(self) -> Demand | None:
-        """What it demands of a ranking; None where it denies."""
+        """Demand on the ranking; None: the rule denies."""
         for action in RuleAction:
             value: tuple[str, ...] | str | None = getattr(self, action.value)
             if value:
@@ -218,19 +218,19 @@ class RuleSet(_Part):
     def warnings(self) -> Iterator[str]:
         """Say what is allowed in a file and hardly meant."""
         for number, rule in enumerate(self.rule):
-            said, before = rule.match.claims, self.rule[:number]
-            if rule.restricts and said:
+            claims, before = rule.match.claims, self.rule[:number]
+            if rule.restricts and claims:
                 yield (
-                    f"'{rule.name}' restricts by what a client says of itself ({', '.join(said)}): "
+                    f"'{rule.name}' restricts by what a client says of itself ({', '.join(claims)}): "
                     "who does not say it is not bound."
                 )
-            if over := next((each for each in before if _covers(each, rule)), None):
+            if over := next((earlier for earlier in before if _covers(earlier, rule)), None):
                 yield f"'{rule.name}' is never reached: '{over.name}' before it meets every such statement."
-            for each in before if rule.restricts else ():
-                if each.match.claims and not each.deny and each.match.kinds & rule.match.kinds:
+            for earlier in before if rule.restricts else ():
+                if earlier.match.claims and not earlier.deny and earlier.match.kinds & rule.match.kinds:
                     yield (
-                        f"'{each.name}' stands before '{rule.name}' and matches what a client says of itself "
-                        f"({', '.join(each.match.claims)}): who says it gets past '{rule.name}'."
+                        f"'{earlier.name}' stands before '{rule.name}' and matches what a client says of itself "
+                        f"({', '.join(earlier.match.claims)}): who says it gets past '{rule.name}'."
                     )
                     break
 

@@ -66,7 +66,7 @@ class RulesFile:
         mark = self._marked()
         if mark is None and not required:
             return
-        self._hold(read_rules(self._content(), self._engines), mark)
+        self._activate(read_rules(self._content(), self._engines), mark)
 
     def current(self) -> RuleSet:
         """Return the rules that hold, once it was looked whether they have changed, at most once a second."""
@@ -117,10 +117,10 @@ class RulesFile:
     def _marked(self) -> _Mark:
         assert self._path is not None
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except (OSError, ValueError):
             return None
-        return (found.st_mtime_ns, found.st_size, found.st_ino)
+        return (status.st_mtime_ns, status.st_size, status.st_ino)
 
     def _take(self, mark: _Mark) -> None:
         """Read the file and have it hold, or note what is wrong with it. mark: from before it is read."""
@@ -131,7 +131,7 @@ class RulesFile:
         except RulesInvalid as error:
             problems = error.problems
         if rules is not None:
-            self._hold(rules, mark)
+            self._activate(rules, mark)
             return
         is_news = problems != self._problems
         with self._lock:
@@ -139,13 +139,13 @@ class RulesFile:
         for problem in problems if is_news else ():
             log.error("the routing rules in %s are wrong, the last valid rules stay active: %s", self._path, problem)
 
-    def _hold(self, rules: RuleSet, mark: _Mark) -> None:
+    def _activate(self, rules: RuleSet, mark: _Mark) -> None:
         """Have rules hold from now on."""
-        known = {rule.name for rule in rules.rule}
+        rule_names = {rule.name for rule in rules.rule}
         with self._lock:
             self._mark, self._problems = mark, ()
             self._rules, self._read_at = rules, dt.datetime.now(dt.UTC)
-            self._hits = Counter({name: count for name, count in self._hits.items() if name in known})
+            self._hits = Counter({name: count for name, count in self._hits.items() if name in rule_names})
         log.info("%d routing rules hold, from %s", len(rules.rule), self._path)
         for warning in rules.warnings():
             log.warning("routing rules in %s: %s", self._path, warning)

@@ -1,4 +1,4 @@
-"""What a rule is asked about: one statement, who sent it, when, and how its engines are."""
+"""Subject of a routing rule: one statement, its sender, its time, and the state of the engines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class EngineState:
 
 @dataclass(frozen=True, slots=True)
 class EngineExpectation:
-    """What a statement is expected to take on a fast engine. peak_bytes: None where it could not be estimated."""
+    """Expected resources of a statement on a fast engine. peak_bytes: None: it could not be estimated."""
 
     peak_bytes: int | None = None
     seconds: float | None = None

@@ -43,7 +43,7 @@ def days_of(text: str) -> tuple[str, ...]:
     if not dash:
         return (first,)
     begin, count = DAYS.index(first), (DAYS.index(last) - DAYS.index(first)) % len(DAYS) + 1
-    return tuple(DAYS[(begin + each) % len(DAYS)] for each in range(count))
+    return tuple(DAYS[(begin + offset) % len(DAYS)] for offset in range(count))
 
 
 def _time(text: str) -> dt.time:

@@ -1,1 +1,1 @@
-"""How connections are taken: ports, the loop that waits for them, and how HTTP is read. START HERE: protocol.py."""
+"""Connections: ports, the event loop that accepts them, and the HTTP protocol. START HERE: protocol.py."""

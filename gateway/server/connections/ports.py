@@ -50,7 +50,7 @@ def reserved(settings: Settings) -> Iterator[Reserved]:
     A socket that is bound and never listens takes no connection, and keeps everybody out but those who share the port.
     Raises AddressInUse.
     """
-    host, sections, told = settings.server.host, {}, {}
+    host, sections, addresses = settings.server.host, {}, {}
     doors = [("server", "--port", "http")]
     doors += [("hs2", "--drivers-port", "drivers")] if settings.hs2.enabled else []
     if settings.flight.enabled and importlib.util.find_spec("grpc") is not None:
@@ -62,6 +62,6 @@ def reserved(settings: Settings) -> Iterator[Reserved]:
                 listen(host, section.port, option).close()
             bound = held.enter_context(listen(host, section.port, option, is_shared=True))
             sections[name] = section.model_copy(update={"port": bound.getsockname()[1]})
-            told[key] = address_of(bound)
-        http = told.pop("http")
-        yield Reserved(settings.model_copy(update=sections), http, told)
+            addresses[key] = address_of(bound)
+        http = addresses.pop("http")
+        yield Reserved(settings.model_copy(update=sections), http, addresses)

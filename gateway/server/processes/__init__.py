@@ -1,4 +1,4 @@
-"""Several processes that serve one home folder: who starts them and starts them again, and what each is told.
+"""Several processes that serve one home folder: the supervisor, which restarts them, and their arguments.
 
 START HERE: supervisor.py.
 """

@@ -14,24 +14,26 @@ from multiprocessing.connection import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.security.authentication import UsersFileInvalid
-from gateway.server.processes.member import Member, Told
-from gateway.server.serve import serve_member
+from gateway.server.processes.gateway_process import GatewayProcess, ProcessArguments
+from gateway.server.serve import serve_one_of_several
 from gateway.server.startup import StartFailed, configure_logging
 from gateway.statements import processes
 
 READY = ""
-"""Told to the supervisor once connections are taken; anything else says why there will be none."""
+"""Sent to the supervisor once connections are taken; anything else says why there will be none."""
 
 
 def run(supervisor: Connection) -> int:
     """Serve until a signal; returns the exit status."""
-    told = supervisor.recv()
-    assert isinstance(told, Told)
-    configure_logging(told.settings.log_level, process=told.number)
-    processes.become(told.number)
+    arguments = supervisor.recv()
+    assert isinstance(arguments, ProcessArguments)
+    configure_logging(arguments.settings.log_level, process=arguments.number)
+    processes.become(arguments.number)
     threading.Thread(target=_end_with, args=(supervisor,), name="supervisor", daemon=True).start()
     try:
-        serve_member(told.settings, Member.of(told, os.getpid()), ready=lambda: supervisor.send(READY))
+        serve_one_of_several(
+            arguments.settings, GatewayProcess.of(arguments, os.getpid()), ready=lambda: supervisor.send(READY)
+        )
     except (StartFailed, UsersFileInvalid, SQLAlchemyError) as error:
         supervisor.send(str(error).strip().partition("\n")[0] or type(error).__name__)
         return 1

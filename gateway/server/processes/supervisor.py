@@ -31,7 +31,13 @@ from gateway.routing.admission.shared import Ledger
 from gateway.server.connections import ports
 from gateway.server.heartbeat import gateway_id
 from gateway.server.own_files import close_home, exposed
-from gateway.server.processes.member import SUPERVISOR, Told, gateway_of, process_name, socket_folder
+from gateway.server.processes.gateway_process import (
+    SUPERVISOR,
+    ProcessArguments,
+    gateway_of,
+    process_name,
+    socket_folder,
+)
 from gateway.server.serve import addresses, allow_connections, tls_context
 from gateway.server.startup import ADDRESS_FILE, LOCK_FILE, AlreadyServed, MissingExtra, StartFailed
 from gateway.settings import Settings
@@ -57,7 +63,7 @@ def supervise(settings: Settings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
     with _locked(settings) as lock, ExitStack() as held:
-        taken = held.enter_context(ports.reserved(settings))
+        reserved = held.enter_context(ports.reserved(settings))
         sockets = SocketFolder.opened(private_folder(socket_folder(settings)))
         ledger = Ledger()
         parts = list(_shared_parts(settings))
@@ -72,16 +78,20 @@ def supervise(settings: Settings) -> None:
         metastore = held.enter_context(Metastore(settings.metastore_url))
         home_id = gateway_id(settings.home)
         processes = [
-            _Process(Told(taken.settings, number, settings.server.processes), lock, ledger, metastore, home_id)
+            _Process(
+                ProcessArguments(reserved.settings, number, settings.server.processes), lock, ledger, metastore, home_id
+            )
             for number in range(settings.server.processes)
         ]
         address_file = settings.home / ADDRESS_FILE
         try:
             _start(processes, stopping)
             if not stopping.is_set():
-                told = addresses(settings, taken.http) | taken.others
-                private_file(address_file).write_text(json.dumps(told), encoding="utf-8")
-                log.info("%d processes serve %s, dashboard at %s/dashboard", len(processes), settings.home, told["url"])
+                published = addresses(settings, reserved.http) | reserved.others
+                private_file(address_file).write_text(json.dumps(published), encoding="utf-8")
+                log.info(
+                    "%d processes serve %s, dashboard at %s/dashboard", len(processes), settings.home, published["url"]
+                )
             stopping.wait()
         finally:
             address_file.unlink(missing_ok=True)
@@ -122,37 +132,39 @@ def _shared_parts(settings: Settings) -> Iterator[SharedPart]:
 def _start(processes: list[_Process], stopping: threading.Event) -> None:
     """Start the first process, which cleans up after earlier ones, and then all others. Raises StartFailed."""
     for some in (processes[:1], processes[1:]):
-        for each in some:
-            each.start()
-        for each in some:
-            if not each.wait_until_ready(stopping):
+        for process in some:
+            process.start()
+        for process in some:
+            if not process.wait_until_ready(stopping):
                 return
 
 
 def _end(processes: list[_Process], settings: Settings) -> None:
     """Have all processes end, and wait for that."""
-    for each in processes:
-        each.stop()
+    for process in processes:
+        process.stop()
     until_s = time.monotonic() + END_S + 2 * settings.hs2.drain_s + settings.flight.drain_s
-    for each in processes:
-        each.join(until_s)
+    for process in processes:
+        process.join(until_s)
 
 
 class _Process:
     """One process, from the first start to the last end. A thread waits for its ends."""
 
-    def __init__(self, told: Told, lock: int, ledger: Ledger, metastore: Metastore, home_id: str) -> None:
-        self._told = told
+    def __init__(
+        self, arguments: ProcessArguments, lock: int, ledger: Ledger, metastore: Metastore, home_id: str
+    ) -> None:
+        self._arguments = arguments
         self._lock_descriptor = lock
         self._ledger = ledger
         self._metastore = metastore
-        self._name = gateway_of(home_id, told.number)
+        self._name = gateway_of(home_id, arguments.number)
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
         self._ready = threading.Event()
         self._failure: str | None = None
-        self._thread = threading.Thread(target=self._keep_alive, name=f"process {told.number}", daemon=True)
+        self._thread = threading.Thread(target=self._keep_alive, name=f"process {arguments.number}", daemon=True)
 
     def start(self) -> None:
         """Begin to keep it alive."""
@@ -167,7 +179,7 @@ class _Process:
             if self._failure is not None:
                 raise StartFailed(self._failure)
             if time.monotonic() > until_s:
-                raise StartFailed(f"process {self._told.number} did not start within {START_S:.0f} s")
+                raise StartFailed(f"process {self._arguments.number} did not start within {START_S:.0f} s")
         return True
 
     def stop(self) -> None:
@@ -183,7 +195,7 @@ class _Process:
             return
         self._thread.join(max(0.0, until_s - time.monotonic()))
         if self._thread.is_alive():
-            log.warning("process %d does not end and is killed", self._told.number)
+            log.warning("process %d does not end and is killed", self._arguments.number)
             with self._lock:
                 if self._process is not None:
                     self._process.kill()
@@ -193,17 +205,19 @@ class _Process:
         failures = 0
         while not self._stopping.is_set():
             began_s = time.monotonic()
-            status = self._live()
+            status = self._run_once()
             if self._stopping.is_set():
                 return
             failures = 1 if time.monotonic() - began_s > STABLE_S else failures + 1
-            log.error("process %d ended with status %d and is started again", self._told.number, status)
+            log.error("process %d ended with status %d and is started again", self._arguments.number, status)
             if not self._ready.is_set():
-                self._failure = self._failure or f"process {self._told.number} ended as it started; the log says why"
+                self._failure = (
+                    self._failure or f"process {self._arguments.number} ended as it started; the log says why"
+                )
                 return
             self._stopping.wait(RESTART_DELAYS_S[min(failures, len(RESTART_DELAYS_S)) - 1])
 
-    def _live(self) -> int:
+    def _run_once(self) -> int:
         """Start it, wait for its end, and see to what it leaves; returns its exit status."""
         ours, theirs = Pipe()
         with ours:
@@ -217,7 +231,7 @@ class _Process:
                 )
             self._follow(ours)
             status = process.wait()
-        self._ledger.forget(process_name(self._told.number, process.pid))
+        self._ledger.forget(process_name(self._arguments.number, process.pid))
         if status:
             self._close_queries()
         return status
@@ -225,12 +239,12 @@ class _Process:
     def _follow(self, process: Connection) -> None:
         """Tell it what it is, and hear what became of its start, until its end."""
         with contextlib.suppress(EOFError, OSError):
-            process.send(self._told)
+            process.send(self._arguments)
             while True:
-                said = process.recv()
-                if said:
-                    self._failure = said
-                    log.error("process %d did not start: %s", self._told.number, said)
+                failure = process.recv()
+                if failure:
+                    self._failure = failure
+                    log.error("process %d did not start: %s", self._arguments.number, failure)
                 else:
                     self._ready.set()
 
@@ -240,6 +254,6 @@ class _Process:
             now = dt.datetime.now(dt.UTC)
             closed = self._metastore.queries.close_orphans(at=now, error=GATEWAY_STOPPED, own=self._name)
             if closed:
-                log.warning("closed %d queries of process %d", len(closed), self._told.number)
+                log.warning("closed %d queries of process %d", len(closed), self._arguments.number)
         except SQLAlchemyError as error:
-            log.warning("queries of process %d stay open until it is there again: %s", self._told.number, error)
+            log.warning("queries of process %d stay open until it is there again: %s", self._arguments.number, error)

@@ -62,7 +62,7 @@ def write(path: Path, **columns: Any) -> None:
 
 
 def require(registration: Registration) -> None:
-    known = registration._known("t")
+    known = registration._registered("t")
     registration.require_readable((known.source,))
 
 

@@ -608,7 +608,7 @@ def test_a_gateway_that_stops_lets_go_on_and_takes_nothing_new(scripted: Build) 
     gone = threading.Event()
     house.fast.script("books", Script(steps=(ONE, gone), plan=PLAN))
     run = started(house)
-    house.gateway.coordinator.refuse()
+    house.gateway.coordinator.stop_accepting()
     with pytest.raises(GatewayStopped):
         started(house)
     gone.set()

@@ -122,7 +122,7 @@ def test_of_mappings_in_a_series_what_differs_is_sent() -> None:
     def ask(mapping: dict[str, str]) -> None:
         seen = process.call(dict, Shared(mapping, series="tables"), cpu_s=CPU_S, asker=asker())
         assert seen == mapping
-        sizes.append(process._kept_bytes)
+        sizes.append(process._shared_bytes)
 
     for mapping in (first, second, second, third, {}, first):
         ask(mapping)

@@ -68,7 +68,7 @@ def test_after_a_rest_one_statement_tries_and_others_wait_for_what_it_finds() ->
         assert let_in == []
         assert "one statement tries it" in (breaker.why_open() or "")
         assert 0 < breaker.open_for_s() <= TRIAL_S
-        breaker._heard(None)  # the one that tried is well
+        breaker._record_outcome(None)  # the one that tried is well
         for one in waiting:
             one.result(timeout=10)
     assert sorted(let_in) == [0, 1, 2, 3]

@@ -57,12 +57,12 @@ def result(metastore: Metastore, spool: Spool, name: str, *, times: int, user: s
     return size
 
 
-def retention(metastore: Metastore, spool: Spool, *, kept: Any = None, **results: Any) -> Retention:
+def retention(metastore: Metastore, spool: Spool, *, history: Any = None, **results: Any) -> Retention:
     return Retention(
         spool,
         metastore,
         results=ResultSettings(**results),
-        kept=kept or HistorySettings(),
+        history=history or HistorySettings(),
         stopping=threading.Event(),
     )
 
@@ -107,7 +107,7 @@ def test_the_past_is_kept_by_age_count_and_bytes(
     query(metastore, "runs", age_s=9_000, open=True)
     for number in range(3):
         query(metastore, f"q{number}", age_s=1_000.0 * number)
-    retention(metastore, spool, kept=HistorySettings(**limits)).sweep_history()
+    retention(metastore, spool, history=HistorySettings(**limits)).sweep_history()
     assert {record.id for record in metastore.queries.list(limit=10)} == left
 
 
@@ -119,6 +119,6 @@ def test_more_than_a_batch_goes_with_all_that_belongs_to_it(metastore: Metastore
             "f", "duckdb", "v", 1, "q0", "SELECT 1", None, None, dt.datetime.now(dt.UTC) - dt.timedelta(seconds=5_000)
         )
     )
-    assert retention(metastore, spool, kept=HistorySettings(keep_s=60)).sweep_history() == 451
+    assert retention(metastore, spool, history=HistorySettings(keep_s=60)).sweep_history() == 451
     assert metastore.queries.list(limit=10) == ()
     assert metastore.misestimates.list() == ()

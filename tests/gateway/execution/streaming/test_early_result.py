@@ -220,7 +220,7 @@ def test_a_result_that_grows_too_large_ends_with_what_was_given(bench: Bench) ->
     batches = [numbered(at * ROWS) for at in range(2 + LIMIT_BYTES // HELD_BYTES)]
     with pytest.raises(ResultTooLarge) as failed:
         bench.write(*batches[:2], lambda: bench.read(1), *batches[2:])
-    told = bench.early.told(failed.value)
+    told = bench.early.final_error(failed.value)
     assert isinstance(told, ResultInterrupted)
     assert f"after {ROWS:,} rows" in told.message
     assert failed.value.message in told.message

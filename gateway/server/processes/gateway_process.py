@@ -1,4 +1,4 @@
-"""What a process knows of itself that is one of several."""
+"""Identity of one of several gateway processes, and the arguments it starts with."""
 
 from __future__ import annotations
 
@@ -14,8 +14,13 @@ SUPERVISOR = "supervisor"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a process is told at its start. settings: with the ports that all take. number: from 0. count: of all."""
+class ProcessArguments:
+    """Arguments of a process at its start.
+
+    settings: settings, with the ports that all processes share.
+    number: number of the process, from 0.
+    count: number of all processes.
+    """
 
     settings: Settings
     number: int
@@ -23,19 +28,24 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """One of several processes. name: that no other one has, nor had. supervisor: by which it calls what they share."""
+class GatewayProcess:
+    """One of several processes of a gateway.
+
+    processes: its number, and the sockets of all.
+    name: unique name; no process before had it.
+    supervisor: caller of the functions that all processes share.
+    """
 
     processes: Processes
     name: str
     supervisor: Caller
 
     @classmethod
-    def of(cls, told: Told, pid: int) -> Member:
-        """Return the process that was told so."""
-        sockets = SocketFolder.opened(socket_folder(told.settings))
-        processes = Processes(told.number, told.count, sockets)
-        return cls(processes, process_name(told.number, pid), Caller(sockets.path(SUPERVISOR)))
+    def of(cls, arguments: ProcessArguments, pid: int) -> GatewayProcess:
+        """Return the process that these arguments start."""
+        sockets = SocketFolder.opened(socket_folder(arguments.settings))
+        processes = Processes(arguments.number, arguments.count, sockets)
+        return cls(processes, process_name(arguments.number, pid), Caller(sockets.path(SUPERVISOR)))
 
     @property
     def is_first(self) -> bool:

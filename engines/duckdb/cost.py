@@ -36,8 +36,8 @@ class DuckDBCost:
         self, tree: EstimatedNode, plan: Plan, statistics: Mapping[str, TableStatistics], *, threads: int, hosts: int
     ) -> MemoryEstimate:
         """Return the peak of its operators; it runs on one host."""
-        found = memory.estimate(tree, statistics, threads=threads, notes=plan.notes)
-        return replace(found, paper_bytes=paper.peak_bytes(tree, statistics, threads=threads))
+        estimate = memory.estimate(tree, statistics, threads=threads, notes=plan.notes)
+        return replace(estimate, paper_bytes=paper.peak_bytes(tree, statistics, threads=threads))
 
 
 MODEL = DuckDBCost()

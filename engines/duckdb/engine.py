@@ -63,7 +63,6 @@ class DuckDBEngine:
     def __init__(
         self,
         *,
-        name: str = "duckdb",
         workers: int = 2,
         most_workers: int | None = None,
         threads: int | None = None,
@@ -73,7 +72,7 @@ class DuckDBEngine:
         recycle_after: int = RECYCLE_AFTER,
         recycle_growth_bytes: int = RECYCLE_GROWTH_BYTES,
     ) -> None:
-        self.name = name
+        self.name = "duckdb"
         self.slots = max(workers, most_workers or 0)
         self.guests = min(1, spare)  # statements more, as long as a spare worker stands ready
         self._threads = threads or os.cpu_count() or 1
@@ -271,7 +270,7 @@ class DuckDBEngine:
             before = time.monotonic() - self._idle_s
             with self._changed:
                 lost = [(worker, since) for worker, since in self._idle if not worker.alive]
-                self._idle = [each for each in self._idle if each not in lost]
+                self._idle = [entry for entry in self._idle if entry not in lost]
                 while self._idle and len(self._workers) > self._wanted() + len(lost) and self._idle[0][1] < before:
                     lost.append(self._idle.pop(0))
                 for worker, _ in lost:

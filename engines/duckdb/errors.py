@@ -111,5 +111,5 @@ def readable(text: str) -> str:
 
 def used_bytes(text: str) -> int | None:
     """Return the memory in use that an out-of-memory message states."""
-    found = _USED.search(text)
-    return int(float(found.group(1)) * _UNITS[found.group(2)]) if found else None
+    match = _USED.search(text)
+    return int(float(match.group(1)) * _UNITS[match.group(2)]) if match else None

@@ -100,17 +100,17 @@ class ExplainWorkers:
         with self._lock:
             if self._closed:
                 raise EngineUnavailable("DuckDB is shutting down.")
-            found = None
-            while self._idle and found is None:
+            alive = None
+            while self._idle and alive is None:
                 planner = self._idle.pop()
                 if planner.alive:
-                    found = planner
+                    alive = planner
                 else:
                     ended.append(planner)
         for planner in ended:
             planner.close()
-        if found is not None:
-            return found
+        if alive is not None:
+            return alive
         try:
             return self._start()
         except OSError as error:

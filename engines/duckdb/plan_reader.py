@@ -196,9 +196,9 @@ class _Reader:
         A name that does not come in is another name of a column that it was joined with, the alias of an expression, or
         a new one of an input that no other name means; of these, computed ones come first.
         """
-        asked = self._asked_by(texts, child, inputs)
+        outer_keys = self._asked_by(texts, child, inputs)
         columns = [
-            asked.get(place) or _of_cte(text, child) or _resolve(text, inputs) for place, text in enumerate(texts)
+            outer_keys.get(place) or _of_cte(text, child) or _resolve(text, inputs) for place, text in enumerate(texts)
         ]
         strange = {
             place: text
@@ -209,19 +209,19 @@ class _Reader:
         names = {column.name for column in inputs}
         for place, text in list(strange.items()):
             meanings = self._expressions.get(text.lower(), ())
-            known = same.get(text) or _of_definition(text, child)
-            if known is None:
+            source = same.get(text) or _of_definition(text, child)
+            if source is None:
                 meant = [column for column in inputs if column.name in meanings]
-                known = next((column for column in meant if column not in columns), next(iter(meant), None))
+                source = next((column for column in meant if column not in columns), next(iter(meant), None))
             computed = [one for one in meanings if _is_of_rows(one) and _columns_in(one) <= names]
-            if known is not None and (known in inputs or known.name == text):
-                columns[place] = known
+            if source is not None and (source in inputs or source.name == text):
+                columns[place] = source
                 del strange[place]
             elif len(meanings) == len(computed) == 1:
                 columns[place] = PlanColumn(computed[0], _computed_type(computed[0]))
                 del strange[place]
-        left = [column for column in inputs if column not in columns]
-        for some in ([column for column in left if column.table is None], left):
+        unused = [column for column in inputs if column not in columns]
+        for some in ([column for column in unused if column.table is None], unused):
             if len(some) == len(strange):
                 for place, column in zip(strange, some, strict=True):
                     columns[place] = column
@@ -246,7 +246,7 @@ class _Reader:
         unused = {name: one for name, one in unused.items() if name not in _words(filters, self._expressions)}
         places = {text.lower(): place for place, text in reversed(list(enumerate(texts)))}
         tables = {one.table for one in unused.values()}
-        found: list[dict[int, PlanColumn]] = []
+        groupings: list[dict[int, PlanColumn]] = []
         for own, group in self._group_of.items():
             columns = own.columns
             if own.table not in tables or any(name not in unused for name in columns):
@@ -254,8 +254,8 @@ class _Reader:
             for other, others in self._group_of.items():
                 theirs = other.columns
                 if others == group and len(theirs) == len(columns) and all(name in places for name in theirs):
-                    found.append({places[a]: unused[b] for a, b in zip(theirs, columns, strict=True)})
-        return max(found, key=len, default={})
+                    groupings.append({places[a]: unused[b] for a, b in zip(theirs, columns, strict=True)})
+        return max(groupings, key=len, default={})
 
     def _cte(self, raw: dict[str, Any], info: dict[str, Any], above: frozenset[str]) -> PlanNode:
         index = str(info.get("Table Index", ""))
@@ -316,17 +316,17 @@ class _Reader:
         return replace(node, join_type=kind, join_keys=tuple(keys), predicates=tuple(others), columns=columns)
 
     def _pair(
-        self, left: str, right: str, probe: PlanNode, build: PlanNode, before: Sequence[tuple[PlanColumn, PlanColumn]]
+        self, lhs: str, rhs: str, probe: PlanNode, build: PlanNode, before: Sequence[tuple[PlanColumn, PlanColumn]]
     ) -> tuple[PlanColumn, PlanColumn]:
         """Resolve both sides of an equality; of several columns with one name take two that are joined.
 
         Of columns that are equal DuckDB may print the name of one that does not come in. before: pairs of the same join
         that were resolved already.
         """
-        asked = _subquery(left, probe.columns), _subquery(right, build.columns)
-        if any(asked):
-            return asked[0] or _resolve(left, probe.columns), asked[1] or _resolve(right, build.columns)
-        named_left, named_right = self._named(left, probe.columns), self._named(right, build.columns)
+        outer = _subquery(lhs, probe.columns), _subquery(rhs, build.columns)
+        if any(outer):
+            return outer[0] or _resolve(lhs, probe.columns), outer[1] or _resolve(rhs, build.columns)
+        named_left, named_right = self._named(lhs, probe.columns), self._named(rhs, build.columns)
         ways = ((named_left, named_right), (named_left, build.columns), (probe.columns, named_right))
         for some, others in ways:
             joined = []
@@ -338,7 +338,7 @@ class _Reader:
             stated = [(a, b) for a, b, is_stated in joined if is_stated] or [(a, b) for a, b, _ in joined]
             if stated:
                 return stated[0] if len(stated) == 1 else _likeliest(stated, probe, build, before)
-        first, second = _resolve(left, probe.columns), _resolve(right, build.columns)
+        first, second = _resolve(lhs, probe.columns), _resolve(rhs, build.columns)
         return (
             next(iter(named_left), first) if first not in probe.columns else first,
             next(iter(named_right), second) if second not in build.columns else second,
@@ -347,18 +347,18 @@ class _Reader:
     def _named(self, text: str, inputs: tuple[PlanColumn, ...]) -> tuple[PlanColumn, ...]:
         """Return the columns that a name may mean: those of that name, else those that it is an alias of."""
         name = text.strip().strip('"')
-        found = tuple(column for column in inputs if column.name == name)
+        same_name = tuple(column for column in inputs if column.name == name)
         meanings = self._expressions.get(name.lower(), ())
-        return found or tuple(column for column in inputs if column.name in meanings)
+        return same_name or tuple(column for column in inputs if column.name in meanings)
 
     def match(self, root: dict[str, Any], references: Mapping[str, int] | None) -> None:
         """Find out which table each scan reads, those with the least choice first."""
         scans = list(_scans_below(root))
-        left = dict(references) if references is not None else {}
+        references_left = dict(references) if references is not None else {}
         possible = [self._possible(scan) for scan in scans]
 
         def free(at: int) -> list[TableShape]:
-            return [table for table in possible[at] if left.get(table.name, 0) > 0] or possible[at]
+            return [table for table in possible[at] if references_left.get(table.name, 0) > 0] or possible[at]
 
         matched: dict[int, TableShape | None] = {}
         while len(matched) < len(scans):
@@ -369,9 +369,9 @@ class _Reader:
                 columns = ", ".join(sorted(_read_columns(scans[at].get("extra_info") or {})))
                 self.notes.append(f"a scan of {columns or 'no columns'} may be of {among}")
             matched[at] = max(options, key=lambda table: table.rows or 0, default=None)
-            found = matched[at]
-            if found is not None:
-                left[found.name] = left.get(found.name, 0) - 1
+            table = matched[at]
+            if table is not None:
+                references_left[table.name] = references_left.get(table.name, 0) - 1
         self._matched = [matched[at] for at in range(len(scans))]
 
     def _possible(self, scan: dict[str, Any]) -> list[TableShape]:
@@ -402,19 +402,19 @@ def _filters(info: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the filters that a scan applies, and those that it may apply: ``optional: (...)``, alone or in an AND."""
     required, optional = [], []
     for text in _texts(info.get("Filters")):
-        rest, found = _without_optional(text)
-        optional += found
+        rest, optional_filters = _without_optional(text)
+        optional += optional_filters
         if rest != _ALWAYS:
             required.append(rest)
     return tuple(required), tuple(optional)
 
 
 def _without_optional(text: str) -> tuple[str, list[str]]:
-    found: list[str] = []
+    optional_filters: list[str] = []
     while (start := text.find(_OPTIONAL)) >= 0:
         first = start + len(_OPTIONAL)
         if text[first : first + 1] != "(":  # names a filter that comes from a join at run time
-            return (_ALWAYS, found) if start == 0 else (text, found)
+            return (_ALWAYS, optional_filters) if start == 0 else (text, optional_filters)
         end, depth, quoted = first, 0, False
         while end < len(text):
             quoted ^= text[end] == "'"
@@ -422,9 +422,9 @@ def _without_optional(text: str) -> tuple[str, list[str]]:
             end += 1
             if depth == 0:
                 break
-        found.append(text[first:end])
+        optional_filters.append(text[first:end])
         text = text[:start] + _ALWAYS + text[end:]
-    return text, found
+    return text, optional_filters
 
 
 def _read_columns(info: dict[str, Any]) -> tuple[str, ...]:
@@ -444,7 +444,7 @@ def _handed_on(node: PlanNode, texts: Sequence[str], used: frozenset[str]) -> tu
     are named above, and those without a name, if they are as many as the highest ``#position`` tells; else the join's
     keys are the first that nobody needs.
     """
-    positions = [int(found) for text in texts for found in _ANY_POSITION.findall(text)]
+    positions = [int(position) for text in texts for position in _ANY_POSITION.findall(text)]
     below = next(iter(_through_filters(node)), None)
     if below is None or not positions:
         return node.columns
@@ -460,7 +460,7 @@ def _handed_on(node: PlanNode, texts: Sequence[str], used: frozenset[str]) -> tu
         tuple(column for column in node.columns if column not in build_keys),
         tuple(column for column in node.columns if column not in both_keys),
     )
-    return next((kept for kept in ways if len(kept) == max(positions) + 1), node.columns)
+    return next((columns for columns in ways if len(columns) == max(positions) + 1), node.columns)
 
 
 def _of_definition(name: str, child: PlanNode) -> PlanColumn | None:
@@ -522,7 +522,7 @@ def _likeliest(
         return any((table, name) == (other.table, other.name) for table, name, _ in mine)
 
     def doubts(pair: tuple[PlanColumn, PlanColumn]) -> tuple[int, int, int, int]:
-        used = sum(one in known for one, known in product(pair, before))
+        used = sum(one in earlier for one, earlier in product(pair, before))
         scans = [(a.scan, b.scan) for a, b in before]
         compared = sum((one.table, one.name, one.scan) in some for one, some in product(pair, equal))
         return used, is_done(*pair) + is_done(*pair[::-1]), -scans.count((pair[0].scan, pair[1].scan)), compared
@@ -533,9 +533,9 @@ def _likeliest(
 def _equality(condition: str) -> tuple[str, str] | None:
     """Return both sides of a condition that is an equality as a whole."""
     for equal in _EQUALITY.finditer(condition):
-        left, right = condition[: equal.start()], condition[equal.end() :]
-        if left.count("(") == left.count(")"):
-            return left, right
+        lhs, rhs = condition[: equal.start()], condition[equal.end() :]
+        if lhs.count("(") == lhs.count(")"):
+            return lhs, rhs
     return None
 
 

@@ -120,11 +120,11 @@ class WorkerProcess:
         """Return how much memory it holds beyond what it held when it was new; 0 where nobody can tell."""
         return max(0, self._resident() - self._resident_bytes)
 
-    def ask(self, command: dict[str, Any], *, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
+    def ask(self, command: dict[str, Any]) -> dict[str, Any]:
         """Send a command and return its reply."""
         self._send(command)
         try:
-            kind, payload = self.receive(wait_s=timeout_s)
+            kind, payload = self.receive(wait_s=START_TIMEOUT_S)
         except TimeoutError as error:
             self.kill()
             raise NoAnswer("A DuckDB worker process did not answer in time.") from error
@@ -164,8 +164,8 @@ class WorkerProcess:
         except wire.PeerGone as error:
             raise WorkerLost("The DuckDB worker process that ran the statement was lost.") from error
         if kind is wire.Frame.ERROR:
-            told = json.loads(bytes(payload))
-            raise _ERRORS.get(told["kind"], EngineFault)(told["message"], peak_bytes=told["peak_bytes"])
+            reported = json.loads(bytes(payload))
+            raise _ERRORS.get(reported["kind"], EngineFault)(reported["message"], peak_bytes=reported["peak_bytes"])
         return kind, payload
 
     def interrupt(self, number: int) -> None:

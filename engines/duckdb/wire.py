@@ -28,7 +28,7 @@ _AHEAD_BYTES = 16 << 10  # that are read at once: frames are mostly small, and c
 
 
 class Frame(IntEnum):
-    """What a frame carries."""
+    """Kinds of frames."""
 
     COMMAND = 1
     REPLY = 2

@@ -66,7 +66,6 @@ def open_session(
     master: str = LOCAL,
     remote: str | None = None,
     driver_memory: str = "2g",
-    name: str = "fusion statsproc",
 ) -> Iterator[SparkSession]:
     """Open a session and stop it at the end.
 
@@ -81,7 +80,7 @@ def open_session(
         elif "PYSPARK_GATEWAY_PORT" in os.environ:
             spark = _given()
         else:
-            spark = _start(work_dir, master, driver_memory, name)
+            spark = _start(work_dir, master, driver_memory)
     try:
         yield spark
     finally:

@@ -1,4 +1,4 @@
-"""How DuckDB lays rows into pages, hash tables and sorts: its constants, and the bytes that they come to.
+"""Sizes of DuckDB's pages, hash tables and sorts: its constants, and the bytes that follow from them.
 
 Each is DuckDB's own where it stands in its source (2.0), or fitted to measured peaks (``python -m
 benchmarks.calibrate``) where it does not. They hold for the settings of our workers: no spilling, one row group read
@@ -15,7 +15,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """What DuckDB's memory is computed from.
+    """Constants of DuckDB's memory model.
 
     From its source (2.0):
     page_bytes: of rows, and of their strings.

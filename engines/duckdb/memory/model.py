@@ -32,7 +32,7 @@ from engines.duckdb.memory.layout import (
     power_of_two,
 )
 from engines.duckdb.memory.pipelines import DEFAULT_ROW_GROUP_ROWS, graph_of
-from engines.duckdb.memory.schedule import Kept, Moment, peak
+from engines.duckdb.memory.schedule import Moment, SinkState, peak
 from engines.duckdb.memory.uncertainty import uncertainty_of
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import UNKNOWN, MemoryEstimate, whole_bytes
@@ -97,10 +97,10 @@ def estimate(
     if any(part.rows is None for _, part in walk(tree)):
         return replace(UNKNOWN, gaps=tree.all_gaps())
     model = _Model(tree, statistics, threads, constants)
-    found = model.peak()
-    peak_bytes = found.bytes + constants.base_bytes
+    moment = model.peak()
+    peak_bytes = moment.bytes + constants.base_bytes
     operators = tuple(operator_of(part, depth, model.held.get(id(part), 0.0)) for depth, part in walk(tree))
-    driver = next((place for place, (_, part) in enumerate(walk(tree)) if part is found.largest), None)
+    driver = next((place for place, (_, part) in enumerate(walk(tree)) if part is moment.largest), None)
     described = all(part.table is None or part.table in statistics for part in operators)
     uncertainty = uncertainty_of(operators, driver, described=described)
     return MemoryEstimate(
@@ -140,48 +140,49 @@ class _Model:
         return peak(self.graph.pipelines, self._threads)
 
     def _fill(self, part: EstimatedNode, needed: Needed) -> None:
-        kept = self.graph.kept.get(id(part))
-        if kept is not None:
-            self._keep(kept, needed)
-            self.held[id(part)] = max(kept.filling_bytes + kept.builders * kept.task_bytes, kept.held_bytes)
+        state = self.graph.states.get(id(part))
+        if state is not None:
+            self._fill_state(state, needed)
+            self.held[id(part)] = max(state.filling_bytes + state.builders * state.task_bytes, state.held_bytes)
         for child, needs in zip(part.children, _needs(part.node, needed), strict=True):
             self._fill(child, needs)
 
-    def _keep(self, kept: Kept, needed: Needed) -> None:
-        """Fill in what an operator keeps."""
-        part, constants = kept.part, self._constants
+    def _fill_state(self, state: SinkState, needed: Needed) -> None:
+        """Compute the sizes of one operator's state."""
+        part, constants = state.part, self._constants
         node = part.node
         match node.operator:
             case Operator.HASH_JOIN:
-                rows, table, told = self._hash_join(part, needed, kept.builders)
-                kept.filling_bytes, kept.held_bytes, kept.lasting_bytes = rows, rows + table + told, told
-                kept.floor_bytes = min(rows, constants.join_partitions * kept.builders * constants.page_bytes)
+                rows, table, filter_bytes = self._hash_join(part, needed, state.builders)
+                state.filling_bytes, state.held_bytes = rows, rows + table + filter_bytes
+                state.lasting_bytes = filter_bytes
+                state.floor_bytes = min(rows, constants.join_partitions * state.builders * constants.page_bytes)
             case Operator.NESTED_LOOP_JOIN:
                 build = part.children[1]
-                kept.filling_bytes = kept.held_bytes = self._stored(
+                state.filling_bytes = state.held_bytes = self._stored(
                     build.rows or 0.0, row_of(_used(build.node, needed), self._statistics)
                 )
             case Operator.AGGREGATE:
-                inputs = self._kept_inputs(part)
-                kept.filling_bytes = kept.held_bytes = inputs
+                inputs = self._input_state_bytes(part)
+                state.filling_bytes = state.held_bytes = inputs
                 if node.group_keys and node.label != "PERFECT_HASH_GROUP_BY":
-                    filled, kept.task_bytes, found = self._grouping(part, kept.builders)
-                    kept.filling_bytes, kept.held_bytes = filled + inputs, found + inputs
-                    kept.floor_bytes = min(filled, power_of_two(self._threads) * kept.builders * constants.page_bytes)
-                    kept.repeats = (part.children[0].rows or 0.0) / max(1.0, part.rows or 0.0)
-                    kept.drained_bytes = kept.held_bytes
+                    filled, state.task_bytes, combined = self._grouping(part, state.builders)
+                    state.filling_bytes, state.held_bytes = filled + inputs, combined + inputs
+                    state.floor_bytes = min(filled, power_of_two(self._threads) * state.builders * constants.page_bytes)
+                    state.repeats = (part.children[0].rows or 0.0) / max(1.0, part.rows or 0.0)
+                    state.drained_bytes = state.held_bytes
             case Operator.WINDOW:
-                filled, sorting = self._window(kept)
-                kept.filling_bytes, kept.held_bytes, kept.drained_bytes = filled, filled + sorting, filled
+                filled, sorting = self._window(state)
+                state.filling_bytes, state.held_bytes, state.drained_bytes = filled, filled + sorting, filled
             case Operator.SORT:
                 held = self._sorted(node, part.children[0].rows or 0.0)  # a limit above may not take all
-                kept.filling_bytes, kept.held_bytes, kept.drained_bytes = constants.last_rows * held, held, held
+                state.filling_bytes, state.held_bytes, state.drained_bytes = constants.last_rows * held, held, held
             case Operator.TOP_N:
                 limit = float((node.limit or 0) + node.offset) * self._threads
-                kept.filling_bytes = kept.held_bytes = self._sorted(node, min(part.children[0].rows or 0.0, limit))
-            case Operator.MATERIALIZE if kept.readers:
+                state.filling_bytes = state.held_bytes = self._sorted(node, min(part.children[0].rows or 0.0, limit))
+            case Operator.MATERIALIZE if state.readers:
                 definition = part.children[0]
-                kept.filling_bytes = kept.held_bytes = kept.lasting_bytes = self._stored(
+                state.filling_bytes = state.held_bytes = state.lasting_bytes = self._stored(
                     definition.rows or 0.0, row_of(_stored_columns(definition.node), self._statistics)
                 )
 
@@ -214,8 +215,8 @@ class _Model:
         keys = [key for _, key in node.join_keys]
         payload = [] if _matches_only(node) else [c for c in _used(build.node, needed) if c not in keys]
         row = self._narrowed(row_of([*keys, *payload], self._statistics), part, payload)
-        found = 1 if node.join_type in _MARKING else 0
-        width = row.fixed_bytes + constants.hash_bytes + math.ceil(row.columns / 8) + found
+        mark_bytes = 1 if node.join_type in _MARKING else 0
+        width = row.fixed_bytes + constants.hash_bytes + math.ceil(row.columns / 8) + mark_bytes
         width += constants.heap_size_bytes if row.has_strings else 0
         rows = build.rows or 0.0
         filled = pages_bytes(rows, width, constants.join_partitions, threads, constants)
@@ -241,11 +242,11 @@ class _Model:
             return row
         numbered = self._numbered(build)
         for column in payload:
-            known = numbered.get(column)
-            if known is None:
+            build_rows = numbered.get(column)
+            if build_rows is None:
                 continue
             alone = row_of([column], self._statistics)
-            width = next(width for width, most in ((1, 1 << 8), (2, 1 << 16), (4, math.inf)) if known <= most)
+            width = next(width for width, most in ((1, 1 << 8), (2, 1 << 16), (4, math.inf)) if build_rows <= most)
             if width < alone.fixed_bytes:
                 row = replace(
                     row,
@@ -257,10 +258,10 @@ class _Model:
 
     def _numbered(self, part: EstimatedNode) -> Mapping[PlanColumn, float]:
         """Return the columns that come out as numbers of rows of a join's build side, and how many rows it has."""
-        known = self._dictionaries.get(id(part))
-        if known is None:
-            known = self._dictionaries[id(part)] = self._numbers(part)
-        return known
+        numbers = self._dictionaries.get(id(part))
+        if numbers is None:
+            numbers = self._dictionaries[id(part)] = self._numbers(part)
+        return numbers
 
     def _numbers(self, part: EstimatedNode) -> Mapping[PlanColumn, float]:
         constants, node = self._constants, part.node
@@ -271,23 +272,23 @@ class _Model:
             case Operator.FILTER:
                 return self._numbered(part.children[0])
             case Operator.HASH_JOIN if node.join_type in _HANDING_ON:
-                found = dict(self._numbered(part.children[0]))
+                numbers = dict(self._numbered(part.children[0]))
                 build, span = part.children[1], self._span(node)
                 rows, probed = build.rows or 0.0, node.children[0].cardinality or 0.0
                 if node.join_type is not JoinType.INNER:
-                    return found
+                    return numbers
                 payload = [column for column in build.node.columns if column in node.columns]
                 if span is not None and self._is_perfect(part):
-                    return found | dict.fromkeys(payload, span)
+                    return numbers | dict.fromkeys(payload, span)
                 through = self._numbered(build)
                 if any(column in through for column in payload):
-                    return found | {column: through[column] for column in payload if column in through}
+                    return numbers | {column: through[column] for column in payload if column in through}
                 width = row_of(payload, self._statistics).fixed_bytes
                 if probed >= max(constants.numbering_rows, constants.numbering_ratio * rows) and rows * width <= (
                     constants.numbering_bytes
                 ):
-                    return found | dict.fromkeys(payload, rows)
-                return found
+                    return numbers | dict.fromkeys(payload, rows)
+                return numbers
             case _:
                 return {}
 
@@ -332,46 +333,46 @@ class _Model:
         row = row_of(node.group_keys, self._statistics)
         calls = node.columns[len(node.group_keys) :]
         states = sum(_state_bytes(column, below.node) for column in calls)
-        texts = sum(self._kept_text(column, below.node) for column in calls if column.data_type == "string")
+        texts = sum(self._text_state_bytes(column, below.node) for column in calls if column.data_type == "string")
         width = row.fixed_bytes + constants.hash_bytes + math.ceil((row.columns + 1) / 8)
         width += constants.heap_size_bytes if row.has_strings else 0
         if states:
             width = _aligned(_aligned(width) + states)
-        given, groups = below.rows or 0.0, part.rows or 0.0
+        input_rows, groups = below.rows or 0.0, part.rows or 0.0
         grows = self._threads <= constants.growing_threads
         if self._comes_together(part):
-            found = groups
+            held_groups = groups
         elif grows:
-            found = groups_met(groups, given, threads) * threads
+            held_groups = groups_met(groups, input_rows, threads) * threads
         else:
-            found = groups_kept(groups, given, threads, constants)
+            held_groups = groups_kept(groups, input_rows, threads, constants)
         parts = power_of_two(self._threads)
-        rows = pages_bytes(found, width, parts, threads, constants)
-        rows += pages_bytes(found, row.heap_bytes, parts, threads, constants) + found * texts
-        table = grouping_table_bytes(found / threads if grows else 0.0, constants)
+        rows = pages_bytes(held_groups, width, parts, threads, constants)
+        rows += pages_bytes(held_groups, row.heap_bytes, parts, threads, constants) + held_groups * texts
+        table = grouping_table_bytes(held_groups / threads if grows else 0.0, constants)
         filled = constants.last_rows * rows
         if table > constants.entry_bytes * constants.grouping_entries:  # it has grown: twice as large as the one before
-            share = threads * table / 2 / constants.entry_bytes / constants.grouping_load / found
+            share = threads * table / 2 / constants.entry_bytes / constants.grouping_load / held_groups
             filled = max(filled, share * rows + threads * table * constants.growing_overlap / 2)
-        return filled, table, rows + parts * combining_table_bytes(found / parts, constants)
+        return filled, table, rows + parts * combining_table_bytes(held_groups / parts, constants)
 
-    def _kept_text(self, column: PlanColumn, below: PlanNode) -> float:
+    def _text_state_bytes(self, column: PlanColumn, below: PlanNode) -> float:
         """Return the bytes of the text that an aggregate keeps per group: a longer one takes a new place."""
         return self._constants.text_places * heap_bytes(_argument(column, below), self._statistics)
 
-    def _kept_inputs(self, part: EstimatedNode) -> float:
+    def _input_state_bytes(self, part: EstimatedNode) -> float:
         """Return the bytes of states that grow with their input: lists, texts, distinct values, quantiles."""
         constants, node, below = self._constants, part.node, part.children[0]
-        kept = 0.0
+        row_bytes = 0.0
         for column in node.columns[len(node.group_keys) :]:
             if not _GROWING_STATE.match(column.name):
                 continue
             row = row_of([_argument(column, below.node)], self._statistics)
-            kept += constants.growing_state * (row.fixed_bytes + row.heap_bytes)
+            row_bytes += constants.growing_state * (row.fixed_bytes + row.heap_bytes)
             if "DISTINCT " in column.name:
                 keys = row_of(node.group_keys, self._statistics)
-                kept += keys.fixed_bytes + keys.heap_bytes + constants.hash_bytes
-        return kept * (below.rows or 0.0)
+                row_bytes += keys.fixed_bytes + keys.heap_bytes + constants.hash_bytes
+        return row_bytes * (below.rows or 0.0)
 
     def _comes_together(self, part: EstimatedNode) -> bool:
         """Tell whether the rows of a group come one after the other, as they lie in the files: one thread gets all."""
@@ -398,10 +399,10 @@ class _Model:
             width += self._row_bytes(rest)
         return rows * (width + constants.sort_scratch)
 
-    def _window(self, kept: Kept) -> tuple[float, float]:
+    def _window(self, state: SinkState) -> tuple[float, float]:
         """Return the bytes of a window's input, and of what is sorted at once: parts by their hash, or the whole."""
-        constants, node, child = self._constants, kept.part.node, kept.part.children[0]
-        rows, row = kept.part.rows or 0.0, row_of(_stored_columns(child.node), self._statistics)
+        constants, node, child = self._constants, state.part.node, state.part.children[0]
+        rows, row = state.part.rows or 0.0, row_of(_stored_columns(child.node), self._statistics)
         width = self._row_bytes(row)
         if not any("PARTITION BY" in column.name for column in node.columns):
             return constants.last_rows * rows * (width + constants.pointer_bytes + constants.window_scratch), 0.0
@@ -411,12 +412,12 @@ class _Model:
         ):
             parts *= 4
         parts = max(1, round(occupied(parts, self._partitions(node, _stored_columns(child.node)))))
-        found, given = 0.0, sum(kept.writers.values())
-        for writer, written in kept.writers.items():
-            share = rows * written / given if given else 0.0
-            found += pages_bytes(share, width - row.heap_bytes + constants.hash_bytes, parts, writer.tasks, constants)
-            found += pages_bytes(share, row.heap_bytes, parts, writer.tasks, constants)
-        return found, min(1.0, self._threads / parts) * rows * (width + constants.sort_key_bytes[-1])
+        held, written_rows = 0.0, sum(state.writers.values())
+        for writer, written in state.writers.items():
+            share = rows * written / written_rows if written_rows else 0.0
+            held += pages_bytes(share, width - row.heap_bytes + constants.hash_bytes, parts, writer.tasks, constants)
+            held += pages_bytes(share, row.heap_bytes, parts, writer.tasks, constants)
+        return held, min(1.0, self._threads / parts) * rows * (width + constants.sort_key_bytes[-1])
 
     def _partitions(self, node: PlanNode, columns: Sequence[PlanColumn]) -> float:
         """Return how many partitions a window has at most: as many as its columns' values go together."""
@@ -425,14 +426,14 @@ class _Model:
         for text in (column.name for column in node.columns):
             keys = _PARTITION_BY.search(text)
             if keys is not None:
-                known = [self._distinct(by_name.get(name.strip())) for name in keys[1].split(",")]
-                most = min(most, math.prod(known))
+                distinct_counts = [self._distinct(by_name.get(name.strip())) for name in keys[1].split(",")]
+                most = min(most, math.prod(distinct_counts))
         return most
 
     def _distinct(self, column: PlanColumn | None) -> float:
         table = self._statistics.get(column.table or "") if column is not None else None
-        known = table.columns.get(column.name) if table is not None and column is not None else None
-        return math.inf if known is None else known.ndv + 1.0  # and NULL
+        column_statistics = table.columns.get(column.name) if table is not None and column is not None else None
+        return math.inf if column_statistics is None else column_statistics.ndv + 1.0  # and NULL
 
     def _row_bytes(self, row: Row) -> float:
         """Return the bytes of a row and its strings, where it is kept whole."""
@@ -474,34 +475,34 @@ def _source(node: PlanNode) -> PlanNode:
 
 def _stored_columns(node: PlanNode) -> list[PlanColumn]:
     """Return the columns that are kept of a node's rows."""
-    return _once(_told_columns(node))
+    return _once(_traced_columns(node))
 
 
 def _once(columns: Sequence[PlanColumn]) -> list[PlanColumn]:
     """Return columns, each of a table once; computed ones of the same text are different ones."""
-    found: list[PlanColumn] = []
+    unique: list[PlanColumn] = []
     for column in columns:
-        if column.table is None or column not in found:
-            found.append(column)
-    return found
+        if column.table is None or column not in unique:
+            unique.append(column)
+    return unique
 
 
-def _told_columns(node: PlanNode) -> Sequence[PlanColumn]:
+def _traced_columns(node: PlanNode) -> Sequence[PlanColumn]:
     """Return a node's columns in order; those of a union from the input that tells most of them."""
     match node.operator:
         case Operator.UNION:
-            inputs = zip(*map(_told_columns, node.children), strict=False)
+            inputs = zip(*map(_traced_columns, node.children), strict=False)
             return [max(some, key=lambda one: (one.table is not None, one.data_type is not None)) for some in inputs]
         case Operator.FILTER | Operator.LIMIT | Operator.SORT | Operator.TOP_N:
-            return _told_columns(node.children[0])
+            return _traced_columns(node.children[0])
         case Operator.WINDOW:
-            below = _told_columns(node.children[0])
+            below = _traced_columns(node.children[0])
             return [*below, *node.columns[len(below) :]]
         case Operator.PROJECT:
-            told = dict(zip(node.children[0].columns, _told_columns(node.children[0]), strict=False))
-            return [told.get(column, column) for column in node.columns]
+            known_below = dict(zip(node.children[0].columns, _traced_columns(node.children[0]), strict=False))
+            return [known_below.get(column, column) for column in node.columns]
         case Operator.MATERIALIZE:
-            return _told_columns(node.children[1])
+            return _traced_columns(node.children[1])
         case _:
             return node.columns
 
@@ -561,8 +562,8 @@ def _state_bytes(column: PlanColumn, below: PlanNode) -> float:
 def _argument(column: PlanColumn, below: PlanNode) -> PlanColumn:
     """Return what an aggregate is called with, where its text gives a position; else what it is itself."""
     place = _POSITION.search(column.name)
-    known = place is not None and int(place.group(1)) < len(below.columns)
-    return below.columns[int(place.group(1))] if place is not None and known else column
+    is_position = place is not None and int(place.group(1)) < len(below.columns)
+    return below.columns[int(place.group(1))] if place is not None and is_position else column
 
 
 def _aligned(width: float) -> float:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from engines.duckdb.memory.schedule import CHUNK_ROWS, Kept, Pipeline
+from engines.duckdb.memory.schedule import CHUNK_ROWS, Pipeline, SinkState
 from selector.cardinality.tree import EstimatedNode
 from selector.plan import JoinType, Operator, PlanNode
 from selector.statistics import TableStatistics
@@ -40,7 +40,7 @@ _JOINS = (Operator.HASH_JOIN, Operator.NESTED_LOOP_JOIN)
 
 
 class _Taking(IntEnum):
-    """Whether a pipeline takes rows of a common table expression while they are made, or only if nobody else reads."""
+    """Ways in which a pipeline reads a common table expression: while it is made, or only if it is the only reader."""
 
     NOTHING = 0
     ROWS_ALONE = 1
@@ -51,7 +51,7 @@ class _Taking(IntEnum):
 class _Meta:
     """Pipelines that write into the same operator. sink: None where that is the result."""
 
-    sink: Kept | None
+    sink: SinkState | None
     pipelines: list[Pipeline] = field(default_factory=list)
     children: list[_Meta] = field(default_factory=list)
 
@@ -66,7 +66,7 @@ class _Meta:
 class _Shared:
     """A common table expression, and what reads it."""
 
-    kept: Kept
+    state: SinkState
     readers: list[Pipeline] = field(default_factory=list)
 
 
@@ -75,7 +75,7 @@ class Graph:
     """Pipelines in the order in which they may start, and what they write into, by the operator's identity."""
 
     pipelines: list[Pipeline]
-    kept: dict[int, Kept]
+    states: dict[int, SinkState]
 
 
 def graph_of(tree: EstimatedNode, statistics: Mapping[str, TableStatistics], threads: int) -> Graph:
@@ -84,7 +84,7 @@ def graph_of(tree: EstimatedNode, statistics: Mapping[str, TableStatistics], thr
     root = _Meta(None)
     builder.build(tree, builder.pipeline(root, tree.rows), root)
     pipelines = [one for meta in root.all() for one in meta.pipelines]
-    return Graph(builder.resolved(pipelines), builder.kept)
+    return Graph(builder.resolved(pipelines), builder.states)
 
 
 def row_groups(part: PlanNode, statistics: Mapping[str, TableStatistics]) -> int | None:
@@ -103,10 +103,10 @@ class _Builder:
         self._busy: dict[int, int] = {}
         self._sources: dict[Pipeline, PlanNode] = {}
         self._taking: dict[Pipeline, _Taking] = {}
-        self._builds: dict[Pipeline, list[Kept]] = {}
+        self._builds: dict[Pipeline, list[SinkState]] = {}
         self._probing: set[Pipeline] = set()  # a hash join hands on rows after them, if any are left
         self._probing_much: set[Pipeline] = set()  # and counts as the source of these
-        self.kept: dict[int, Kept] = {}
+        self.states: dict[int, SinkState] = {}
 
     def pipeline(self, meta: _Meta, rows: float | None, like: Pipeline | None = None) -> Pipeline:
         """Add a pipeline that writes so many rows into a sink. like: one whose operators it goes through, too."""
@@ -150,14 +150,14 @@ class _Builder:
 
     def _child(self, meta: _Meta, part: EstimatedNode, current: Pipeline, rows: float | None) -> _Meta:
         """Add what writes into an operator, which a pipeline waits for."""
-        kept = self.kept[id(part)] = Kept(part)
-        child = _Meta(kept)
+        state = self.states[id(part)] = SinkState(part)
+        child = _Meta(state)
         meta.children.append(child)
         self.pipeline(child, rows)
-        current.needs.add(kept)
+        current.needs.add(state)
         return child
 
-    def _source(self, current: Pipeline, part: EstimatedNode, tasks: int, reads: Kept | None = None) -> None:
+    def _source(self, current: Pipeline, part: EstimatedNode, tasks: int, reads: SinkState | None = None) -> None:
         self._sources[current] = part.node
         table = self._statistics.get(part.node.table or "") if not part.children else None
         current.read_rows = float(table.rows) if table is not None else part.rows or 0.0
@@ -181,10 +181,10 @@ class _Builder:
         child = self._child(meta, part, current, build.rows)
         child.pipelines[0].work += COST[part.node.operator] * (build.rows or 0.0)
         self.build(build, child.pipelines[0], child)
-        kept = self.kept[id(part)]
-        kept.beside = self._builds.setdefault(current, [])  # all are filled before the first one's table is made
-        kept.beside.append(kept)
-        current.reads.append(kept)
+        state = self.states[id(part)]
+        state.beside = self._builds.setdefault(current, [])  # all are filled before the first one's table is made
+        state.beside.append(state)
+        current.reads.append(state)
         if part.node.operator is Operator.HASH_JOIN:
             self._probing.add(current)
             if self._estimated_threads(part.node) > self._threads:
@@ -207,9 +207,9 @@ class _Builder:
     def _wait_recursively(self, meta: _Meta, before: list[_Meta], dependencies: Iterable[Pipeline]) -> None:
         """Let large pipelines that were made since wait for large ones."""
         large = [one for one in dependencies if self._is_large(one) or one in self._probing_much]
-        known = set(map(id, before))
+        earlier = set(map(id, before))
         for late in meta.all():
-            if id(late) not in known:
+            if id(late) not in earlier:
                 for pipeline in late.pipelines:
                     if self._is_large(pipeline):
                         pipeline.waits.update(large)
@@ -222,15 +222,15 @@ class _Builder:
 
     def _estimated_threads(self, node: PlanNode) -> int:
         """Return how many threads DuckDB expects a source to keep busy."""
-        found = self._busy.get(id(node))
-        if found is None:
+        threads = self._busy.get(id(node))
+        if threads is None:
             below = [self._estimated_threads(child) for child in node.children]
             if not below:
-                found = max(1, int((node.cardinality or 0.0) // ROWS_PER_THREAD))
+                threads = max(1, int((node.cardinality or 0.0) // ROWS_PER_THREAD))
             else:
-                found = sum(below) if node.operator is Operator.UNION else max(below)
-            self._busy[id(node)] = found
-        return found
+                threads = sum(below) if node.operator is Operator.UNION else max(below)
+            self._busy[id(node)] = threads
+        return threads
 
     def _union(self, part: EstimatedNode, current: Pipeline, meta: _Meta) -> None:
         ordered = meta.sink is None  # the result keeps the order of its rows
@@ -260,37 +260,37 @@ class _Builder:
 
     def _materialize(self, part: EstimatedNode, current: Pipeline, meta: _Meta) -> None:
         definition, body = part.children
-        kept = self.kept[id(part)] = Kept(part)
-        child = _Meta(kept)
+        state = self.states[id(part)] = SinkState(part)
+        child = _Meta(state)
         meta.children.append(child)
         self.pipeline(child, definition.rows).work += COST[Operator.MATERIALIZE] * (definition.rows or 0.0)
         self.build(definition, child.pipelines[0], child)
-        self._shared[part.node.reference or ""] = _Shared(kept)
+        self._shared[part.node.reference or ""] = _Shared(state)
         self.build(body, current, meta)
 
     def resolved(self, pipelines: list[Pipeline]) -> list[Pipeline]:
         """Return the pipelines that are scheduled, where those that read a common table expression run with it."""
         for shared in self._shared.values():
             for reader in shared.readers:
-                reader.needs.add(shared.kept)
+                reader.needs.add(shared.state)
         for shared in self._shared.values():
             for reader in shared.readers:
                 taking = self._taking[reader]
                 is_fed = taking is _Taking.ROWS or (taking is _Taking.ROWS_ALONE and len(shared.readers) == 1)
-                if is_fed and not _waits_for(reader, shared.kept):
+                if is_fed and not _waits_for(reader, shared.state):
                     pipelines.remove(reader)
-                    _feed(reader, shared.kept, pipelines)
+                    _feed(reader, shared.state, pipelines)
                 else:
-                    reader.reads.append(shared.kept)
+                    reader.reads.append(shared.state)
         for one in pipelines:
-            for kept in one.reads:
-                kept.readers.add(one)
+            for state in one.reads:
+                state.readers.add(one)
         return pipelines
 
 
-def _waits_for(reader: Pipeline, shared: Kept) -> bool:
+def _waits_for(reader: Pipeline, shared: SinkState) -> bool:
     """Tell whether a pipeline has to wait for rows of a common table expression, besides those that it reads."""
-    waiting = [*reader.waits, *(one for kept in reader.needs - {shared} for one in kept.writers)]
+    waiting = [*reader.waits, *(one for state in reader.needs - {shared} for one in state.writers)]
     seen: set[Pipeline] = set()
     while waiting:
         one = waiting.pop()
@@ -302,12 +302,12 @@ def _waits_for(reader: Pipeline, shared: Kept) -> bool:
     return False
 
 
-def _feed(reader: Pipeline, shared: Kept, others: list[Pipeline]) -> None:
+def _feed(reader: Pipeline, shared: SinkState, others: list[Pipeline]) -> None:
     """Let what makes the rows of a common table expression do the work of a pipeline that reads them."""
     makers = list(shared.writers)
-    for kept in reader.sinks:
-        rows = kept.writers.pop(reader) / len(makers)
-        kept.writers.update(dict.fromkeys(makers, rows))
+    for state in reader.sinks:
+        rows = state.writers.pop(reader) / len(makers)
+        state.writers.update(dict.fromkeys(makers, rows))
     for maker in makers:
         maker.sinks += reader.sinks
         maker.reads += reader.reads

@@ -24,13 +24,20 @@ FEW_REPEATS = 1.05  # rows per group, up to which every row is one
 
 
 @dataclass(slots=True, eq=False)
-class Kept:
-    """What one operator keeps of the rows that pipelines write into it, until the last one that reads it is done.
+class SinkState:
+    """State of one operator that pipelines write rows into, until the last pipeline that reads it is done.
 
-    filling_bytes: with all rows in it; floor_bytes: from its first rows on; task_bytes: beside them, for each task that
-    writes. held_bytes: once it is finished, of which drained_bytes go away as they are read; lasting_bytes: until the
-    statement ends. repeats: rows for each one that it keeps. writers: with the rows that each of them writes. beside:
-    others that have to be filled before it is finished.
+    part: the operator.
+    filling_bytes: bytes with all rows in it, before it is finished.
+    floor_bytes: bytes from its first rows on.
+    task_bytes: further bytes for each task that writes.
+    held_bytes: bytes once it is finished.
+    drained_bytes: part of ``held_bytes`` that is freed as it is read.
+    lasting_bytes: part of ``held_bytes`` that stays until the statement ends.
+    repeats: rows written for each row that it holds.
+    writers: pipelines that write into it, with the rows of each.
+    readers: pipelines that read it.
+    beside: other states that have to be filled before it is finished.
     """
 
     part: EstimatedNode
@@ -43,7 +50,7 @@ class Kept:
     repeats: float = 1.0
     writers: dict[Pipeline, float] = field(default_factory=dict)
     readers: set[Pipeline] = field(default_factory=set)
-    beside: list[Kept] = field(default_factory=list)
+    beside: list[SinkState] = field(default_factory=list)
 
     @property
     def builders(self) -> int:
@@ -97,9 +104,9 @@ class Pipeline:
     read_bytes: float = 0.0
     scan_bytes: float = 0.0
     scan: EstimatedNode | None = None
-    sinks: list[Kept] = field(default_factory=list)
-    reads: list[Kept] = field(default_factory=list)
-    needs: set[Kept] = field(default_factory=set)
+    sinks: list[SinkState] = field(default_factory=list)
+    reads: list[SinkState] = field(default_factory=list)
+    needs: set[SinkState] = field(default_factory=set)
     waits: set[Pipeline] = field(default_factory=set)
 
     def has_written(self, progress: float, rows: float) -> bool:
@@ -112,13 +119,13 @@ class Pipeline:
     def before(self) -> Iterator[Pipeline]:
         """Yield the pipelines that have to be done before it begins."""
         yield from self.waits
-        for kept in self.needs:
-            yield from kept.writers
+        for state in self.needs:
+            yield from state.writers
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is there at once. largest: the operator that holds most of it, None where nobody holds anything."""
+    """Memory at one moment. largest: operator that holds most of it; None: no operator holds any."""
 
     bytes: float
     largest: EstimatedNode | None
@@ -147,7 +154,7 @@ class _Run:
         self._turn: tuple[Pipeline, float] | None = None
         self._progress: dict[Pipeline, float] = {}
         self._begun: dict[Pipeline, int] = {}
-        self._held: dict[Kept, None] = {}
+        self._held: dict[SinkState, None] = {}
         self._start([one for one in pipelines if not self._waits_for[one]])
 
     def peak(self) -> Moment:
@@ -181,9 +188,9 @@ class _Run:
             self._turn = None
         for after in self._before.get(one, ()):
             self._waits_for[after].discard(one)
-        for kept in one.reads:
-            if not kept.lasting_bytes and all(self._progress.get(reader) == 1.0 for reader in kept.readers):
-                self._held.pop(kept, None)
+        for state in one.reads:
+            if not state.lasting_bytes and all(self._progress.get(reader) == 1.0 for reader in state.readers):
+                self._held.pop(state, None)
 
     def _take(self) -> bool:
         """Let every thread take a task that is there; tells whether any has one."""
@@ -212,14 +219,14 @@ class _Run:
             step = min(step, self._turn[1])
         ended = []
         for one, rate in rates.items():
-            left = self._left[one] - step * rate
-            self._left[one] = left
-            self._progress[one] = 1.0 - max(0.0, left) / max(1.0, one.work)
-            if left <= (1.0 - ENDING) * one.work:
+            work_left = self._left[one] - step * rate
+            self._left[one] = work_left
+            self._progress[one] = 1.0 - max(0.0, work_left) / max(1.0, one.work)
+            if work_left <= (1.0 - ENDING) * one.work:
                 ended.append(one)
         if self._turn is not None:
-            one, left = self._turn[0], self._turn[1] - step
-            self._turn = (one, left) if left > 0.0 or one in ended else None
+            one, turn_left = self._turn[0], self._turn[1] - step
+            self._turn = (one, turn_left) if turn_left > 0.0 or one in ended else None
             if self._turn is None:
                 self._queue.append((one, True))
         return ended

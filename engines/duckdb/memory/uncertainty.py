@@ -1,4 +1,4 @@
-"""How uncertain an expected peak is: by what holds most of it, and by how large the plan is that it was computed from.
+"""Uncertainty of an expected peak, by the operator that holds most of it and by the size of the plan.
 
 Errors of rows multiply on their way up, so that plans of many operators are less certain; memory that a grouping key
 without statistics holds is hardly known at all: each row may be a group of its own, or all of them one. Fitted by
@@ -38,11 +38,11 @@ DUCKDB: Mapping[str, tuple[float, float, float]] = {
 def uncertainty_of(
     operators: Sequence[OperatorEstimate],
     driver: int | None,
-    known: Mapping[str, tuple[float, float, float]] = DUCKDB,
+    spreads: Mapping[str, tuple[float, float, float]] = DUCKDB,
     *,
     described: bool = True,
 ) -> Uncertainty:
-    """Return how uncertain a peak is. driver: position of the operator that holds most. known: by kind.
+    """Return how uncertain a peak is. driver: position of the operator that holds most. spreads: by kind.
 
     described: whether all tables have statistics.
     """
@@ -51,7 +51,7 @@ def uncertainty_of(
         kind = f"{UNDESCRIBED.get(kind, kind)} without statistics"
     elif len(operators) > LARGE_PLAN:
         kind = f"{kind} of a large plan"
-    return Uncertainty(kind, *known[kind])
+    return Uncertainty(kind, *spreads[kind])
 
 
 def _kind(part: OperatorEstimate) -> str:

@@ -1,1 +1,1 @@
-"""What runs in a worker process: DuckDB itself, locked down, over views of the tables. START HERE: worker.py."""
+"""Code of a worker process: DuckDB, locked down, over views of the tables. START HERE: worker.py."""

@@ -61,7 +61,7 @@ _LOCKS = (
 
 
 class KnownStatements(Generic[Known]):
-    """What is known of some statements, by their texts. Not thread-safe."""
+    """Cache of values by statement text. Not thread-safe."""
 
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
@@ -70,10 +70,10 @@ class KnownStatements(Generic[Known]):
         """Return what is known of a statement."""
         return self._known.get(sql)
 
-    def keep(self, sql: str, known: Known) -> None:
+    def keep(self, sql: str, value: Known) -> None:
         """Keep something of a statement, unless its text is long; what was kept first goes."""
         if len(sql) <= LONGEST_KNOWN:
-            self._known[sql] = known
+            self._known[sql] = value
             if len(self._known) > MOST_KNOWN:
                 del self._known[next(iter(self._known))]
 
@@ -176,19 +176,19 @@ class Instance:
 
     def explain(self, sql: str) -> str:
         """Return the plan of a query as JSON."""
-        found = self._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchone()
-        return str(found[1]) if found else ""
+        row = self._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchone()
+        return str(row[1]) if row else ""
 
     def query(self, sql: str) -> duckdb.DuckDBPyRelation:
         """Return a query that runs, on the tables as they are then, each time that its rows are read.
 
         It is kept for the next time: to bind a point query takes a tenth of what it takes to run it.
         """
-        known = self._queries.get(sql)
-        self._prefetch(known is None or known.took_s > SHORT_S)
-        if known is not None:
-            known.took_s = math.inf  # until it has ended well
-            return known.relation
+        prepared = self._queries.get(sql)
+        self._prefetch(prepared is None or prepared.took_s > SHORT_S)
+        if prepared is not None:
+            prepared.took_s = math.inf  # until it has ended well
+            return prepared.relation
         relation = self._connection.sql(sql)
         if relation.type == _RUNS_WHEN_READ:
             self._queries.keep(sql, _KnownQuery(relation))
@@ -196,9 +196,9 @@ class Instance:
 
     def ran(self, sql: str, took_s: float) -> None:
         """Note how long a query took that has just ended."""
-        known = self._queries.get(sql)
-        if known is not None:
-            known.took_s = took_s
+        prepared = self._queries.get(sql)
+        if prepared is not None:
+            prepared.took_s = took_s
 
     def _prefetch(self, wanted: bool) -> None:
         """Have threads of their own read ahead in Parquet files, or not.
@@ -267,15 +267,15 @@ class Instances:
 
     def reading(self, names: Set[str], source_of: Callable[[str], TableSource]) -> Instance:
         """Return an instance that can read these tables, another one if none can."""
-        found = next((one for one in reversed(self._open) if one.sources.keys() >= names), None)
-        if found is None:
+        instance = next((one for one in reversed(self._open) if one.sources.keys() >= names), None)
+        if instance is None:
             sources = self._together({name: source_of(name) for name in names})
             blank, self._blank = self._blank, None
-            found = Instance(blank or Blank(threads=self._threads), sources, self._footers)
+            instance = Instance(blank or Blank(threads=self._threads), sources, self._footers)
         else:
-            self._open.remove(found)
-        self._open.append(found)
-        return found
+            self._open.remove(instance)
+        self._open.append(instance)
+        return instance
 
     def forget(self, names: Set[str]) -> None:
         """Close every instance that can read one of these tables."""

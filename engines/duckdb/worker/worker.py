@@ -125,9 +125,9 @@ class Worker:
 
     def _learn(self, changed: list[dict[str, Any]], gone: list[str]) -> None:
         """Take tables that are new or defined otherwise, and forget others: no instance is left that can read those."""
-        known = {str(table["name"]).lower(): _table(table) for table in changed}
-        self._instances.forget({*known, *gone})
-        self._tables.update(known)
+        tables = {str(table["name"]).lower(): _table(table) for table in changed}
+        self._instances.forget({*tables, *gone})
+        self._tables.update(tables)
         for name in gone:
             self._tables.pop(name, None)
 
@@ -156,13 +156,13 @@ class Worker:
 
     def _named(self, sql: str) -> frozenset[str]:
         """Return the names of tables in one query, which is parsed and not bound. Raises UnsupportedFeature."""
-        known = self._names.get(sql)
-        if known is None:
+        names = self._names.get(sql)
+        if names is None:
             _require_one_query(sql)
-            found = self._parser.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
-            known = frozenset(_table_names(json.loads(found[0]) if found else None))
-            self._names.keep(sql, known)
-        return known
+            row = self._parser.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
+            names = frozenset(_table_names(json.loads(row[0]) if row else None))
+            self._names.keep(sql, names)
+        return names
 
     def _explain(self, sql: str, memory_bytes: int) -> str:
         instance = self._instance_for(sql)

@@ -30,7 +30,7 @@ from engines.duckdb.writer.kinds import BINARY, BOOLEAN, INT, NULL, STRING, comm
 from engines.duckdb.writer.ordering import direction
 from engines.duckdb.writer.scopes import Scope
 from engines.duckdb.writer.signatures import BY_THEIR_PARTS, require_accepted
-from engines.duckdb.writer.values import JUST_ONE, Value, otherwise, require, require_count, string
+from engines.duckdb.writer.values import JUST_ONE, Value, raise_at_runtime, require, require_count, string
 from engines.errors import NoEquivalent
 from selector.types import InvalidType
 from sql.guards import RAISE
@@ -115,12 +115,12 @@ class Expressions:
 
     def _column(self, node: exp.Column) -> Value:
         require(isinstance(node.this, exp.Identifier), f"a field of {node.table}.")
-        found = self.scope.column(node.name, node.table)
-        if found is None and not node.table:
-            found = self.scope.given.get(node.name.lower())
-        if found is None:
+        column = self.scope.column(node.name, node.table)
+        if column is None and not node.table:
+            column = self.scope.aliases.get(node.name.lower())
+        if column is None:
             raise NoEquivalent(f"the name {node.sql()}.")
-        return found
+        return column
 
     def _paren(self, node: exp.Paren) -> Value:
         return self.value(node.this)
@@ -222,11 +222,11 @@ class Expressions:
         wanted = [self.value(part) for part in parts]
         for pattern_value in wanted:
             require_accepted("ILIKE" if folded else "LIKE", [value, pattern_value])
-        found = [patterns.like(value, part, escape, folded=folded).text for part in wanted]
+        matches = [patterns.like(value, part, escape, folded=folded).text for part in wanted]
         if node.args.get("negate"):
-            found = [f"(NOT {text})" for text in found]
+            matches = [f"(NOT {text})" for text in matches]
         word = " OR " if isinstance(pattern, exp.Any) else " AND "
-        return Value(found[0] if len(found) == 1 else f"({word.join(found)})", BOOLEAN)
+        return Value(matches[0] if len(matches) == 1 else f"({word.join(matches)})", BOOLEAN)
 
     def _rlike(self, node: exp.RegexpLike) -> Value:
         values = [self.value(node.this), self.value(node.expression)]
@@ -236,13 +236,13 @@ class Expressions:
     # ------------------------------------------------------------------ arithmetic
 
     def _arithmetic(self, node: exp.Binary) -> Value:
-        left, right = node.this, node.expression
+        lhs, rhs = node.this, node.expression
         operator = _ARITHMETIC[type(node)]
-        if isinstance(right, exp.Interval):
-            return times.shifted(self.value(left), right, back=operator == "sub")
-        if isinstance(left, exp.Interval):
+        if isinstance(rhs, exp.Interval):
+            return times.shifted(self.value(lhs), rhs, back=operator == "sub")
+        if isinstance(lhs, exp.Interval):
             require(operator == "add", "arithmetic with an interval.")
-            return times.shifted(self.value(right), left)
+            return times.shifted(self.value(rhs), lhs)
         one, other = self._operands(_SIGNS[operator], node)
         if one.kind.is_time or other.kind.is_time:
             return times.arithmetic(operator, one, other)
@@ -272,10 +272,10 @@ class Expressions:
         return numbers.negative(value)
 
     def _bits(self, node: exp.Binary) -> Value:
-        left, right = self._operands(_BIT_SIGNS[type(node)], node)
-        kind = common_of_all((left.kind, right.kind))
+        lhs, rhs = self._operands(_BIT_SIGNS[type(node)], node)
+        kind = common_of_all((lhs.kind, rhs.kind))
         require(kind is not None and kind.is_whole, "bits of anything but whole numbers.")
-        one, other = (cast(side, kind or INT).text for side in (left, right))
+        one, other = (cast(side, kind or INT).text for side in (lhs, rhs))
         if isinstance(node, exp.BitwiseXor):
             return Value(f"xor({one}, {other})", kind or INT)
         return Value(f"({one} {_BITS[type(node)]} {other})", kind or INT)
@@ -357,7 +357,7 @@ class Expressions:
     def _function(self, node: exp.Anonymous) -> Value:
         name = node.name.lower()
         if name == RAISE:
-            return Value(otherwise("a value that its dialect reads differently", STRING), STRING)
+            return Value(raise_at_runtime("a value that its dialect reads differently", STRING), STRING)
         if name in AGGREGATES or name in WINDOWS:
             return self._aggregate(node, "")
         return self._scalar(name, [self.value(part) for part in node.expressions])

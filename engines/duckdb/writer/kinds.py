@@ -92,10 +92,10 @@ def parse_kind(data_type: str) -> Kind:
 
     Raises InvalidType.
     """
-    found = types.parse(data_type)
-    if found.kind is types.Kind.DECIMAL:
-        return Kind("decimal", found.precision or 0, found.scale or 0)
-    return STRING if found.is_text else Kind(str(found))
+    parsed = types.parse(data_type)
+    if parsed.kind is types.Kind.DECIMAL:
+        return Kind("decimal", parsed.precision or 0, parsed.scale or 0)
+    return STRING if parsed.is_text else Kind(str(parsed))
 
 
 def as_decimal(kind: Kind) -> Kind:
@@ -128,11 +128,11 @@ def common(one: Kind, other: Kind) -> Kind | None:
 
 def common_of_all(kinds: Iterable[Kind]) -> Kind | None:
     """Return the common type of several, as Spark finds it: from left to right, strings last."""
-    told = sorted(kinds, key=lambda kind: kind == STRING)
-    found: Kind | None = NULL
-    for kind in told:
-        found = common(found, kind) if found is not None else None
-    return found
+    strings_last = sorted(kinds, key=lambda kind: kind == STRING)
+    shared: Kind | None = NULL
+    for kind in strings_last:
+        shared = common(shared, kind) if shared is not None else None
+    return shared
 
 
 def _common_number(one: Kind, other: Kind) -> Kind:

@@ -1,4 +1,4 @@
-"""Where NULL goes when rows are sorted."""
+"""Position of NULL in sorted rows."""
 
 from __future__ import annotations
 

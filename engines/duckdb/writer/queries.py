@@ -95,10 +95,10 @@ class Queries:
     def _set_operation(self, node: exp.SetOperation, outer: Scope | None, outermost: bool) -> Query:
         scope, prefix = self._with(node, outer)
         sides = [self.write(side, scope) for side in (node.left, node.right)]
-        left, right = (side.columns for side in sides)
-        require(len(left) == len(right), "a set operation over different numbers of columns.")
+        lhs, rhs = (side.columns for side in sides)
+        require(len(lhs) == len(rhs), "a set operation over different numbers of columns.")
         columns = []
-        for one, other in zip(left, right, strict=True):
+        for one, other in zip(lhs, rhs, strict=True):
             kind = common(one.kind, other.kind)
             require(kind is not None and kind.is_atomic, f"a set operation over {one.kind} and {other.kind}.")
             columns.append(Output(one.name, kind or one.kind))
@@ -151,9 +151,9 @@ class Queries:
         parts.append(source)
         where = node.args.get("where")
         if where is not None:
-            given, scope.given = scope.given, {}
+            aliases, scope.aliases = scope.aliases, {}
             parts.append(f"WHERE {self._filter(where, write)}")
-            scope.given = given
+            scope.aliases = aliases
         if group is not None:
             parts.append(self._group(group, node, write))
         having = node.args.get("having")
@@ -201,13 +201,13 @@ class Queries:
             value = write.value(inner)
             require(value.kind.is_atomic or (value.kind == NULL and not outermost), f"a column of type {value.kind}.")
             text = value.exactly() if outermost else value.text
-            given = isinstance(expression, exp.Alias)
-            if given or text != value.text or not _keeps_name(inner, scope):
+            is_alias = isinstance(expression, exp.Alias)
+            if is_alias or text != value.text or not _keeps_name(inner, scope):
                 text = f"{text} AS {quoted_name(name)}"
             texts.append(text)
             columns.append(Output(name, value.kind, None if outermost else value.held))
-            if given and name.lower() not in scope.given:
-                scope.given[name.lower()] = value.computed()
+            if is_alias and name.lower() not in scope.aliases:
+                scope.aliases[name.lower()] = value.computed()
         return texts, tuple(columns)
 
     def _with(self, node: exp.Expr, outer: Scope | None) -> tuple[Scope | None, str]:
@@ -215,13 +215,13 @@ class Queries:
         clause = node.args.get("with_")
         if clause is None:
             return outer, ""
-        known: dict[str, tuple[Output, ...]] = {}
-        scope = Scope(parent=outer, queries=known)
+        cte_columns: dict[str, tuple[Output, ...]] = {}
+        scope = Scope(parent=outer, queries=cte_columns)
         texts = []
         for cte in clause.expressions:
-            query = self.write(cte.this, Scope(parent=outer, queries=dict(known)))
+            query = self.write(cte.this, Scope(parent=outer, queries=dict(cte_columns)))
             columns = _renamed(query.columns, cte.args["alias"])
-            known[cte.alias.lower()] = columns
+            cte_columns[cte.alias.lower()] = columns
             names = ", ".join(quoted_name(column.name) for column in columns)
             renamed = f"({names})" if cte.args["alias"].args.get("columns") else ""
             texts.append(f"{quoted_name(cte.alias)}{renamed} AS ({query.text})")
@@ -270,13 +270,13 @@ class Queries:
             case exp.Table() if isinstance(node.this, exp.Identifier):
                 alias = node.args.get("alias")
                 name = node.name.lower()
-                known = scope.query(name)
-                if known is None:
+                cte_columns = scope.query(name)
+                if cte_columns is None:
                     table = self._tables.get(name)
                     require(table is not None, f"the table {name}.")
                     columns = tuple(Output(c.name, parse_kind(c.data_type)) for c in table.columns) if table else ()
                 else:
-                    columns = known
+                    columns = cte_columns
                 text = quoted_name(node.name)
             case exp.Subquery() if isinstance(node.this, exp.Table):
                 own_parts = [name for name, part in node.args.items() if part and name != "this"]
@@ -473,7 +473,7 @@ def _of_columns(query: Query, columns: Sequence[Output]) -> str:
 
 def _group_keys(group: exp.Group) -> list[exp.Expr]:
     """Return the keys in the order in which GROUPING_ID counts them."""
-    found: list[exp.Expr] = []
+    keys: list[exp.Expr] = []
 
     def add(part: exp.Expr) -> None:
         match part:
@@ -482,12 +482,12 @@ def _group_keys(group: exp.Group) -> list[exp.Expr]:
                     add(inner)
             case exp.Paren():
                 add(part.this)
-            case _ if part not in found:
-                found.append(part)
+            case _ if part not in keys:
+                keys.append(part)
 
     for part in group.expressions:
         add(part)
-    return found
+    return keys
 
 
 def _is_constant(node: exp.Expr) -> bool:
@@ -504,9 +504,9 @@ def _not_a_place(value: Value) -> str:
 def _ambiguous(node: exp.Expr, scope: Scope) -> bool:
     """Tell whether a name means one thing in FROM and another in the select list."""
     for column in node.find_all(exp.Column):
-        given = scope.given.get(column.name.lower())
-        if given is not None and not column.table and scope.has(column.name):
+        alias = scope.aliases.get(column.name.lower())
+        if alias is not None and not column.table and scope.has(column.name):
             own = scope.column(column.name, "")
-            if own is None or own.text.lower() != given.text.lower():
+            if own is None or own.text.lower() != alias.text.lower():
                 return True
     return False

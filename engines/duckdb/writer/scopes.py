@@ -1,4 +1,4 @@
-"""What a name means: columns of sources with their types, names given in the select list, what is around a query."""
+"""Name resolution: columns of sources with their types, aliases of the select list, and scopes of outer queries."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Source:
 
     def find(self, name: str) -> Output | None:
         """Return a column; names have no case. Raises NoEquivalent where several have it, or had it to DuckDB."""
-        found = [column for column in self.columns if column.name.lower() == name]
+        columns = [column for column in self.columns if column.name.lower() == name]
         base, _, number = name.rpartition("_")
-        taken = number.isdecimal() and base in self.repeated  # DuckDB calls the second k of a query k_1
-        require(len(found) < 2 and not (found and taken), f"the name {name}, which more than one column has.")
-        return found[0] if found else None
+        is_renamed = number.isdecimal() and base in self.repeated  # DuckDB calls the second k of a query k_1
+        require(len(columns) < 2 and not (columns and is_renamed), f"the name {name}, which more than one column has.")
+        return columns[0] if columns else None
 
     @property
     def repeated(self) -> frozenset[str]:
@@ -43,13 +43,18 @@ class Source:
 
 @dataclass(slots=True)
 class Scope:
-    """Where one SELECT's names are looked up.
+    """Scope in which one SELECT's names are resolved.
 
-    merged: columns that USING made one of two, the last USING's first. joined: where they come from, as places of
-    sources and names. hidden: those from the right sides, which only their table's name shows, the last USING's first.
-    given: values under the names that the select list gave them so far. is_expression: a sub-query of an expression
-    begins here. in_filter: what is being written is the condition of WHERE or HAVING. is_correlated: a name here is one
-    of an outer query.
+    sources: sources of FROM, in order.
+    parent: scope of the outer query.
+    queries: common table expressions, by lower-case name.
+    merged: columns that USING merged, the last USING's first.
+    joined: sources of these columns, as positions of sources and names.
+    hidden: their right sides, visible only by their table's name, the last USING's first.
+    aliases: values by the aliases that the select list has defined so far.
+    is_expression: the scope belongs to a sub-query of an expression.
+    in_filter: the condition of WHERE or HAVING is being written.
+    is_correlated: a name in it belongs to an outer query.
     """
 
     sources: list[Source] = field(default_factory=list)
@@ -58,7 +63,7 @@ class Scope:
     merged: dict[str, Output] = field(default_factory=dict)
     joined: set[tuple[int, str]] = field(default_factory=set)
     hidden: list[tuple[int, str]] = field(default_factory=list)
-    given: dict[str, Value] = field(default_factory=dict)
+    aliases: dict[str, Value] = field(default_factory=dict)
     is_expression: bool = False
     in_filter: bool = False
     is_correlated: bool = False
@@ -74,8 +79,8 @@ class Scope:
         levels = 0
         while scope is not None:
             levels += scope.is_expression
-            found = scope._own(name.lower(), table.lower())
-            if found is not None:
+            output = scope._own(name.lower(), table.lower())
+            if output is not None:
                 for passed in inner if levels else ():
                     passed.is_correlated = True
                 require(levels == 0 or (levels == 1 and self.in_filter), "a column of an outer query outside of WHERE.")
@@ -84,7 +89,7 @@ class Scope:
                     require(bool(table), f"the name {name} of an outer query's source without a name.")
                     require(table.lower() not in between, f"the table {table}, whose name an inner one has too.")
                 text = quoted_name(name) if not table else f"{quoted_name(table)}.{quoted_name(name)}"
-                return Value(text, found.kind, held=found.held)
+                return Value(text, output.kind, held=output.held)
             between |= {source.name for source in scope.sources}
             inner.append(scope)
             scope = scope.parent
@@ -130,34 +135,37 @@ class Scope:
         self.hidden = [(place, name) for place, name in self.hidden if place < before]
 
     def _own(self, name: str, table: str) -> Output | None:
-        found = [
+        columns = [
             column
             for place, source in enumerate(self.sources)
             if source.name == table or (not table and (place, name) not in self.joined)
             if (column := source.find(name)) is not None
         ]
         if not table and name in self.merged:
-            found.append(self.merged[name])
-        require(len(found) < 2, f"the name {name}, which more than one table has.")
-        return found[0] if found else None
+            columns.append(self.merged[name])
+        require(len(columns) < 2, f"the name {name}, which more than one table has.")
+        return columns[0] if columns else None
 
     def _one_of_two(self, name: str, before: int) -> Output:
         places = [place for place, source in enumerate(self.sources) if source.find(name)]
         free = [place for place in places if (place, name) not in self.joined]
-        known = self.merged.get(name)
-        left = [known] if known else []
-        left += [column for place in free if place < before and (column := self.sources[place].find(name))]
-        right = [column for place in free if place >= before and (column := self.sources[place].find(name))]
-        require([len(left), len(right)] == [1, 1] and left[0].kind == right[0].kind, f"USING over {name}.")
+        merged = self.merged.get(name)
+        lhs = [merged] if merged else []
+        lhs += [column for place in free if place < before and (column := self.sources[place].find(name))]
+        rhs = [column for place in free if place >= before and (column := self.sources[place].find(name))]
+        require(
+            [len(lhs), len(rhs)] == [1, 1] and lhs[0].kind == rhs[0].kind,
+            f"USING over {name}.",
+        )
         self.joined |= {(place, name) for place in free}
         self.hidden += [(place, name) for place in free if place >= before]
-        return left[0]
+        return lhs[0]
 
     def _joined_of(self, place: int) -> list[Output]:
         """Return the columns of a source that USING named: those of a right side before those of a left one."""
         hidden = [name for at, name in self.hidden if at == place]
-        left = [name for name in self.merged if (place, name) in self.joined and name not in hidden]
-        return [column for name in hidden + left if (column := self.sources[place].find(name))]
+        from_left = [name for name in self.merged if (place, name) in self.joined and name not in hidden]
+        return [column for name in hidden + from_left if (column := self.sources[place].find(name))]
 
     def _source_of(self, name: str) -> str:
         """Return the name of the first source that has a column."""

@@ -83,11 +83,12 @@ def string(text: str) -> Value:
     return Value(quoted_text(text), STRING, literal=text)
 
 
-def otherwise(what: str, kind: Kind) -> str:
-    """Return the text that ends the statement on DuckDB, for a value of which only Spark knows what to make.
+def raise_at_runtime(what: str, kind: Kind) -> str:
+    """Return SQL that fails at run time on DuckDB, for a value that only Spark evaluates correctly.
 
-    kind: in place of what type it stands. The text cannot be read as that type. (error() would do the same, but DuckDB
-    counts it as volatile, and leaves an expression that holds it where it is and computes it twice.)
+    what: subject of the error message.
+    kind: type of the value that the SQL replaces. It is a cast of a text that cannot be read as that type. (error()
+    would fail too, but DuckDB counts it as volatile, does not move an expression that holds it, and computes it twice.)
     """
     message = quoted_text(OTHER_MEANING + what)
     if kind in (STRING, BINARY):
@@ -95,9 +96,12 @@ def otherwise(what: str, kind: Kind) -> str:
     return f"CAST({message} AS {kind.duckdb})"
 
 
-def unless(bad: str, what: str, good: str, kind: Kind) -> str:
-    """Return the text that gives ``good``, of a type, and ends the statement on DuckDB where ``bad`` is true."""
-    return f"CASE WHEN {bad} THEN {otherwise(what, kind)} ELSE {good} END"
+def guard(bad: str, what: str, good: str, kind: Kind) -> str:
+    """Return SQL that evaluates to ``good`` and fails at run time where ``bad`` is true.
+
+    what: subject of the error message. kind: type of ``good``.
+    """
+    return f"CASE WHEN {bad} THEN {raise_at_runtime(what, kind)} ELSE {good} END"
 
 
 def at_least_zero(value: Value) -> str:

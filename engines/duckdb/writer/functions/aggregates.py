@@ -23,7 +23,7 @@ from engines.duckdb.writer.kinds import (
     Kind,
     decimal,
 )
-from engines.duckdb.writer.values import Value, listed, require, unless
+from engines.duckdb.writer.values import Value, guard, listed, require
 from engines.errors import NoEquivalent
 
 
@@ -116,7 +116,7 @@ def _spread(function: str) -> AggregateRule:
         if value.kind.is_floating and function.endswith("_pop"):  # of one number that is not finite, DuckDB says 0
             strange = f"count(CASE WHEN NOT isfinite({exact}) THEN 1 END){call.suffix}"
             spread = f"CASE WHEN {strange} > 0 THEN CAST('NaN' AS DOUBLE) ELSE {spread} END"
-        return Value(unless(far, "the spread of numbers far from zero", spread, DOUBLE), DOUBLE)
+        return Value(guard(far, "the spread of numbers far from zero", spread, DOUBLE), DOUBLE)
 
     return rule
 

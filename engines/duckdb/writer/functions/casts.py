@@ -24,7 +24,7 @@ from engines.duckdb.writer.kinds import (
     TIMESTAMP_NTZ,
     Kind,
 )
-from engines.duckdb.writer.values import Value, otherwise, quoted_text, unless
+from engines.duckdb.writer.values import Value, guard, quoted_text, raise_at_runtime
 from engines.errors import NoEquivalent
 from selector.types import BITS
 
@@ -82,18 +82,18 @@ def as_text(value: Value) -> str:
         raise NoEquivalent(f"a cast from {kind} to string.")
     if kind == DATE:
         outside = f"{text} < DATE '0001-01-01' OR {text} > DATE '9999-12-31'"
-        return unless(outside, "the text of a date outside the years 1 to 9999", f"CAST({text} AS VARCHAR)", STRING)
+        return guard(outside, "the text of a date outside the years 1 to 9999", f"CAST({text} AS VARCHAR)", STRING)
     if kind in (TIMESTAMP, TIMESTAMP_NTZ):
         moment = f"CAST({text} AS TIMESTAMP)"
         outside = f"{moment} < TIMESTAMP '0001-01-01' OR {moment} >= TIMESTAMP '10000-01-01'"
-        return unless(outside, "the text of a time outside the years 1 to 9999", f"CAST({moment} AS VARCHAR)", STRING)
+        return guard(outside, "the text of a time outside the years 1 to 9999", f"CAST({moment} AS VARCHAR)", STRING)
     if kind.is_floating:
         plain = f"{text} = 0 OR (abs({text}) >= 1e-3 AND abs({text}) < 1e7)"
         return (
             f"CASE WHEN {text} IS NULL THEN NULL WHEN {plain} THEN CAST({text} AS VARCHAR) "
             f"WHEN isnan({text}) THEN 'NaN' WHEN {text} = CAST('inf' AS DOUBLE) THEN 'Infinity' "
             f"WHEN {text} = CAST('-inf' AS DOUBLE) THEN '-Infinity' "
-            f"ELSE {otherwise('the text of a very large or very small number', STRING)} END"
+            f"ELSE {raise_at_runtime('the text of a very large or very small number', STRING)} END"
         )
     if kind.is_decimal and value.decimal.precision == kind.scale:  # DuckDB would leave out the zero before the point
         if kind.scale == MAX_PRECISION:
@@ -104,11 +104,11 @@ def as_text(value: Value) -> str:
 
 def date_literal(text: str) -> str | None:
     """Return a date that stands in a string literal in DuckDB's words; None where Spark reads none."""
-    found = _DAY_LITERAL.fullmatch(text)
-    if not found:
+    match = _DAY_LITERAL.fullmatch(text)
+    if not match:
         return None
     try:
-        day = dt.date(int(found[1]), int(found[2] or 1), int(found[3] or 1))
+        day = dt.date(int(match[1]), int(match[2] or 1), int(match[3] or 1))
     except ValueError:
         return None
     return f"DATE '{day.isoformat()}'"
@@ -134,7 +134,7 @@ def _read(value: Value, pattern: str, to: Kind, forgiving: bool, *, doubtful: st
     bad = f"NOT regexp_full_match({text}, {quoted_text(pattern)})"
     if forgiving:
         bad += f" AND regexp_matches({text}, {quoted_text(doubtful)})"
-    return unless(
+    return guard(
         bad,
         f"the conversion of a text to {to}",
         _converted(_matching(text, pattern) if forgiving else text, to, forgiving),
@@ -154,13 +154,13 @@ def _whole(value: Value, to: Kind, forgiving: bool) -> str:
         if to == BIGINT or not kind.scale or kind.precision <= DIGITS_OF_A_DOUBLE:
             return whole
         rounded = f"trunc({text}) <> trunc({_as_floating(value, DOUBLE)})"  # by which Spark goes
-        return unless(rounded, f"the conversion of a decimal to {to}", whole, to)
+        return guard(rounded, f"the conversion of a decimal to {to}", whole, to)
     if kind.is_floating:
         end = 2.0 ** (BITS[to.name] - 1)  # which Spark takes for the greatest number, where it knows no better
         whole = _converted(f"trunc({text})", to, forgiving)
         if not forgiving or (kind, to) == (DOUBLE, INT) or to.name in ("tinyint", "smallint"):
             return whole
-        return unless(f"{text} = CAST({end!r} AS DOUBLE)", f"the conversion of a number to {to}", whole, to)
+        return guard(f"{text} = CAST({end!r} AS DOUBLE)", f"the conversion of a number to {to}", whole, to)
     if kind.is_whole or kind == BOOLEAN:
         return _converted(text, to, forgiving)
     if kind == STRING:
@@ -204,7 +204,7 @@ def _decimal(value: Value, to: Kind, forgiving: bool) -> str:
         exact = f"CAST({text} AS DOUBLE)" if kind == FLOAT else text
         digits = _converted(f"CAST({exact} AS VARCHAR)", to, forgiving)
         large = f"NOT (abs({text}) < 1e15)"  # whose text has an exponent: DuckDB reads more of it than fits
-        return unless(large, f"the conversion of a large number to {to}", digits, to)
+        return guard(large, f"the conversion of a large number to {to}", digits, to)
     if kind == STRING:
         return _read(value, _PLAIN_NUMBER, to, forgiving, doubtful=r"[^ -~]|[eE]")
     raise NoEquivalent(f"a cast from {kind} to {to}.")
@@ -215,7 +215,7 @@ def _boolean(value: Value, forgiving: bool) -> str:
         return f"({value.text} <> 0)"
     if value.kind == STRING:
         word = f"lower(trim({value.text}, ' '))"
-        rest = otherwise("the conversion of a text to boolean", BOOLEAN)
+        rest = raise_at_runtime("the conversion of a text to boolean", BOOLEAN)
         if forgiving:  # Spark looks past control characters at both ends
             rest = f"CASE WHEN regexp_matches({value.text}, '[^ -~]') THEN {rest} END"
         return (
@@ -230,8 +230,8 @@ def _date(value: Value, forgiving: bool) -> str:
         return f"CAST({value.text} AS DATE)"
     if value.literal is not None:
         literal = date_literal(value.literal)
-        found = _DAY_LITERAL.fullmatch(value.literal)
-        if literal is None and forgiving and found and int(found[1]) >= dt.MINYEAR:
+        match = _DAY_LITERAL.fullmatch(value.literal)
+        if literal is None and forgiving and match and int(match[1]) >= dt.MINYEAR:
             return "CAST(NULL AS DATE)"
         if literal is None:
             raise NoEquivalent(f"{quoted_text(value.literal)} as a date.")
@@ -245,10 +245,10 @@ def _timestamp(value: Value, to: Kind, forgiving: bool) -> str:
     if value.kind.is_time:
         return f"CAST({value.text} AS {to.duckdb})"
     if value.literal is not None:
-        found = _MOMENT_LITERAL.fullmatch(value.literal.strip())
-        if not found or date_literal(found[1]) is None:
+        match = _MOMENT_LITERAL.fullmatch(value.literal.strip())
+        if not match or date_literal(match[1]) is None:
             raise NoEquivalent(f"{quoted_text(value.literal)} as a timestamp.")
-        moment = f"{found[1]} {found[2] or '00:00:00'}"
+        moment = f"{match[1]} {match[2] or '00:00:00'}"
         zone = "+00" if to == TIMESTAMP else ""
         return f"CAST('{moment}{zone}' AS {to.duckdb})"
     if value.kind == STRING:

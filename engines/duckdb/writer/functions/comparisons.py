@@ -15,26 +15,26 @@ from engines.duckdb.writer.values import Value, require
 from engines.errors import NoEquivalent
 
 
-def compare(operator: str, left: Value, right: Value) -> Value:
+def compare(operator: str, lhs: Value, rhs: Value) -> Value:
     """Compare two values."""
-    one, other = align(left, right)
+    one, other = align(lhs, rhs)
     return Value(f"({one.text} {operator} {other.text})", BOOLEAN)
 
 
-def align(left: Value, right: Value) -> tuple[Value, Value]:
+def align(lhs: Value, rhs: Value) -> tuple[Value, Value]:
     """Return two values as they can be compared. Raises NoEquivalent."""
-    kind = common(left.kind, right.kind)
+    kind = common(lhs.kind, rhs.kind)
     if kind is None or not (kind.is_atomic or kind == NULL):
-        raise NoEquivalent(f"a comparison of {left.kind} and {right.kind}.")
-    if NULL in (left.kind, right.kind):
-        return left, right
-    require((left.kind == BOOLEAN) == (right.kind == BOOLEAN), "a comparison with a boolean.")
+        raise NoEquivalent(f"a comparison of {lhs.kind} and {rhs.kind}.")
+    if NULL in (lhs.kind, rhs.kind):
+        return lhs, rhs
+    require((lhs.kind == BOOLEAN) == (rhs.kind == BOOLEAN), "a comparison with a boolean.")
     if kind.is_decimal:
-        one, other = as_decimal_kind(left), as_decimal_kind(right)
+        one, other = as_decimal_kind(lhs), as_decimal_kind(rhs)
         kind = common(one, other) or kind
         if kind.scale < max(one.scale, other.scale):  # Spark rounds both sides to the digits that are left
-            return _rounded(left, kind), _rounded(right, kind)
-    return _beside(left, right, kind), _beside(right, left, kind)
+            return _rounded(lhs, kind), _rounded(rhs, kind)
+    return _beside(lhs, rhs, kind), _beside(rhs, lhs, kind)
 
 
 def one_of(value: Value, members: Sequence[Value]) -> Value:
@@ -63,14 +63,14 @@ def in_one_kind(values: Sequence[Value]) -> tuple[list[Value], Kind]:
         return list(values), NULL
     if kind.is_decimal:
         return [value if value.kind == NULL else Value(_decimal(value, kind), kind) for value in values], kind
-    found = []
+    aligned = []
     for value in values:
         plain = value.kind in (kind, NULL)
         if plain and value.whole is not None and kind.name == "int":
-            found.append(Value(f"CAST({value.text} AS INTEGER)", kind))
+            aligned.append(Value(f"CAST({value.text} AS INTEGER)", kind))
         else:
-            found.append(value if plain else cast(value, kind))
-    return found, kind
+            aligned.append(value if plain else cast(value, kind))
+    return aligned, kind
 
 
 def _decimal(value: Value, kind: Kind) -> str:

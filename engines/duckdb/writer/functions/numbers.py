@@ -24,7 +24,7 @@ from engines.duckdb.writer.kinds import (
     common,
     decimal,
 )
-from engines.duckdb.writer.values import Value, require, unless
+from engines.duckdb.writer.values import Value, guard, require
 from engines.errors import NoEquivalent
 from selector.types import BITS
 from sql.guards import DIVISION_BY_ZERO
@@ -98,28 +98,28 @@ def _signed(number: int) -> str:
     return str(number) if number >= 0 else f"({number})"
 
 
-def arithmetic(operator: str, left: Value, right: Value) -> Value:
+def arithmetic(operator: str, lhs: Value, rhs: Value) -> Value:
     """Add, subtract or multiply (``add``, ``sub``, ``mul``) two numbers."""
-    left, right = _numbers(left, right)
+    lhs, rhs = _numbers(lhs, rhs)
     sign = _SIGNS[operator]
-    kind = _common(left, right)
+    kind = _common(lhs, rhs)
     if not kind.is_decimal:
-        return Value(f"({_of_kind(left, kind)} {sign} {_of_kind(right, kind)})", kind)
-    left, right = in_decimals(left), in_decimals(right)
-    one, other = left.kind, right.kind
+        return Value(f"({_of_kind(lhs, kind)} {sign} {_of_kind(rhs, kind)})", kind)
+    lhs, rhs = in_decimals(lhs), in_decimals(rhs)
+    one, other = lhs.kind, rhs.kind
     if operator == "mul":
         natural = Kind("decimal", one.precision + other.precision + 1, one.scale + other.scale)
     else:
         scale = max(one.scale, other.scale)
         natural = Kind("decimal", max(one.precision - one.scale, other.precision - other.scale) + scale + 1, scale)
-    width = _width(operator, left.decimal, right.decimal)
-    if width > _DIGITS_OF_64_BITS >= max(left.decimal.precision, right.decimal.precision):
-        left = _in_128_bits(left)
-        width = _width(operator, left.decimal, right.decimal)
+    width = _width(operator, lhs.decimal, rhs.decimal)
+    if width > _DIGITS_OF_64_BITS >= max(lhs.decimal.precision, rhs.decimal.precision):
+        lhs = _in_128_bits(lhs)
+        width = _width(operator, lhs.decimal, rhs.decimal)
     kind = adjusted(natural.precision, natural.scale)
     if kind.scale < natural.scale:
-        return _shortened(operator, left, right, natural.scale, kind)
-    return Value(f"({left.text} {sign} {right.text})", kind, held=decimal(width, kind.scale))
+        return _shortened(operator, lhs, rhs, natural.scale, kind)
+    return Value(f"({lhs.text} {sign} {rhs.text})", kind, held=decimal(width, kind.scale))
 
 
 def _width(operator: str, one: Kind, other: Kind) -> int:
@@ -135,48 +135,48 @@ def _in_128_bits(value: Value) -> Value:
     return Value(f"CAST({value.text} AS {held.duckdb})", value.kind, held=held)
 
 
-def _shortened(operator: str, left: Value, right: Value, scale: int, kind: Kind) -> Value:
+def _shortened(operator: str, lhs: Value, rhs: Value, scale: int, kind: Kind) -> Value:
     """Round a result that has more digits after the point than Spark keeps; DuckDB has room for all of them."""
     require(scale <= MAX_PRECISION, "decimals that need more than 38 digits.")
-    sides = [f"abs(CAST({side.text} AS DOUBLE))" for side in (left, right)]
+    sides = [f"abs(CAST({side.text} AS DOUBLE))" for side in (lhs, rhs)]
     size = f"{sides[0]} * {sides[1]}" if operator == "mul" else f"{sides[0]} + {sides[1]}"
-    result = f"CAST({left.text} {_SIGNS[operator]} {right.text} AS {kind.duckdb})"
-    return Value(unless(f"{size} >= 4e{37 - scale}", "decimals that need more than 38 digits", result, kind), kind)
+    result = f"CAST({lhs.text} {_SIGNS[operator]} {rhs.text} AS {kind.duckdb})"
+    return Value(guard(f"{size} >= 4e{37 - scale}", "decimals that need more than 38 digits", result, kind), kind)
 
 
-def divide(left: Value, right: Value) -> Value:
+def divide(lhs: Value, rhs: Value) -> Value:
     """Divide; whole numbers as doubles, decimals exactly."""
-    left, right = _numbers(left, right)
-    kind = _common(left, right)
+    lhs, rhs = _numbers(lhs, rhs)
+    kind = _common(lhs, rhs)
     if not kind.is_decimal:
-        above, below = (cast(side, DOUBLE).text for side in (left, right))
-        return Value(_unless_zero(right, f"{above} / {below}", DOUBLE), DOUBLE)
-    return _unless_zero_value(right, quotient(in_decimals(left), in_decimals(right)))
+        above, below = (cast(side, DOUBLE).text for side in (lhs, rhs))
+        return Value(_guard_zero(rhs, f"{above} / {below}", DOUBLE), DOUBLE)
+    return _guard_zero_value(rhs, quotient(in_decimals(lhs), in_decimals(rhs)))
 
 
-def quotient(left: Value, right: Value) -> Value:
+def quotient(lhs: Value, rhs: Value) -> Value:
     """Divide two decimals, the lower of which is not zero, and round half away from zero."""
-    one, other = left.kind, right.kind
+    one, other = lhs.kind, rhs.kind
     scale = max(6, one.scale + other.precision + 1)
     kind = adjusted(one.precision - one.scale + other.scale + scale, scale)
-    return exact_quotient(left, right, kind)
+    return exact_quotient(lhs, rhs, kind)
 
 
-def exact_quotient(left: Value, right: Value, kind: Kind) -> Value:
+def exact_quotient(lhs: Value, rhs: Value, kind: Kind) -> Value:
     """Divide two decimals into a decimal of a given scale."""
-    one, other = left.kind, right.kind
+    one, other = lhs.kind, rhs.kind
     shift = kind.scale - one.scale + other.scale
     require(0 <= shift < MAX_PRECISION, "a quotient of decimals of more than 38 digits.")
-    above = unscaled(left)
+    above = unscaled(lhs)
     room = f"abs({above}) >= CAST({10 ** (MAX_PRECISION - shift)} AS HUGEINT)"
     if shift:
         above = f"({above} * CAST({10**shift} AS HUGEINT))"
-    below = unscaled(right)
+    below = unscaled(rhs)
     half = f"(abs({below}) // 2)"
     rounded = f"(({above} + CASE WHEN {above} < 0 THEN -{half} ELSE {half} END) // {below})"
     text = scaled(rounded, kind)
     if one.precision + shift > MAX_PRECISION:
-        text = unless(room, "a quotient of decimals of more than 38 digits", text, kind)
+        text = guard(room, "a quotient of decimals of more than 38 digits", text, kind)
     return Value(text, kind)
 
 
@@ -202,55 +202,55 @@ def scaled(text: str, kind: Kind) -> str:
     return f"CAST(CAST({text} AS DECIMAL(38, 0)) * {point} AS {kind.duckdb})"
 
 
-def whole_quotient(left: Value, right: Value) -> Value:
+def whole_quotient(lhs: Value, rhs: Value) -> Value:
     """Divide with DIV: a bigint, without the rest."""
-    left, right = _numbers(left, right)
-    kind = _common(left, right)
+    lhs, rhs = _numbers(lhs, rhs)
+    kind = _common(lhs, rhs)
     require(not kind.is_floating, "DIV of numbers that are not exact.")
     if kind.is_whole:
-        above, below = cast(left, BIGINT).text, cast(right, BIGINT).text
-        return Value(_unless_zero(right, f"{above} // {below}", BIGINT), BIGINT)
-    left, right = in_decimals(left), in_decimals(right)
-    scale = max(left.kind.scale, right.kind.scale)
+        above, below = cast(lhs, BIGINT).text, cast(rhs, BIGINT).text
+        return Value(_guard_zero(rhs, f"{above} // {below}", BIGINT), BIGINT)
+    lhs, rhs = in_decimals(lhs), in_decimals(rhs)
+    scale = max(lhs.kind.scale, rhs.kind.scale)
     sides = []
-    for side in (left, right):
+    for side in (lhs, rhs):
         require(side.kind.precision - side.kind.scale + scale <= MAX_PRECISION, "DIV of decimals of many digits.")
         sides.append(unscaled(cast(side, decimal(side.kind.precision - side.kind.scale + scale, scale))))
-    return Value(f"CAST({_unless_zero(right, f'{sides[0]} // {sides[1]}', BIGINT)} AS BIGINT)", BIGINT)
+    return Value(f"CAST({_guard_zero(rhs, f'{sides[0]} // {sides[1]}', BIGINT)} AS BIGINT)", BIGINT)
 
 
-def remainder(left: Value, right: Value) -> Value:
+def remainder(lhs: Value, rhs: Value) -> Value:
     """Return what a division leaves, with the sign of what is divided."""
-    above, below, kind, held = _for_remainder(left, right)
-    return Value(_unless_zero(right, f"{above} % {below}", held or kind), kind, held=held)
+    above, below, kind, held = _for_remainder(lhs, rhs)
+    return Value(_guard_zero(rhs, f"{above} % {below}", held or kind), kind, held=held)
 
 
-def positive_remainder(left: Value, right: Value) -> Value:
+def positive_remainder(lhs: Value, rhs: Value) -> Value:
     """Return what a division leaves, with the sign of the divisor where the two have the same."""
-    above, below, kind, held = _for_remainder(left, right)
+    above, below, kind, held = _for_remainder(lhs, rhs)
     rest = f"({above} % {below})"
-    found = f"CASE WHEN {rest} < 0 THEN ({rest} + {below}) % {below} ELSE {rest} END"
-    text = found if right.whole else unless(f"{right.text} = 0", ZERO, found, held or kind)
+    with_sign = f"CASE WHEN {rest} < 0 THEN ({rest} + {below}) % {below} ELSE {rest} END"
+    text = with_sign if rhs.whole else guard(f"{rhs.text} = 0", ZERO, with_sign, held or kind)
     return Value(f"CAST({text} AS {kind.duckdb})", kind)
 
 
-def _for_remainder(left: Value, right: Value) -> tuple[str, str, Kind, Kind | None]:
-    left, right = _numbers(left, right)
-    kind = _common(left, right)
+def _for_remainder(lhs: Value, rhs: Value) -> tuple[str, str, Kind, Kind | None]:
+    lhs, rhs = _numbers(lhs, rhs)
+    kind = _common(lhs, rhs)
     if not kind.is_decimal:
-        below = _of_kind(right, kind)
-        if kind.is_whole and right.whole == -1:
+        below = _of_kind(rhs, kind)
+        if kind.is_whole and rhs.whole == -1:
             below = "1"
-        elif kind.is_whole and right.whole is None:  # by -1, the least number of a type has no quotient
+        elif kind.is_whole and rhs.whole is None:  # by -1, the least number of a type has no quotient
             below = f"CASE WHEN {below} = -1 THEN 1 ELSE {below} END"
-        return _of_kind(left, kind), below, kind, None
-    one, other = as_decimal_kind(left), as_decimal_kind(right)
+        return _of_kind(lhs, kind), below, kind, None
+    one, other = as_decimal_kind(lhs), as_decimal_kind(rhs)
     scale = max(one.scale, other.scale)
     whole = max(one.precision - one.scale, other.precision - other.scale)
     require(whole + scale <= MAX_PRECISION, "a remainder of decimals of more than 38 digits.")
     held = Kind("decimal", whole + scale, scale)
     result = Kind("decimal", min(one.precision - one.scale, other.precision - other.scale) + scale, scale)
-    return f"CAST({left.text} AS {held.duckdb})", f"CAST({right.text} AS {held.duckdb})", result, held
+    return f"CAST({lhs.text} AS {held.duckdb})", f"CAST({rhs.text} AS {held.duckdb})", result, held
 
 
 def negative(value: Value) -> Value:
@@ -283,24 +283,24 @@ def as_decimal_kind(value: Value) -> Kind:
     return as_decimal(value.kind)
 
 
-def _numbers(left: Value, right: Value) -> tuple[Value, Value]:
+def _numbers(lhs: Value, rhs: Value) -> tuple[Value, Value]:
     """Read texts beside numbers as Spark does: beside a whole number as a bigint, else as a double."""
-    if left.kind == STRING and right.kind == STRING:
-        left, right = cast(left, DOUBLE), cast(right, DOUBLE)
-    elif left.kind == STRING:
-        left = cast(left, common(left.kind, right.kind) or DOUBLE)
-    elif right.kind == STRING:
-        right = cast(right, common(left.kind, right.kind) or DOUBLE)
-    for side in (left, right):
+    if lhs.kind == STRING and rhs.kind == STRING:
+        lhs, rhs = cast(lhs, DOUBLE), cast(rhs, DOUBLE)
+    elif lhs.kind == STRING:
+        lhs = cast(lhs, common(lhs.kind, rhs.kind) or DOUBLE)
+    elif rhs.kind == STRING:
+        rhs = cast(rhs, common(lhs.kind, rhs.kind) or DOUBLE)
+    for side in (lhs, rhs):
         if not side.kind.is_number:
             raise NoEquivalent(f"arithmetic with {side.kind}.")
-    return left, right
+    return lhs, rhs
 
 
-def _common(left: Value, right: Value) -> Kind:
-    kind = common(left.kind, right.kind)
+def _common(lhs: Value, rhs: Value) -> Kind:
+    kind = common(lhs.kind, rhs.kind)
     if kind is None:
-        raise NoEquivalent(f"arithmetic with {left.kind} and {right.kind}.")
+        raise NoEquivalent(f"arithmetic with {lhs.kind} and {rhs.kind}.")
     return kind
 
 
@@ -309,11 +309,11 @@ def _of_kind(value: Value, kind: Kind) -> str:
     return value.text if value.kind == kind or value.whole is not None else cast(value, kind).text
 
 
-def _unless_zero(divisor: Value, quotient: str, kind: Kind) -> str:
+def _guard_zero(divisor: Value, quotient: str, kind: Kind) -> str:
     if divisor.whole or _NOT_ZERO.fullmatch(divisor.text):
         return f"({quotient})"
-    return unless(f"{divisor.text} = 0", ZERO, quotient, kind)
+    return guard(f"{divisor.text} = 0", ZERO, quotient, kind)
 
 
-def _unless_zero_value(divisor: Value, value: Value) -> Value:
-    return Value(_unless_zero(divisor, value.text, value.decimal), value.kind, held=value.held)
+def _guard_zero_value(divisor: Value, value: Value) -> Value:
+    return Value(_guard_zero(divisor, value.text, value.decimal), value.kind, held=value.held)

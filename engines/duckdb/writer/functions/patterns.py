@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from engines.duckdb.writer.functions.casts import cast
 from engines.duckdb.writer.functions.texts import folded_lower
 from engines.duckdb.writer.kinds import BOOLEAN, STRING
-from engines.duckdb.writer.values import Value, quoted_text, require, unless
+from engines.duckdb.writer.values import Value, guard, quoted_text, require
 from engines.errors import NoEquivalent
 
 _SPACE = r"[ \t\n\x0B\f\r]"
@@ -42,7 +42,7 @@ def like(value: Value, pattern: Value, escape: str, *, folded: bool = False) -> 
         if folded:
             matched = f"{folded_lower(text)} LIKE {folded_lower(wanted.text)}"
         bad = f"contains({wanted.text}, {quoted})"
-        return Value(f"({unless(bad, 'an escape in a LIKE pattern', matched, BOOLEAN)})", BOOLEAN)
+        return Value(f"({guard(bad, 'an escape in a LIKE pattern', matched, BOOLEAN)})", BOOLEAN)
     rest = re.sub(re.escape(escape) + f"[%_{re.escape(escape)}]", "", pattern.literal)
     require(escape not in rest, "a pattern of LIKE in which the escape stands before something else.")
     if folded:
@@ -73,10 +73,10 @@ def replaced(value: Value, pattern: Value, replacement: Value) -> Value:
     require("".join(parts) == words, "the replacement of a regular expression.")
     require(all(int(part[1]) <= _groups(pattern) for part in parts if part[0] == "$"), "the number of a group.")
     written = quoted_text("".join(rf"\{part[1]}" if part[0] == "$" else part for part in parts))
-    found = _for_re2(pattern)
+    regex = _for_re2(pattern)
     empty = re.match(pattern.literal or "", "")
     require(empty is None, "a regular expression that matches nothing at all.")
-    return Value(f"regexp_replace({cast(value, STRING).text}, {found}, {written}, 'g')", STRING)
+    return Value(f"regexp_replace({cast(value, STRING).text}, {regex}, {written}, 'g')", STRING)
 
 
 def _groups(pattern: Value) -> int:
@@ -93,12 +93,12 @@ def _for_re2(pattern: Value, *, anywhere: bool = False) -> str:
     written, place, last = [], 0, ""
     pieces: list[tuple[str, str]] = []
     while place < len(text):
-        found = _TOKEN.match(text, place)
-        kind = found.lastgroup if found else None
-        if found is None or kind is None:
+        match = _TOKEN.match(text, place)
+        kind = match.lastgroup if match else None
+        if match is None or kind is None:
             raise NoEquivalent(f"the regular expression {quoted_text(text)}.")
-        place = found.end()
-        token = found[0]
+        place = match.end()
+        token = match[0]
         pieces.append((kind, token))
         if kind == "repeat":
             require(

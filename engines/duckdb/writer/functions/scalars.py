@@ -25,7 +25,7 @@ from engines.duckdb.writer.kinds import (
     parse_kind,
 )
 from engines.duckdb.writer.signatures import require_accepted
-from engines.duckdb.writer.values import Value, at_least_zero, listed, require, string, unless
+from engines.duckdb.writer.values import Value, at_least_zero, guard, listed, require, string
 
 Rule = Callable[[list[Value]], Value]
 
@@ -84,7 +84,7 @@ def _rounded_up_or_down(function: str) -> Rule:
             return Value(f"CAST({function}({value.text}) AS {kind.duckdb})", kind)
         exact = cast(value, DOUBLE).text
         inside = f"CAST({function}({exact}) AS BIGINT)"
-        return Value(unless(f"NOT (abs({exact}) < 9e18)", "a number too large for a bigint", inside, BIGINT), BIGINT)
+        return Value(guard(f"NOT (abs({exact}) < 9e18)", "a number too large for a bigint", inside, BIGINT), BIGINT)
 
     return rule
 
@@ -120,8 +120,8 @@ def _round(values: list[Value]) -> Value:
     text = f"CAST({digits} AS DOUBLE)"
     large = f"NOT (abs({value.text}) < 1e15)"
     fraction = f"{value.text} <> trunc({value.text})"  # of so large a number, Java writes other last digits
-    kept = unless(fraction, "rounding of a large number with a fraction", value.text, DOUBLE)
-    return Value(f"CASE WHEN {value.text} IS NULL THEN NULL WHEN {large} THEN {kept} ELSE {text} END", DOUBLE)
+    unrounded = guard(fraction, "rounding of a large number with a fraction", value.text, DOUBLE)
+    return Value(f"CASE WHEN {value.text} IS NULL THEN NULL WHEN {large} THEN {unrounded} ELSE {text} END", DOUBLE)
 
 
 def _bround(values: list[Value]) -> Value:
@@ -174,15 +174,15 @@ def _binary(function: Callable[[Value, Value], Value]) -> Rule:
 
 
 def _coalesce(values: list[Value]) -> Value:
-    found, kind = comparisons.in_one_kind(values)
-    return Value(f"coalesce({listed(found)})", kind)
+    aligned, kind = comparisons.in_one_kind(values)
+    return Value(f"coalesce({listed(aligned)})", kind)
 
 
 def _extreme(name: str) -> Rule:
     def rule(values: list[Value]) -> Value:
         require(len(values) > 1, f"{name} of one.")
-        found, kind = comparisons.in_one_kind(values)
-        return Value(f"{name}({listed(found)})", kind)
+        aligned, kind = comparisons.in_one_kind(values)
+        return Value(f"{name}({listed(aligned)})", kind)
 
     return rule
 
@@ -190,14 +190,14 @@ def _extreme(name: str) -> Rule:
 def _nullif(values: list[Value]) -> Value:
     require(len(values) == 2, "NULLIF.")
     equal = comparisons.compare("=", values[0], values[1]).text
-    found, kind = comparisons.in_one_kind([values[0]])
-    return Value(f"CASE WHEN {equal} THEN NULL ELSE {found[0].text} END", kind)
+    aligned, kind = comparisons.in_one_kind([values[0]])
+    return Value(f"CASE WHEN {equal} THEN NULL ELSE {aligned[0].text} END", kind)
 
 
 def _nvl2(values: list[Value]) -> Value:
     require_accepted("CASE", values[1:])
-    found, kind = comparisons.in_one_kind(values[1:])
-    return Value(f"CASE WHEN {values[0].text} IS NOT NULL THEN {found[0].text} ELSE {found[1].text} END", kind)
+    aligned, kind = comparisons.in_one_kind(values[1:])
+    return Value(f"CASE WHEN {values[0].text} IS NOT NULL THEN {aligned[0].text} ELSE {aligned[1].text} END", kind)
 
 
 def _decode(values: list[Value]) -> Value:
@@ -344,8 +344,8 @@ def _levenshtein(values: list[Value]) -> Value:
 
 def _chr(values: list[Value]) -> Value:
     number = cast(values[0], BIGINT).text
-    found = f"CASE WHEN {number} < 0 THEN '' ELSE chr(CAST({number} % 256 AS INTEGER)) END"
-    return Value(unless(f"{number} % 256 = 0", "the character of zero", found, STRING), STRING)
+    character = f"CASE WHEN {number} < 0 THEN '' ELSE chr(CAST({number} % 256 AS INTEGER)) END"
+    return Value(guard(f"{number} % 256 = 0", "the character of zero", character, STRING), STRING)
 
 
 def _repeat(values: list[Value]) -> Value:

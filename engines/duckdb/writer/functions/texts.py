@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from engines.duckdb.writer.functions.casts import cast
 from engines.duckdb.writer.kinds import INT, STRING, Kind
-from engines.duckdb.writer.values import Value, at_least_zero, require, string, unless
+from engines.duckdb.writer.values import Value, at_least_zero, guard, require, string
 
 LETTERS = r"[^\x00-\x{DE}\x{E0}-\x{12F}\x{132}-\x{148}\x{14A}-\x{17E}]"
 """What is outside of the letters that both write alike in upper and in lower case: verified one by one."""
@@ -25,12 +25,12 @@ def folded_upper(text: str) -> str:
 def _in_case(function: str, text: str) -> str:
     special = f"regexp_matches({text}, '{LETTERS}')"
     what = "letters whose upper or lower case engines see differently"
-    return f"({unless(special, what, f'{function}({text})', STRING)})"
+    return f"({guard(special, what, f'{function}({text})', STRING)})"
 
 
 def plain_only(text: str, good: str, kind: Kind) -> str:
     """Take only texts whose characters are one byte long."""
-    return unless(f"strlen({text}) <> length({text})", "a text with letters beyond ASCII", good, kind)
+    return guard(f"strlen({text}) <> length({text})", "a text with letters beyond ASCII", good, kind)
 
 
 def substring(values: list[Value]) -> Value:
@@ -41,7 +41,7 @@ def substring(values: list[Value]) -> Value:
         return Value(f"substring({text}, {max(start.whole, 1)}{', ' + count if count else ''})", STRING)
     place = start.text
     if start.whole is None:  # which Spark has no room to count from the end by
-        place = unless(f"{place} < -2000000000", "a start far before the end of a text", place, INT)
+        place = guard(f"{place} < -2000000000", "a start far before the end of a text", place, INT)
         place = f"({place})"
     from_end = f"length({text}) + {place} + 1"
     first = f"CASE WHEN {place} > 0 THEN {place} WHEN {place} < 0 THEN {from_end} WHEN {place} = 0 THEN 1 END"
@@ -49,8 +49,8 @@ def substring(values: list[Value]) -> Value:
     if count is None:
         return Value(f"substring({text}, {begin})", STRING)
     lost = f"CASE WHEN {first} < 1 THEN {first} - 1 ELSE 0 END"
-    taken = f"CASE WHEN {count} + {lost} < 0 THEN 0 ELSE {count} + {lost} END"
-    return Value(f"substring({text}, {begin}, {taken})", STRING)
+    length = f"CASE WHEN {count} + {lost} < 0 THEN 0 ELSE {count} + {lost} END"
+    return Value(f"substring({text}, {begin}, {length})", STRING)
 
 
 def padded(side: str) -> Callable[[list[Value]], Value]:
@@ -72,5 +72,7 @@ def located(values: list[Value]) -> Value:
     start = cast(values[2], INT)
     require(start.whole is not None and start.whole > 1, "a start that is no literal.")
     rest = f"instr(substring({text}, {start.whole}), {part})"
-    found = f"CASE WHEN {rest} > 0 THEN {rest} + {(start.whole or 1) - 1} WHEN {rest} = 0 THEN 0 END"
-    return Value(f"CAST({unless(f'{part} = {chr(39) * 2}', 'a search for an empty text', found, INT)} AS INTEGER)", INT)
+    position = f"CASE WHEN {rest} > 0 THEN {rest} + {(start.whole or 1) - 1} WHEN {rest} = 0 THEN 0 END"
+    return Value(
+        f"CAST({guard(f'{part} = {chr(39) * 2}', 'a search for an empty text', position, INT)} AS INTEGER)", INT
+    )

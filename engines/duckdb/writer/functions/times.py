@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from engines.duckdb.writer.functions.casts import cast
 from engines.duckdb.writer.kinds import BIGINT, DATE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Kind
-from engines.duckdb.writer.values import Value, require, unless
+from engines.duckdb.writer.values import Value, guard, require
 from engines.errors import NoEquivalent
 
 _DAYS = {"DAY": 1, "DAYS": 1, "WEEK": 7, "WEEKS": 7}
@@ -79,13 +79,13 @@ _LETTERS = {  # of Java's patterns, in runs of this length -> strftime's
 _RUNS = re.compile(r"([A-Za-z])\1*|'[^']*'|[^A-Za-z']")
 
 
-def arithmetic(operator: str, left: Value, right: Value) -> Value:
+def arithmetic(operator: str, lhs: Value, rhs: Value) -> Value:
     """Add days to a date or take them away."""
-    if operator == "add" and right.kind == DATE:
-        left, right = right, left
-    if left.kind == DATE and right.kind.is_whole and right.kind != BIGINT and operator in ("add", "sub"):
-        return Value(f"({left.text} {'+' if operator == 'add' else '-'} {cast(right, INT).text})", DATE)
-    raise NoEquivalent(f"arithmetic with {left.kind} and {right.kind}.")
+    if operator == "add" and rhs.kind == DATE:
+        lhs, rhs = rhs, lhs
+    if lhs.kind == DATE and rhs.kind.is_whole and rhs.kind != BIGINT and operator in ("add", "sub"):
+        return Value(f"({lhs.text} {'+' if operator == 'add' else '-'} {cast(rhs, INT).text})", DATE)
+    raise NoEquivalent(f"arithmetic with {lhs.kind} and {rhs.kind}.")
 
 
 def shifted(value: Value, interval: exp.Interval, *, back: bool = False) -> Value:
@@ -178,21 +178,21 @@ def formatted(value: Value, pattern: Value) -> Value:
     text = naive(value)
     outside = f"{text} < TIMESTAMP '0001-01-01' OR {text} >= TIMESTAMP '10000-01-01'"
     written = f"strftime({text}, {_strftime(pattern.literal or '')})"
-    return Value(unless(outside, "the text of a date outside of the years 1 to 9999", written, STRING), STRING)
+    return Value(guard(outside, "the text of a date outside of the years 1 to 9999", written, STRING), STRING)
 
 
 def _strftime(pattern: str) -> str:
-    found = []
+    pieces = []
     for run in _RUNS.finditer(pattern):
         text = run[0]
         if run[1]:
             letters = _LETTERS.get(text)
             require(letters is not None, f"the pattern {text}.")
-            found.append(letters or "")
+            pieces.append(letters or "")
         else:
             require(not text.startswith("'") and text not in "[]{}#", f"the pattern {pattern}.")
-            found.append("%%" if text == "%" else text.replace("'", "''"))
-    return "'" + "".join(found) + "'"
+            pieces.append("%%" if text == "%" else text.replace("'", "''"))
+    return "'" + "".join(pieces) + "'"
 
 
 def _signed(number: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engines.duckdb.memory.pipelines import ROWS_PER_THREAD, Graph, graph_of, row_groups
-from engines.duckdb.memory.schedule import Kept, Pipeline
+from engines.duckdb.memory.schedule import Pipeline, SinkState
 from selector.cardinality.tree import EstimatedNode
 from selector.plan import JoinType, Operator, PlanColumn
 from tests.selector.memory.plans import BOOK_ID, ID, QUANTITY, STATISTICS, TITLE, join, node, scan
@@ -27,8 +27,8 @@ def ordered(below: EstimatedNode) -> EstimatedNode:
     return node(Operator.SORT, below.rows, below, columns=below.node.columns, sort_keys=(BOOK_ID,))
 
 
-def kept_by(found: Graph, part: EstimatedNode) -> Kept:
-    return found.kept[id(part)]
+def kept_by(found: Graph, part: EstimatedNode) -> SinkState:
+    return found.states[id(part)]
 
 
 def writer(found: Graph, part: EstimatedNode) -> Pipeline:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engines.duckdb.memory.schedule import CHUNK_ROWS, Kept, Pipeline, peak
+from engines.duckdb.memory.schedule import CHUNK_ROWS, Pipeline, SinkState, peak
 from selector.cardinality.tree import EstimatedNode
 from selector.plan import Operator, PlanNode
 
@@ -12,13 +12,18 @@ WORK = 1_000_000.0
 THREADS = 2
 
 
-def kept(held_bytes: float, **more: float) -> Kept:
+def kept(held_bytes: float, **more: float) -> SinkState:
     part = EstimatedNode(PlanNode(Operator.SORT, "SORT"), 1.0, "given")
-    return Kept(part, filling_bytes=held_bytes, held_bytes=held_bytes, **more)  # type: ignore[arg-type]
+    return SinkState(part, filling_bytes=held_bytes, held_bytes=held_bytes, **more)  # type: ignore[arg-type]
 
 
 def pipeline(
-    sink: Kept | None = None, *, reads: Kept | None = None, rows: float = WORK, work: float = WORK, tasks: int = 2
+    sink: SinkState | None = None,
+    *,
+    reads: SinkState | None = None,
+    rows: float = WORK,
+    work: float = WORK,
+    tasks: int = 2,
 ) -> Pipeline:
     made = Pipeline(work=work, read_rows=work, tasks=tasks)
     if sink is not None:
@@ -76,7 +81,7 @@ def test_few_rows_of_many_come_at_the_end() -> None:
 
 
 def test_tables_are_made_when_all_build_sides_beside_are_filled() -> None:
-    small, large = (Kept(kept(0.0).part, filling_bytes=10.0, held_bytes=held) for held in (110.0, 10.0))
+    small, large = (SinkState(kept(0.0).part, filling_bytes=10.0, held_bytes=held) for held in (110.0, 10.0))
     small.beside = large.beside = [small, large]
     first, second = pipeline(small, work=1.0, rows=1.0), pipeline(large)
     second.sinks[0].task_bytes = 40.0

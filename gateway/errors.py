@@ -375,9 +375,9 @@ class ResultInterrupted(ResultError):
     kind = ErrorKind.INTERNAL
     how_failed = "gave a part of the rows before the query failed"
 
-    def __init__(self, given_rows: int, why: str) -> None:
-        super().__init__(f"The query failed after {given_rows:,} rows of its result had been given: {why}")
-        self.given_rows = given_rows
+    def __init__(self, sent_rows: int, why: str) -> None:
+        super().__init__(f"The query failed after {sent_rows:,} rows of its result had been given: {why}")
+        self.sent_rows = sent_rows
 
 
 class ResultGone(ResultError):

@@ -67,7 +67,7 @@ class JobNotOpen(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Spark:
-    """How to get a session."""
+    """Options of a Spark session."""
 
     master: str
     remote: str | None
@@ -101,15 +101,15 @@ def generate(
 ) -> None:
     """Make the paper's bookstore: books, customers, transactions."""
     bookstore = Bookstore(scale, seed, distribution)
-    how = _Spark(master, remote, work_dir, driver_memory)
-    with closing(reporter(as_json=json_progress)) as told, _spark(how, told) as spark:
+    options = _Spark(master, remote, work_dir, driver_memory)
+    with closing(reporter(as_json=json_progress)) as report, _spark(options, report) as spark:
         for table, rows in bookstore.rows.items():
             began = time.monotonic()
-            with watched(spark, partial(told.progress, table)):
+            with watched(spark, partial(report.progress, table)):
                 path = write_table(spark, bookstore, table, out, format)
             seconds = time.monotonic() - began
-            told.finished(table, f"{rows:,} rows in {path}, {seconds:.1f} s", rows=rows, location=str(path))
-        told.done()
+            report.finished(table, f"{rows:,} rows in {path}, {seconds:.1f} s", rows=rows, location=str(path))
+        report.done()
 
 
 @app.command()
@@ -127,14 +127,14 @@ def ingest(
 ) -> None:
     """Turn delimited text into Parquet; lines that do not fit are put aside and counted."""
     parsed = parse_columns(columns)
-    how = _Spark(master, remote, work_dir, driver_memory)
-    with closing(reporter(as_json=json_progress)) as told, _spark(how, told) as spark:
-        with watched(spark, partial(told.progress, out.name)):
+    options = _Spark(master, remote, work_dir, driver_memory)
+    with closing(reporter(as_json=json_progress)) as report, _spark(options, report) as spark:
+        with watched(spark, partial(report.progress, out.name)):
             result = ingest_text(spark, source, out, parsed, delimiter=delimiter, header=header)
         put_aside = f"{result.rows_quarantined:,} quarantined"
         if result.quarantine:
             put_aside += f" in {result.quarantine}"
-        told.finished(
+        report.finished(
             out.name,
             f"{result.rows_in:,} lines in, {result.rows_out:,} rows out, {put_aside}",
             rows_in=result.rows_in,
@@ -142,7 +142,7 @@ def ingest(
             rows_quarantined=result.rows_quarantined,
             quarantine=str(result.quarantine) if result.quarantine else None,
         )
-        told.done()
+        report.done()
 
 
 @app.command()
@@ -167,7 +167,7 @@ def stats(
     """Build the tables' statistics and put them in force."""
     spark = _Spark(master, remote, work_dir, driver_memory)
     try:
-        asked = JobRequest(
+        wanted = JobRequest(
             tables=tuple(name.lower() for name in tables or ()),
             mode=mode,
             share=share,
@@ -176,24 +176,24 @@ def stats(
         )
     except ValueError as failure:
         raise typer.BadParameter(str(failure)) from failure
-    if not asked.tables and (job_id is None or asked != JobRequest(())):
+    if not wanted.tables and (job_id is None or wanted != JobRequest(())):
         raise typer.BadParameter("give TABLES, or --job-id alone, of a job whose row says what it computes")
-    with closing(reporter(as_json=json_progress)) as told, Metastore(metastore) as store:
-        request = asked if job_id is None or asked.tables else _request_of(store, job_id)
-        errors = job.run_job(store, job_id or uuid.uuid4().hex, request, spark.open, told)
-        told.done(failed=errors)
+    with closing(reporter(as_json=json_progress)) as report, Metastore(metastore) as store:
+        request = wanted if job_id is None or wanted.tables else _request_of(store, job_id)
+        errors = job.run_job(store, job_id or uuid.uuid4().hex, request, spark.open, report)
+        report.done(failed=errors)
     if errors:
         raise typer.Exit(FAILED)
 
 
 def _request_of(store: Metastore, job_id: str) -> JobRequest:
     """Return what an open job was made for. Raises JobNotOpen."""
-    known = store.jobs.get(job_id)
-    if known is None:
+    recorded_job = store.jobs.get(job_id)
+    if recorded_job is None:
         raise JobNotOpen(f"there is no job {job_id}: give the tables to make one")
-    if known.state.ended:
-        raise JobNotOpen(f"job {job_id} has ended already: {known.error or 'all of its tables are done'}")
-    return known.request
+    if recorded_job.state.ended:
+        raise JobNotOpen(f"job {job_id} has ended already: {recorded_job.error or 'all of its tables are done'}")
+    return recorded_job.request
 
 
 @app.command()
@@ -206,12 +206,12 @@ def hive_import(
     json_progress: JsonProgress = False,
 ) -> None:
     """Put in force what a Hive Metastore knows of the tables, where no statistics of our own are."""
-    with closing(reporter(as_json=json_progress)) as told, Metastore(metastore) as store, HiveMetastore(hive) as held:
+    with closing(reporter(as_json=json_progress)) as report, Metastore(metastore) as store, HiveMetastore(hive) as held:
         now = dt.datetime.now(dt.UTC)
         errors = exchange_all(
-            tables, lambda name: import_statistics(store, held, name, database=database, force=force, at=now), told
+            tables, lambda name: import_statistics(store, held, name, database=database, force=force, at=now), report
         )
-        told.done(failed=errors)
+        report.done(failed=errors)
     if errors:
         raise typer.Exit(FAILED)
 
@@ -225,19 +225,19 @@ def hive_publish(
     json_progress: JsonProgress = False,
 ) -> None:
     """Write the tables' statistics into a Hive Metastore, for the planners of Hive, Impala and Spark."""
-    with closing(reporter(as_json=json_progress)) as told, Metastore(metastore) as store, HiveMetastore(hive) as held:
-        errors = exchange_all(tables, lambda name: publish_statistics(store, held, name, database=database), told)
-        told.done(failed=errors)
+    with closing(reporter(as_json=json_progress)) as report, Metastore(metastore) as store, HiveMetastore(hive) as held:
+        errors = exchange_all(tables, lambda name: publish_statistics(store, held, name, database=database), report)
+        report.done(failed=errors)
     if errors:
         raise typer.Exit(FAILED)
 
 
 @contextmanager
-def _spark(how: _Spark, told: Reporter) -> Iterator[SparkSession]:
+def _spark(options: _Spark, report: Reporter) -> Iterator[SparkSession]:
     began = time.monotonic()
-    told.progress(job.STARTING, 0, 0)
-    with how.open() as spark:
-        told.finished(job.STARTING, f"{time.monotonic() - began:.1f} s")
+    report.progress(job.STARTING, 0, 0)
+    with options.open() as spark:
+        report.finished(job.STARTING, f"{time.monotonic() - began:.1f} s")
         yield spark
 
 

@@ -196,7 +196,7 @@ class _Reader:
         A name that does not come in is another name of a column that it was joined with, the alias of an expression, or
         a new one of an input that no other name means; of these, computed ones come first.
         """
-        outer_keys = self._asked_by(texts, child, inputs)
+        outer_keys = self._outer_keys(texts, child, inputs)
         columns = [
             outer_keys.get(place) or _of_cte(text, child) or _resolve(text, inputs) for place, text in enumerate(texts)
         ]
@@ -228,7 +228,7 @@ class _Reader:
                 break
         return tuple(columns)
 
-    def _asked_by(self, texts: Sequence[str], child: PlanNode, inputs: Sequence[PlanColumn]) -> dict[int, PlanColumn]:
+    def _outer_keys(self, texts: Sequence[str], child: PlanNode, inputs: Sequence[PlanColumn]) -> dict[int, PlanColumn]:
         """Return by their places the keys of a subquery that are printed with the names of those that ask by them.
 
         They are told by inputs that nothing else names, and that the statement compares with columns of these names.

@@ -34,7 +34,7 @@ class StatementReader:
         self._views: Mapping[str, View] = {}  # with which all that is remembered was read
         self._remembered: Recent[tuple[str, str, str], CompiledStatement] = Recent(REMEMBERED)
 
-    def understand(self, text: Text, catalog: CatalogSnapshot, asker: Requester) -> RunnableStatement:
+    def classify(self, text: Text, catalog: CatalogSnapshot, asker: Requester) -> RunnableStatement:
         """Return what a text asks for. Raises SqlError, EngineError."""
         remembered = None if text.views else self._find(text, catalog)
         if remembered is not None:

@@ -44,7 +44,7 @@ class AuthorizedReader:
         self._policy = policy
         self.limits = limits
 
-    def understand(self, statement: Statement, asker: Requester) -> tuple[CatalogSnapshot, RunnableStatement]:
+    def classify(self, statement: Statement, asker: Requester) -> tuple[CatalogSnapshot, RunnableStatement]:
         """Read a statement and require that its user may do what it says. Raises SqlError, EngineError."""
         snapshot = self._catalog.current()
         own = statement.session.views if statement.session is not None else {}
@@ -57,16 +57,16 @@ class AuthorizedReader:
             database=statement.database,
             user=statement.user,
         )
-        understood = self._parser.understand(text, snapshot, asker)
-        command = None if isinstance(understood, CompiledStatement) else understood
-        query = understood if isinstance(understood, CompiledStatement) else understood.explained_query
+        classified = self._parser.classify(text, snapshot, asker)
+        command = None if isinstance(classified, CompiledStatement) else classified
+        query = classified if isinstance(classified, CompiledStatement) else classified.explained_query
         if query is not None:
             self._require_hinted_engine(query)
-        self._policy.require_all(statement.principal, required_actions(understood, snapshot))
+        self._policy.require_all(statement.principal, required_actions(classified, snapshot))
         if command is not None:  # files of a query are looked at by whoever opens them
             self._registration.require_unchanged(command.uses)
             self._registration.require_readable(command.reads)
-        return snapshot, understood
+        return snapshot, classified
 
     def call(self, asker: Requester, function: Callable[..., Result], *arguments: object) -> Result:
         """Have a function run where it holds up nobody: for all that parses what clients sent. Raises as it does."""

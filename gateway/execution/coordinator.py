@@ -134,9 +134,9 @@ class Coordinator:
         """Wait until the metastore has a statement. Raises SQLAlchemyError."""
         self._log.require_open(run)
 
-    def understand(self, statement: Statement) -> RunnableStatement:
+    def classify(self, statement: Statement) -> RunnableStatement:
         """Return what a statement is; nothing runs and nothing is recorded. Raises SqlError, EngineError."""
-        return self._reader.understand(statement, requester_of(statement.principal, statement.deadline_s))[1]
+        return self._reader.classify(statement, requester_of(statement.principal, statement.deadline_s))[1]
 
     def read(self, user: Principal, function: Callable[..., Result], *arguments: object) -> Result:
         """Have a function run where it holds up nobody: for all that parses what clients sent. Raises as it does."""
@@ -147,7 +147,7 @@ class Coordinator:
         self._engines.require(statement.pinned)
         with self._alive.place(statement.principal):
             asker = requester_of(statement.principal, statement.deadline_s)
-            snapshot, query = self._reader.understand(statement, asker)
+            snapshot, query = self._reader.classify(statement, asker)
             if not isinstance(query, CompiledStatement):
                 raise NotAllowed("Only queries can be explained; commands run in the gateway itself.")
             return query, self._router.route(statement, query, snapshot, asker, by_rules=by_rules)
@@ -194,13 +194,13 @@ class Coordinator:
         refusal: Exception | None = None
         run.clock.hand_over(Stage.START)
         try:
-            snapshot, understood = self._reader.understand(run.statement, run.asker)
+            snapshot, classified = self._reader.classify(run.statement, run.asker)
             run.clock.end(Stage.READ)
             if run.cancelled:
                 raise StatementCancelled("The statement was cancelled while it was planned.")
-            run.command = None if isinstance(understood, CompiledStatement) else understood
+            run.command = None if isinstance(classified, CompiledStatement) else classified
             run.accepted.set_result(None)
-            self._run(run, understood, snapshot)
+            self._run(run, classified, snapshot)
         except (FusionError, NoEngine) as error:
             if not run.accepted.done() and not isinstance(error, StatementCancelled):
                 refusal = error  # whose traceback refers to what is kept here
@@ -225,18 +225,18 @@ class Coordinator:
             finally:
                 run.done.set_result(run.record)
 
-    def _run(self, run: Run, understood: RunnableStatement, snapshot: CatalogSnapshot) -> None:
+    def _run(self, run: Run, classified: RunnableStatement, snapshot: CatalogSnapshot) -> None:
         """See a statement through that was accepted. Raises what it fails with before an engine is tried."""
-        if isinstance(understood, CompiledStatement):
-            self._query(run, understood, snapshot)
-        elif isinstance(understood, Write) and understood.writes_rows:
-            self._write(run, understood, snapshot)
+        if isinstance(classified, CompiledStatement):
+            self._query(run, classified, snapshot)
+        elif isinstance(classified, Write) and classified.writes_rows:
+            self._write(run, classified, snapshot)
         else:
             run.end_turn()
-            run.only = self._router.require_allowed(run.statement, understood, snapshot, runs=True)
+            run.only = self._router.require_allowed(run.statement, classified, snapshot, runs=True)
             attempt = new_attempt(1, ITSELF)
             self._log.attempt_started(run, attempt)
-            self._close(run, self._executor.command(run, understood, attempt))
+            self._close(run, self._executor.command(run, classified, attempt))
 
     def _query(self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot) -> None:
         """Answer from the cache, or decide, and try the ranked engines in turn."""

@@ -23,7 +23,7 @@ class MemoryWatch:
         self._engine = engine
         self._grant = grant
         self._limit_bytes = limit_bytes
-        self._asked_s = 0.0
+        self._raised_s = 0.0
         self.leased_bytes = grant.lease.memory_bytes
 
     @property
@@ -38,7 +38,7 @@ class MemoryWatch:
 
     def _raise(self, now_s: float) -> None:
         """Raise the lease as far as there is room."""
-        if not isinstance(self._engine, Elastic) or not self.can_raise or now_s - self._asked_s < AGAIN_S:
+        if not isinstance(self._engine, Elastic) or not self.can_raise or now_s - self._raised_s < AGAIN_S:
             return
         for step in STEPS:
             wanted_bytes = min(self._limit_bytes, int(step * self.leased_bytes))
@@ -46,4 +46,4 @@ class MemoryWatch:
                 self._engine.raise_limit(self._query_id, wanted_bytes)
                 self.leased_bytes = wanted_bytes
                 return
-        self._asked_s = now_s
+        self._raised_s = now_s

@@ -126,7 +126,7 @@ def learn_keys(body: WorkloadRequest, gateway: Served, user: User) -> WorkloadRe
     refused = []
     for number, sql in enumerate(body.statements, start=1):
         try:
-            meant = gateway.coordinator.understand(
+            meant = gateway.coordinator.classify(
                 Statement(sql=sql, dialect=body.dialect, database=body.database, principal=user)
             )
             if not isinstance(meant, CompiledStatement):

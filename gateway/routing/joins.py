@@ -19,7 +19,7 @@ class JoinLearner:
     def __init__(self, metastore: Metastore) -> None:
         self._metastore = metastore
         self._read: Recent[str, None] = Recent(FINGERPRINTS)
-        self._known: set[KeyPair] = set()
+        self._recorded: set[KeyPair] = set()
         self._lock = threading.Lock()
 
     def learn(self, statement: CompiledStatement) -> None:
@@ -29,8 +29,8 @@ class JoinLearner:
                 return
             self._read[statement.fingerprint] = None
         with self._lock:
-            new = set(statement.joined) - self._known
+            new = set(statement.joined) - self._recorded
         if new:
             self._metastore.keys.learn(new, source="history", at=dt.datetime.now(dt.UTC))
             with self._lock:
-                self._known |= new
+                self._recorded |= new

@@ -208,7 +208,7 @@ class Replaying:
             elif entry is not None and setting in SLOTS:
                 slots[section] = _slots(name, value)
             else:
-                setting_names = list(_known(self._engines))
+                setting_names = list(_setting_names(self._engines))
                 raise InvalidSetting(f"A replay knows no setting {name}{did_you_mean(name, setting_names)}")
         try:
             routing = RoutingSettings.model_validate(self._routing.model_dump() | overrides)
@@ -219,7 +219,7 @@ class Replaying:
         return ReplaySettings(routing.routing_policy, question.rule or rule, limits, slots)
 
 
-def _known(engines: EngineRegistry) -> Iterator[str]:
+def _setting_names(engines: EngineRegistry) -> Iterator[str]:
     """Yield the settings that a replay can change."""
     yield from (f"routing.{setting}" for setting in ROUTING)
     for entry in engines.values():

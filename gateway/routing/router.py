@@ -28,7 +28,7 @@ from gateway.routing.rules.matching import first_match
 from gateway.routing.rules.rules import RoutingRule
 from gateway.routing.rules.rules_file import RulesFile
 from gateway.routing.rules.subject import EngineExpectation, EngineState, subject_of
-from gateway.statements.command import Command, Understood, kinds_of, tables_of
+from gateway.statements.command import ClassifiedStatement, Command, kinds_of, tables_of
 from gateway.statements.statement import Statement
 from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
 from metastore.store import Metastore
@@ -155,7 +155,7 @@ class Router:
         return replace(decided, matched=matched.name if matched is not None else None)
 
     def require_allowed(
-        self, statement: Statement, command: Understood, snapshot: CatalogSnapshot, *, runs: bool = False
+        self, statement: Statement, command: ClassifiedStatement, snapshot: CatalogSnapshot, *, runs: bool = False
     ) -> tuple[str, ...] | None:
         """Return the engines that may help with a command, None for all. runs: not only told. Raises RuleDenied."""
         matched = self.matched(statement, command, snapshot, runs=runs)
@@ -165,7 +165,7 @@ class Router:
     def matched(
         self,
         statement: Statement,
-        understood: Understood,
+        classified: ClassifiedStatement,
         snapshot: CatalogSnapshot,
         expected: Callable[[], Mapping[str, EngineExpectation]] = lambda: {},
         *,
@@ -177,8 +177,8 @@ class Router:
             return None
         subject = subject_of(
             statement,
-            kinds=kinds_of(understood),
-            tables=tables_of(understood, chain(snapshot.tables, snapshot.views)),
+            kinds=kinds_of(classified),
+            tables=tables_of(classified, chain(snapshot.tables, snapshot.views)),
             states=cache(partial(self._state, statement)),
             expected=expected,
             has_users=self._has_users,

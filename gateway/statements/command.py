@@ -135,16 +135,16 @@ class Command:
         return iter(())
 
 
-Understood = CompiledStatement | Command
+ClassifiedStatement = CompiledStatement | Command
 """A statement that was read."""
 
 
-def kinds_of(statement: Understood) -> frozenset[Kind]:
+def kinds_of(statement: ClassifiedStatement) -> frozenset[Kind]:
     """Return the kinds that a statement is of: one, or two where it makes a table and fills it."""
     return statement.kinds if isinstance(statement, Command) else frozenset({Kind.SELECT})
 
 
-def tables_of(statement: Understood, catalog: Iterable[str]) -> tuple[str, ...]:
+def tables_of(statement: ClassifiedStatement, catalog: Iterable[str]) -> tuple[str, ...]:
     """Return the full names of what a statement reads or changes. catalog: names of all tables and views."""
     if isinstance(statement, Command):
         names = statement.table_names(catalog)
@@ -153,7 +153,7 @@ def tables_of(statement: Understood, catalog: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.lower() for name in names))
 
 
-def required_actions(statement: Understood, catalog: OwnedCatalog) -> Iterator[Need]:
+def required_actions(statement: ClassifiedStatement, catalog: OwnedCatalog) -> Iterator[Need]:
     """Yield the actions that a statement's user must be allowed."""
     yield Need(Action.QUERY)
     if isinstance(statement, Command):

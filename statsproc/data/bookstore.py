@@ -50,14 +50,14 @@ TWO_53 = 9_007_199_254_740_992  # a uniform double has 53 bits
 
 
 class Distribution(StrEnum):
-    """How prices and quantities are spread."""
+    """Distributions of prices and quantities."""
 
     SKEWED = "skewed"
     UNIFORM = "uniform"
 
 
 class Format(StrEnum):
-    """How the tables are written. text: the paper's ``|``-delimited lines, without a header."""
+    """File formats of the tables. text: the paper's ``|``-delimited lines, without a header."""
 
     PARQUET = "parquet"
     TEXT = "text"
@@ -65,7 +65,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bookstore:
-    """What to make. scale: share of the paper's rows; seed: another one gives other values."""
+    """The paper's bookstore. scale: share of the paper's rows; seed: seed of the values."""
 
     scale: float
     seed: int = 42

@@ -36,7 +36,7 @@ class IngestFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What became of the lines: rows_in = rows_out + rows_quarantined. quarantine: its folder, if it has rows."""
+    """Counts of the lines: rows_in = rows_out + rows_quarantined. quarantine: folder of these; None: none."""
 
     rows_in: int
     rows_out: int

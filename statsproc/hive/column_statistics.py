@@ -27,11 +27,11 @@ class Unreadable(ValueError):
 
 def kind_of(data_type: str) -> str:
     """Return what is the same to statistics: ``int`` and ``bigint`` are, ``double`` and ``decimal`` are not."""
-    known = kind_named(data_type.lower())
-    if known is None:
+    named_kind = kind_named(data_type.lower())
+    if named_kind is None:
         name = data_type.lower().partition("(")[0].partition("<")[0].strip()
         return "nested" if name in _NESTED else name
-    return _ALIKE.get(known.row.group, known.value)
+    return _ALIKE.get(named_kind.row.group, named_kind.value)
 
 
 _NESTED = ("uniontype", "nested")
@@ -51,12 +51,12 @@ _FIELDS = {
 }
 
 
-def from_hive(found: Any, column: Column) -> ColumnStatistics:
+def from_hive(hive_object: Any, column: Column) -> ColumnStatistics:
     """Read a ColumnStatisticsObj. Raises Unreadable."""
     kind = kind_of(column.data_type)
     if kind not in _READERS:
         raise Unreadable(f"Hive keeps no statistics of {column.data_type}")
-    data = getattr(found.statsData, _FIELDS[kind])
+    data = getattr(hive_object.statsData, _FIELDS[kind])
     if data is None:
         raise Unreadable(f"Hive's statistics are not of {column.data_type}")
     return _READERS[kind](column, data)
@@ -71,7 +71,7 @@ def to_hive(types: Any, column: ColumnStatistics, hive_type: str, rows: int) -> 
     return types.ColumnStatisticsObj(colName=column.name.lower(), colType=hive_type, statsData=data)
 
 
-def _known(count: int | None, what: str) -> int:
+def _require_known(count: int | None, what: str) -> int:
     if count is None or count < 0:
         raise Unreadable(f"Hive does not know its {what}")
     return count
@@ -84,8 +84,8 @@ def _numeric(value: Callable[[Any], float]) -> Callable[[Column, Any], ColumnSta
         return ColumnStatistics(
             name=column.name,
             data_type=column.data_type,
-            nulls=_known(data.numNulls, "nulls"),
-            ndv=float(_known(data.numDVs, "distinct values")),
+            nulls=_require_known(data.numNulls, "nulls"),
+            ndv=float(_require_known(data.numDVs, "distinct values")),
             minimum=minimum,
             maximum=maximum,
         )
@@ -94,12 +94,12 @@ def _numeric(value: Callable[[Any], float]) -> Callable[[Column, Any], ColumnSta
 
 
 def _read_boolean(column: Column, data: Any) -> ColumnStatistics:
-    counts = {1.0: _known(data.numTrues, "true values"), 0.0: _known(data.numFalses, "false values")}
+    counts = {1.0: _require_known(data.numTrues, "true values"), 0.0: _require_known(data.numFalses, "false values")}
     held = sorted((value for value, rows in counts.items() if rows), key=lambda value: -counts[value])
     return ColumnStatistics(
         name=column.name,
         data_type=column.data_type,
-        nulls=_known(data.numNulls, "nulls"),
+        nulls=_require_known(data.numNulls, "nulls"),
         ndv=float(len(held)),
         minimum=min(held, default=None),
         maximum=max(held, default=None),
@@ -111,8 +111,8 @@ def _read_string(column: Column, data: Any) -> ColumnStatistics:
     return ColumnStatistics(
         name=column.name,
         data_type=column.data_type,
-        nulls=_known(data.numNulls, "nulls"),
-        ndv=float(_known(data.numDVs, "distinct values")),
+        nulls=_require_known(data.numNulls, "nulls"),
+        ndv=float(_require_known(data.numDVs, "distinct values")),
         average_length=_length(data.avgColLen),
         maximum_length=_length(data.maxColLen),
     )

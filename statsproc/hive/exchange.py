@@ -30,14 +30,20 @@ _ACCURATE = "COLUMN_STATS_ACCURATE"
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """How one table went. kept: nothing was done, for this reason; notes: what was left out."""
+    """Result of the exchange for one table.
+
+    rows, columns, partitions: counts of what was exchanged.
+    version: version of the statistics; None: nothing was imported.
+    notes: parts that were left out.
+    skipped: reason why nothing was done; None: it was done.
+    """
 
     rows: int = 0
     columns: int = 0
     partitions: int = 0
     version: int | None = None
     notes: tuple[str, ...] = ()
-    kept: str | None = None
+    skipped: str | None = None
 
 
 def import_statistics(
@@ -47,7 +53,7 @@ def import_statistics(
     table, held = _both(metastore, hive, name, database)
     ours = metastore.statistics.current(table.name)
     if ours is not None and ours.source != HIVE and not force:
-        return Exchanged(version=ours.version, kept=f"statistics of our own are in force (version {ours.version})")
+        return Exchanged(version=ours.version, skipped=f"statistics of our own are in force (version {ours.version})")
     published = metastore.statistics.publish(_read(hive, held, table), at=at, of=table)
     return Exchanged(published.rows, len(published.columns), version=published.version, notes=published.notes)
 
@@ -59,7 +65,7 @@ def publish_statistics(metastore: Metastore, hive: HiveMetastore, name: str, *, 
     if statistics is None:
         raise HiveFailed(f"{table.name} has no statistics: compute them first")
     if statistics.source == HIVE:
-        return Exchanged(kept="the statistics in force came from Hive")
+        return Exchanged(skipped="the statistics in force came from Hive")
     if held.parameters.get("transactional", "").lower() == "true":
         raise HiveFailed(f"Hive's {held.full_name} is transactional: it takes statistics from Hive's own writers only")
     objects, notes = _column_objects(hive, held, statistics)
@@ -71,7 +77,7 @@ def publish_statistics(metastore: Metastore, hive: HiveMetastore, name: str, *, 
     return Exchanged(statistics.rows, len(statistics.columns), len(changed), statistics.version, (*notes, *missed))
 
 
-def exchange_all(tables: Sequence[str], one: Callable[[str], Exchanged], told: Reporter) -> dict[str, str]:
+def exchange_all(tables: Sequence[str], one: Callable[[str], Exchanged], report: Reporter) -> dict[str, str]:
     """Do some tables one after the other and tell of each; returns the errors by table."""
     errors: dict[str, str] = {}
     for table in tables:
@@ -79,20 +85,20 @@ def exchange_all(tables: Sequence[str], one: Callable[[str], Exchanged], told: R
             done = one(table)
         except (HiveFailed, LookupError) as failure:
             errors[table] = str(failure)
-            told.failed(table, str(failure))
+            report.failed(table, str(failure))
             continue
         size = f"{done.rows:,} rows, {done.columns} columns"
         if done.partitions:
             size += f", {done.partitions} partitions"
-        told.finished(
+        report.finished(
             table,
-            f"left alone: {done.kept}" if done.kept else "; ".join((size, *done.notes)),
+            f"left alone: {done.skipped}" if done.skipped else "; ".join((size, *done.notes)),
             rows=done.rows,
             columns=done.columns,
             partitions=done.partitions,
             version=done.version,
             notes=list(done.notes),
-            kept=done.kept,
+            kept=done.skipped,
         )
     return errors
 
@@ -131,9 +137,9 @@ def _read(hive: HiveMetastore, held: HiveTable, table: CatalogTable) -> TableSta
     columns |= own
     notes += unread
     without = [column.name for column in wanted if column.name not in columns]
-    told = spark.rows if spark.rows is not None else _rows(held, partitions)
-    rows = told if told is not None else table.rows
-    if rows is None or (told is None and not columns):
+    hive_rows = spark.rows if spark.rows is not None else _rows(held, partitions)
+    rows = hive_rows if hive_rows is not None else table.rows
+    if rows is None or (hive_rows is None and not columns):
         raise HiveFailed(f"Hive's {held.full_name} has no statistics: run ANALYZE TABLE there")
     size = next((n for n in (spark.bytes, count_of(held.parameters, "totalSize")) if n is not None), table.bytes)
     if size != table.bytes:
@@ -159,16 +165,16 @@ def _own_columns(
 ) -> tuple[dict[str, ColumnStatistics], list[str]]:
     by_name = {column.name.lower(): column for column in columns}
     objects = hive.column_statistics(held, list(by_name)) if by_name else []
-    missing = [name for name in by_name if name not in {found.colName for found in objects}]
+    missing = [name for name in by_name if name not in {hive_object.colName for hive_object in objects}]
     missing = [name for name in missing if name not in held.partition_columns]
     if missing and partitioned:
         objects += hive.merged_column_statistics(held, missing)
     read: dict[str, ColumnStatistics] = {}
     notes = []
-    for found in objects:
-        column = by_name[found.colName]
+    for hive_object in objects:
+        column = by_name[hive_object.colName]
         try:
-            read[column.name] = from_hive(found, column)
+            read[column.name] = from_hive(hive_object, column)
         except Unreadable as failure:
             notes.append(f"{column.name}: {failure}")
     return read, notes
@@ -180,8 +186,8 @@ def _rows(held: HiveTable, partitions: Sequence[Any]) -> int | None:
     if rows is not None or not partitions:
         return rows
     counts = [count_of(partition.parameters or {}, "numRows") for partition in partitions]
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+    counted = [count for count in counts if count is not None]
+    return sum(counted) if len(counted) == len(counts) else None
 
 
 def _column_objects(hive: HiveMetastore, held: HiveTable, statistics: TableStatistics) -> tuple[list[Any], list[str]]:
@@ -232,8 +238,8 @@ def _partitions(
             }
             partition.parameters = {key: value for key, value in own.items() if key != _ACCURATE}
             changed.append(partition)
-    left = len(theirs) - len(changed)
-    return changed, [f"{left} of {len(theirs)} partitions have no row count of ours"] if left else []
+    uncounted = len(theirs) - len(changed)
+    return changed, [f"{uncounted} of {len(theirs)} partitions have no row count of ours"] if uncounted else []
 
 
 def _named(values: Any, name: str) -> str | None:

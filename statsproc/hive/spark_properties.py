@@ -52,7 +52,7 @@ _SEED, _CHECKSUM_BITS = 0x9747B28C, 0x0FFFFFFF
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkStatistics:
-    """What ANALYZE left in a table's properties; rows and bytes are None where it left none."""
+    """Statistics that ANALYZE stored in a table's properties; rows, bytes: None: it stored none."""
 
     rows: int | None
     bytes: int | None
@@ -74,16 +74,16 @@ def read_statistics(parameters: Mapping[str, str], columns: Sequence[Column | Hi
     """Read what is known of a table's columns; names are compared without case."""
     keys = [key.removeprefix(COLUMNS) for key in parameters if key.startswith(COLUMNS) and key.endswith(".version")]
     written = {key.removesuffix(".version").lower(): key.removesuffix(".version") for key in keys}
-    found: dict[str, ColumnStatistics] = {}
+    read: dict[str, ColumnStatistics] = {}
     notes: list[str] = []
     for column in columns:
         if column.name.lower() in written:
             prefix = f"{COLUMNS}{written[column.name.lower()]}"
             try:
-                found[column.name] = _read_column(parameters, prefix, column)
+                read[column.name] = _read_column(parameters, prefix, column)
             except ValueError as failure:
                 notes.append(f"{column.name}: what Spark stored cannot be read: {failure}")
-    return SparkStatistics(count_of(parameters, ROWS), count_of(parameters, BYTES), found, tuple(notes))
+    return SparkStatistics(count_of(parameters, ROWS), count_of(parameters, BYTES), read, tuple(notes))
 
 
 def write_statistics(
@@ -93,8 +93,8 @@ def write_statistics(
     ours = {name.lower(): column for name, column in statistics.columns.items()}
     written = {column.name: ours[column.name.lower()] for column in columns if column.name.lower() in ours}
     stale = tuple(f"{COLUMNS}{name}." for name in written)
-    kept = {key: value for key, value in parameters.items() if not key.startswith(stale)} if stale else parameters
-    properties = {**kept, ROWS: str(statistics.rows), BYTES: str(statistics.bytes)}
+    others = {key: value for key, value in parameters.items() if not key.startswith(stale)} if stale else parameters
+    properties = {**others, ROWS: str(statistics.rows), BYTES: str(statistics.bytes)}
     for name, column in written.items():
         for field, value in _write_column(column, statistics.rows).items():
             properties |= cut_property(f"{COLUMNS}{name}.{field}", value)
@@ -156,10 +156,10 @@ def bins_of(histogram: Histogram, *, rows: float, ndv: float, whole: bool) -> Bi
     assert histogram.up_to is not None
     counted = float(histogram.up_to[-1])
     ranks = np.linspace(0.0, counted, BINS + 1)
-    right = np.minimum(np.searchsorted(histogram.up_to, ranks, side="left"), histogram.endpoints.size - 1)
-    left = np.maximum(right - 1, 0)
-    low, high = histogram.endpoints[left].astype(np.float64), histogram.endpoints[right].astype(np.float64)
-    start, end = histogram.up_to[left], histogram.below[right]
+    upper = np.minimum(np.searchsorted(histogram.up_to, ranks, side="left"), histogram.endpoints.size - 1)
+    lower = np.maximum(upper - 1, 0)
+    low, high = histogram.endpoints[lower].astype(np.float64), histogram.endpoints[upper].astype(np.float64)
+    start, end = histogram.up_to[lower], histogram.below[upper]
     with np.errstate(divide="ignore", invalid="ignore"):
         way = np.where(end > start, np.clip((ranks - start) / (end - start), 0.0, 1.0), 1.0)
     ends = np.where(way < 1.0, low + (high - low) * way, high)
@@ -172,16 +172,16 @@ def bins_of(histogram: Histogram, *, rows: float, ndv: float, whole: bool) -> Bi
 def _bin_ndv(
     histogram: Histogram, ends: NDArray[np.float64], height: float, ndv: float, *, whole: bool
 ) -> NDArray[np.int64]:
-    known = np.unique(histogram.endpoints)
-    seen = np.diff(np.searchsorted(known, ends, side="right"))
+    values = np.unique(histogram.endpoints)
+    seen = np.diff(np.searchsorted(values, ends, side="right"))
     seen[0] += 1  # the first bin holds its lower bound too
-    if known.size >= ndv:
+    if values.size >= ndv:
         return np.asarray(np.maximum(seen, 1), dtype=np.int64)
     width = np.diff(ends)
     wide = width > 0
     room = np.where(whole, np.minimum(width, height), height) * wide
-    left = max(0.0, ndv - np.unique(ends[1:][~wide]).size)
-    share = min(1.0, left / room.sum()) if room.sum() else 0.0
+    unseen = max(0.0, ndv - np.unique(ends[1:][~wide]).size)
+    share = min(1.0, unseen / room.sum()) if room.sum() else 0.0
     return np.asarray(np.maximum(np.round(room * share), np.maximum(seen, 1)), dtype=np.int64)
 
 

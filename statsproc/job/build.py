@@ -55,7 +55,7 @@ class Built:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Before:
+class PreviousBuild:
     """The last build, on which an incremental one goes on. summaries: by partition, those that can be read."""
 
     statistics: TableStatistics | None = None
@@ -63,14 +63,16 @@ class Before:
     summaries: Mapping[str, TableSummary] | None = None
 
     @classmethod
-    def of(cls, source: TableSource, statistics: TableStatistics | None, parts: Sequence[StatisticsPart]) -> Before:
+    def of(
+        cls, source: TableSource, statistics: TableStatistics | None, parts: Sequence[StatisticsPart]
+    ) -> PreviousBuild:
         """Take what is stored but summaries of another format, of other columns, or too often added to."""
         wanted = list(columns_of(source).items())
         summaries = {}
         with ThreadPoolExecutor(HELPERS) as helpers:
-            for part, found in zip(parts, helpers.map(_decoded, parts), strict=True):
-                if found is not None and list(found.types.items()) == wanted and found.additions < MOST_ADDITIONS:
-                    summaries[part.folder] = found
+            for part, summary in zip(parts, helpers.map(_decoded, parts), strict=True):
+                if summary is not None and list(summary.types.items()) == wanted and summary.additions < MOST_ADDITIONS:
+                    summaries[part.folder] = summary
         return cls(statistics, tuple(part for part in parts if part.folder in summaries), summaries)
 
     @property
@@ -88,12 +90,12 @@ class Before:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BuildPlan:
-    """How one table is built. reading: what is read anew. stored: summaries that are gone on from."""
+    """Plan for building one table's statistics. reading: files to read. stored: stored summaries to merge with."""
 
     table: CatalogTable
     request: JobRequest
     cut: Cut
-    before: Before
+    previous: PreviousBuild
     reading: Reading
     stored: Mapping[str, TableSummary]
 
@@ -103,32 +105,32 @@ class BuildPlan:
         return None if self.request.mode is Mode.INCREMENTAL else self.reading.scan
 
 
-def plan_build(table: CatalogTable, request: JobRequest, *, cut: Cut, before: Before) -> BuildPlan:
+def plan_build(table: CatalogTable, request: JobRequest, *, cut: Cut, previous: PreviousBuild) -> BuildPlan:
     """Find out what has to be read for what a request asks for. Raises BuildFailed."""
     source = table.source
     files = files_of(source)
     columns = columns_of(source, request.columns)
     root = Path(source.location)
     if request.mode is Mode.INCREMENTAL:
-        _check_partitions(source, request.partitions, files, before.parts)
-        scope = changed(files, root, before.parts, only=request.partitions)
+        _check_partitions(source, request.partitions, files, previous.parts)
+        scope = changed(files, root, previous.parts, only=request.partitions)
     else:
         scope = everything(files)
-    stored = {folder: summary for folder, summary in (before.summaries or {}).items() if folder in scope.kept}
+    stored = {folder: summary for folder, summary in (previous.summaries or {}).items() if folder in scope.reused}
     try:
-        found = pieces(scope, source, columns, share=request.share if request.mode is Mode.SAMPLE else 1.0)
+        selected = pieces(scope, source, columns, share=request.share if request.mode is Mode.SAMPLE else 1.0)
     except FileUnusable as failure:
         raise BuildFailed(str(failure)) from failure
-    rows = found.rows if found.rows is not None else sum(file.bytes for file in files) // BYTES_A_ROW
-    wanted = wanted_of(columns, cut, rows * found.share)
+    rows = selected.rows if selected.rows is not None else sum(file.bytes for file in files) // BYTES_A_ROW
+    wanted = wanted_of(columns, cut, rows * selected.share)
     shares = [summary.sample.share for summary in stored.values()]
     key_shares = [key.chosen.share for summary in stored.values() for key in summary.keys.values()]
     wanted = replace(
         wanted,
         sample_share=min([wanted.sample_share, *shares]),
-        key_share=min([wanted.key_share, *key_shares]) if found.share >= 1.0 else 0.0,
+        key_share=min([wanted.key_share, *key_shares]) if selected.share >= 1.0 else 0.0,
     )
-    return BuildPlan(table, request, cut, before, Reading(source, files, columns, scope, found, wanted), stored)
+    return BuildPlan(table, request, cut, previous, Reading(source, files, columns, scope, selected, wanted), stored)
 
 
 def build(
@@ -142,7 +144,7 @@ def build(
 
     Raises BuildFailed, SparkFailed.
     """
-    table, request, cut, before = planned.table, planned.request, planned.cut, planned.before
+    table, request, cut, previous = planned.table, planned.request, planned.cut, planned.previous
     reading, stored = planned.reading, planned.stored
     source, files, columns, scope = reading.source, reading.files, reading.columns, reading.scope
     root = Path(source.location)
@@ -153,22 +155,22 @@ def build(
         if anew is None:
             anew = read(spark, reading, here=request.mode is Mode.INCREMENTAL)
         staying = rest.result()
-    folders = sorted({*scope.anew, *scope.kept})
+    folders = sorted({*scope.anew, *scope.reused})
     nothing = TableSummary(columns=dict.fromkeys(columns, ColumnSummary()), cut=cut.identity, types=columns)
     parts = {folder: _added(stored.get(folder), anew.get(folder)) or nothing for folder in scope.anew}
     new = _together(source, parts, values)
     whole = merge_tables([part for part in (staying, new) if part is not None] or [with_partition(nothing, source, {})])
     if request.mode is Mode.SAMPLE:
         whole = replace(whole, columns={**whole.columns, **of_all_partitions(whole, source, files)})
-    share = reading.found.share * _known(files, scope)
-    statistics = _described(table, whole, cut, files, reading.found, request, before.statistics, share=share)
+    share = reading.pieces.share * _known_share(files, scope)
+    statistics = _described(table, whole, cut, files, reading.pieces, request, previous.statistics, share=share)
     if request.mode is Mode.SAMPLE or request.columns:
         return Built(statistics, None)
-    kept = {folder: part for folder, part in scope.kept.items() if folder not in scope.anew}
+    stored_parts = {folder: part for folder, part in scope.reused.items() if folder not in scope.anew}
     fewer = FEWER if len(folders) > MANY_PARTS else 1
     for folder in scope.anew:
         marks = tuple(file.mark(root) for file in files if file.folder == folder)
-        kept[folder] = StatisticsPart(
+        stored_parts[folder] = StatisticsPart(
             folder=folder,
             files=marks,
             rows=parts[folder].rows,
@@ -177,7 +179,7 @@ def build(
             built_at=now,
             summary=encode(compact_table(parts[folder], fewer=fewer)),
         )
-    return Built(statistics, tuple(kept[folder] for folder in folders))
+    return Built(statistics, tuple(stored_parts[folder] for folder in folders))
 
 
 def _decoded(part: StatisticsPart) -> TableSummary | None:
@@ -203,18 +205,18 @@ def _added(stored: TableSummary | None, new: TableSummary | None) -> TableSummar
 
 
 def _check_partitions(
-    source: TableSource, asked: Sequence[str], files: Sequence[DataFile], parts: Sequence[StatisticsPart]
+    source: TableSource, requested: Sequence[str], files: Sequence[DataFile], parts: Sequence[StatisticsPart]
 ) -> None:
-    known = {file.folder for file in files} | {part.folder for part in parts}
-    for folder in asked:
-        if folder not in known:
+    folders = {file.folder for file in files} | {part.folder for part in parts}
+    for folder in requested:
+        if folder not in folders:
             raise BuildFailed(f"{source.name} has no partition {folder}")
 
 
-def _known(files: Sequence[DataFile], scope: ScanScope) -> float:
+def _known_share(files: Sequence[DataFile], scope: ScanScope) -> float:
     """Return the share of the table, by bytes, that lies in partitions which are read or were once."""
-    known = sum(file.bytes for file in files if file.folder in scope.anew or file.folder in scope.kept)
-    return known / sum(file.bytes for file in files) if known else 1.0
+    known_bytes = sum(file.bytes for file in files if file.folder in scope.anew or file.folder in scope.reused)
+    return known_bytes / sum(file.bytes for file in files) if known_bytes else 1.0
 
 
 def statistics_of(
@@ -258,34 +260,34 @@ def _described(
     whole: TableSummary,
     cut: Cut,
     files: Sequence[DataFile],
-    found: Pieces,
+    selected: Pieces,
     request: JobRequest,
-    before: TableStatistics | None,
+    previous: TableStatistics | None,
     *,
     share: float,
 ) -> TableStatistics:
     source = table.source
     types = {column.name: column.data_type for column in source.columns}
-    known = statistics_of(table.name, whole, cut, types, share=share)
+    computed = statistics_of(table.name, whole, cut, types, share=share)
     columns: dict[str, ColumnStatistics] = {}
     for name in types:
-        if name in known.columns:
-            columns[name] = known.columns[name]
-        elif request.columns and before is not None and name in before.columns:
-            columns[name] = before.columns[name]
-    groups = [rows for shape in found.shapes for rows, _ in shape.groups]
-    if request.mode is Mode.INCREMENTAL and before is not None and before.row_group_rows is not None:
-        groups.append(before.row_group_rows)
+        if name in computed.columns:
+            columns[name] = computed.columns[name]
+        elif request.columns and previous is not None and name in previous.columns:
+            columns[name] = previous.columns[name]
+    groups = [rows for shape in selected.shapes for rows, _ in shape.groups]
+    if request.mode is Mode.INCREMENTAL and previous is not None and previous.row_group_rows is not None:
+        groups.append(previous.row_group_rows)
     statistics = replace(
-        known,
+        computed,
         bytes=sum(file.bytes for file in files),
         files=len(files),
         columns=columns,
         row_group_rows=max(groups) if source.format == "parquet" and groups else None,
-        notes=_notes(source, cut, known.keys, share),
+        notes=_notes(source, cut, computed.keys, share),
     )
-    if request.columns and before is not None:
-        statistics = replace(statistics, sample=before.sample, keys=before.keys)
+    if request.columns and previous is not None:
+        statistics = replace(statistics, sample=previous.sample, keys=previous.keys)
     return statistics
 
 

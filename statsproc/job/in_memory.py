@@ -33,7 +33,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Described:
-    """What is known of tables. statistics: by table; bins: by key group."""
+    """Statistics of tables. statistics: by table; bins: by key group."""
 
     statistics: Mapping[str, TableStatistics]
     bins: Mapping[str, Bins]
@@ -56,8 +56,8 @@ def describe_rows(
         chance = wanted.sample_share * sampled if rows.sample_share is None else rows.sample_share
         by_key = wanted.key_share * sampled if rows.key_share is None else rows.key_share
         whole = _summary(rows, replace(wanted, sample_share=chance, key_share=by_key))
-        found = statistics_of(name, whole, cut, rows.types, by_key=True if rows.key_share is not None else None)
-        statistics[name] = replace(found, version=1, bytes=found.rows * BYTES_A_ROW)
+        described = statistics_of(name, whole, cut, rows.types, by_key=True if rows.key_share is not None else None)
+        statistics[name] = replace(described, version=1, bytes=described.rows * BYTES_A_ROW)
     return Described(statistics, bins)
 
 
@@ -68,10 +68,10 @@ def _cuts(tables: Mapping[str, Rows]) -> dict[str, Bins]:
         look = _summary(rows, Wanted(rows.types, tuple(rows.keys)))
         for key, group in rows.keys.items():
             members.setdefault(group, []).append(look.keys[key])
-    cuts = {group: cut_keys(found, group) for group, found in members.items()}
+    cuts = {group: cut_keys(summaries, group) for group, summaries in members.items()}
     return {group: replace(cut, version=1) for group, cut in cuts.items() if cut is not None}
 
 
 def _summary(rows: Rows, wanted: Wanted) -> TableSummary:
-    ((_, found),) = summarise_chunks(rows.chunks, wanted)
-    return found
+    ((_, summary),) = summarise_chunks(rows.chunks, wanted)
+    return summary

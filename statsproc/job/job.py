@@ -22,7 +22,7 @@ from metastore.errors import LockLost
 from metastore.records import CatalogTable, JobRequest, JobState, Mode, StatisticsJob, TableProgress
 from metastore.store import Metastore
 from selector.join_keys import Bins, ColumnRef, key_groups
-from statsproc.job.build import Before, BuildPlan, build, plan_build
+from statsproc.job.build import BuildPlan, PreviousBuild, build, plan_build
 from statsproc.job.reading import (
     BuildFailed,
     Reading,
@@ -71,7 +71,7 @@ _TABLE_FAILURES = (
 
 @dataclass(slots=True)
 class _Joins:
-    """What the job knows of keys. columns: key columns by table. bins: by group. looks: tables that were looked at."""
+    """Join keys of the job. columns: key columns by table. bins: bins by key group. looks: key summaries by table."""
 
     columns: dict[str, dict[str, str]] = field(default_factory=dict)
     bins: dict[str, Bins] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class _Job:
         self._reporter = reporter
         self._errors: dict[str, str] = {}
         self._tables: dict[str, CatalogTable] = {}
-        self._known: dict[str, Before] = {}
+        self._previous_builds: dict[str, PreviousBuild] = {}
 
     def run(self) -> dict[str, str]:
         joins = self._joins()
@@ -155,7 +155,7 @@ class _Job:
     def _failed(self, name: str, failure: BaseException) -> None:
         """Tell that a table failed; the job goes on with the others."""
         self._errors[name] = self._reason(name, failure)
-        self._tell(TableProgress(name, JobState.FAILED, error=self._errors[name]))
+        self._record(TableProgress(name, JobState.FAILED, error=self._errors[name]))
         self._reporter.failed(name, self._errors[name])
 
     # ------------------------------------------------------------------ keys
@@ -170,7 +170,7 @@ class _Job:
             try:
                 table = self._table(name)
                 joins.columns[name] = key_columns(name, columns_of(table.source), group_of)
-                if joins.columns[name] and not self._request.columns and self._before(table).cut is None:
+                if joins.columns[name] and not self._request.columns and self._previous_build(table).cut is None:
                     readings[name] = look_for_keys(table.source, tuple(joins.columns[name]))
             except _TABLE_FAILURES as failure:
                 self._failed(name, failure)
@@ -191,50 +191,50 @@ class _Job:
 
     def _look(self, readings: Mapping[str, Reading]) -> dict[str, TableSummary]:
         """Read the keys of some tables."""
-        found: dict[str, TableSummary] = {}
-        told = partial(self._reporter.progress, KEYS)
-        together = self._read_together({name: reading.scan for name, reading in readings.items()}, told)
+        summaries: dict[str, TableSummary] = {}
+        on_progress = partial(self._reporter.progress, KEYS)
+        together = self._read_together({name: reading.scan for name, reading in readings.items()}, on_progress)
         for name, reading in readings.items():
             try:
                 parts = together.get(name)
                 if isinstance(parts, BuildFailed):
                     raise parts
                 if parts is None:
-                    with watched(self._spark, told):
+                    with watched(self._spark, on_progress):
                         parts = read(self._spark, reading)
-                found[name] = merge_tables(list(parts.values()))
+                summaries[name] = merge_tables(list(parts.values()))
             except _TABLE_FAILURES as failure:
                 self._failed(name, failure)
-        return found
+        return summaries
 
     def _read_together(
-        self, scans: Mapping[str, TableScan | None], told: Callable[[int, int], None]
+        self, scans: Mapping[str, TableScan | None], on_progress: Callable[[int, int], None]
     ) -> dict[str, Together]:
         """Read tables at once where there are several; one by itself is read where it is needed."""
         several = {name: scan for name, scan in scans.items() if scan is not None}
         if len(several) < 2:
             return {}
-        with watched(self._spark, told):
+        with watched(self._spark, on_progress):
             return read_together(self._spark, several)
 
     def _all_here(self, members: tuple[ColumnRef, ...]) -> bool:
         registered = {table.name for table in self._metastore.catalog.list()}
         return {member.table for member in members} & registered <= set(self._request.tables)
 
-    def _before(self, table: CatalogTable) -> Before:
+    def _previous_build(self, table: CatalogTable) -> PreviousBuild:
         if self._request.mode is not Mode.INCREMENTAL:
-            return Before(self._metastore.statistics.current(table.name) if self._request.columns else None)
-        if table.name not in self._known:
+            return PreviousBuild(self._metastore.statistics.current(table.name) if self._request.columns else None)
+        if table.name not in self._previous_builds:
             statistics, parts = self._metastore.statistics.current(table.name), self._metastore.statistics.parts
-            self._known[table.name] = Before.of(table.source, statistics, parts(table.name))
-        return self._known[table.name]
+            self._previous_builds[table.name] = PreviousBuild.of(table.source, statistics, parts(table.name))
+        return self._previous_builds[table.name]
 
-    def _cut(self, table: CatalogTable, joins: _Joins, before: Before) -> Cut:
+    def _cut(self, table: CatalogTable, joins: _Joins, previous: PreviousBuild) -> Cut:
         look = joins.looks.get(table.name)
         if self._request.columns:
             return Cut()  # the keys stay as they are
         if look is None:
-            return before.cut or Cut()
+            return previous.cut or Cut()
         groups = joins.columns[table.name].items()
         return Cut({column: joins.bins[group] for column, group in groups if group in joins.bins})
 
@@ -247,12 +247,14 @@ class _Job:
         for name in names:
             try:
                 table = self._table(name)
-                before = self._before(table)
-                self._tell(TableProgress(name, JobState.RUNNING, 0, table.files))
-                planned[name] = plan_build(table, self._request, cut=self._cut(table, joins, before), before=before)
+                previous = self._previous_build(table)
+                self._record(TableProgress(name, JobState.RUNNING, 0, table.files))
+                planned[name] = plan_build(
+                    table, self._request, cut=self._cut(table, joins, previous), previous=previous
+                )
             except _TABLE_FAILURES as failure:
                 self._failed(name, failure)
-        together = self._read_together({name: one.scan for name, one in planned.items()}, self._tell_all(planned))
+        together = self._read_together({name: one.scan for name, one in planned.items()}, self._report_all(planned))
         for name, one in planned.items():
             try:
                 self._publish(one, together.pop(name, None), began)
@@ -264,8 +266,8 @@ class _Job:
         name, table = planned.table.name, planned.table
         if isinstance(anew, BuildFailed):
             raise anew
-        tell = self._teller(TableProgress(name, JobState.RUNNING, 0, table.files))
-        with watched(self._spark, tell) if anew is None else nullcontext():
+        report = self._reporter_of(TableProgress(name, JobState.RUNNING, 0, table.files))
+        with watched(self._spark, report) if anew is None else nullcontext():
             built = build(self._spark, planned, anew, now=_now())
         parts = built.parts if built.parts is not None else self._metastore.statistics.part_marks(name)
         published = self._metastore.statistics.publish(
@@ -281,7 +283,7 @@ class _Job:
             seconds=round(time.monotonic() - began, 3),
             version=published.version,
         )
-        self._tell(done)
+        self._record(done)
         size = f"{published.rows:,} rows, {len(published.columns)} columns"
         self._reporter.finished(
             name,
@@ -313,31 +315,33 @@ class _Job:
         table = self._metastore.catalog.get(name)
         return str(failure) if table is None else without_root(str(failure), Path(table.source.location))
 
-    def _tell_all(self, names: Iterable[str]) -> Callable[[int, int], None]:
+    def _report_all(self, names: Iterable[str]) -> Callable[[int, int], None]:
         """Return what turns tasks that several tables share into files of each."""
-        tellers = [self._teller(TableProgress(name, JobState.RUNNING, 0, self._tables[name].files)) for name in names]
+        reporters = [
+            self._reporter_of(TableProgress(name, JobState.RUNNING, 0, self._tables[name].files)) for name in names
+        ]
 
-        def tell(tasks: int, all_tasks: int) -> None:
-            for one in tellers:
+        def report(tasks: int, all_tasks: int) -> None:
+            for one in reporters:
                 one(tasks, all_tasks)
 
-        return tell
+        return report
 
-    def _teller(self, progress: TableProgress) -> Callable[[int, int], None]:
+    def _reporter_of(self, progress: TableProgress) -> Callable[[int, int], None]:
         """Return what turns tasks into files; the last file is done only when the table is."""
-        told_at = time.monotonic()  # that it runs
+        recorded_at = time.monotonic()  # that it runs
 
-        def tell(tasks: int, all_tasks: int) -> None:
-            nonlocal told_at
+        def report(tasks: int, all_tasks: int) -> None:
+            nonlocal recorded_at
             files = progress.files_all * tasks // all_tasks if all_tasks else 0
             self._reporter.progress(progress.table, files, progress.files_all)
-            if time.monotonic() - told_at >= TELL_EVERY_S:
-                told_at = time.monotonic()
-                self._tell(replace(progress, files_done=files))
+            if time.monotonic() - recorded_at >= TELL_EVERY_S:
+                recorded_at = time.monotonic()
+                self._record(replace(progress, files_done=files))
 
-        return tell
+        return report
 
-    def _tell(self, progress: TableProgress) -> None:
+    def _record(self, progress: TableProgress) -> None:
         self._metastore.jobs.progressed(self._job_id, progress, at=_now())
 
 

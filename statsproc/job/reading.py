@@ -1,4 +1,4 @@
-"""What is read of a table, and how: alone or with others, by Spark's tasks, by Spark's reader or by this process."""
+"""Reading of tables: alone or together, by Spark's tasks, by Spark's reader or in this process."""
 
 from __future__ import annotations
 
@@ -48,19 +48,24 @@ Together = Mapping[str, TableSummary] | BuildFailed | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """What is to be read, of one table. columns: in its files, with their types."""
+    """Reading of one table.
+
+    columns: columns in its files, with their types.
+    pieces: files to read.
+    wanted: summaries to make.
+    """
 
     source: TableSource
     files: tuple[DataFile, ...]
     columns: Mapping[str, str]
     scope: ScanScope
-    found: Pieces
+    pieces: Pieces
     wanted: Wanted
 
     @property
     def scan(self) -> TableScan | None:
-        """What tasks read by themselves, if they do: such tables can be read together."""
-        return TableScan(self.found.splits, self.wanted) if self.found.splits else None
+        """Scan that tasks run by themselves; None: Spark's reader is needed. Such tables can be read together."""
+        return TableScan(self.pieces.splits, self.wanted) if self.pieces.splits else None
 
 
 def files_of(source: TableSource) -> tuple[DataFile, ...]:
@@ -75,17 +80,17 @@ def files_of(source: TableSource) -> tuple[DataFile, ...]:
 
 def columns_of(source: TableSource, only: Sequence[str] = ()) -> dict[str, str]:
     """Return the columns in the files that get statistics, with their types. Raises BuildFailed for unknown ones."""
-    known = {column.name.lower() for column in source.columns}
+    names = {column.name.lower() for column in source.columns}
     for name in only:
-        if name.lower() not in known:
-            raise BuildFailed(f"{source.name} has no column {name}: it has {', '.join(sorted(known))}")
-    asked = {name.lower() for name in only}
+        if name.lower() not in names:
+            raise BuildFailed(f"{source.name} has no column {name}: it has {', '.join(sorted(names))}")
+    wanted = {name.lower() for name in only}
     return {
         column.name: column.data_type
         for column in source.columns
         if column.name not in source.partition_columns
         and is_summarised(column.data_type)
-        and (not asked or column.name.lower() in asked)
+        and (not wanted or column.name.lower() in wanted)
     }
 
 
@@ -95,12 +100,12 @@ def key_columns(table: str, columns: Mapping[str, str], group_of: Mapping[Column
     columns: of the table's files. group_of: by key.
     """
     named = {column.lower(): column for column in columns}
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for key, group in group_of.items():
         parts = (key.column,) if key.column in named else key.columns
         if key.table == table and all(part in named for part in parts):
-            found[SEPARATOR.join(named[part] for part in parts)] = group
-    return found
+            keys[SEPARATOR.join(named[part] for part in parts)] = group
+    return keys
 
 
 def look_for_keys(source: TableSource, keys: Sequence[str]) -> Reading:
@@ -112,13 +117,13 @@ def look_for_keys(source: TableSource, keys: Sequence[str]) -> Reading:
     parts = {part for key in keys for part in ((key,) if key in columns_of(source) else key.split(SEPARATOR))}
     columns = {name: data_type for name, data_type in columns_of(source).items() if name in parts}
     try:
-        found = pieces(everything(files), source, columns)
-        rows = found.rows if found.rows is not None else sum(file.bytes for file in files) // BYTES_A_ROW
+        selected = pieces(everything(files), source, columns)
+        rows = selected.rows if selected.rows is not None else sum(file.bytes for file in files) // BYTES_A_ROW
         if rows > CUT_ROWS:
-            found = pieces(everything(files), source, columns, share=CUT_ROWS / rows)
+            selected = pieces(everything(files), source, columns, share=CUT_ROWS / rows)
     except FileUnusable as failure:
         raise BuildFailed(str(failure)) from failure
-    return Reading(source, files, columns, everything(files), found, Wanted(columns, tuple(keys)))
+    return Reading(source, files, columns, everything(files), selected, Wanted(columns, tuple(keys)))
 
 
 def read(spark: SparkSession, reading: Reading, *, here: bool = False) -> dict[str, TableSummary]:
@@ -127,9 +132,9 @@ def read(spark: SparkSession, reading: Reading, *, here: bool = False) -> dict[s
     Raises BuildFailed, SparkFailed.
     """
     try:
-        if here and _is_little(spark, reading.source, reading.found):
-            return scan_here(reading.found.splits, reading.wanted)
-        return _read(spark, reading.source, reading.found, reading.wanted)
+        if here and _is_little(spark, reading.source, reading.pieces):
+            return scan_here(reading.pieces.splits, reading.wanted)
+        return _read(spark, reading.source, reading.pieces, reading.wanted)
     except FileUnusable as failure:
         raise BuildFailed(str(failure)) from failure
 
@@ -140,39 +145,39 @@ def read_together(spark: SparkSession, scans: Mapping[str, TableScan]) -> dict[s
         scanned = scan_tables(spark, scans)
     except SparkFailed:
         return dict.fromkeys(scans)
-    found: dict[str, Together] = {}
+    results: dict[str, Together] = {}
     for name, result in scanned.items():
         match result:
             case FileUnusable():
-                found[name] = BuildFailed(str(result))
+                results[name] = BuildFailed(str(result))
             case NotPlain():
-                found[name] = None
+                results[name] = None
             case _:
-                found[name] = result
-    return found
+                results[name] = result
+    return results
 
 
-def _is_little(spark: SparkSession, source: TableSource, found: Pieces) -> bool:
+def _is_little(spark: SparkSession, source: TableSource, selected: Pieces) -> bool:
     """Return whether this process reads the new files itself; ORC's reader may not survive a broken one."""
-    few = sum(split.bytes for split in found.splits) <= LITTLE_BYTES
-    return few and not found.folders and source.format == "parquet" and is_local(spark)
+    few = sum(split.bytes for split in selected.splits) <= LITTLE_BYTES
+    return few and not selected.folders and source.format == "parquet" and is_local(spark)
 
 
-def _read(spark: SparkSession, source: TableSource, found: Pieces, wanted: Wanted) -> dict[str, TableSummary]:
-    if not found.splits:
-        return scan_through_spark(spark, source, found.folders, wanted) if found.folders else {}
+def _read(spark: SparkSession, source: TableSource, selected: Pieces, wanted: Wanted) -> dict[str, TableSummary]:
+    if not selected.splits:
+        return scan_through_spark(spark, source, selected.folders, wanted) if selected.folders else {}
     try:
-        return scan_splits(spark, found.splits, wanted)
+        return scan_splits(spark, selected.splits, wanted)
     except NotPlain:  # quotes, escapes, values of another form: what they mean is Spark's to say
-        return scan_through_spark(spark, source, found.folders, wanted)
+        return scan_through_spark(spark, source, selected.folders, wanted)
     except WorkerDied:
         if source.format == "orc":  # Arrow's reader does not survive every broken file; Spark's fails and names it
-            scan_through_spark(spark, source, whole_files(found.splits), wanted)
+            scan_through_spark(spark, source, whole_files(selected.splits), wanted)
         raise
 
 
 def wanted_of(columns: Mapping[str, str], cut: Cut, rows: float) -> Wanted:
     """Return what is to be found out of so many rows. columns: with their types."""
-    each = MORE_ROWS / max(1.0, rows)
-    sampled, by_key = each * rows_wanted(len(columns)), each * rows_of_keys(len(columns), cut.bins.values())
+    share = MORE_ROWS / max(1.0, rows)
+    sampled, by_key = share * rows_wanted(len(columns)), share * rows_of_keys(len(columns), cut.bins.values())
     return Wanted(columns, tuple(cut.bins), cut, min(1.0, sampled), min(1.0, by_key))

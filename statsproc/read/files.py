@@ -91,7 +91,7 @@ class Piece(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileShape:
-    """What a footer tells. groups: rows and bytes of each row group or stripe. types: by name, Spark's short form.
+    """Contents of a footer. groups: rows and bytes of each row group or stripe. types: by name, Spark's short form.
 
     through_spark: it holds dates or times that only Spark's reader gets right.
     """
@@ -176,12 +176,12 @@ class FileChunk:
         if wanted.stored is None:
             return pa.nulls(self.rows)
         try:
-            found = self._read_orc(wanted) if self.split.kind == "orc" else self._read_parquet(wanted)
+            values = self._read_orc(wanted) if self.split.kind == "orc" else self._read_parquet(wanted)
         except (pa.ArrowException, OSError) as failure:
             raise FileUnusable(f"{self.split.path} cannot be read: {_first_line(failure)}") from failure
-        if len(found) != self.rows:
+        if len(values) != self.rows:
             raise FileUnusable(f"{self.split.path} was changed while it was read: compute the statistics again")
-        return found
+        return values
 
     def _read_parquet(self, wanted: Field) -> pa.ChunkedArray:
         if self._file is None:
@@ -232,17 +232,17 @@ def look_at_all(looks: Sequence[Callable[[], FileShape]]) -> list[FileShape]:
 def fields_of(shape: FileShape, columns: Mapping[str, str], *, is_text: Callable[[str], bool]) -> tuple[Field, ...]:
     """Find the catalog's columns in a file, without regard to case. Raises FileUnusable where a type is another."""
     stored = {name.lower(): name for name in shape.types}
-    found: list[Field] = []
+    fields: list[Field] = []
     for name, data_type in columns.items():
         at = name if name in shape.types else stored.get(name.lower())
-        there = shape.types[at] if at is not None else data_type
-        if there not in ("void", data_type) and not fits(there, data_type):
+        stored_type = shape.types[at] if at is not None else data_type
+        if stored_type not in ("void", data_type) and not fits(stored_type, data_type):
             raise FileUnusable(
-                f"{shape.path} holds column {name} as {there}, but the catalog says {data_type}: "
+                f"{shape.path} holds column {name} as {stored_type}, but the catalog says {data_type}: "
                 "write the file again, or register the table again"
             )
-        found.append(Field(name, data_type, at, is_text(data_type)))
-    return tuple(found)
+        fields.append(Field(name, data_type, at, is_text(data_type)))
+    return tuple(fields)
 
 
 def _types(columns: Iterable[StoredColumn]) -> Mapping[str, str]:
@@ -277,7 +277,7 @@ def without_root(text: str, root: Path) -> str:
     """Name a table's files by their places in it, wherever a text has whole paths or URIs as Spark writes them."""
     places = "|".join(re.escape(place) for place in (str(root), quote(str(root))))
     whole = re.compile(rf"(?:file:(?://)?)?(?:{places})(/|(?![\w.-]))")
-    return whole.sub(lambda found: "" if found[1] else root.name, text)
+    return whole.sub(lambda match: "" if match[1] else root.name, text)
 
 
 def _julian(metadata: Mapping[bytes, bytes]) -> bool:

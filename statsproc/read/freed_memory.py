@@ -1,4 +1,4 @@
-"""What a process does with memory that it does not need any more."""
+"""Reuse of memory that a process has freed."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from metastore.discovery.inspection import DEFAULT_PARTITION
 from selector.types import parse
 from sql.tables import TableSource
 from statsproc.sketches.column_summary import ColumnSummary, constant, is_summarised, merge
-from statsproc.sketches.sample import Draw, taken
+from statsproc.sketches.sample import Draw, take_rows
 from statsproc.sketches.table_summary import TableSummary
 
 
@@ -32,7 +32,7 @@ def with_partition(part: TableSummary, source: TableSource, values: Mapping[str,
         sampled[name] = every_row.of(pa.array([value.as_py()], type=value.type), types[name])
         for key, summary in keys.items():
             rows = np.zeros(summary.chosen.line.size, dtype=np.int64)
-            held = taken(pa.array([value.as_py()], type=value.type), rows, types[name])
+            held = take_rows(pa.array([value.as_py()], type=value.type), rows, types[name])
             chosen = replace(summary.chosen, columns={**summary.chosen.columns, name: held})
             keys[key] = replace(summary, chosen=chosen) if summary.chosen.columns else summary
     return replace(part, columns=columns, keys=keys, sample=replace(part.sample, columns=sampled))

@@ -160,8 +160,8 @@ def pieces_of(source: TableSource, file: DataFile, folder: str, wanted: Mapping[
 
 
 def _type(types: Collection[str], data_type: str, kind: str) -> pa.DataType | None:
-    known = parse(data_type)
-    if known.kind in MOMENTS and known.kind in types:
+    parsed = parse(data_type)
+    if parsed.kind in MOMENTS and parsed.kind in types:
         return pa.timestamp("us")  # text says nothing about zones
-    is_read = known.kind in types or (known.kind is Kind.DECIMAL and kind == "csv")
-    return arrow_type(known) if is_read else None
+    is_read = parsed.kind in types or (parsed.kind is Kind.DECIMAL and kind == "csv")
+    return arrow_type(parsed) if is_read else None

@@ -79,7 +79,7 @@ class FolderFiles:
 
 @dataclass(frozen=True, slots=True)
 class TableScan:
-    """What tasks read of a table by themselves, and what is to be found out."""
+    """Scan of a table by Spark tasks, and the summaries to make."""
 
     splits: Sequence[Piece]
     wanted: Wanted
@@ -94,10 +94,10 @@ def scan_splits(spark: SparkSession, splits: Sequence[Piece], wanted: Wanted) ->
 
     Raises FileUnusable, NotPlain, WorkerDied, SparkFailed.
     """
-    found = scan_tables(spark, {_ONLY: TableScan(splits, wanted)})[_ONLY]
-    if isinstance(found, Exception):
-        raise found
-    return found
+    scanned = scan_tables(spark, {_ONLY: TableScan(splits, wanted)})[_ONLY]
+    if isinstance(scanned, Exception):
+        raise scanned
+    return scanned
 
 
 def scan_tables(spark: SparkSession, tables: Mapping[str, TableScan]) -> dict[str, Scanned]:
@@ -117,10 +117,10 @@ def scan_tables(spark: SparkSession, tables: Mapping[str, TableScan]) -> dict[st
             task = _InArrow(lambda batches: reader(n for batch in batches for n in batch.column(0).to_pylist()))
             states = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(task, _state_type())
             return _of_tables(tables, _collected(states, len(tasks)))
-        told = context.parallelize(range(len(tasks)), len(tasks)).mapPartitions(reader)
+        rdd = context.parallelize(range(len(tasks)), len(tasks)).mapPartitions(reader)
         if len(tasks) > MERGED_ON_DRIVER:
-            told = told.keyBy(_place_of).partitionBy(MERGED_ON_DRIVER // 2).values().mapPartitions(_merged_again)
-        return _of_tables(tables, _merged(told.collect()))
+            rdd = rdd.keyBy(_place_of).partitionBy(MERGED_ON_DRIVER // 2).values().mapPartitions(_merged_again)
+        return _of_tables(tables, _merged(rdd.collect()))
 
 
 def scan_here(splits: Sequence[Piece], wanted: Wanted) -> dict[str, TableSummary]:
@@ -133,14 +133,14 @@ def scan_here(splits: Sequence[Piece], wanted: Wanted) -> dict[str, TableSummary
     with ThreadPoolExecutor(HELPERS) as helpers:
         for folder, summary in summarise_chunks((split.chunk() for split in splits), wanted, helpers):
             parts.setdefault(folder, []).append(summary)
-    return {folder: merge_tables(found) for folder, found in parts.items()}
+    return {folder: merge_tables(summaries) for folder, summaries in parts.items()}
 
 
 def scan_through_spark(
     spark: SparkSession, source: TableSource, folders: Sequence[FolderFiles], wanted: Wanted
 ) -> dict[str, TableSummary]:
     """Read files with Spark's reader; returns a summary per partition. Raises FileUnusable, SparkFailed."""
-    found: dict[str, TableSummary] = {}
+    summaries: dict[str, TableSummary] = {}
     _take_along(spark)
     size = sum(folder.bytes for folder in folders)
     part_bytes = min(max(size // (TASKS_PER_CORE * parallelism(spark)), SMALLEST_TASK_BYTES), 128 << 20)
@@ -155,8 +155,8 @@ def scan_through_spark(
             scanned = _collected(states, MERGED_ON_DRIVER).get(_ONLY, {})
             if isinstance(scanned, Exception):
                 raise scanned
-            found |= scanned
-    return found
+            summaries |= scanned
+    return summaries
 
 
 def _rows(spark: SparkSession, source: TableSource, wanted: Wanted, folder: FolderFiles, at: int) -> DataFrame:
@@ -164,10 +164,10 @@ def _rows(spark: SparkSession, source: TableSource, wanted: Wanted, folder: Fold
 
     partitions = set(source.partition_columns)
     by_position = source.format == "csv"
-    there = [c for c in source.columns if c.name not in partitions and (by_position or c.name in wanted.columns)]
+    read_columns = [c for c in source.columns if c.name not in partitions and (by_position or c.name in wanted.columns)]
     reader = spark.read.format(source.format).options(**source.options).option("recursiveFileLookup", "true")
-    if there:
-        reader = reader.schema(", ".join(f"{quoted(column.name)} {column.data_type}" for column in there))
+    if read_columns:
+        reader = reader.schema(", ".join(f"{quoted(column.name)} {column.data_type}" for column in read_columns))
     rows = reader.load([_GLOB.sub(r"\\\1", path) for path in folder.paths])
     places = (functions.col(quoted(name)).alias(f"c{i}") for i, name in enumerate(wanted.columns))  # no dots in these
     return rows.select(*places, functions.lit(at).alias(_FOLDER))
@@ -187,9 +187,9 @@ def _reading() -> Iterator[None]:
             yield
     except SparkFailed as failure:
         cause = str(failure.__cause__)
-        found = _READING.search(cause)
-        if found is not None:
-            raise FileUnusable(f"/{found[1]} cannot be read: {failure}") from failure
+        match = _READING.search(cause)
+        if match is not None:
+            raise FileUnusable(f"/{match[1]} cannot be read: {failure}") from failure
         if "exited unexpectedly" in cause:
             raise WorkerDied("a worker died while it read the files: it may have run out of memory") from failure
         raise
@@ -304,11 +304,11 @@ def _rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[State]:
 
 def _merged_again(states: Iterable[State]) -> Iterator[State]:
     """Put summaries together in a task, where there are too many for the driver."""
-    for table, found in _merged(states).items():
-        if isinstance(found, Exception):
-            yield table, "", str(found), isinstance(found, FileUnusable), None
+    for table, scanned in _merged(states).items():
+        if isinstance(scanned, Exception):
+            yield table, "", str(scanned), isinstance(scanned, FileUnusable), None
         else:
-            for folder, summary in found.items():
+            for folder, summary in scanned.items():
                 yield table, folder, None, True, encode(compact_table(summary))
 
 
@@ -321,26 +321,26 @@ def _merged(states: Iterable[State]) -> dict[str, Scanned]:
             errors.setdefault(table, []).append((error, plain))
         elif summary is not None:
             parts.setdefault(table, {}).setdefault(folder, []).append(decode(summary))
-    found: dict[str, Scanned] = {
+    merged: dict[str, Scanned] = {
         table: {folder: merge_tables(members) for folder, members in folders.items()}
         for table, folders in parts.items()
         if table not in errors
     }
-    for table, told in errors.items():
-        error, plain = min(told)
-        found[table] = FileUnusable(error) if plain else NotPlain(error)
-    return found
+    for table, messages in errors.items():
+        error, plain = min(messages)
+        merged[table] = FileUnusable(error) if plain else NotPlain(error)
+    return merged
 
 
-def _of_tables(tables: Iterable[str], found: Mapping[str, Scanned]) -> dict[str, Scanned]:
-    return {table: found.get(table, {}) for table in tables}
+def _of_tables(tables: Iterable[str], scanned: Mapping[str, Scanned]) -> dict[str, Scanned]:
+    return {table: scanned.get(table, {}) for table in tables}
 
 
 def shared_out(pieces: Sequence[tuple[str, Piece]], cores: int) -> list[list[tuple[str, Piece]]]:
     """Give pieces of tables to tasks, as many for each core, the largest first, each to the task with least so far."""
     size = sum(split.bytes for _, split in pieces)
-    each = min(TASKS_PER_CORE, max(1, size // (cores * TASK_BYTES)))
-    count = max(1, min(cores * each, len(pieces), size // SMALLEST_TASK_BYTES))
+    per_core = min(TASKS_PER_CORE, max(1, size // (cores * TASK_BYTES)))
+    count = max(1, min(cores * per_core, len(pieces), size // SMALLEST_TASK_BYTES))
     heap: list[tuple[int, int]] = [(0, task) for task in range(count)]
     tasks: list[list[tuple[str, Piece]]] = [[] for _ in range(count)]
     for piece in sorted(pieces, key=lambda piece: (-piece[1].bytes, *_order(piece))):
@@ -362,7 +362,7 @@ def _take_along(spark: SparkSession) -> None:
     change: Callable[[Any], None] = (
         cloudpickle.unregister_pickle_by_value if is_local(spark) else cloudpickle.register_pickle_by_value
     )
-    known = cloudpickle.list_registry_pickle_by_value()
+    registered = cloudpickle.list_registry_pickle_by_value()
     for name in _MODULES:
-        if (name in known) == is_local(spark):
+        if (name in registered) == is_local(spark):
             change(importlib.import_module(name))

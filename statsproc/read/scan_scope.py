@@ -1,4 +1,4 @@
-"""What of a table is read: all of it, what is new since the last time, or a share."""
+"""Scope of a scan: the whole table, the files that are new since the last one, or a sample."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ DIRECT = ("parquet", "orc")  # formats that tasks read themselves
 class ScanScope:
     """Files to read, and summaries that still hold.
 
-    anew: files to read, by partition. kept: partitions whose stored summary still holds, and is merged with what
-    is read anew of the same partition, if anything is.
+    anew: files to read, by partition.
+    reused: partitions whose stored summary is still valid; it is merged with that of the files to read, if any.
     """
 
     anew: Mapping[str, tuple[DataFile, ...]] = field(default_factory=dict)
-    kept: Mapping[str, StatisticsPart] = field(default_factory=dict)
+    reused: Mapping[str, StatisticsPart] = field(default_factory=dict)
 
     @property
     def files(self) -> int:
@@ -72,26 +72,26 @@ def changed(
     A partition that only gained files is merged with what they hold; one in which a file changed or went is read
     anew; one that is gone takes its summary with it.
     """
-    there = _by_folder(files)
-    known = {part.folder: part for part in stored}
+    current = _by_folder(files)
+    by_folder = {part.folder: part for part in stored}
     anew: dict[str, tuple[DataFile, ...]] = {}
-    kept: dict[str, StatisticsPart] = {}
-    for folder, members in there.items():
-        part = known.get(folder)
+    reused: dict[str, StatisticsPart] = {}
+    for folder, members in current.items():
+        part = by_folder.get(folder)
         if only and folder not in only:
             if part is not None:
-                kept[folder] = part
+                reused[folder] = part
             continue
         now = {file.mark(root): file for file in members}
         before = set(part.files) if part is not None else set()
         if part is not None and before <= set(now):
-            kept[folder] = part
+            reused[folder] = part
             new = tuple(file for mark, file in now.items() if mark not in before)
             if new:
                 anew[folder] = new
         else:
             anew[folder] = members
-    return ScanScope(anew, kept)
+    return ScanScope(anew, reused)
 
 
 def pieces(scope: ScanScope, source: TableSource, columns: Mapping[str, str], *, share: float = 1.0) -> Pieces:
@@ -148,20 +148,20 @@ def whole_files(splits: Iterable[Piece]) -> tuple[FolderFiles, ...]:
 
 def _folders(files: Iterable[tuple[str, str, int]]) -> tuple[FolderFiles, ...]:
     """Put files together by folder. files: folder, path and bytes of each."""
-    found: dict[str, list[tuple[str, int]]] = {}
+    grouped: dict[str, list[tuple[str, int]]] = {}
     for folder, path, size in files:
-        found.setdefault(folder, []).append((path, size))
+        grouped.setdefault(folder, []).append((path, size))
     return tuple(
         FolderFiles(folder, tuple(path for path, _ in members), sum(size for _, size in members))
-        for folder, members in found.items()
+        for folder, members in grouped.items()
     )
 
 
 def _by_folder(files: Iterable[DataFile]) -> dict[str, tuple[DataFile, ...]]:
-    found: dict[str, list[DataFile]] = {}
+    grouped: dict[str, list[DataFile]] = {}
     for file in files:
-        found.setdefault(file.folder, []).append(file)
-    return {folder: tuple(members) for folder, members in sorted(found.items())}
+        grouped.setdefault(file.folder, []).append(file)
+    return {folder: tuple(members) for folder, members in sorted(grouped.items())}
 
 
 def _drawn(chance: np.random.Generator, sizes: Sequence[int], share: float) -> list[int]:

@@ -25,7 +25,7 @@ from statsproc.sketches.join_keys import (
     line_of_rows,
     summarise_key,
 )
-from statsproc.sketches.sample import Sampled, draw, taken
+from statsproc.sketches.sample import Sampled, draw, take_rows
 from statsproc.sketches.table_summary import ROOMY, TableSummary, compact_table, merge_tables
 
 MERGE_AT = 8  # summaries of chunks that are held before they are put together
@@ -34,11 +34,12 @@ AHEAD = 2  # columns that wait for a helper
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to find out. columns: name to type, those in the files.
+    """Summaries to make of a scan.
 
+    columns: name to type, those in the files.
     keys: columns that are joined; several that are a key together have commas between.
-
-    sample_share: chance of a row to be in the sample. key_share: chance of a key that its rows are chosen; 0 for none.
+    sample_share: chance of a row to be in the sample.
+    key_share: chance of a key that its rows are chosen; 0: no rows are chosen by key.
     """
 
     columns: Mapping[str, str]
@@ -78,7 +79,7 @@ def _not_too_large(summary: TableSummary) -> TableSummary:
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What is kept of a column of a chunk. sample: its drawn rows; chosen: those chosen by each key."""
+    """Summary of a column of a chunk. sample: its drawn rows; chosen: those chosen by each key."""
 
     summary: ColumnSummary
     sample: pa.Array | None
@@ -100,7 +101,7 @@ def summarise_chunk(chunk: Chunk, wanted: Wanted, helpers: ThreadPoolExecutor | 
         summary = summarise(array, data_type)
         if data_type == "binary":
             return _Looked(summary, None, {})
-        of_keys = {key: taken(array, rows, data_type) for key, (rows, _) in chosen.items()}
+        of_keys = {key: take_rows(array, rows, data_type) for key, (rows, _) in chosen.items()}
         return _Looked(summary, drawn.of(array, data_type), of_keys)
 
     arrays = ((one_array(chunk.column(name)), data_type) for name, data_type in wanted.columns.items())
@@ -141,14 +142,14 @@ def _lines(chunk: Chunk, wanted: Wanted) -> Iterator[tuple[str, Floats]]:
     """Yield the keys, and the place of every row's key, shape (rows,), NaN for NULL; kept are lines needed twice."""
     together = wanted.together
     members = {name for names in together.values() for name in names}
-    kept: dict[str, Floats] = {}
+    lines: dict[str, Floats] = {}
     for name in dict.fromkeys([*wanted.keys, *sorted(members)]):
         if name in together:
             continue
         line = line_of_rows(one_array(chunk.column(name)), wanted.columns[name])
         if name in members:
-            kept[name] = line
+            lines[name] = line
         if name in wanted.keys:
             yield name, line
     for key, names in together.items():
-        yield key, line_of_columns([kept[name] for name in names])
+        yield key, line_of_columns([lines[name] for name in names])

@@ -87,8 +87,8 @@ class Texts:
     def keys(self) -> NDArray[np.bytes_]:
         """Return each string's place on the line of strings: its first bytes."""
         keys = np.zeros((len(self), TEXT_KEY_BYTES), dtype=np.uint8)
-        known = self.panel[:, :TEXT_KEY_BYTES]
-        keys[:, : known.shape[1]] = known
+        first_bytes = self.panel[:, :TEXT_KEY_BYTES]
+        keys[:, : first_bytes.shape[1]] = first_bytes
         return keys.view(f"S{TEXT_KEY_BYTES}").reshape(-1)
 
 

@@ -1,4 +1,4 @@
-"""What is kept of a column while it is read: ``summarise`` a chunk, ``merge`` any number, ``describe`` the whole.
+"""Summary of a column: ``summarise`` a chunk, ``merge`` any number, ``describe`` the whole.
 
 Merging is associative and commutative up to the error that the parts state for themselves, so that chunks, tasks,
 files and partitions can be put together in any order.
@@ -94,15 +94,15 @@ def is_summarised(data_type: str) -> bool:
     return data_type.partition("(")[0] in SUMMARISED
 
 
-def summarise(values: pa.Array | pa.ChunkedArray, data_type: str, *, kept: int = KEPT) -> ColumnSummary:
-    """Summarise a chunk of a column. data_type: Spark's short form. kept: different values to keep."""
+def summarise(values: pa.Array | pa.ChunkedArray, data_type: str) -> ColumnSummary:
+    """Summarise a chunk of a column. data_type: Spark's short form."""
     array = one_array(values)
     present = array.drop_null() if array.null_count else array
     size, nulls = len(array), array.null_count
     if not len(present):
         return ColumnSummary(rows=size, nulls=nulls)
     if is_text(data_type):
-        return _summarise_texts(present, size, nulls, ordered=data_type != "binary", kept=kept)
+        return _summarise_texts(present, size, nulls, ordered=data_type != "binary")
     if data_type in FLOATING and pa.types.is_integer(present.type):
         present = present.cast(pa.float64(), safe=False)  # a file of a narrower type
     numbers = numbers_of(present)
@@ -110,9 +110,9 @@ def summarise(values: pa.Array | pa.ChunkedArray, data_type: str, *, kept: int =
     not_numbers = below_all = above_all = 0
     held = ends - starts
     if numbers.words is None:
-        distinct = distinct_of(hash_words(_words(different)), held, kept=kept)
+        distinct = distinct_of(hash_words(_words(different)), held)
     else:
-        distinct = distinct_of(hash_words(numbers.words), kept=kept)
+        distinct = distinct_of(hash_words(numbers.words))
     if different.dtype.kind == "f":
         finite = np.isfinite(different)
         if not finite.all():
@@ -148,7 +148,7 @@ def constant(value: pa.Scalar, rows: int, data_type: str) -> ColumnSummary:
     )
 
 
-def merge(parts: Sequence[ColumnSummary], *, kept: int = KEPT) -> ColumnSummary:
+def merge(parts: Sequence[ColumnSummary]) -> ColumnSummary:
     """Put the summaries of disjoint rows together; none at all is a column without rows."""
     if len(parts) == 1:
         return parts[0]
@@ -159,7 +159,7 @@ def merge(parts: Sequence[ColumnSummary], *, kept: int = KEPT) -> ColumnSummary:
         below_all=sum(part.below_all for part in parts),
         above_all=sum(part.above_all for part in parts),
         distribution=add_all([part.distribution for part in parts]),
-        distinct=merge_distinct([part.distinct for part in parts], kept=kept),
+        distinct=merge_distinct([part.distinct for part in parts]),
         text_bytes=sum(part.text_bytes for part in parts),
         longest_bytes=max((part.longest_bytes for part in parts), default=0),
         minimum=min((part.minimum for part in parts if part.minimum is not None), default=None),
@@ -167,12 +167,12 @@ def merge(parts: Sequence[ColumnSummary], *, kept: int = KEPT) -> ColumnSummary:
     )
 
 
-def compact(summary: ColumnSummary, *, points: int = POINTS, kept: int = KEPT) -> ColumnSummary:
+def compact(summary: ColumnSummary, *, points: int = POINTS, capacity: int = KEPT) -> ColumnSummary:
     """Make a summary small enough to keep or to travel."""
     return replace(
         summary,
         distribution=thin(summary.distribution, points),
-        distinct=merge_distinct([summary.distinct], kept=kept),
+        distinct=merge_distinct([summary.distinct], capacity=capacity),
     )
 
 
@@ -184,7 +184,7 @@ def describe(summary: ColumnSummary, name: str, data_type: str, *, share: float 
     they lie, and NaN above everything, as engines sort it.
     """
     present = summary.rows - summary.nulls
-    known = summary.distribution
+    distribution = summary.distribution
     lowest: float | str | None = None
     highest: float | str | None = None
     average: float | None = None
@@ -194,9 +194,9 @@ def describe(summary: ColumnSummary, name: str, data_type: str, *, share: float 
             lowest, highest = (end.decode("utf-8", "replace") for end in (summary.minimum, summary.maximum))
         if present:
             average, longest = summary.text_bytes / present, summary.longest_bytes
-    elif known.values.size:
-        lowest, highest = float(known.values[0]), float(known.values[-1])
-    places = _places(known, data_type) if share >= 1.0 else np.inf  # more may lie beyond what was read
+    elif distribution.values.size:
+        lowest, highest = float(distribution.values[0]), float(distribution.values[-1])
+    places = _places(distribution, data_type) if share >= 1.0 else np.inf  # more may lie beyond what was read
     ndv = min(_ndv(summary, share), present / share, places)
     return ColumnStatistics(
         name=name,
@@ -207,8 +207,8 @@ def describe(summary: ColumnSummary, name: str, data_type: str, *, share: float 
         maximum=highest,
         average_length=average,
         maximum_length=longest,
-        histogram=equi_height(known, rows=present, rows_before=summary.below_all) if present else None,
-        common=common_values(scaled(known, 1.0 / share), ndv=ndv),
+        histogram=equi_height(distribution, rows=present, rows_before=summary.below_all) if present else None,
+        common=common_values(scaled(distribution, 1.0 / share), ndv=ndv),
     )
 
 
@@ -284,36 +284,36 @@ def _ndv(summary: ColumnSummary, share: float) -> float:
     return max(seen, rows * seen / (rows - once + once * share))
 
 
-def _places(known: Distribution, data_type: str) -> float:
+def _places(distribution: Distribution, data_type: str) -> float:
     """Return how many values there can be at all between the smallest and the largest."""
-    if not known.values.size or is_text(data_type) or data_type in FLOATING:
+    if not distribution.values.size or is_text(data_type) or data_type in FLOATING:
         return np.inf
     step = 10.0 ** -int(data_type.rstrip(")").split(",")[1]) if data_type.startswith("decimal(") else 1.0
-    if max(abs(known.values[0]), abs(known.values[-1])) >= EXACT * step:
+    if max(abs(distribution.values[0]), abs(distribution.values[-1])) >= EXACT * step:
         return np.inf
-    return float(round((known.values[-1] - known.values[0]) / step)) + 1.0
+    return float(round((distribution.values[-1] - distribution.values[0]) / step)) + 1.0
 
 
-def _summarise_texts(present: pa.Array, rows: int, nulls: int, *, ordered: bool, kept: int) -> ColumnSummary:
+def _summarise_texts(present: pa.Array, rows: int, nulls: int, *, ordered: bool) -> ColumnSummary:
     if pa.types.is_dictionary(present.type):
         held = np.bincount(present.indices.to_numpy(), minlength=len(present.dictionary))
         used = np.flatnonzero(held)
         entries = present.dictionary if used.size == held.size else present.dictionary.take(pa.array(used))
-        return _summarise_entries(entries, held[used].astype(np.int64), rows, nulls, ordered=ordered, kept=kept)
+        return _summarise_entries(entries, held[used].astype(np.int64), rows, nulls, ordered=ordered)
     if pa.types.is_fixed_size_binary(present.type):
         present = present.cast(pa.binary())
     if len(present) > TEXTS_AT_ONCE:
         starts = range(0, len(present), TEXTS_AT_ONCE)
         cut = [present.slice(start, TEXTS_AT_ONCE) for start in starts]
-        parts = [_summarise_texts(part, len(part), 0, ordered=ordered, kept=kept) for part in cut]
-        return replace(merge(parts, kept=kept), rows=rows, nulls=nulls)
+        parts = [_summarise_texts(part, len(part), 0, ordered=ordered) for part in cut]
+        return replace(merge(parts), rows=rows, nulls=nulls)
     texts = Texts.of(present)
     low, high = texts.ends() if ordered else (None, None)
     return ColumnSummary(
         rows=rows,
         nulls=nulls,
         distribution=distribution_of_texts(texts, low, high) if low is not None and high is not None else EMPTY,
-        distinct=distinct_of(hash_texts(texts), kept=kept),
+        distinct=distinct_of(hash_texts(texts)),
         text_bytes=int(texts.lengths.sum()),
         longest_bytes=texts.longest,
         minimum=low,
@@ -322,7 +322,7 @@ def _summarise_texts(present: pa.Array, rows: int, nulls: int, *, ordered: bool,
 
 
 def _summarise_entries(
-    entries: pa.Array, held: NDArray[np.int64], rows: int, nulls: int, *, ordered: bool, kept: int
+    entries: pa.Array, held: NDArray[np.int64], rows: int, nulls: int, *, ordered: bool
 ) -> ColumnSummary:
     """Summarise strings by the entries of their dictionary. held: rows of each entry, none of them zero."""
     texts = Texts.of(entries)
@@ -342,7 +342,7 @@ def _summarise_entries(
         rows=rows,
         nulls=nulls,
         distribution=distribution,
-        distinct=merge_distinct([distinct_of(hashes, held, kept=kept)], kept=kept),
+        distinct=merge_distinct([distinct_of(hashes, held)]),
         text_bytes=int((texts.lengths * held).sum()),
         longest_bytes=texts.longest,
         minimum=low,

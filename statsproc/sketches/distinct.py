@@ -1,4 +1,4 @@
-"""How many different values a column has: those of the smallest hashes are kept, each with its rows.
+"""Number of distinct values (NDV): the values of the smallest hashes are kept, each with its rows.
 
 Bar-Yossef et al., "Counting Distinct Elements in a Data Stream", 2002: of n hashes spread evenly over a line, as
 many lie below a limit as the limit's share of n. A column of fewer values than are kept has all of them kept, and
@@ -71,32 +71,32 @@ def hash_texts(texts: Texts) -> Hashes:
 def _mix(hashes: Hashes, texts: Texts) -> None:
     """Change hashes by the first words of their strings, each by as many as it has."""
     for number, block in enumerate(texts.blocks()):
-        known = hashes[number * BLOCK : (number + 1) * BLOCK]
+        block_hashes = hashes[number * BLOCK : (number + 1) * BLOCK]
         shortest = int(block.lengths.min())
         for offset in range(0, min(block.longest, PANEL_BYTES), WORD_BYTES):
-            mixed = mix_word(known, block.words(offset))
-            known[...] = mixed if shortest > offset else np.where(block.lengths > offset, mixed, known)
+            mixed = mix_word(block_hashes, block.words(offset))
+            block_hashes[...] = mixed if shortest > offset else np.where(block.lengths > offset, mixed, block_hashes)
 
 
 def distinct_of(
-    hashes: Hashes, rows: Counts | None = None, *, keys: Floats | None = None, kept: int = KEPT
+    hashes: Hashes, rows: Counts | None = None, *, keys: Floats | None = None, capacity: int = KEPT
 ) -> Distinct:
     """Keep the smallest hashes. rows, keys: of each hash, which all differ then; rows=None where each is one row's."""
     limit = EVERYTHING
-    if hashes.size > 4 * kept:  # most are too large, unless few differ
-        likely = int(2.0 * kept / hashes.size * 2.0**64)
+    if hashes.size > 4 * capacity:  # most are too large, unless few differ
+        likely = int(2.0 * capacity / hashes.size * 2.0**64)
         small = np.flatnonzero(hashes < np.uint64(likely))
         if rows is not None:
             hashes, rows, limit = hashes[small], rows[small], likely
             keys = None if keys is None else keys[small]
         else:
-            found, held = _counted(hashes[small])
-            if found.size > kept:
-                return _smallest(found, held, None, likely, kept)
+            smallest, held = _counted(hashes[small])
+            if smallest.size > capacity:
+                return _smallest(smallest, held, None, likely, capacity)
     if rows is None:
-        return _smallest(*_counted(hashes), None, limit, kept)
+        return _smallest(*_counted(hashes), None, limit, capacity)
     order = np.argsort(hashes)
-    return _smallest(hashes[order], rows[order], None if keys is None else keys[order], limit, kept)
+    return _smallest(hashes[order], rows[order], None if keys is None else keys[order], limit, capacity)
 
 
 def _counted(hashes: Hashes) -> tuple[Hashes, Counts]:
@@ -106,7 +106,7 @@ def _counted(hashes: Hashes) -> tuple[Hashes, Counts]:
     return ordered[starts], (ends - starts).astype(np.int64)
 
 
-def merge_distinct(parts: Sequence[Distinct], *, kept: int = KEPT) -> Distinct:
+def merge_distinct(parts: Sequence[Distinct], *, capacity: int = KEPT) -> Distinct:
     """Put together what was kept of disjoint rows."""
     if not parts:
         return Distinct()
@@ -123,11 +123,11 @@ def merge_distinct(parts: Sequence[Distinct], *, kept: int = KEPT) -> Distinct:
     keys = None
     if all(part.keys is not None for part in parts):
         keys = np.concatenate([part.keys for part in parts if part.keys is not None])[order][starts]
-    return _smallest(hashes[starts], rows, keys, limit, kept)
+    return _smallest(hashes[starts], rows, keys, limit, capacity)
 
 
-def _smallest(hashes: Hashes, rows: Counts, keys: Floats | None, limit: int, kept: int) -> Distinct:
-    if hashes.size <= kept:
+def _smallest(hashes: Hashes, rows: Counts, keys: Floats | None, limit: int, capacity: int) -> Distinct:
+    if hashes.size <= capacity:
         return Distinct(hashes, rows, limit, keys)
-    few = None if keys is None else keys[:kept].copy()
-    return Distinct(hashes[:kept].copy(), rows[:kept].copy(), int(hashes[kept]), few)
+    few = None if keys is None else keys[:capacity].copy()
+    return Distinct(hashes[:capacity].copy(), rows[:capacity].copy(), int(hashes[capacity]), few)

@@ -37,9 +37,9 @@ def runs_of(values: NDArray[Any]) -> tuple[NDArray[Any], Integers, Integers]:
         if high - low < values.size:
             above = values - values.dtype.type(low) if values.dtype.itemsize == 8 else values.astype(np.int64) - low
             held = np.bincount(above.astype(np.int64, copy=False))
-            there = np.flatnonzero(held)
-            ends = np.cumsum(held[there])
-            return values.dtype.type(low) + there.astype(values.dtype), ends - held[there], ends
+            present = np.flatnonzero(held)
+            ends = np.cumsum(held[present])
+            return values.dtype.type(low) + present.astype(values.dtype), ends - held[present], ends
     ordered = values if (values[1:] >= values[:-1]).all() else np.sort(values)
     starts, ends = runs(ordered)
     return ordered[starts], starts, ends

@@ -1,4 +1,4 @@
-"""How the values of a column are spread, in little memory: the way from rows to an equi-height histogram.
+"""Distribution of a column's values in little memory: from rows to an equi-height histogram.
 
 A ``Distribution`` is a distribution function known exactly at some values and interpolated between them. It begins as
 the sorted rows of a chunk; any number of them add up; ``thin`` keeps the sum small; ``equi_height`` reads end points
@@ -57,16 +57,16 @@ class Distribution:
 EMPTY = Distribution(np.empty(0), np.empty(0), np.empty(0))
 
 
-def chosen_runs(starts: Integers, ends: Integers, *, rows: int, points: int = POINTS) -> Integers:
+def chosen_runs(starts: Integers, ends: Integers, *, rows: int) -> Integers:
     """Choose which values become points: those of evenly spread ranks, the outermost and all heavy ones.
 
     starts, ends: of the runs of equal values in sorted order, counted from the first one's start. rows: of the whole
     chunk, of which a heavy value has a share.
     """
-    if starts.size <= points:
+    if starts.size <= POINTS:
         return np.arange(starts.size)
     first, last = int(starts[0]), int(ends[-1]) - 1
-    ranks = np.linspace(first, last, points).round().astype(np.intp)
+    ranks = np.linspace(first, last, POINTS).round().astype(np.intp)
     chosen = ends - starts > rows / HEAVY
     chosen[np.searchsorted(starts, ranks, side="right") - 1] = True
     return np.flatnonzero(chosen)
@@ -109,13 +109,13 @@ class _Crowds:
     codes: NDArray[np.uint64]
     keys: NDArray[np.uint8]
     before: Integers
-    told: int
+    known_bytes: int
     number_bits: int = 0
 
 
 def _text_points(texts: Texts, crowds: _Crowds) -> list[tuple[NDArray[np.uint8], Integers, Integers]]:
     """Return keys, in any order, with the rows below and up to each."""
-    rows, told = len(texts), crowds.told
+    rows, known_bytes = len(texts), crowds.known_bytes
     ordered = np.sort(crowds.codes)
     starts, ends = runs(ordered)
     codes = ordered[starts]
@@ -125,15 +125,15 @@ def _text_points(texts: Texts, crowds: _Crowds) -> list[tuple[NDArray[np.uint8],
     starts, ends, codes = starts[chosen], ends[chosen], codes[chosen]
     keys = crowds.keys[number[chosen]]
     follows = codes.astype(">u8").view(np.uint8).reshape(-1, WORD_BYTES)[:, crowds.number_bits // 8 :]
-    reach = told + follows.shape[1]
-    keys[:, told:reach] = follows[:, : TEXT_KEY_BYTES - told]
+    reach = known_bytes + follows.shape[1]
+    keys[:, known_bytes:reach] = follows[:, : TEXT_KEY_BYTES - known_bytes]
     if reach >= min(int(texts.lengths[crowds.members].max()), TEXT_KEY_BYTES):
         return [(keys, starts, ends)]
     crowded = ends - starts > rows / CROWDED
     points = (keys[~crowded], starts[~crowded], starts[~crowded])
     if not crowded.any():
         return [points]
-    inside, number = _found(crowds.codes, codes[crowded])
+    inside, number = _matching(crowds.codes, codes[crowded])
     members = crowds.members[inside]
     follows = texts.words(reach)[members] >> np.uint64(NUMBER_BITS)
     sizes = (ends - starts)[crowded]
@@ -142,13 +142,13 @@ def _text_points(texts: Texts, crowds: _Crowds) -> list[tuple[NDArray[np.uint8],
         codes=number.astype(np.uint64) << np.uint64(64 - NUMBER_BITS) | follows,
         keys=keys[crowded],
         before=starts[crowded] - (np.cumsum(sizes) - sizes),
-        told=reach,
+        known_bytes=reach,
         number_bits=NUMBER_BITS,
     )
     return [points, *_text_points(texts, finer)]
 
 
-def _found(codes: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> tuple[Integers, Integers]:
+def _matching(codes: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> tuple[Integers, Integers]:
     """Return the places of a few values among many, and which of them stands there.
 
     They are looked up in a table by the highest bits of a product, in which all of them differ.
@@ -177,7 +177,9 @@ def add_all(parts: Sequence[Distribution]) -> Distribution:
     if starts.size > MERGED_POINTS:
         held = np.concatenate([part.up_to - part.below for part in filled])[order]
         rows = np.concatenate([np.diff(part.up_to, prepend=0.0) for part in filled])[order]
-        starts = starts[_kept(np.add.reduceat(rows, starts).cumsum(), np.add.reduceat(held, starts), MERGED_POINTS)]
+        starts = starts[
+            _chosen_points(np.add.reduceat(rows, starts).cumsum(), np.add.reduceat(held, starts), MERGED_POINTS)
+        ]
     values = values[starts]
     below, up_to = np.zeros(values.size), np.zeros(values.size)
     for part in filled:
@@ -191,19 +193,19 @@ def thin(whole: Distribution, points: int) -> Distribution:
     """Keep about that many points, heavy values and evenly spread ranks; what they know stays as it was."""
     if whole.values.size <= points:
         return whole
-    kept = _kept(whole.up_to, whole.up_to - whole.below, points)
-    return Distribution(whole.values[kept], whole.below[kept], whole.up_to[kept])
+    is_chosen = _chosen_points(whole.up_to, whole.up_to - whole.below, points)
+    return Distribution(whole.values[is_chosen], whole.below[is_chosen], whole.up_to[is_chosen])
 
 
-def _kept(up_to: Floats, held: Floats, points: int) -> NDArray[np.bool_]:
+def _chosen_points(up_to: Floats, held: Floats, points: int) -> NDArray[np.bool_]:
     """Choose points: the heaviest, the outermost, and those of evenly spread ranks. held: rows that equal each."""
     heavy = np.argpartition(held, -(points // 2))[-(points // 2) :]
-    kept = np.zeros(held.size, dtype=np.bool_)
-    kept[heavy[held[heavy] > 0.0]] = True
+    is_chosen = np.zeros(held.size, dtype=np.bool_)
+    is_chosen[heavy[held[heavy] > 0.0]] = True
     ranks = np.linspace(0.0, up_to[-1], points // 2)
-    kept[np.minimum(np.searchsorted(up_to, ranks, side="left"), held.size - 1)] = True
-    kept[[0, -1]] = True
-    return kept
+    is_chosen[np.minimum(np.searchsorted(up_to, ranks, side="left"), held.size - 1)] = True
+    is_chosen[[0, -1]] = True
+    return is_chosen
 
 
 def scaled(whole: Distribution, factor: float) -> Distribution:
@@ -211,21 +213,21 @@ def scaled(whole: Distribution, factor: float) -> Distribution:
     return Distribution(whole.values, whole.below * factor, whole.up_to * factor)
 
 
-def ranks_at(known: Distribution, x: Keys) -> tuple[Floats, Floats]:
+def ranks_at(distribution: Distribution, x: Keys) -> tuple[Floats, Floats]:
     """Return the rows below, and at most, each x; between two known values both are interpolated."""
-    right = np.searchsorted(known.values, x, side="left")
-    last = known.values.size - 1
-    at = np.minimum(right, last)
-    hit = known.values[at] == x
-    before = np.maximum(right - 1, 0)
-    low, high = known.values[before], known.values[at]
-    between = ~hit & (right > 0) & (right <= last)
+    above = np.searchsorted(distribution.values, x, side="left")
+    last = distribution.values.size - 1
+    at = np.minimum(above, last)
+    hit = distribution.values[at] == x
+    before = np.maximum(above - 1, 0)
+    low, high = distribution.values[before], distribution.values[at]
+    between = ~hit & (above > 0) & (above <= last)
     way = np.where(between, _way(low, high, x), 0.0)
-    start = known.up_to[before]
-    inner = start + (known.below[at] - start) * np.clip(np.nan_to_num(way), 0.0, 1.0)
-    outer = np.where(right > last, known.rows, 0.0)
+    start = distribution.up_to[before]
+    inner = start + (distribution.below[at] - start) * np.clip(np.nan_to_num(way), 0.0, 1.0)
+    outer = np.where(above > last, distribution.rows, 0.0)
     between_rank = np.where(between, inner, outer)
-    return np.where(hit, known.below[at], between_rank), np.where(hit, known.up_to[at], between_rank)
+    return np.where(hit, distribution.below[at], between_rank), np.where(hit, distribution.up_to[at], between_rank)
 
 
 def _way(low: Any, high: Any, x: Any) -> Any:
@@ -236,27 +238,25 @@ def _way(low: Any, high: Any, x: Any) -> Any:
         return (x / 2 - low / 2) / (high / 2 - low / 2)
 
 
-def common_values(known: Distribution, *, ndv: float, most: int = COMMON_VALUES) -> CommonValues | None:
+def common_values(distribution: Distribution, *, ndv: float) -> CommonValues | None:
     """Read the most common values off a distribution; None where no value stands out and not all are known.
 
     A string that fills its key is left out: others may begin alike.
     """
-    held = known.up_to - known.below
-    few = known.values.size <= most
-    common = held >= (1.0 if few else max(2.0, COMMON_RATIO * known.rows / max(1.0, ndv)))
-    values: NDArray[Any] = known.values
+    held = distribution.up_to - distribution.below
+    few = distribution.values.size <= COMMON_VALUES
+    common = held >= (1.0 if few else max(2.0, COMMON_RATIO * distribution.rows / max(1.0, ndv)))
+    values: NDArray[Any] = distribution.values
     if values.dtype.kind == "S":
         common &= np.strings.str_len(values) < TEXT_KEY_BYTES
     chosen = np.flatnonzero(common)
-    chosen = chosen[np.argsort(-held[chosen], kind="stable")][:most]
+    chosen = chosen[np.argsort(-held[chosen], kind="stable")][:COMMON_VALUES]
     if not chosen.size:
         return None
-    return CommonValues(known.values[chosen], held[chosen].round().astype(np.int64))
+    return CommonValues(distribution.values[chosen], held[chosen].round().astype(np.int64))
 
 
-def equi_height(
-    known: Distribution, *, rows: float, rows_before: float = 0.0, buckets: int = BUCKETS
-) -> Histogram | None:
+def equi_height(distribution: Distribution, *, rows: float, rows_before: float = 0.0) -> Histogram | None:
     """Read an equi-height histogram off a distribution; None where it has no rows.
 
     rows: what shares are shares of, the column's non-null rows. rows_before: those that lie below every finite
@@ -267,20 +267,20 @@ def equi_height(
     ones would lie inside a bucket otherwise, where they can only be guessed. The outermost buckets are halved
     again and again; all others are equally high. Shares are counted, so nobody has to rely on heights.
     """
-    if not known.values.size:
+    if not distribution.values.size:
         return None
-    distinct = known.values.size
-    if distinct <= buckets:
-        spread = _nearest_points(known, np.linspace(0.0, known.rows, buckets - distinct + 1))
+    distinct = distribution.values.size
+    if distinct <= BUCKETS:
+        spread = _nearest_points(distribution, np.linspace(0.0, distribution.rows, BUCKETS - distinct + 1))
         chosen = np.sort(np.concatenate((np.arange(distinct), spread)))
     else:
-        chosen = _nearest_points(known, _ranks(known.rows, buckets))
+        chosen = _nearest_points(distribution, _ranks(distribution.rows, BUCKETS))
     if chosen.size < 2:
         chosen = np.repeat(chosen, 2)
     return Histogram(
-        endpoints=known.values[chosen],
-        below=(rows_before + known.below[chosen]) / rows,
-        up_to=(rows_before + known.up_to[chosen]) / rows,
+        endpoints=distribution.values[chosen],
+        below=(rows_before + distribution.below[chosen]) / rows,
+        up_to=(rows_before + distribution.up_to[chosen]) / rows,
     )
 
 
@@ -296,12 +296,12 @@ def _ranks(rows: float, buckets: int) -> Floats:
     return np.concatenate((inner[:1], halves, inner[1:-1], (rows - halves)[::-1], inner[-1:]))
 
 
-def _nearest_points(known: Distribution, ranks: Floats) -> NDArray[np.intp]:
+def _nearest_points(distribution: Distribution, ranks: Floats) -> NDArray[np.intp]:
     """Return the points that lie nearest to some ranks, in order; the outermost are the first and the last."""
-    right = np.minimum(np.searchsorted(known.up_to, ranks, side="left"), known.values.size - 1)
-    left = np.maximum(right - 1, 0)
-    nearer_left = (ranks - known.up_to[left]) < np.maximum(known.below[right] - ranks, 0.0)
-    points: NDArray[np.intp] = np.where((right > 0) & nearer_left, left, right)
+    upper = np.minimum(np.searchsorted(distribution.up_to, ranks, side="left"), distribution.values.size - 1)
+    lower = np.maximum(upper - 1, 0)
+    nearer_left = (ranks - distribution.up_to[lower]) < np.maximum(distribution.below[upper] - ranks, 0.0)
+    points: NDArray[np.intp] = np.where((upper > 0) & nearer_left, lower, upper)
     if ranks.size > 1:
-        points[0], points[-1] = 0, known.values.size - 1
+        points[0], points[-1] = 0, distribution.values.size - 1
     return points

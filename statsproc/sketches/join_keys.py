@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """How a table's keys are counted. bins: of the keys, by name."""
+    """Bins in which a table's keys are counted. bins: by name of the key."""
 
     bins: Mapping[str, Bins] = field(default_factory=dict)
 
@@ -103,7 +103,7 @@ def line_of_columns(lines: Sequence[Floats]) -> Floats:
 def summarise_key(line: Floats, bins: Bins | None) -> KeySummary:
     """Summarise the keys of a chunk by themselves. line: shape (rows,), NaN for NULL."""
     keys, held = np.unique(line[~np.isnan(line)], return_counts=True)
-    distinct = distinct_of(hash_words(keys.view(np.uint64)), held.astype(np.int64), keys=keys, kept=KEYS_KEPT)
+    distinct = distinct_of(hash_words(keys.view(np.uint64)), held.astype(np.int64), keys=keys, capacity=KEYS_KEPT)
     popular, popular_rows = _most(keys, held.astype(np.float64))
     if bins is None:
         return KeySummary(distinct, popular, popular_rows)
@@ -121,12 +121,12 @@ def _most(keys: Floats, rows: Floats) -> tuple[Floats, Floats]:
 
 def choose_rows(line: Floats, bins: Bins, share: float) -> tuple[NDArray[np.intp], KeyRows]:
     """Return the rows of a chunk that are chosen by their key, and their keys. line: shape (rows,), NaN for NULL."""
-    there = np.flatnonzero(~np.isnan(line))
-    of_rows = bins.of(line[there])
+    present = np.flatnonzero(~np.isnan(line))
+    of_rows = bins.of(line[present])
     popular = bins.alone[of_rows]
     held = np.bincount(of_rows, minlength=bins.count)[of_rows]
-    chosen = np.where(popular, held <= FEW_ROWS, chance_of(line[there]) < share)
-    rows = there[chosen]
+    chosen = np.where(popular, held <= FEW_ROWS, chance_of(line[present]) < share)
+    rows = present[chosen]
     return rows, KeyRows(share, line[rows], popular[chosen])
 
 
@@ -137,7 +137,7 @@ def merge_keys(parts: Sequence[KeySummary]) -> KeySummary:
     held = np.bincount(place, weights=np.concatenate([part.popular_rows for part in parts]), minlength=keys.size)
     popular, popular_rows = _most(keys, held.astype(np.float64))
     return KeySummary(
-        distinct=merge_distinct([part.distinct for part in parts], kept=KEYS_KEPT),
+        distinct=merge_distinct([part.distinct for part in parts], capacity=KEYS_KEPT),
         popular=popular,
         popular_rows=popular_rows,
         rows=np.sum([part.rows for part in binned], axis=0) if binned else np.empty(0),
@@ -171,9 +171,9 @@ def merge_rows(parts: Sequence[KeyRows]) -> KeyRows:
     while light.size > most:
         share /= 2
         light = light[chance_of(line[light]) < share]
-    kept = np.sort(np.concatenate([few, light]))
-    columns = {name: pa.concat_arrays([part.columns[name] for part in parts]).take(pa.array(kept)) for name in names}
-    return KeyRows(share, line[kept], popular[kept], columns)
+    chosen = np.sort(np.concatenate([few, light]))
+    columns = {name: pa.concat_arrays([part.columns[name] for part in parts]).take(pa.array(chosen)) for name in names}
+    return KeyRows(share, line[chosen], popular[chosen], columns)
 
 
 def describe_key(
@@ -186,10 +186,10 @@ def describe_key(
     """
     bins = cut.bins[name]
     held = summary.rows / share
-    keys, kept = summary.distinct.keys, summary.distinct.share
+    keys, hash_share = summary.distinct.keys, summary.distinct.share
     assert keys is not None
     at = bins.of(keys)
-    ndv = np.bincount(at, minlength=bins.count) / kept
+    ndv = np.bincount(at, minlength=bins.count) / hash_share
     largest = np.zeros(bins.count)
     np.maximum.at(largest, at, summary.distinct.rows / share)
     ndv = np.where(held > 0.0, np.clip(ndv, 1.0, np.maximum(held, 1.0)), 0.0)
@@ -210,9 +210,9 @@ def _whole_keys(chosen: KeyRows, bins: Bins, rows: Floats) -> KeyRows:
     """Leave out popular keys of which not all rows were chosen. rows: shape (bins,)."""
     of_rows = bins.of(chosen.line)
     missing = np.bincount(of_rows, minlength=bins.count) < rows
-    kept = np.flatnonzero(~(chosen.popular & missing[of_rows]))
-    columns = {name: column.take(pa.array(kept)) for name, column in chosen.columns.items()}
-    return KeyRows(chosen.share, chosen.line[kept], chosen.popular[kept], columns)
+    whole = np.flatnonzero(~(chosen.popular & missing[of_rows]))
+    columns = {name: column.take(pa.array(whole)) for name, column in chosen.columns.items()}
+    return KeyRows(chosen.share, chosen.line[whole], chosen.popular[whole], columns)
 
 
 def cut_keys(members: Sequence[KeySummary], group: str) -> Bins | None:

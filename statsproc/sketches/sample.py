@@ -47,10 +47,10 @@ class Draw:
 
     def of(self, column: pa.Array, data_type: str) -> pa.Array:
         """Take the drawn rows of a column."""
-        return taken(column, self.rows, data_type)
+        return take_rows(column, self.rows, data_type)
 
 
-def taken(column: pa.Array, rows: NDArray[np.int64] | NDArray[np.intp], data_type: str) -> pa.Array:
+def take_rows(column: pa.Array, rows: NDArray[np.int64] | NDArray[np.intp], data_type: str) -> pa.Array:
     """Take rows of a column: strings cut, all else as float64 on the type's line."""
     drawn = column.take(pa.array(rows))
     if is_text(data_type):
@@ -81,13 +81,13 @@ def merge_samples(parts: Sequence[Sampled]) -> Sampled:
     """Put the samples of disjoint rows together; one that is twice as large as wanted is halved."""
     share = min((part.share for part in parts), default=1.0)
     tickets = np.concatenate([part.tickets for part in parts]) if parts else np.empty(0)
-    kept = np.flatnonzero(tickets < share) if parts else np.empty(0, dtype=np.intp)
+    chosen = np.flatnonzero(tickets < share) if parts else np.empty(0, dtype=np.intp)
     names = [name for name in parts[0].columns if all(name in part.columns for part in parts)] if parts else []
-    while kept.size > 2 * rows_wanted(len(names)):
+    while chosen.size > 2 * rows_wanted(len(names)):
         share /= 2
-        kept = np.flatnonzero(tickets < share)
-    columns = {name: pa.concat_arrays([part.columns[name] for part in parts]).take(pa.array(kept)) for name in names}
-    return Sampled(share, tickets[kept], columns)
+        chosen = np.flatnonzero(tickets < share)
+    columns = {name: pa.concat_arrays([part.columns[name] for part in parts]).take(pa.array(chosen)) for name in names}
+    return Sampled(share, tickets[chosen], columns)
 
 
 def row_sample(sampled: Sampled, *, read: float = 1.0) -> RowSample | None:
@@ -105,11 +105,11 @@ def sampled_rows(columns: Mapping[str, pa.Array], share: float) -> RowSample:
 
 def _cut(texts: pa.Array) -> pa.Array:
     """Return the first characters of strings; what is not UTF-8 is replaced."""
-    known = texts.cast(pa.large_binary())
+    encoded = texts.cast(pa.large_binary())
     try:
-        return pc.utf8_slice_codeunits(known.cast(pa.large_string()), 0, TEXT_CHARACTERS).cast(pa.string())
+        return pc.utf8_slice_codeunits(encoded.cast(pa.large_string()), 0, TEXT_CHARACTERS).cast(pa.string())
     except pa.ArrowInvalid:
-        read = (None if text is None else text.decode("utf-8", "replace") for text in known.to_pylist())
+        read = (None if text is None else text.decode("utf-8", "replace") for text in encoded.to_pylist())
         return pa.array([None if text is None else text[:TEXT_CHARACTERS] for text in read], pa.string())
 
 

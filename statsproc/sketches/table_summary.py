@@ -1,4 +1,4 @@
-"""What is kept of a whole table, or of a part of it: columns, keys and a sample; it merges, travels and is stored."""
+"""Summary of a table or of a part of it: columns, keys and a sample; it is merged, sent and stored."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def compact_table(whole: TableSummary, *, fewer: int = 1) -> TableSummary:
     fewer: divides what each column keeps.
     """
     fewer *= -(-len(whole.columns) // ROOMY) or 1
-    points, kept = max(LEAST, POINTS // fewer), max(LEAST, KEPT // fewer)
+    points, capacity = max(LEAST, POINTS // fewer), max(LEAST, KEPT // fewer)
     return replace(
         whole,
-        columns={name: compact(column, points=points, kept=kept) for name, column in whole.columns.items()},
+        columns={name: compact(column, points=points, capacity=capacity) for name, column in whole.columns.items()},
         keys={
-            name: replace(key, distinct=merge_distinct([key.distinct], kept=min(KEYS_KEPT, 8 * kept)))
+            name: replace(key, distinct=merge_distinct([key.distinct], capacity=min(KEYS_KEPT, 8 * capacity)))
             for name, key in whole.keys.items()
         },
     )
@@ -115,8 +115,8 @@ def decode(stored: bytes) -> TableSummary:
     arrays = {row["name"]: np.frombuffer(row["data"], dtype=row["type"]) for row in rows[1:]}
     return TableSummary(
         rows=head["rows"],
-        columns=dict(_column(arrays, f"c{i}", found) for i, found in enumerate(head["columns"])),
-        keys=dict(_key(arrays, f"k{i}", found) for i, found in enumerate(head["keys"])),
+        columns=dict(_column(arrays, f"c{i}", stored_column) for i, stored_column in enumerate(head["columns"])),
+        keys=dict(_key(arrays, f"k{i}", stored_column) for i, stored_column in enumerate(head["keys"])),
         sample=Sampled(head["share"], arrays["tickets"], _columns(arrays.get("sample"))),
         cut=head["cut"],
         types=head["types"],
@@ -143,8 +143,12 @@ def _stream(batch: pa.RecordBatch) -> bytes:
 
 
 def _put_column(arrays: Arrays, place: str, name: str, column: ColumnSummary) -> dict[str, Any]:
-    known = column.distribution
-    arrays |= {f"{place}.values": known.values, f"{place}.below": known.below, f"{place}.up_to": known.up_to}
+    distribution = column.distribution
+    arrays |= {
+        f"{place}.values": distribution.values,
+        f"{place}.below": distribution.below,
+        f"{place}.up_to": distribution.up_to,
+    }
     return {
         "name": name,
         "minimum": None if column.minimum is None else column.minimum.hex(),
@@ -154,13 +158,13 @@ def _put_column(arrays: Arrays, place: str, name: str, column: ColumnSummary) ->
     }
 
 
-def _column(arrays: Mapping[str, NDArray[Any]], place: str, found: Mapping[str, Any]) -> tuple[str, ColumnSummary]:
-    return found["name"], ColumnSummary(
+def _column(arrays: Mapping[str, NDArray[Any]], place: str, stored: Mapping[str, Any]) -> tuple[str, ColumnSummary]:
+    return stored["name"], ColumnSummary(
         distribution=Distribution(*(arrays[f"{place}.{part}"] for part in ("values", "below", "up_to"))),
-        distinct=_distinct(arrays, place, found["distinct"]),
-        minimum=None if found["minimum"] is None else bytes.fromhex(found["minimum"]),
-        maximum=None if found["maximum"] is None else bytes.fromhex(found["maximum"]),
-        **{count: found[count] for count in _COUNTS},
+        distinct=_distinct(arrays, place, stored["distinct"]),
+        minimum=None if stored["minimum"] is None else bytes.fromhex(stored["minimum"]),
+        maximum=None if stored["maximum"] is None else bytes.fromhex(stored["maximum"]),
+        **{count: stored[count] for count in _COUNTS},
     )
 
 
@@ -177,15 +181,15 @@ def _put_key(arrays: Arrays, place: str, name: str, key: KeySummary) -> dict[str
     }
 
 
-def _key(arrays: Mapping[str, NDArray[Any]], place: str, found: Mapping[str, Any]) -> tuple[str, KeySummary]:
+def _key(arrays: Mapping[str, NDArray[Any]], place: str, stored: Mapping[str, Any]) -> tuple[str, KeySummary]:
     bins = arrays[f"{place}.bins"]
-    return found["name"], KeySummary(
-        distinct=_distinct(arrays, place, found["distinct"]),
+    return stored["name"], KeySummary(
+        distinct=_distinct(arrays, place, stored["distinct"]),
         popular=arrays[f"{place}.popular"],
         popular_rows=arrays[f"{place}.popular_rows"],
         rows=bins,
         chosen=KeyRows(
-            found["share"],
+            stored["share"],
             arrays[f"{place}.line"],
             arrays[f"{place}.alone"],
             _columns(arrays.get(f"{place}.chosen")),

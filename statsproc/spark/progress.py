@@ -1,4 +1,4 @@
-"""How far a job is: watched in Spark, told to people as bars or lines and to programs as JSON lines."""
+"""Progress of a job: polled from Spark, printed as bars or lines for people and as JSON lines for programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POLL_S = 0.2
 
 
 class Reporter(Protocol):
-    """Where a job tells how it goes. what: a step's name, such as a table's."""
+    """Receiver of a job's progress. what: name of a step, such as a table's."""
 
     def progress(self, what: str, done: int, total: int) -> None:
         """Tell how many tasks of a step are done; a total of 0 is not known yet."""
@@ -154,18 +154,18 @@ def reporter(*, as_json: bool) -> Reporter:
 
 
 @contextmanager
-def watched(spark: SparkSession, told: Callable[[int, int], None]) -> Iterator[None]:
+def watched(spark: SparkSession, on_progress: Callable[[int, int], None]) -> Iterator[None]:
     """Tell tasks done and tasks known of whatever the session runs meanwhile."""
-    told(0, 0)
+    on_progress(0, 0)
     context = context_of(spark)
     if context is None:
-        with _watched_remotely(spark, told):
+        with _watched_remotely(spark, on_progress):
             yield
         return
     with spark_errors():
         tracker = context.statusTracker()
     ended = threading.Event()
-    thread = threading.Thread(target=_poll, args=(tracker, told, ended), daemon=True)
+    thread = threading.Thread(target=_poll, args=(tracker, on_progress, ended), daemon=True)
     thread.start()
     try:
         yield
@@ -174,14 +174,14 @@ def watched(spark: SparkSession, told: Callable[[int, int], None]) -> Iterator[N
         thread.join()
 
 
-def _poll(tracker: Any, told: Callable[[int, int], None], ended: threading.Event) -> None:
+def _poll(tracker: Any, on_progress: Callable[[int, int], None], ended: threading.Event) -> None:
     stages: dict[int, tuple[int, int]] = {}
     last = (0, 0)
     while not ended.wait(POLL_S):
         with suppress(SparkFailed), spark_errors():  # the job itself will hear of it
             now = _tasks(tracker, stages)
             if now != last:
-                told(*now)
+                on_progress(*now)
                 last = now
 
 
@@ -199,10 +199,10 @@ def _tasks(tracker: Any, stages: dict[int, tuple[int, int]]) -> tuple[int, int]:
 
 
 @contextmanager
-def _watched_remotely(spark: SparkSession, told: Callable[[int, int], None]) -> Iterator[None]:
+def _watched_remotely(spark: SparkSession, on_progress: Callable[[int, int], None]) -> Iterator[None]:
     def handle(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-        known = tuple(stages or ())
-        told(sum(s.num_completed_tasks for s in known), sum(s.num_tasks for s in known))
+        known_stages = tuple(stages or ())
+        on_progress(sum(s.num_completed_tasks for s in known_stages), sum(s.num_tasks for s in known_stages))
 
     spark.registerProgressHandler(handle)
     try:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+APP_NAME = "fusion statsproc"
 LOCAL = "local[*]"
 REMOTE_PARALLELISM = 16
 WORKER_DAEMON = "statsproc.spark.worker_daemon"
@@ -78,7 +79,7 @@ def open_session(
         if remote:
             spark = _connect(remote)
         elif "PYSPARK_GATEWAY_PORT" in os.environ:
-            spark = _given()
+            spark = _submitted_session()
         else:
             spark = _start(work_dir, master, driver_memory)
     try:
@@ -145,7 +146,7 @@ def log_file(work_dir: Path) -> Path:
     return work_dir / "spark.log"
 
 
-def _start(work_dir: Path, master: str, driver_memory: str, name: str) -> SparkSession:
+def _start(work_dir: Path, master: str, driver_memory: str) -> SparkSession:
     work_dir = work_dir.absolute()
     work_dir.mkdir(parents=True, exist_ok=True)
     log4j = work_dir / "log4j2.properties"
@@ -161,7 +162,7 @@ def _start(work_dir: Path, master: str, driver_memory: str, name: str) -> SparkS
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    conf = SparkConf().setMaster(master).setAppName(name)
+    conf = SparkConf().setMaster(master).setAppName(APP_NAME)
     if local:
         conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
         conf.set("spark.python.daemon.module", WORKER_DAEMON)  # a cluster's workers do not have it
@@ -181,7 +182,7 @@ def _start(work_dir: Path, master: str, driver_memory: str, name: str) -> SparkS
     with log_file(work_dir).open("ab") as log:
         before = log.tell()
         try:
-            with spark_errors(), _secrets_kept():
+            with spark_errors(), _secrets_hidden():
                 gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
                 return SparkSession(SparkContext(conf=conf, gateway=gateway))
         except SparkFailed as failure:
@@ -190,7 +191,7 @@ def _start(work_dir: Path, master: str, driver_memory: str, name: str) -> SparkS
 
 
 @contextmanager
-def _secrets_kept() -> Iterator[None]:
+def _secrets_hidden() -> Iterator[None]:
     """Take what only this process may know out of the environment, of which the JVM gets a copy."""
     ours = {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
     for name in ours:
@@ -209,30 +210,30 @@ def _reason(log: Path, start: int) -> str | None:
     return next(iter(errors or telling[-1:]), None)
 
 
-def _given() -> SparkSession:
+def _submitted_session() -> SparkSession:
     """Take the session of the spark-submit that runs this process."""
     from pyspark.sql import SparkSession
 
     try:
         with spark_errors():
             spark = SparkSession.builder.getOrCreate()
-            _settle(spark)
+            _apply_settings(spark)
     except SparkFailed as failure:
         raise SparkUnavailable(f"spark-submit gave no session: {failure}") from failure
     return spark
 
 
-def _settle(spark: SparkSession) -> None:
+def _apply_settings(spark: SparkSession) -> None:
     for setting, value in _SETTINGS.items():
         spark.conf.set(setting, value)
 
 
 def _submitted_remote() -> str | None:
     """Return the address that spark-submit was given with --remote."""
-    told: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for part in range(int(os.environ.get("PYSPARK_REMOTE_INIT_CONF_LEN", "0"))):
-        told |= json.loads(os.environ[f"PYSPARK_REMOTE_INIT_CONF_{part}"])
-    return told.get("spark.remote")
+        properties |= json.loads(os.environ[f"PYSPARK_REMOTE_INIT_CONF_{part}"])
+    return properties.get("spark.remote")
 
 
 def _connect(remote: str) -> SparkSession:
@@ -245,7 +246,7 @@ def _connect(remote: str) -> SparkSession:
         socket.create_connection((address.hostname or "", address.port or CONNECT_PORT), CONNECT_TIMEOUT_S).close()
         with spark_errors():
             spark = SparkSession.builder.remote(remote).getOrCreate()
-            _settle(spark)
+            _apply_settings(spark)
     except (OSError, ValueError) as failure:
         raise SparkUnavailable(f"no Spark Connect server answers at {shown}: {failure}") from failure
     except SparkFailed as failure:

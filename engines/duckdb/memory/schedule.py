@@ -140,7 +140,7 @@ class _Run:
     """Pipelines on their way. A task is a pipeline and whether it has begun; the last thread takes turns."""
 
     def __init__(self, pipelines: Sequence[Pipeline], threads: int) -> None:
-        self._left = {one: max(1.0, one.work) for one in pipelines}
+        self._remaining_work = {one: max(1.0, one.work) for one in pipelines}
         self._turn_rows = max(TURN_ROWS, sum(one.read_rows for one in pipelines) / MOST_TURNS)
         self._waits_for = {one: set(one.before()) for one in pipelines}
         self._before: dict[Pipeline, list[Pipeline]] = {}  # those that wait for it
@@ -214,13 +214,13 @@ class _Run:
             rates[one] = rates.get(one, 0.0) + 1.0
         if self._turn is not None:
             rates[self._turn[0]] = rates.get(self._turn[0], 0.0) + 1.0
-        step = min(self._left[one] / rate for one, rate in rates.items())
+        step = min(self._remaining_work[one] / rate for one, rate in rates.items())
         if self._turn is not None:
             step = min(step, self._turn[1])
         ended = []
         for one, rate in rates.items():
-            work_left = self._left[one] - step * rate
-            self._left[one] = work_left
+            work_left = self._remaining_work[one] - step * rate
+            self._remaining_work[one] = work_left
             self._progress[one] = 1.0 - max(0.0, work_left) / max(1.0, one.work)
             if work_left <= (1.0 - ENDING) * one.work:
                 ended.append(one)

@@ -18,18 +18,18 @@ class Footers:
     """Columns of files, as their footers have them. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int, int], tuple[StoredColumn, ...]] = {}
+        self._columns: dict[tuple[str, int, int], tuple[StoredColumn, ...]] = {}
 
     def columns_of(self, files: Sequence[DataFile]) -> list[tuple[StoredColumn, ...]]:
         """Return the columns of each file. Raises UnsupportedFeature for one that cannot be read."""
-        if len(self._known) > MOST_FOOTERS:
-            self._known.clear()
+        if len(self._columns) > MOST_FOOTERS:
+            self._columns.clear()
         alike = StoredColumns()
         return [self._columns_of(file, alike) for file in files]
 
     def _columns_of(self, file: DataFile, alike: StoredColumns) -> tuple[StoredColumn, ...]:
         key = str(file.path), file.bytes, file.modified_ns
-        columns = self._known.get(key)
+        columns = self._columns.get(key)
         if columns is None:
             try:
                 columns = alike.parquet(pq.read_metadata(file.path))
@@ -37,5 +37,5 @@ class Footers:
                 raise
             except (pa.ArrowException, OSError) as failure:
                 raise UnsupportedFeature(f"the file {file.path.name} is no readable Parquet file.") from failure
-            self._known[key] = columns
+            self._columns[key] = columns
         return columns

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from engines.compiled import CompiledStatement
 from gateway.recent import Recent
-from gateway.statements.command import Understood
+from gateway.statements.command import ClassifiedStatement
 from sql.parsing import ParserLimits
 
 REMEMBERED = 256
@@ -44,7 +44,7 @@ class KnownTexts:
                     self._read[key] = answer
         return answer
 
-    def columns(self, query: Understood) -> pa.Schema | None:
+    def columns(self, query: ClassifiedStatement) -> pa.Schema | None:
         """Return the columns of a query; None: they are not known, or its tables or views have changed.
 
         Until then, a text is read as the same object (``StatementReader``).
@@ -53,7 +53,7 @@ class KnownTexts:
             entry = self._columns.get(id(query))
         return entry[1] if entry is not None else None
 
-    def keep_columns(self, query: Understood, sql: str, columns: pa.Schema) -> None:
+    def keep_columns(self, query: ClassifiedStatement, sql: str, columns: pa.Schema) -> None:
         """Keep the columns of a query. It is kept, too, so that no other object has its identity."""
         if isinstance(query, CompiledStatement) and len(sql) <= LONGEST_REMEMBERED:
             with self._lock:

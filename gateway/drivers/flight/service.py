@@ -446,7 +446,7 @@ class FlightService:
         session = call.session.session
         sql = template.filled([NULL] * len(template.places))
         statement = session.statement(sql, with_values=True)
-        meant = self._coordinator.understand(statement)
+        meant = self._coordinator.classify(statement)
         if isinstance(meant, Command) and not meant.is_reading:
             return None, None
         columns = self._texts.columns(meant)

@@ -138,7 +138,7 @@ class CachedAnswers:
             files=lookup.files,
             day=lookup.day,
             decision=Decision(engine, (engine,), (Reason(ReasonCode.CACHED, text),), UNKNOWN, None),
-            kept_s=time.monotonic(),
+            cached_s=time.monotonic(),
         )
         self._cache.put(cached)
 

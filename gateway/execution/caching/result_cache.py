@@ -28,7 +28,7 @@ class CachedResult:
     """A result, and what it rests on.
 
     sql: as the engine got it. file: where its rows lie; None of those in memory. tables, files: that were read; day: on
-    which it ran. decision: of whoever is answered with it. kept_s: of the monotonic clock, when it was kept.
+    which it ran. decision: of whoever is answered with it. cached_s: of the monotonic clock, when it was kept.
     """
 
     query_id: str
@@ -40,7 +40,7 @@ class CachedResult:
     files: FileStamps
     day: int
     decision: Decision
-    kept_s: float
+    cached_s: float
 
     @property
     def key(self) -> Key:
@@ -105,7 +105,7 @@ class ResultCache:
 
     def is_too_old(self, result: CachedResult) -> bool:
         """Tell whether a result has answered for long enough."""
-        return time.monotonic() - result.kept_s > self._keep_s
+        return time.monotonic() - result.cached_s > self._keep_s
 
     def drop(self, result: CachedResult) -> None:
         """Forget a result that has been left behind by what it rests on."""

@@ -71,7 +71,7 @@ class EarlyResult:
         self._is_whole = False
         self._is_published = False
         self._was_opened = False
-        self._given = 0  # batches
+        self._sent_batches = 0  # batches
         self._waiting: list[tuple[int, Future[None]]] = []
         run.done.add_done_callback(lambda _: self._end())
 
@@ -84,10 +84,10 @@ class EarlyResult:
             return bool(self._ends) and not self._run.done.done()
 
     @property
-    def given_rows(self) -> int:
+    def sent_rows(self) -> int:
         """Rows that were read by somebody, at most: those of the batches that were."""
         with self._lock:
-            return self._rows[self._given - 1] if self._given else 0
+            return self._rows[self._sent_batches - 1] if self._sent_batches else 0
 
     @property
     def readable_rows(self) -> int:
@@ -118,7 +118,7 @@ class EarlyResult:
 
     def final_error(self, error: FusionError) -> FusionError:
         """Return what a client hears of an error that ended the query: how many rows there were, if there were any."""
-        if isinstance(error, StatementCancelled | ResultInterrupted) or not self.given_rows:
+        if isinstance(error, StatementCancelled | ResultInterrupted) or not self.sent_rows:
             return error
         return self._interrupted(failure_of(error).message)
 
@@ -133,7 +133,7 @@ class EarlyResult:
             schema, pieces = self._spool.pieces(stream)
             given_schema = self._schema
             if given_schema is not None:
-                pieces = self._behind_given(given_schema, schema, pieces)
+                pieces = self._after_sent(given_schema, schema, pieces)
             for piece in pieces:
                 if piece.num_rows:
                     self._add(schema, piece)
@@ -201,7 +201,7 @@ class EarlyResult:
             self._file.write(message)
             self._file.flush()
 
-    def _behind_given(
+    def _after_sent(
         self, first_schema: pa.Schema, schema: pa.Schema, pieces: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
         """Yield what comes behind the rows that were given. Raises ResultInterrupted where these are others."""
@@ -241,7 +241,7 @@ class EarlyResult:
             elif self._schema is not None:
                 with contextlib.suppress(ResultError):
                     self._close()
-                del self._ends[self._given :], self._rows[self._given :]
+                del self._ends[self._sent_batches :], self._rows[self._sent_batches :]
                 with disk_errors():
                     os.truncate(self._path, self._shown_bytes())
 
@@ -280,7 +280,7 @@ class EarlyResult:
         with self._lock:
             if not self._has_after(position):
                 return False
-            self._given = max(self._given, bisect_right(self._ends, position) + 1)
+            self._sent_batches = max(self._sent_batches, bisect_right(self._ends, position) + 1)
             return True
 
     def _tell(self) -> None:
@@ -303,7 +303,7 @@ class EarlyResult:
         self._tell()
 
     def _interrupted(self, why: str) -> ResultInterrupted:
-        return ResultInterrupted(self.given_rows, why)
+        return ResultInterrupted(self.sent_rows, why)
 
 
 def _same(some: pa.RecordBatch, others: pa.RecordBatch) -> bool:

@@ -99,7 +99,7 @@ async def pass_on(processes: Processes, owner: int, scope: Scope, body: bytes, r
         await send(message)
 
     answering = asyncio.ensure_future(_relay(reader, writer, scope, body, noted))
-    leaving = asyncio.ensure_future(_left(receive))
+    leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
         await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not answering.done():  # the other process hears of it as the connection closes
@@ -170,7 +170,7 @@ async def _whole_body(receive: Receive) -> bytes | None:
             return b"".join(pieces)
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     """Return once the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

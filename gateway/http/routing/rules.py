@@ -18,7 +18,7 @@ from gateway.http.services import Services
 from gateway.presentation.rules import says
 from gateway.security.policy import Action
 from gateway.security.principals import Principal, Role
-from gateway.statements.command import Understood, kinds_of, tables_of
+from gateway.statements.command import ClassifiedStatement, kinds_of, tables_of
 from gateway.statements.settings import TAGS_HEADER
 from gateway.statements.statement import Presumed, Statement
 from selector.decision import Decision, NoEngine
@@ -49,11 +49,11 @@ def explain_rules(body: RulesExplainRequest, gateway: Served, user: User) -> Rul
     snapshot = gateway.catalog.current()
     statement = _statement(body, gateway, user)
     gateway.engines.require(statement.pinned)
-    understood = gateway.coordinator.understand(statement)
+    classified = gateway.coordinator.classify(statement)
     rules = {rule.name: rule for rule in gateway.router.rules.current().rule}
     decision, error, name = None, None, None
     try:
-        decision, name = _routed(gateway, statement, understood)
+        decision, name = _routed(gateway, statement, classified)
     except RuleDenied as denied:
         error, name = denied.failure, denied.rule
     except (FusionError, NoEngine) as failed:
@@ -62,8 +62,8 @@ def explain_rules(body: RulesExplainRequest, gateway: Served, user: User) -> Rul
     return RulesExplainReply(
         rule=name,
         says=says(rules[name]) if name in rules else None,
-        kinds=sorted(kinds_of(understood)),
-        tables=list(tables_of(understood, (*snapshot.tables, *snapshot.views))),
+        kinds=sorted(kinds_of(classified)),
+        tables=list(tables_of(classified, (*snapshot.tables, *snapshot.views))),
         decision=DecisionModel.of(decision) if decision is not None else None,
         error=ErrorModel.of(error) if error is not None else None,
     )
@@ -94,14 +94,16 @@ def _role(gateway: Services, name: str) -> Role:
     return max(held, key=lambda role: role.rank, default=Role.READER)
 
 
-def _routed(gateway: Services, statement: Statement, understood: Understood) -> tuple[Decision | None, str | None]:
+def _routed(
+    gateway: Services, statement: Statement, classified: ClassifiedStatement
+) -> tuple[Decision | None, str | None]:
     """Return the decision about a statement, and the rule that it matches. Raises RuleDenied, NoEngine."""
     snapshot = gateway.catalog.current()
-    if isinstance(understood, CompiledStatement):
+    if isinstance(classified, CompiledStatement):
         decision = gateway.coordinator.explain(statement)[1]
         return decision, decision.matched
-    if understood.writes_rows:
-        decision = gateway.router.route_write(statement, understood, snapshot)
+    if classified.writes_rows:
+        decision = gateway.router.route_write(statement, classified, snapshot)
         return decision, decision.matched
-    rule = gateway.router.matched(statement, understood, snapshot)
+    rule = gateway.router.matched(statement, classified, snapshot)
     return None, rule.name if rule is not None else None

@@ -144,7 +144,7 @@ def test_what_analyze_stored_comes_in(
     done = import_statistics(store, hive, "books", database="default", force=False, at=NOON)
     found = store.statistics.current("books")
     assert found is not None
-    assert (done.rows, done.columns, done.version, done.kept) == (ROWS, len(names), 1, None)
+    assert (done.rows, done.columns, done.version, done.skipped) == (ROWS, len(names), 1, None)
     assert (found.source, found.rows, found.bytes) == (HIVE, ROWS, table.bytes)
     assert found.notes == ("from Hive's default.books: Spark's ANALYZE (11 columns)",)
     assert list(found.columns) == names
@@ -330,7 +330,7 @@ def test_ours_reach_spark_and_hive(
     assert hive_spark.sql("SELECT count(*) FROM sales").collect()[0][0] == rows
 
     kept = import_statistics(store, hive, "sales", database="default", force=False, at=NOON)
-    assert kept == Exchanged(version=1, kept="statistics of our own are in force (version 1)")
+    assert kept == Exchanged(version=1, skipped="statistics of our own are in force (version 1)")
     forced = import_statistics(store, hive, "sales", database="default", force=True, at=NOON)
     assert forced.version == 2
     back = store.statistics.current("sales")
@@ -340,7 +340,7 @@ def test_ours_reach_spark_and_hive(
         c.name: (c.ndv, c.nulls, *((c.minimum, c.maximum) if c.data_type != "string" else (None, None))) for c in ours
     }
     from_hive = publish_statistics(store, hive, "sales", database="default")
-    assert from_hive.kept == "the statistics in force came from Hive"
+    assert from_hive.skipped == "the statistics in force came from Hive"
 
 
 def test_a_table_that_only_spark_can_read(

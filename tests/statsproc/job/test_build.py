@@ -8,7 +8,7 @@ import pytest
 
 from metastore.records import StatisticsPart
 from sql.tables import Column, TableSource
-from statsproc.job.build import MOST_ADDITIONS, Before
+from statsproc.job.build import MOST_ADDITIONS, PreviousBuild
 from statsproc.sketches.table_summary import TableSummary, encode
 from tests.statsproc.runs import NOON
 
@@ -41,6 +41,6 @@ def _part(folder: str, summary: bytes) -> StatisticsPart:
 )
 def test_summaries_that_cannot_be_gone_on_from_are_dropped(other: bytes) -> None:
     good = encode(replace(SUMMARY, additions=MOST_ADDITIONS - 1))
-    before = Before.of(SOURCE, None, [_part("day=1", good), _part("day=2", other)])
+    before = PreviousBuild.of(SOURCE, None, [_part("day=1", good), _part("day=2", other)])
     assert [part.folder for part in before.parts] == ["day=1"]
     assert set(before.summaries or ()) == {"day=1"}

@@ -30,7 +30,7 @@ def _hash(texts: list[bytes]) -> list[int]:
 
 
 def _distinct(values: list[int], kept: int = FEW) -> Distinct:
-    return distinct_of(hash_words(np.array(values, dtype=np.uint64)), kept=kept)
+    return distinct_of(hash_words(np.array(values, dtype=np.uint64)), capacity=kept)
 
 
 @settings(deadline=None)
@@ -65,8 +65,8 @@ def test_any_split_in_any_order_is_the_whole(values: list[int], cuts: list[int],
     parts = [_distinct(values[low:high]) for low, high in pairwise(bounds)]
     whole = _distinct(values)
     random.shuffle(parts)  # type: ignore[attr-defined]
-    merged = merge_distinct(parts, kept=FEW)
-    nested = merge_distinct([parts[0], merge_distinct(parts[1:], kept=FEW)], kept=FEW)
+    merged = merge_distinct(parts, capacity=FEW)
+    nested = merge_distinct([parts[0], merge_distinct(parts[1:], capacity=FEW)], capacity=FEW)
     for found in (merged, nested):
         np.testing.assert_array_equal(found.hashes, whole.hashes)
         np.testing.assert_array_equal(found.rows, whole.rows)
@@ -95,7 +95,7 @@ def test_the_error_is_the_stated_one() -> None:
     errors = []
     for seed in range(200):
         words = np.random.default_rng(seed).integers(0, 1 << 63, distinct).astype(np.uint64)
-        errors.append(distinct_of(hash_words(words), kept=kept).count / distinct - 1)
+        errors.append(distinct_of(hash_words(words), capacity=kept).count / distinct - 1)
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(1 / np.sqrt(kept), rel=0.2)
 
 
@@ -113,7 +113,7 @@ def test_keys_stay_with_their_hashes(values: list[float]) -> None:
     hashes = hash_words(keys.view(np.uint64))
     halves = [slice(0, keys.size // 2), slice(keys.size // 3, None)]
     rows = np.ones(keys.size, dtype=np.int64)
-    merged = merge_distinct([distinct_of(hashes[h], rows[h], keys=keys[h], kept=FEW) for h in halves], kept=FEW)
+    merged = merge_distinct([distinct_of(hashes[h], rows[h], keys=keys[h], capacity=FEW) for h in halves], capacity=FEW)
     assert merged.keys is not None
     np.testing.assert_array_equal(hash_words(merged.keys.view(np.uint64)), merged.hashes)
 

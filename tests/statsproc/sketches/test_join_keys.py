@@ -32,7 +32,7 @@ from statsproc.sketches.join_keys import (
     rows_of_keys,
     summarise_key,
 )
-from statsproc.sketches.sample import sampled_rows, taken
+from statsproc.sketches.sample import sampled_rows, take_rows
 
 SHARE = 0.3  # chance of a key in the tests of chosen rows
 POPULAR = 1_000.0  # a key with a bin for itself, above all others
@@ -180,7 +180,7 @@ def test_the_estimator_puts_keys_where_the_job_put_them(rows: list[tuple[Any, ..
     stored = texts.dictionary_encode() if dictionary else texts
     lines = [line_of_rows(stored if name == "t" else array, kind) for name, (array, kind) in columns.items()]
     every = np.arange(len(rows))
-    sample = sampled_rows({name: taken(array, every, kind) for name, (array, kind) in columns.items()}, 1.0)
+    sample = sampled_rows({name: take_rows(array, every, kind) for name, (array, kind) in columns.items()}, 1.0)
     seen = [np.append(line_of_sample(column), np.nan)[column.codes] for column in sample.columns.values()]
     for by_job, by_estimator in zip(lines, seen, strict=True):
         np.testing.assert_array_equal(by_job, by_estimator)

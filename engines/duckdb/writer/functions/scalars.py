@@ -38,13 +38,13 @@ def _template(text: str, gives: Kind, *takes: Kind) -> Rule:
 
     def rule(values: list[Value]) -> Value:
         require(len(values) == len(takes), "another number of arguments than usual.")
-        arguments = [_taken(value, kind) for value, kind in zip(values, takes, strict=True)]
+        arguments = [_argument(value, kind) for value, kind in zip(values, takes, strict=True)]
         return Value(text.format(*arguments), gives)
 
     return rule
 
 
-def _taken(value: Value, kind: Kind) -> str:
+def _argument(value: Value, kind: Kind) -> str:
     require(value.kind != BINARY or kind == BINARY, "a binary in place of another type.")
     if kind == DATE:
         return times.day_of(value).text
@@ -136,7 +136,7 @@ def _bround(values: list[Value]) -> Value:
 
 def _power(values: list[Value]) -> Value:
     """Raise to a power; Java knows no power of 1 or -1 whose exponent is none, or is infinite."""
-    base, exponent = (_taken(value, DOUBLE) for value in values)
+    base, exponent = (_argument(value, DOUBLE) for value in values)
     power = f"pow({base}, {exponent})"
     if values[1].whole is not None:
         return Value(power, DOUBLE)
@@ -147,7 +147,7 @@ def _power(values: list[Value]) -> Value:
 def _logarithm(values: list[Value]) -> Value:
     if len(values) == 1:
         return _positive("ln({0})")(values)
-    base, number = (_taken(value, DOUBLE) for value in values)
+    base, number = (_argument(value, DOUBLE) for value in values)
     return Value(f"CASE WHEN {base} > 0 AND {number} > 0 THEN ln({number}) / ln({base}) END", DOUBLE)
 
 
@@ -156,7 +156,7 @@ def _positive(text: str) -> Rule:
 
     def rule(values: list[Value]) -> Value:
         require(len(values) == 1, "a logarithm.")
-        number = _taken(values[0], DOUBLE)
+        number = _argument(values[0], DOUBLE)
         return Value(f"CASE WHEN {number} > 0 THEN {text.format(number)} END", DOUBLE)
 
     return rule
@@ -442,7 +442,7 @@ def _of_number(text: str) -> Rule:
 
 
 def _sign(values: list[Value]) -> Value:
-    value = _taken(values[0], DOUBLE)
+    value = _argument(values[0], DOUBLE)
     return Value(f"CASE WHEN isnan({value}) OR {value} = 0 THEN {value} ELSE CAST(sign({value}) AS DOUBLE) END", DOUBLE)
 
 

@@ -33,7 +33,7 @@ def entry(sql: str, *, engine: str = "duckdb", size: int = ROW_BYTES, at_s: floa
         files=STAMPS,
         day=0,
         decision=Decision(engine, (engine,), (), UNKNOWN, None),
-        kept_s=at_s,
+        cached_s=at_s,
     )
 
 

@@ -159,7 +159,7 @@ def test_a_lost_try_that_nobody_read_leaves_nothing(bench: Bench) -> None:
 def test_a_second_try_goes_on_behind_what_was_given(bench: Bench, cut: int) -> None:
     """cut: rows of its first batch, which need not end where those of the lost try did."""
     bench.lose(numbered(0), numbered(ROWS), lambda: bench.read(2), numbered(7_000_000))
-    assert bench.early.given_rows == 2 * ROWS
+    assert bench.early.sent_rows == 2 * ROWS
     assert bench.read(2) == list(range(2 * ROWS)), "what was given can be read again meanwhile"
 
     def look() -> None:
@@ -187,7 +187,7 @@ def test_a_second_try_with_other_rows_is_an_error_that_says_how_many_there_were(
     bench.lose(numbered(0), numbered(ROWS), lambda: bench.read(1))
     with pytest.raises(ResultInterrupted, match=rf"after {ROWS:,} rows") as failed:
         bench.write(*second)
-    assert failed.value.given_rows == ROWS
+    assert failed.value.sent_rows == ROWS
     assert bench.read(1) == list(range(ROWS))
 
 
@@ -197,7 +197,7 @@ def test_a_second_try_with_other_columns_is_an_error_once_columns_were_told(benc
             pass
 
     bench.lose(numbered(0), numbered(ROWS), look)
-    assert bench.early.given_rows == 0
+    assert bench.early.sent_rows == 0
     with pytest.raises(ResultInterrupted):
         bench.write(pa.record_batch({"m": ["a"]}), schema=pa.schema([("m", pa.string())]))
 

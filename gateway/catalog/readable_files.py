@@ -21,9 +21,12 @@ from sql.tables import TableSource
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """Files that fit a definition.
+    """Files of a table that were checked against its definition.
 
-    as_they_were: all files, None where a change within a moment cannot be seen. is_own: the gateway wrote them.
+    source: definition of the table.
+    as_they_were: stamps of all files; None: a change within the clock's resolution could not be seen.
+    fitting: files that fit the definition.
+    is_own: the gateway wrote the files.
     """
 
     source: TableSource
@@ -35,7 +38,8 @@ class _Checked:
 class ReadableFiles:
     """Checks of tables' files. Thread-safe.
 
-    is_own: tells whether the gateway wrote a table's files. may_be_empty: tells whether a table may have none.
+    is_own: predicate: the gateway wrote a table's files.
+    may_be_empty: predicate: a table may have no files.
     """
 
     def __init__(self, *, is_own: Callable[[TableSource], bool], may_be_empty: Callable[[TableSource], bool]) -> None:

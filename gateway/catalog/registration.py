@@ -33,7 +33,7 @@ LOOKS = 5  # at a table that others register in another way at the same time
 
 
 class Registration:
-    """Puts tables into the catalog. Thread-safe. announce: tells the engines what is in it now."""
+    """Registers tables in the catalog. Thread-safe. announce: function that passes the new catalog to the engines."""
 
     def __init__(
         self, metastore: Metastore, locations: Locations, *, policy: Policy, announce: Callable[[], object]

@@ -64,10 +64,14 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class CatalogSnapshot:
-    """Tables and statistics of one version of the catalog. What did not change is the same object as in the one before.
+    """Tables and statistics of one version of the catalog. Unchanged objects are shared with the version before.
 
-    owners: of tables, None where they are nobody's. annotations: of tables, where there are any. changed: versions in
-    which tables, with their statistics, became what they are. misestimates: how often those on record have changed.
+    version: version of the catalog.
+    tables, shapes, statistics, views, databases: by full name.
+    owners: owner of each table; None: no owner.
+    annotations: comments and properties of each table that has any.
+    changed: version in which each table or its statistics last changed.
+    misestimates: number of changes of the recorded misestimates.
     """
 
     version: int

@@ -25,7 +25,7 @@ ALIVE = ("QUEUED", "RUNNING")
 
 
 class RequestFailed(Exception):
-    """The gateway answered with an error. code: stable; place: line and column of the statement."""
+    """Error reply of the gateway. code: stable error code. place: line and column in the statement; None: unknown."""
 
     def __init__(self, code: str, message: str, place: tuple[int, int] | None = None) -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ def trusting(certificates: Path | None) -> ssl.SSLContext | bool:
 
 
 class Client:
-    """One gateway over HTTP. verify: what its certificate is held against. Thread-safe."""
+    """HTTP client of one gateway. Thread-safe. verify: trusted certificates."""
 
     def __init__(self, url: str, *, verify: ssl.SSLContext | bool = True, login: Login | None = None) -> None:
         self.url = url

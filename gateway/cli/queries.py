@@ -62,7 +62,7 @@ class Output(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Statements with the text that they were cut from. name: of its file, where it has one."""
+    """Statements of a script, with its text. name: name of its file; empty: no file."""
 
     text: str
     statements: tuple[ScriptStatement, ...]

@@ -56,9 +56,10 @@ TURN_S = 0.1  # that a statement waits at most until those before it have been r
 
 
 class Coordinator:
-    """Takes statements and sees them through. Thread-safe; each statement lives in a thread of its own.
+    """Runs statements from submission to end. Thread-safe; each statement runs in a thread of its own.
 
-    queries: alive at once. queue_s: longest wait for an engine.
+    queries: largest number of statements at once.
+    queue_s: longest wait for an engine.
     """
 
     def __init__(

@@ -56,9 +56,10 @@ class _Done:
 
 @dataclass(slots=True)
 class _Granted:
-    """Resources that an attempt on an engine was given. admitted: None until it has a lease.
+    """Resources of an attempt on an engine.
 
-    memory: watches its memory, and knows how much it was leased by now; None on an engine that spills.
+    admitted: admission with the lease; None: it still waits.
+    memory: watch that raises its lease; None: the engine spills.
     """
 
     admitted: Admitted | None = None
@@ -75,7 +76,7 @@ class _Granted:
 
 
 class Executor:
-    """Carries out attempts. Thread-safe. misestimated: hears of tables whose statement did not fit."""
+    """Runs attempts. Thread-safe. misestimated: function to call with the tables of a misestimated statement."""
 
     def __init__(
         self,

@@ -30,9 +30,11 @@ RESTARTS = 10
 
 @dataclass(frozen=True, slots=True)
 class PlannedAttempt:
-    """One engine, once. careful: after an out-of-memory of a dependable engine, see ``Lease.careful``.
+    """One attempt on one engine.
 
-    whole: with the engine's whole limit, after an out-of-memory with a lease that was smaller.
+    engine: name of the engine.
+    careful: after an out-of-memory of a dependable engine, see ``Lease.careful``.
+    whole: with the engine's whole limit, after an out-of-memory with a smaller lease.
     """
 
     engine: str
@@ -41,10 +43,11 @@ class PlannedAttempt:
 
 
 class FailoverPlan:
-    """The tries of one query, in the order of a decision's ranking.
+    """Attempts of one query, in the order of a decision's ranking.
 
-    waiting: what comes next. lost: what comes back once its engine is available again. data_error: what an engine
-    said of the data; another one may accept it.
+    waiting: attempts to come.
+    lost: attempts that are repeated once their engine is available again.
+    data_error: error that an engine reported for the data; another engine may accept it.
     """
 
     def __init__(self, ranking: Sequence[str], *, dependable: Collection[str]) -> None:

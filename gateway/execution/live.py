@@ -18,7 +18,7 @@ CANCEL_REPEAT_S = 0.25
 
 
 class LiveStatements:
-    """All statements that are alive. Thread-safe. most: how many; commands, which are quick, are counted apart."""
+    """Statements that have not ended. Thread-safe. most: largest number of queries, and of commands, at once."""
 
     def __init__(self, engines: EngineRegistry, admission: Admission, most: int) -> None:
         self._engines = engines

@@ -24,7 +24,7 @@ Produce = Callable[[str, WriteTarget], pa.Schema]
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """Rows on their way into a table. folder: where they are written, below the table's own."""
+    """Rows that are written and not yet committed to a table. folder: folder of their files, below the table's."""
 
     write: InsertInto
     commit_id: str

@@ -29,7 +29,7 @@ SURE = 0.99  # probability of fitting, from which nobody waits for anybody
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """One statement on one engine, by the run that goes first. ended: once it is known how that went."""
+    """First attempt of a statement on an engine. ended: event that is set once its outcome is recorded."""
 
     run_id: str
     ended: threading.Event = field(default_factory=threading.Event)

@@ -73,7 +73,7 @@ def produce_nothing(_sql: str, _target: WriteTarget) -> pa.Schema:
 
 
 class TableWriter:
-    """Carries writes out. Thread-safe; each runs in the thread of its statement. warehouse: folder of new tables."""
+    """Runs writes. Thread-safe; each runs in the thread of its statement. warehouse: folder of new tables."""
 
     def __init__(
         self,

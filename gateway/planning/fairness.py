@@ -25,10 +25,13 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Whose statement it is. until_s: of the monotonic clock, when its time is spent. cancelled: whether it was.
+    """Requester of planning work.
 
-    waiting: lasts as long as it waits for a place. before_waiting: is called before
-    it waits for a place, or for the process that works there.
+    user: name that counts for fairness.
+    until_s: monotonic time of the deadline.
+    cancelled: predicate: the statement was cancelled.
+    waiting: context that is entered while it waits for a place.
+    before_waiting: function to call before it waits for a place or for a planner process.
     """
 
     user: str
@@ -51,9 +54,9 @@ class Requester:
 
 
 class Shares(Generic[Waiter]):
-    """Places and who waits for one: users take turns, and none has more than half of them. Not thread-safe.
+    """Fair distribution of places: users take turns, and no user has more than half of them. Not thread-safe.
 
-    size: how many places there are. Whoever gets one holds it until ``release``.
+    size: number of places. A place is held until ``release``.
     """
 
     def __init__(self, size: int) -> None:
@@ -108,7 +111,7 @@ class Shares(Generic[Waiter]):
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """A statement that wants a place. changed: is told once it has one."""
+    """Statement that waits for a place. changed: condition that is notified once it has one."""
 
     changed: threading.Condition
     has_place: bool = False
@@ -117,10 +120,10 @@ class _Waiter:
 class FairSlots:
     """Places that statements hold for a while. Thread-safe.
 
-    size: how many there are; one user's statements hold half of them at most, so that another's finds one free.
+    size: number of places; one user's statements hold half of them at most, so that another user's finds one free.
     wait_s: longest wait.
 
-    A place that becomes free wakes up who gets it and nobody else: of two hundred that wait, each would look at all.
+    A free place wakes up only the waiter that gets it: if two hundred woke up, each would check all others.
     """
 
     def __init__(self, size: int, *, wait_s: float) -> None:

@@ -32,10 +32,11 @@ class Place:
 
 
 class Planners:
-    """A pool of processes. Thread-safe.
+    """Pool of planner processes. Thread-safe.
 
     size: calls at once; one user's statements make half of them at most, so that others find a process free.
-    cpu_s: processor time that one call may take. wait_s: longest wait for a place.
+    cpu_s: largest processor time of one call.
+    wait_s: longest wait for a place.
 
     Processes start when they are first needed.
     """

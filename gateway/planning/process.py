@@ -41,9 +41,10 @@ class ProcessLost(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """An argument that many calls have in common: it is sent once. value: the same object each time.
+    """Argument that many calls share: it is sent once.
 
-    series: name of mappings of which each follows the one before; what differs is sent, and the older one forgotten.
+    value: the argument, the same object in each call.
+    series: name of successive versions of a mapping: only the difference is sent, and the old version is forgotten.
     """
 
     value: Any

@@ -16,9 +16,11 @@ from selector.statistics import TableStatistics
 
 @dataclass(frozen=True, slots=True)
 class EnginePlan:
-    """A fast engine's plan of a statement, as its text. threads, hosts: that the statement would run on.
+    """Plan of a statement on a fast engine, as text.
 
-    cost_model: the module of the engine's.
+    text: output of the engine's EXPLAIN.
+    cost_model: name of the module of the engine's cost model.
+    threads, hosts: resources that the statement would run on.
     """
 
     text: str

@@ -29,10 +29,13 @@ NEVER_THERE = "it was not configured then"
 
 @dataclass(frozen=True, slots=True)
 class RecordedHistory:
-    """History, and what was left out of it.
+    """Recorded history with its extent.
 
-    is_capped: there is more, which is older. fixed: statements that are kept as they were: writes, and those that
-    failed or were cancelled. explained, refused: texts that were estimated reestimation, and those that could not be.
+    history: the statements.
+    since, until: times of the first and the last statement; None: there is none.
+    is_capped: older statements were left out.
+    explained: texts that were estimated again by today's statistics.
+    refused: texts that could not be estimated again.
     """
 
     history: History

@@ -56,7 +56,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A statement that would go elsewhere. sql, dialect: as it was sent."""
+    """Statement that would run on another engine. sql, dialect: as submitted."""
 
     replayed: ReplayedStatement
     sql: str
@@ -90,7 +90,7 @@ class ReplayReport:
 
 @dataclass(frozen=True, slots=True)
 class EngineAdvice:
-    """Options of one fast engine, the least memory first. memory_bytes: that it may take."""
+    """Options for one fast engine, the least memory first. memory_bytes: memory available to the engine."""
 
     engine: str
     memory_bytes: int
@@ -106,7 +106,7 @@ class AdviceReport:
 
 
 class Replaying:
-    """Replays, one at a time: each takes a processor for seconds. Thread-safe. routing: as it is configured."""
+    """Runs replays one at a time: each takes a processor for seconds. Thread-safe. routing: configured settings."""
 
     def __init__(self, engines: EngineRegistry, metastore: Metastore, routing: RoutingSettings) -> None:
         self._engines = engines

@@ -50,12 +50,17 @@ RUNS_READ = 500  # of the past, for each engine
 
 
 class Router:
-    """Decides where statements go. Estimates are kept per fingerprint until one of the statement's tables changes.
+    """Routes statements to engines. Estimates are cached per fingerprint until one of the statement's tables changes.
 
-    What runs taught is read once; after that, the executor tells each run that ends. Estimates are kept without it.
-    admission: tells how long a statement would wait. pools: policies of pools, by name; pool_threads: of their
-    statements. rules: of the administrator's file. has_users: names can be proved. require_readable: looks at tables
-    whose files an engine is about to open for its plan, and may raise.
+    Learned corrections are read once; after that, the executor adds each run that ends. Cached estimates are without
+    corrections.
+
+    admission: source of expected waits.
+    pools: routing policy of each pool.
+    pool_threads: threads of each pool's statements.
+    rules: rules of the administrator's file.
+    has_users: user names are authenticated.
+    require_readable: check of the tables whose files an engine opens for its plan; may raise.
     """
 
     def __init__(

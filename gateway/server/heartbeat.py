@@ -37,7 +37,7 @@ def gateway_id(home: Path) -> str:
 
 
 class Heartbeat:
-    """Gives signs of life of one gateway. close_dead: closes queries of gateways that give none."""
+    """Records heartbeats of one gateway. close_dead: function that closes queries of gateways without heartbeats."""
 
     def __init__(
         self, gateway: str, gateways: Gateways, close_dead: Callable[[], object], *, every_s: float = BEAT_S

@@ -58,9 +58,10 @@ DESCRIPTORS = 65_536
 
 
 class _Server(uvicorn.Server):
-    """Serves HTTP; told to stop, it takes no statement on any port and lets those that run end for a while.
+    """HTTP server. When it stops, it accepts no statement on any port and lets running ones end for a while.
 
-    passed_on: serves, on a socket, what other processes pass on. ready: is called once connections are taken.
+    passed_on: server and socket for requests that other processes forward.
+    ready: function to call once connections are accepted.
     """
 
     def __init__(

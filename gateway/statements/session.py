@@ -62,7 +62,12 @@ LONG_POLL_S = 0.5  # that a question about a statement that runs waits for news
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """sessions: open at once; sessions_per_user: the same of one user; idle_s: after which one is closed."""
+    """Limits on sessions.
+
+    sessions: largest number of open sessions.
+    sessions_per_user: largest number of one user.
+    idle_s: seconds without a statement after which a session is closed.
+    """
 
     sessions: int
     sessions_per_user: int
@@ -72,9 +77,12 @@ class Limits:
 class Session:
     """One client's session. Thread-safe.
 
-    principal: who it belongs to, as last seen. deadline_s: longest life of its statements. limits: of their texts.
-    dialect: of its statements, until it sets one. of_hive: its client is a driver of Hive, Impala or Spark, which knows
-    types by Hive's names and sends settings that nobody else knows: they are kept with a warning instead of refused.
+    principal: its user, as last seen.
+    deadline_s: deadline of its statements.
+    limits: limits on their texts.
+    dialect: dialect of its statements, until it sets one.
+    of_hive: its client is a driver of Hive, Impala or Spark: it expects Hive's type names, and sends settings that are
+        unknown here: they are accepted with a warning.
     """
 
     def __init__(

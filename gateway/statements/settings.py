@@ -55,7 +55,7 @@ class Influence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A setting that is obeyed. read: turns its text into a value, or raises ValueError."""
+    """Setting that has an effect. read: parser of its text; raises ValueError."""
 
     name: str
     default: str
@@ -65,10 +65,11 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A setting that can only say what the gateway does anyway.
+    """Setting with fixed behaviour: only values that match it are accepted.
 
-    values: texts that say so, in lower case. does: what the gateway does, and how else to ask for something else.
-    is_stricter: whether other values only ask that less be refused, so that what is not refused means the same.
+    values: accepted texts, in lower case.
+    does: behaviour of the gateway, and the alternative to ask for.
+    is_stricter: other values would only refuse less, so that accepted statements mean the same.
     """
 
     values: tuple[str, ...]

@@ -43,7 +43,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StageTime:
-    """A stage of one statement, or a part of it. cpu_s: of the thread that it lived in."""
+    """Time of a stage of one statement, or of a part of it. cpu_s: processor seconds of its thread."""
 
     wall_s: float
     cpu_s: float
@@ -104,7 +104,7 @@ class StageClock:
 
 @dataclass(slots=True)
 class StageSum:
-    """One stage of all statements. up_to: how many took as long as each of BOUNDS_S at most, but not the one before."""
+    """Sum of one stage over all statements. up_to: histogram; counts up to each of BOUNDS_S, above the bound before."""
 
     wall_s: float = 0.0
     cpu_s: float = 0.0

@@ -104,7 +104,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """The rows of a small result, in memory for the reply. content: the same as an Arrow IPC stream."""
+    """Rows of a small result, in memory for the reply. content: the rows as an Arrow IPC stream."""
 
     schema: pa.Schema
     batches: tuple[pa.RecordBatch, ...]
@@ -125,7 +125,7 @@ class WaitsFor(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A wait that goes on. engine: None where it is for any."""
+    """Current wait of a statement. engine: None: it waits for any engine."""
 
     reason: WaitsFor
     engine: str | None
@@ -134,7 +134,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A lease that a statement was given. memory_bytes: None where its engine spills; threads: None where unknown."""
+    """Lease of a statement. memory_bytes: None: its engine spills. threads: None: unknown."""
 
     engine: str
     at: dt.datetime
@@ -144,16 +144,19 @@ class Admitted:
 
 
 class Run:
-    """A statement that is on record.
+    """Recorded statement with its state.
 
-    record: what the metastore holds of it, or soon will. opened: complete once it holds anything. accepted: complete
-    once it is read, with what it is refused for, or None.
-    held: the rows of a small result as Arrow's stream, None of a large one or where there is none yet.
-    done: the record once it is closed, whichever way the query ended. ready: complete by then, or once rows can be
-    read.
-    command: what it is, where it is no query. only: engines that may help with a command, None for all.
-    end_turn: is called before it waits for anything, so that another one computes meanwhile (``OneAtATime``).
-    give_back: ends what it holds of the gateway, once it holds something. cache: what the cache did for it.
+    record: its record in the metastore, perhaps not yet written.
+    opened: future that completes once the record is written.
+    accepted: future that completes once it is classified, with the error that refuses it, or None.
+    held: rows of a small result; None: a large result, or none yet.
+    done: future of the record, complete once it is closed, however the query ended.
+    ready: future that completes with ``done``, or earlier once rows can be read.
+    command: the command; None: it is a query, or not yet classified.
+    only: engines that may run a command; None: all.
+    end_turn: function to call before it waits for anything, so that another one computes meanwhile (``OneAtATime``).
+    give_back: function that releases its place; None: it holds none.
+    cache: usage of the result cache.
     """
 
     def __init__(self, statement: Statement) -> None:

@@ -24,9 +24,11 @@ TAKE_OVER_EVERY_S = 30.0
 
 
 class ScheduleRunner:
-    """Claims what is due and runs it, so many at once as there are places. Thread-safe; starts once, stops once.
+    """Claims schedules that are due and runs them. Thread-safe; starts once, stops once.
 
-    check_every: how often a schedule on staleness is due. stopped: set from the moment on at which it is to end.
+    places: largest number of runs at once.
+    check_every: interval at which schedules on staleness are checked.
+    stopped: event that is set when it is to stop.
     """
 
     def __init__(self, schedules: Schedules, *, places: int, check_every: dt.timedelta) -> None:

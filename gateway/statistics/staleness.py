@@ -20,7 +20,7 @@ KEPT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Files against those of the build in force. files: all that were there then or are now."""
+    """Difference between the current files and those of the active build. files: number of all files, then or now."""
 
     new: int
     changed: int
@@ -46,7 +46,7 @@ class Drift:
 
 
 class Freshness:
-    """Looks at tables' files, and remembers for a moment what it saw: a page asks about all tables at once."""
+    """Checks tables' files, and caches the answer for a moment: a page asks about all tables at once."""
 
     def __init__(self, metastore: Metastore) -> None:
         self._metastore = metastore

@@ -26,7 +26,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class ScriptStatement:
-    """One statement of a script. start: where its first word stands there."""
+    """One statement of a script. start: position of its first word in the script."""
 
     sql: str
     start: Place = Place(1, 1)

@@ -59,7 +59,7 @@ BYPASSED, ANSWERED = Lookup(), Lookup(answered=True)
 
 
 class CachedAnswers:
-    """Thread-safe. enabled: for statements whose session and pool say nothing; pools: which say something."""
+    """Cache of whole results. Thread-safe. enabled: default for statements; pools: overrides by pool."""
 
     def __init__(
         self,

@@ -25,10 +25,17 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CachedResult:
-    """A result, and what it rests on.
+    """A cached result with its dependencies.
 
-    sql: as the engine got it. file: where its rows lie; None of those in memory. tables, files: that were read; day: on
-    which it ran. decision: of whoever is answered with it. cached_s: of the monotonic clock, when it was kept.
+    query_id: query that computed it.
+    engine: engine that ran the query.
+    sql: text that the engine ran.
+    result: the rows, or their size.
+    file: file of the rows; None: they are in memory.
+    tables, files: definitions and file stamps of the tables that were read.
+    day: day on which it ran, since 1970 in UTC.
+    decision: routing decision of the queries that it answers.
+    cached_s: monotonic time at which it was cached.
     """
 
     query_id: str
@@ -54,7 +61,12 @@ class CachedResult:
 
 
 class ResultCache:
-    """Thread-safe. limit_bytes: of all entries; keep_s: how long one answers. forget: hears what has gone."""
+    """Least recently used cache of results. Thread-safe.
+
+    limit_bytes: largest size of all entries.
+    keep_s: longest age of an entry that still answers.
+    forget: function to call with each result that was removed.
+    """
 
     def __init__(
         self, *, limit_bytes: int, keep_s: float, forget: Callable[[CachedResult], None] = lambda _: None

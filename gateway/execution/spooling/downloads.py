@@ -31,7 +31,12 @@ Release = Callable[[], None]
 
 @dataclass(slots=True, eq=False)
 class Download:
-    """One reply under way. drop: ends it from any thread, where its client does not read."""
+    """One download.
+
+    drop: function that ends it, callable from any thread.
+    moved_s: monotonic time at which its client last read.
+    dropped: it was ended because its client did not read.
+    """
 
     drop: Release
     moved_s: float = field(default_factory=time.monotonic)
@@ -43,10 +48,11 @@ class Download:
 
 
 class Downloads:
-    """All replies of rows that are under way. Thread-safe.
+    """All downloads of rows. Thread-safe.
 
-    most, most_per_user: at once. room_bytes: of wide rows in memory at once. stall_s: after which one is dropped whose
-    client takes nothing.
+    most, most_per_user: largest number at once.
+    room_bytes: largest bytes of wide rows in memory at once.
+    stall_s: seconds after which a download is dropped whose client reads nothing.
     """
 
     def __init__(self, *, most: int, most_per_user: int, room_bytes: int, stall_s: float) -> None:

@@ -47,7 +47,7 @@ _MARK = -1
 
 @dataclass(frozen=True, slots=True)
 class SpooledResult:
-    """A whole result. bytes: as it is kept. held: its rows in memory, where they are few."""
+    """A whole result. bytes: size in the spool. held: its rows in memory; None: they are only in the spool."""
 
     rows: int
     bytes: int
@@ -139,7 +139,7 @@ def every_query(_: str) -> bool:
 
 
 class Spool:
-    """A folder of results. limit_bytes: of one of them; row_bytes: of one row."""
+    """Folder of results. limit_bytes: largest result. row_bytes: largest row."""
 
     def __init__(self, folder: Path, *, limit_bytes: int, row_bytes: int) -> None:
         self._folder = folder

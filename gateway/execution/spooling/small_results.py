@@ -32,7 +32,7 @@ _TABLE = "CREATE TABLE IF NOT EXISTS results (id TEXT PRIMARY KEY, came_s REAL, 
 
 
 class SmallResults:
-    """Thread-safe. path: of the database, which is made where it is missing, and made anew where it cannot be read."""
+    """SQLite database of small results. Thread-safe. path: its file, created if missing, replaced if unreadable."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -3,7 +3,7 @@
 An attempt is *settled* where no other engine may take its place: none is left in its plan (``FailoverPlan.ends_with``).
 Its rows are *readable* once some are in the file. Readers follow the file as fast as they like; what they have not read
 yet lies on disk. Nothing else changes: the file becomes the query's result under its own name when the attempt has
-ended well, and the end of the rows is final_error once the query's end is on record.
+ended well, and the end of the rows is sent once the query's end is on record.
 
 A try that is lost when rows of it were *given* may still be made again, as ever: what it writes then has to begin with
 the very rows that were given, in their order, and goes on behind them in the same file. Where it does not, or no try is
@@ -54,7 +54,7 @@ class EarlyFile(ResultFile):
 
 
 class EarlyResult:
-    """Thread-safe; one attempt writes at a time. soon: calls back in a moment, for a few rows that nothing follows."""
+    """Result that is read while it is written. Thread-safe; one attempt writes at a time. soon: delayed callback."""
 
     def __init__(self, run: Run, spool: Spool, soon: Soon) -> None:
         self._run = run

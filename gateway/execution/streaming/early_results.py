@@ -15,7 +15,7 @@ SOON_S = 0.1  # that a query's first rows wait for others, at most, before they 
 
 
 class EarlyResults:
-    """Thread-safe. enabled: for statements whose session says nothing."""
+    """All early results. Thread-safe. enabled: default for statements whose session does not set it."""
 
     def __init__(self, spool: Spool, *, enabled: bool) -> None:
         self._spool = spool

@@ -41,7 +41,7 @@ class Room(Enum):
 
 @dataclass(slots=True, eq=False)
 class Holding:
-    """One statement's part. pool: resolved. guest_bytes: of its bytes, those that are kept for guests."""
+    """Lease that one statement holds. pool: resolved pool. guest_bytes: part of ``bytes`` that is reserved for guests."""
 
     request: Request
     pool: Pool

@@ -23,10 +23,15 @@ Wants = tuple[str, str, str, int, bool]
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """A statement that waits. number: in the order of arrival. passed: how often others went before it.
+    """Statement that waits for a lease.
 
-    changed: wakes its thread. holding: once it has its turn. since_s: on the monotonic clock; at_s: since the epoch.
-    wants: all that tells whether there is room for it.
+    number: position in the order of arrival.
+    since_s: monotonic time of its arrival; at_s: the same since the epoch.
+    changed: condition that wakes its thread.
+    need: reason for which it waits.
+    passed: number of statements that overtook it.
+    holding: its lease; None: it still waits.
+    wants: attributes that decide whether there is room for it.
     """
 
     request: Request
@@ -56,7 +61,7 @@ class Waiter:
 
 
 class Turns:
-    """Whose turn it is: pools by their weights, then users, each by what it holds, then by its last turn."""
+    """Order of waiting statements: pools by weight, then users, each by what it holds, then by its last turn."""
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings

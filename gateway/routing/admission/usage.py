@@ -47,9 +47,12 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A stretch of time. start_s: on the clock that changes were told by. seconds: that it has lasted so far.
+    """Interval of the usage history.
 
-    most: the highest level of each within it. area: the level's integral over time, in slot-, byte- and waiter-seconds.
+    start_s: its start, by the clock of the recorded changes.
+    seconds: its length so far.
+    most: highest level of each resource within it.
+    area: integral of the level over time, in slot-, byte- and waiter-seconds.
     """
 
     start_s: float
@@ -136,7 +139,7 @@ class Series:
 
 @dataclass(slots=True)
 class WaitCounts:
-    """Waits for leases that were given. up_to: of each of ``WAIT_BOUNDS_S``, those above the one before it."""
+    """Waits for granted leases. up_to: histogram; waits up to each of ``WAIT_BOUNDS_S``, above the bound before."""
 
     total_s: float = 0.0
     up_to: list[int] = field(default_factory=lambda: [0] * len(WAIT_BOUNDS_S))
@@ -148,7 +151,7 @@ class WaitCounts:
 
 
 class Usage:
-    """Series of all engines and pools, and counts by engine and pool. refusals: by the code of their error, too."""
+    """Series of all engines and pools, and counts by engine and pool. refusals: counts also by error code."""
 
     def __init__(self, engines: Iterable[str], pools: Iterable[str], now_s: float) -> None:
         keys = [*((Of.ENGINE, name) for name in engines), *((Of.POOL, name) for name in pools)]

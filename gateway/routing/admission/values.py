@@ -74,9 +74,13 @@ class EngineBudget:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Limits of some statements, over all engines together; None: no limit.
+    """Limits of a group of statements, over all engines together; None: no limit.
 
-    weight: its share beside other pools that wait. queue: statements that may wait; queue_s: how long, at most.
+    weight: share relative to other pools that wait.
+    memory_bytes, slots: largest leases at once.
+    queue: largest number of statements that wait.
+    queue_s: longest wait.
+    when_full: handling of a statement whose pool is full.
     """
 
     name: str
@@ -118,7 +122,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A statement that waits. place: 1 for the first of its engine. expected_s: from now until it probably starts."""
+    """Statement that waits. place: position in its engine's queue, from 1. expected_s: seconds until it starts."""
 
     query_id: str
     engine: str
@@ -133,7 +137,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """A lease that is held. memory_bytes: None where memory is not counted."""
+    """Lease that is held. memory_bytes: None: memory is not counted on its engine."""
 
     query_id: str
     engine: str

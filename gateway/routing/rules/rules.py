@@ -114,10 +114,12 @@ class Estimate(_Part):
 
 
 class Match(_Part):
-    """Conditions; all hold that are there. Of a list, one entry has to.
+    """Conditions of a rule: all that are set must hold. Of a list, one entry must match.
 
-    user, group, pool, tag, header, table: patterns with ``*``. time, days: in the zone. down, up, busy: each engine
-    named is. waiting_above: seconds until a slot is expected to be free there.
+    user, group, pool, tag, header, table: patterns with ``*``.
+    time, days: hours and days, in ``zone``.
+    down, up, busy: engines that all must be in this state.
+    waiting_above: by engine, seconds until a slot is expected to be free.
     """
 
     user: Names = ()
@@ -162,7 +164,7 @@ class Match(_Part):
 
 
 class RoutingRule(_Part):
-    """One rule: its conditions and one thing that it says. deny: what the client is told."""
+    """One rule: its conditions and one action. deny: error message for the client."""
 
     name: Name
     match: Match = Match()
@@ -200,7 +202,7 @@ class RoutingRule(_Part):
 
 
 class RuleSet(_Part):
-    """All rules, in their order. groups: names of users, by group; a role is a group, too, of all who have it."""
+    """All rules, in order. groups: user names by group; each role is also a group of its users."""
 
     groups: dict[Name, Names] = {}
     rule: Annotated[tuple[RoutingRule, ...], BeforeValidator(_tuple)] = ()

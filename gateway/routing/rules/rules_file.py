@@ -29,10 +29,13 @@ _Mark = tuple[int, int, int] | None  # of a file; None where there is none
 
 @dataclass(frozen=True, slots=True)
 class RulesState:
-    """The rules that hold, and how it stands with their file.
+    """Active rules and the state of their file.
 
-    path: None where rules are not read from a file. read_at: when those that hold were. problems: of what the file says
-    now, where that is not what holds. hits: statements that each rule decided about since the start, by its name.
+    rules: active rules.
+    path: file of the rules; None: rules are not read from a file.
+    read_at: time at which the active rules were read.
+    problems: errors of the file's current content; empty: the active rules are those of the file.
+    hits: statements that each rule decided since the start, by its name.
     """
 
     rules: RuleSet
@@ -43,10 +46,11 @@ class RulesState:
 
 
 class RulesFile:
-    """The rules of a gateway. Thread-safe; who asks for them never waits for a file that is being read.
+    """Rules of a gateway. Thread-safe; callers never wait for a file that is being read.
 
-    path: None for no rules at all. required: whether it is wrong that there is no such file. engines: names that rules
-    can have.
+    path: file of the rules; None: no rules.
+    engines: engine names that rules may use.
+    required: a missing file is an error.
     """
 
     def __init__(self, path: Path | None, engines: Collection[str], *, required: bool = True) -> None:

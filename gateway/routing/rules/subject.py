@@ -13,7 +13,7 @@ from gateway.statements.statement import Statement
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """An engine now. busy: no slot is free. wait_s: expected until one is."""
+    """Current state of an engine. busy: no slot is free. wait_s: expected seconds until one is."""
 
     down: bool = False
     busy: bool = False
@@ -32,11 +32,15 @@ class EngineExpectation:
 class Subject:
     """One statement as rules see it.
 
-    user: the name that was proved; where nobody can prove one, as there is no users file, the name that was told.
-    role: of that user. tags, headers, pool: what the client says; headers by name in lower case.
-    kinds: a CREATE TABLE ... AS is of two. tables: full names of all that it reads or changes; of views, their tables.
-    moment: with a time zone. states: by engine. expected: by fast engine, in the order in which they are configured; it
-    is called only where a rule depends on it, as engines are asked for their plans then.
+    user: authenticated user name; without a users file, the name that the client sent.
+    role: role of the user.
+    tags, headers, pool: values from the client; headers by lower-case name.
+    kinds: kinds of the statement; a CREATE TABLE ... AS has two.
+    tables: full names of the tables that it reads or changes; for a view, its tables.
+    moment: time of the decision, with a time zone.
+    states: state of an engine, by name.
+    expected: expectations by fast engine, in configured order; called only if a rule depends on them, as it runs
+        EXPLAIN.
     """
 
     user: str = ""

@@ -12,7 +12,7 @@ _DAY = dt.timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Hours of a day. begin: holds from it on; end: no more then. One that is not later is of the next day."""
+    """Hours of a day, from begin (inclusive) to end (exclusive). An end not later than begin is on the next day."""
 
     begin: dt.time
     end: dt.time

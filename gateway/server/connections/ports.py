@@ -14,7 +14,12 @@ from gateway.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Ports that several processes share. settings: with these. http, others: their addresses, of others by name."""
+    """Ports that several processes share.
+
+    settings: settings with these ports.
+    http: address of the HTTP port.
+    others: addresses of the other ports, by name.
+    """
 
     settings: Settings
     http: str
